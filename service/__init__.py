@@ -1,0 +1,1 @@
+"""What runs: the store, the HTTP service and the command line."""

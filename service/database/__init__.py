@@ -1,0 +1,1 @@
+"""The database: the supervised embedded server, connections, and the schema as code."""

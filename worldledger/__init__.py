@@ -1,0 +1,1 @@
+"""Worldledger's rules: pure, synchronous, without I/O. What a simulation author imports."""

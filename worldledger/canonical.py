@@ -1,0 +1,263 @@
+"""The write gate and the canonical text of effects.
+
+Profile ``orjson-sorted/1``: ``orjson.dumps(effect, option=OPT_SORT_KEYS)``: keys sorted by code point, compact,
+UTF-8. It is not RFC 8785 (JCS): that sorts by UTF-16 code unit and writes some floats otherwise. An effect is
+written once, when it is accepted; afterwards only those bytes count, and no check ever writes them anew.
+
+The gate refuses what would not survive: NaN and infinities, ints beyond ±(2^53-1), -0.0, NUL and lone
+surrogates in strings and keys, keys that are not strings, duplicate keys in a text, values that JSON does not
+have, and nesting over ``MAX_DEPTH``. Every refusal names the JSON path of the offending value.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, Final
+
+import orjson
+
+from worldledger.errors import InvalidEffectError
+
+#: Name of the canonical profile of effects; it stands in every world's genesis.
+PROFILE: Final = "orjson-sorted/1"
+#: Largest magnitude of an int that every JSON reader keeps exactly.
+MAX_INT: Final = 2**53 - 1
+#: Deepest nesting of an effect, the effect itself being level 1 and its payload level 2.
+MAX_DEPTH: Final = 100
+
+_OPTIONS: Final = (
+    orjson.OPT_SORT_KEYS
+    | orjson.OPT_STRICT_INTEGER
+    | orjson.OPT_PASSTHROUGH_DATETIME
+    | orjson.OPT_PASSTHROUGH_DATACLASS
+    | orjson.OPT_PASSTHROUGH_SUBCLASS
+)
+_MINUS_ZERO: Final = re.compile(rb"-0\.0(?![0-9])")
+_PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+def canonical_json(value: Any) -> bytes:
+    """Write a gated value in the canonical profile. The value must have passed `gate`.
+
+    Source: seeds/simulation_core.md, ``canonical_json``.
+    """
+    return orjson.dumps(value, option=_OPTIONS)
+
+
+def decode(profile: str, text: bytes | str) -> Any:
+    """Read the stored text of an effect that was written in the named profile.
+
+    Raises ValueError for a profile this version does not know, or a text that is not JSON.
+    """
+    if profile != PROFILE:
+        raise ValueError(f"unknown canonical profile {profile!r}; this version reads {PROFILE!r}")
+    return orjson.loads(text)
+
+
+def child(path: str, key: str | int) -> str:
+    """Give the JSON path of a member or an element (RFC 9535, with dots where the key is a plain word)."""
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    if _PLAIN_KEY.match(key):
+        return f"{path}.{key}"
+    return f"{path}[{json.dumps(key)}]"
+
+
+def gate(value: Any, *, path: str = "$", level: int = 1, max_depth: int = MAX_DEPTH) -> bytes:
+    """Check a value and give its canonical bytes.
+
+    ``level`` is the nesting level at which the value will stand in the effect, ``path`` its JSON path there.
+    Raises InvalidEffectError with the path of the first value that would not survive.
+    """
+    try:
+        text = orjson.dumps(value, option=_OPTIONS)
+        # A NaN became null, a tuple a list …: what comes back must be what went in.
+        survived = orjson.loads(text)
+        suspicious = survived != value or orjson.dumps(survived, option=_OPTIONS) != text
+    except (orjson.JSONEncodeError, orjson.JSONDecodeError, RecursionError):
+        _walk(value, path, level, max_depth)
+        raise InvalidEffectError("this value cannot be written as JSON", path) from None
+    if suspicious or _needs_a_walk(text, level, max_depth):
+        _walk(value, path, level, max_depth)
+        if suspicious:
+            raise InvalidEffectError("this value does not survive a round trip through JSON", path)
+    return text
+
+
+def _needs_a_walk(text: bytes, level: int, max_depth: int) -> bool:
+    """Tell, fast and on the safe side, whether a canonical text may hold something the gate refuses."""
+    return (
+        text.count(b"{") + text.count(b"[") + level > max_depth
+        or (b"-0.0" in text and _MINUS_ZERO.search(text) is not None)
+        or b"\\u0000" in text
+    )
+
+
+def _walk(value: Any, path: str, level: int, max_depth: int) -> None:
+    """Look at every value in turn and raise for the first that the gate refuses."""
+    kind = type(value)
+    if value is None or kind is bool:
+        return
+    if kind is str:
+        _check_string(value, path)
+    elif kind is int:
+        if abs(value) > MAX_INT:
+            raise InvalidEffectError("an integer beyond ±(2^53-1); send it as a string", path)
+    elif kind is float:
+        if not math.isfinite(value):
+            raise InvalidEffectError("not a finite number", path)
+        if value == 0.0 and math.copysign(1.0, value) < 0:
+            raise InvalidEffectError("-0.0 does not survive every JSON reader; send 0.0", path)
+    elif kind in {dict, list}:
+        if level > max_depth:
+            raise InvalidEffectError(f"nested deeper than {max_depth} levels", path)
+        if kind is list:
+            for index, item in enumerate(value):
+                _walk(item, child(path, index), level + 1, max_depth)
+            return
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise InvalidEffectError(f"a key that is not a string: {key!r}", path)
+            _check_string(key, path, what="a key")
+            _walk(item, child(path, key), level + 1, max_depth)
+    else:
+        hint = "; send ISO 8601 text with an offset" if hasattr(value, "isoformat") else ""
+        raise InvalidEffectError(f"{kind.__name__} is not a JSON value{hint}", path)
+
+
+def _check_string(value: str, path: str, what: str = "a string") -> None:
+    if "\x00" in value:
+        raise InvalidEffectError(f"{what} with a NUL character", path)
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise InvalidEffectError(f"{what} with a lone surrogate", path) from None
+
+
+# -- texts that others wrote ---------------------------------------------------------------------------------
+
+
+def parse_text(text: bytes, *, path: str = "$") -> Any:
+    """Parse a JSON text as it arrived, without losing what a common parser drops.
+
+    Raises InvalidEffectError for text that is not UTF-8 or not JSON, duplicate keys, numbers too long to read
+    and nesting no reader can follow; what remains (NaN, 1e400 read as infinity …) is left to `gate`.
+    """
+    repeated: list[tuple[dict[str, Any], str]] = []
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(items)
+        if len(found) != len(items):
+            seen: set[str] = set()
+            key = next(name for name, _ in items if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+            repeated.append((found, key))
+        return found
+
+    try:
+        decoded = text.decode()
+        try:
+            value = json.loads(decoded, object_pairs_hook=pairs)
+        except json.JSONDecodeError:
+            raise
+        except ValueError:  # an integer with more digits than int() accepts: an unreadable one stands in for it
+            value = json.loads(decoded, object_pairs_hook=pairs, parse_int=_bounded_int)
+    except UnicodeDecodeError as error:
+        raise InvalidEffectError(f"not UTF-8 (byte {error.start})", path) from None
+    except json.JSONDecodeError as error:
+        raise InvalidEffectError(f"not JSON: {error.msg} at line {error.lineno} column {error.colno}", path) from None
+    except RecursionError:
+        raise InvalidEffectError(f"nested deeper than {MAX_DEPTH} levels", _path_at_depth(decoded, path)) from None
+    if repeated:
+        found_path = _find(value, {id(found) for found, _ in repeated}, path)
+        key = next(key for found, key in repeated if found_path is None or id(found) == found_path[1])
+        raise InvalidEffectError(f"the key {key!r} stands twice", found_path[0] if found_path else path)
+    return value
+
+
+def _bounded_int(digits: str) -> int:
+    return int(digits) if len(digits) <= 20 else 10**20
+
+
+def _find(value: Any, wanted: set[int], path: str) -> tuple[str, int] | None:
+    """Find the first of the wanted objects inside a parsed value; give its path and id."""
+    stack: list[tuple[Any, str]] = [(value, path)]
+    while stack:
+        item, where = stack.pop()
+        if id(item) in wanted:
+            return where, id(item)
+        if isinstance(item, dict):
+            stack.extend((member, child(where, key)) for key, member in reversed(item.items()))
+        elif isinstance(item, list):
+            stack.extend((element, child(where, index)) for index, element in reversed(list(enumerate(item))))
+    return None
+
+
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]')
+
+
+def _path_at_depth(text: str, path: str) -> str:
+    """Give the path at which a text goes below MAX_DEPTH, without recursion."""
+    places: list[str | int] = []
+    last = ""
+    for match in _TOKEN.finditer(text):
+        token = match.group()
+        if token in "[{":
+            if len(places) >= MAX_DEPTH:
+                break
+            places.append(0 if token == "[" else "")
+        elif token in "]}":
+            places and places.pop()
+        elif token == "," and places and isinstance(places[-1], int):
+            places[-1] += 1
+        elif token == ":" and places:
+            try:
+                places[-1] = json.loads(last)
+            except ValueError:
+                break
+        last = token
+    for place in places:
+        path = child(path, place)
+    return path
+
+
+def check_stored_text(text: bytes) -> dict[str, Any]:
+    """Check one line of somebody's export and give its value; the text itself is never written anew.
+
+    Accepted is whatever some version of the profile wrote: compact JSON, keys sorted and unique, and only values
+    that the gate lets through. How a float is spelt (``1e16``, ``1e+16``) differs between versions of orjson and
+    is not judged. Raises InvalidEffectError.
+    """
+    try:
+        value = orjson.loads(text)
+        same = orjson.dumps(value, option=_OPTIONS) == text
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        same, value = False, None
+    if not same:
+        value = parse_text(text)
+        _check_sorted(value, "$")
+        if any(space in _STRING.sub(b"", text) for space in (b" ", b"\t", b"\r", b"\n")):
+            raise InvalidEffectError("white space between values: not canonical text", "$")
+    if not isinstance(value, dict):
+        raise InvalidEffectError("not an object", "$")
+    if not same or _needs_a_walk(text, 1, MAX_DEPTH):
+        _walk(value, "$", 1, MAX_DEPTH)
+    return value
+
+
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
+
+
+def _check_sorted(value: Any, path: str) -> None:
+    stack: list[tuple[Any, str]] = [(value, path)]
+    while stack:
+        item, where = stack.pop()
+        if isinstance(item, dict):
+            keys = list(item)
+            if keys != sorted(keys):
+                raise InvalidEffectError("keys that are not sorted: not canonical text", where)
+            stack.extend((member, child(where, key)) for key, member in item.items())
+        elif isinstance(item, list):
+            stack.extend((element, child(where, index)) for index, element in enumerate(item))

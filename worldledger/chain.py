@@ -1,0 +1,262 @@
+"""The checksum chain: making it and verifying it. Hashing and comparing only, no I/O.
+
+``checksum = SHA-256(hex(previous checksum) + canonical bytes)``; the first effect has no previous. That is the
+seed's ``chain_checksum`` (seeds/simulation_core.md), so its five lines check any export.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+import orjson
+
+from worldledger.canonical import canonical_json
+from worldledger.errors import SimulationError, TamperedError
+
+_POSITION = re.compile(r"(\d{1,18}):([0-9a-fA-F]{64})\Z")
+
+
+def link(previous: bytes | None, text: bytes) -> bytes:
+    """Give the 32 checksum bytes of an effect's canonical text after the previous effect's checksum."""
+    return sha256(previous.hex().encode() + text if previous else text).digest()
+
+
+def chain_checksum(effect: Mapping[str, Any] | bytes, prev_checksum: str | None) -> str:
+    """Generate the hash chain checksum as lower-case hex (seeds/simulation_core.md).
+
+    An effect given as a mapping is written in the canonical profile; stored bytes are taken as they are.
+    """
+    text = effect if isinstance(effect, bytes) else canonical_json(dict(effect))
+    return link(bytes.fromhex(prev_checksum) if prev_checksum else None, text).hex()
+
+
+class Position(NamedTuple):
+    """A place in a chain: the effect's global_seq and its checksum (32 bytes; empty at seq 0)."""
+
+    global_seq: int
+    checksum: bytes
+
+    @classmethod
+    def parse(cls, text: str) -> Position:
+        """Read ``SEQ:CHECKSUM`` as `verify` prints it. Raises SimulationError for anything else."""
+        match = _POSITION.match(text.strip())
+        if match is None:
+            raise SimulationError(f"{text!r} is not SEQ:CHECKSUM (a number, a colon, 64 hex digits)")
+        return cls(int(match[1]), bytes.fromhex(match[2]))
+
+    def __str__(self) -> str:
+        return f"{self.global_seq}:{self.checksum.hex()}"
+
+
+#: Before the first effect.
+ORIGIN = Position(0, b"")
+
+
+class StoredEffect(NamedTuple):
+    """One row of the log as it is stored: the canonical bytes, the checksum and the query columns."""
+
+    global_seq: int
+    text: bytes
+    checksum: bytes
+    kind: str
+    source_id: str
+    sim_time: float
+
+
+class ChainRow(NamedTuple):
+    """What the chain alone needs of a row."""
+
+    global_seq: int
+    text: bytes
+    checksum: bytes
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What does not hold: the world, the first global_seq concerned, and what differs there."""
+
+    world_id: str
+    global_seq: int
+    what: str
+
+    def error(self) -> TamperedError:
+        """Give the finding as an error to raise."""
+        return TamperedError(
+            f"world {self.world_id}, seq {self.global_seq}: {self.what}",
+            world_id=self.world_id,
+            global_seq=self.global_seq,
+            what=self.what,
+        )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome for one world: where the check stopped, how many effects it saw, and what it found."""
+
+    world_id: str
+    position: Position
+    effects: int
+    finding: Finding | None = None
+
+    @property
+    def verified(self) -> bool:
+        """Whether everything that was looked at holds."""
+        return self.finding is None
+
+
+class Verifier:
+    """Checks one world's rows in ascending order, batch by batch; it can start at any trusted position.
+
+    ``world_id`` is compared with the one inside each effect. ``heads`` are positions noted earlier (or elsewhere):
+    the chain must pass through each of them, which is what finds a chain recomputed from some seq on, or a tail
+    cut off together with its head. The verifier stops at its first finding and keeps it.
+    """
+
+    def __init__(self, world_id: str, *, start: Position = ORIGIN, heads: Iterable[Position] = ()) -> None:
+        self.world_id = world_id
+        self.position = start
+        self.effects = 0
+        self.finding: Finding | None = None
+        self._heads = sorted(heads, reverse=True)
+        for head in [head for head in self._heads if head.global_seq <= start.global_seq]:
+            self._heads.remove(head)
+            if head.global_seq == start.global_seq and head.checksum != start.checksum:
+                self.finding = Finding(world_id, head.global_seq, "the two given positions have different checksums")
+            elif head.global_seq < start.global_seq:
+                self.finding = Finding(world_id, head.global_seq, "the given head lies before the start of the check")
+
+    def feed_chain(self, rows: Iterable[ChainRow | StoredEffect]) -> bool:
+        """Check seq and checksum of the rows that follow; False once something does not hold."""
+        if self.finding is not None:
+            return False
+        seq, previous = self.position
+        before = seq
+        prefix = previous.hex().encode()
+        for row in rows:
+            seq += 1
+            if row[0] != seq:
+                return self._stop(seq - 1, previous, before, _gap(seq, row[0]), seq)
+            digest = sha256(prefix + row[1])
+            checksum = digest.digest()
+            if checksum != row[2]:
+                return self._stop(seq - 1, previous, before, _differs(row[2], checksum), seq)
+            previous = checksum
+            prefix = digest.hexdigest().encode()
+        self.effects += seq - before
+        self.position = Position(seq, previous)
+        return True
+
+    def feed(self, rows: Sequence[StoredEffect]) -> bool:
+        """Check seq, checksum and query columns of the rows that follow; False once something does not hold."""
+        start = self.position
+        holds = self.feed_chain(rows)
+        good = rows if holds else rows[: self.position.global_seq - start.global_seq]
+        world_id = self.world_id
+        loads = orjson.loads
+        for row in good:
+            try:
+                effect = loads(row[1])
+                if (
+                    effect["global_seq"] == row[0]
+                    and effect["kind"] == row[3]
+                    and effect["source_id"] == row[4]
+                    and effect["sim_time"] == row[5]
+                    and effect["world_id"] == world_id
+                    and type(effect["global_seq"]) is int
+                ):
+                    continue
+                what = _column_difference(effect, row, world_id)
+            except (ValueError, TypeError, KeyError) as error:
+                what = f"the stored text is not an effect ({type(error).__name__}: {error})"
+            self.effects = self.effects - (self.position.global_seq - start.global_seq) + row[0] - 1 - start.global_seq
+            previous = (
+                start.checksum if row[0] == start.global_seq + 1 else rows[row[0] - start.global_seq - 2].checksum
+            )
+            self.position = Position(row[0] - 1, previous)
+            self.finding = Finding(world_id, row[0], what)
+            return False
+        return holds and self._pass_heads(start, rows)
+
+    def finish(self, head: Position | None = None) -> Verdict:
+        """Close the check: the chain must end at the head (if given) and have passed every noted head."""
+        if self.finding is None and head is not None and head != self.position:
+            at = max(min(head.global_seq, self.position.global_seq), 1)
+            if head.global_seq == self.position.global_seq:
+                what = f"the head's checksum is {head.checksum.hex()[:16]}…, the log's is {_short(self.position)}"
+            else:
+                what = f"the head names seq {head.global_seq}, the log ends at seq {self.position.global_seq}"
+                at += 1 if head.global_seq > self.position.global_seq else 0
+            self.finding = Finding(self.world_id, at, what)
+        if self.finding is None and self._heads:
+            noted = self._heads[-1]
+            what = f"the log ends at seq {self.position.global_seq}, before the given head {noted.global_seq}"
+            self.finding = Finding(self.world_id, self.position.global_seq + 1, what)
+        return Verdict(self.world_id, self.position, self.effects, self.finding)
+
+    def _pass_heads(self, start: Position, rows: Sequence[StoredEffect]) -> bool:
+        while self._heads and self._heads[-1].global_seq <= self.position.global_seq:
+            noted = self._heads.pop()
+            row = rows[noted.global_seq - start.global_seq - 1]
+            if row.checksum != noted.checksum:
+                what = f"the checksum is {row.checksum.hex()[:16]}…, the given head says {_short(noted)}"
+                self.finding = Finding(self.world_id, noted.global_seq, what)
+                return False
+        return True
+
+    def _stop(self, seq: int, previous: bytes, before: int, what: str, at: int) -> bool:
+        self.effects += seq - before
+        self.position = Position(seq, previous)
+        self.finding = Finding(self.world_id, at, what)
+        return False
+
+
+def verify(
+    world_id: str,
+    rows: Iterable[StoredEffect],
+    *,
+    start: Position = ORIGIN,
+    head: Position | None = None,
+    noted: Iterable[Position] = (),
+    batch: int = 1000,
+) -> Verdict:
+    """Verify one world's rows from an iterator, ascending, in memory bounded by ``batch`` rows.
+
+    ``head`` is where the log says that it ends, ``noted`` positions that someone kept. The verdict's position
+    can be given as ``start`` of a later call, which then looks only at what came since.
+    """
+    verifier = Verifier(world_id, start=start, heads=noted)
+    gathered: list[StoredEffect] = []
+    for row in rows:
+        gathered.append(row)
+        if len(gathered) >= batch:
+            if not verifier.feed(gathered):
+                return verifier.finish()
+            gathered.clear()
+    verifier.feed(gathered)
+    return verifier.finish(head)
+
+
+def _gap(expected: int, found: int) -> str:
+    if found > expected:
+        return f"missing: the next effect in the log is seq {found}"
+    return f"seq {found} stands where seq {expected} belongs"
+
+
+def _differs(stored: bytes, computed: bytes) -> str:
+    return f"checksum differs: stored {stored.hex()[:16]}…, computed {computed.hex()[:16]}…"
+
+
+def _short(position: Position) -> str:
+    return f"{position.checksum.hex()[:16]}…"
+
+
+def _column_difference(effect: Mapping[str, Any], row: StoredEffect, world_id: str) -> str:
+    columns = {"world_id": world_id, **row._asdict()}
+    for name in ("world_id", "global_seq", "kind", "source_id", "sim_time"):
+        if effect[name] != columns[name] or isinstance(effect[name], bool):
+            return f"column {name} is {columns[name]!r}, the effect says {effect[name]!r}"
+    return "the query columns differ from the effect"

@@ -1,0 +1,181 @@
+"""From what a caller sent to a checked draft: the shape of EffectDraft and the write gate, in one pass.
+
+A checked draft holds its payload as canonical bytes already, so that nothing the caller does to its own objects
+afterwards can change what is stored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from worldledger.canonical import MAX_INT, canonical_json, gate
+from worldledger.effects import is_system_kind
+from worldledger.errors import InvalidEffectError, ReservedKindError
+
+#: Longest kind, source_id, schema_version and req_id, in characters.
+MAX_WORD: Final = 200
+#: Largest magnitude of a priority.
+MAX_PRIORITY: Final = 2**31 - 1
+
+_KNOWN: Final = frozenset(
+    {
+        "kind",
+        "payload",
+        "source_id",
+        "schema_version",
+        "sim_time",
+        "priority",
+        "req_id",
+        "caused_by",
+        "source_metadata",
+    }
+)
+
+
+class CheckedDraft(NamedTuple):
+    """A draft that passed the gate; ``payload`` and ``source_metadata`` are canonical bytes."""
+
+    kind: str
+    payload: bytes
+    source_id: str
+    schema_version: str
+    sim_time: float | None
+    priority: int
+    req_id: str | None
+    caused_by: int | None
+    source_metadata: bytes | None
+
+    def body_digest(self) -> bytes:
+        """Give SHA-256 over what makes two requests the same, 32 bytes.
+
+        req_id itself and sim_time are left out: the first is the key, the second is compared with the stored
+        effect where a draft states it. So the digest follows from the log alone.
+        """
+        return body_digest(self.kind, self.payload, self.source_id, self.schema_version, self.priority, self.caused_by)
+
+
+def body_digest(
+    kind: str, payload: bytes, source_id: str, schema_version: str, priority: int, caused_by: int | None
+) -> bytes:
+    """Give the digest of a request's body; see `CheckedDraft.body_digest`. ``payload`` is canonical."""
+    head = canonical_json([kind, source_id, schema_version, priority, caused_by])
+    return sha256(head + payload).digest()
+
+
+def effect_body_digest(effect: Mapping[str, Any], payload: bytes | None = None) -> bytes:
+    """Give the digest that the draft of a stored effect had."""
+    return body_digest(
+        effect["kind"],
+        canonical_json(effect["payload"]) if payload is None else payload,
+        effect["source_id"],
+        effect["schema_version"],
+        effect["priority"],
+        effect.get("caused_by"),
+    )
+
+
+def check_draft(draft: Any, *, system: bool = False) -> CheckedDraft:
+    """Check one draft's shape and values.
+
+    ``system`` allows the kinds that only the service writes. Raises InvalidEffectError (ReservedKindError for
+    such a kind) with the JSON path of what is wrong.
+    """
+    if not isinstance(draft, Mapping):
+        raise InvalidEffectError(f"a draft is an object, not {_json_name(draft)}")
+    get = draft.get
+    kind = _word(draft, "kind")
+    source_id = _word(draft, "source_id")
+    schema_version = _word(draft, "schema_version")
+    payload = get("payload")
+    if not isinstance(payload, dict):
+        raise InvalidEffectError(_missing_or(draft, "payload", "an object"), "$.payload")
+    sim_time = get("sim_time")
+    if sim_time is not None:
+        sim_time = _sim_time(sim_time)
+    priority = get("priority", 0)
+    if type(priority) is not int or abs(priority) > MAX_PRIORITY:
+        raise InvalidEffectError("priority is an integer of 32 bits", "$.priority")
+    caused_by = get("caused_by")
+    if caused_by is not None and (type(caused_by) is not int or not 1 <= caused_by <= MAX_INT):
+        raise InvalidEffectError("caused_by is the global_seq of an earlier effect", "$.caused_by")
+    req_id = None if get("req_id") is None else _word(draft, "req_id")
+    metadata = get("source_metadata")
+    if metadata is not None and not isinstance(metadata, dict):
+        raise InvalidEffectError("source_metadata is an object", "$.source_metadata")
+    if len(draft) > 4 and not _KNOWN.issuperset(draft):
+        unknown = next(str(name) for name in draft if name not in _KNOWN)
+        raise InvalidEffectError(f"unknown field {unknown!r}; an EffectDraft has {', '.join(sorted(_KNOWN))}")
+    if not system and is_system_kind(kind):
+        raise ReservedKindError(f"{kind} effects are written by the service alone", "$.kind")
+    return CheckedDraft(
+        kind,
+        gate(payload, path="$.payload", level=2),
+        source_id,
+        schema_version,
+        sim_time,
+        priority,
+        req_id,
+        caused_by,
+        gate(metadata, path="$.source_metadata", level=2) if metadata else None,
+    )
+
+
+def effect_text(
+    draft: CheckedDraft, *, world_id: str, global_seq: int, uuid: str, sim_time: float, wall_time: float
+) -> bytes:
+    """Write the effect that a draft becomes: its canonical bytes, made here once and for all."""
+    effect: dict[str, Any] = {
+        "uuid": uuid,
+        "kind": draft.kind,
+        "payload": orjson.Fragment(draft.payload),
+        "global_seq": global_seq,
+        "sim_time": sim_time,
+        "source_id": draft.source_id,
+        "schema_version": draft.schema_version,
+        "world_id": world_id,
+        "priority": draft.priority,
+        "req_id": draft.req_id,
+        "wall_time": wall_time,
+    }
+    if draft.caused_by is not None:
+        effect["caused_by"] = draft.caused_by
+    if draft.source_metadata is not None:
+        effect["source_metadata"] = orjson.Fragment(draft.source_metadata)
+    return orjson.dumps(effect, option=orjson.OPT_SORT_KEYS)
+
+
+def _word(draft: Mapping[str, Any], name: str) -> str:
+    value = draft.get(name)
+    if type(value) is not str:
+        raise InvalidEffectError(_missing_or(draft, name, "a string"), f"$.{name}")
+    if not 0 < len(value) <= MAX_WORD:
+        raise InvalidEffectError(f"{name} has 1 to {MAX_WORD} characters, this one {len(value)}", f"$.{name}")
+    if not value.isascii() or not value.isprintable():
+        gate(value, path=f"$.{name}")
+    return value
+
+
+def _sim_time(value: Any) -> float:
+    if type(value) is int and abs(value) <= MAX_INT:
+        value = float(value)
+    if type(value) is not float or not math.isfinite(value):
+        raise InvalidEffectError("sim_time is a finite number of seconds", "$.sim_time")
+    if value == 0.0 and math.copysign(1.0, value) < 0:
+        raise InvalidEffectError("-0.0 does not survive every JSON reader; send 0.0", "$.sim_time")
+    return value
+
+
+def _missing_or(draft: Mapping[str, Any], name: str, wanted: str) -> str:
+    if name not in draft:
+        return f"{name} is missing; it is {wanted}"
+    return f"{name} is {wanted}, not {_json_name(draft[name])}"
+
+
+def _json_name(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+    return "null" if value is None else names.get(type(value), f"a {type(value).__name__}")

@@ -1,0 +1,118 @@
+"""The field's words: Intent, EffectDraft, Effect and EventLogEntry, and the kinds that only the service writes.
+
+Source: seeds/simulation_core.md, "Core Data Types" and "Event Log Schema".
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired
+
+from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict  # Pydantic on Python 3.11 needs this one
+
+#: The schema_version of effects that the service itself writes (semantic versioning).
+SCHEMA_VERSION = "1.0.0"
+
+#: The source_id of effects that the service itself writes.
+SERVICE_SOURCE = "worldledger"
+
+_RESERVED_NAMES = frozenset({"StateDigest", "ViewDigest", "AgentRegistered"})
+_RESERVED_PREFIXES = ("World", "Intent", "Generation")
+
+
+def is_system_kind(kind: str) -> bool:
+    """Tell whether only the service may write effects of this kind.
+
+    System kinds are WorldCreated and every other ``World…``, ``Intent…`` and ``Generation…`` kind,
+    StateDigest, ViewDigest and AgentRegistered. They are folded by the core, whatever the ruleset.
+    """
+    return kind in _RESERVED_NAMES or kind.startswith(_RESERVED_PREFIXES)
+
+
+class Intent(TypedDict):
+    """What an agent wants to do (seed)."""
+
+    kind: Literal["Speak", "Move", "Interact", "Custom"]
+    payload: dict[str, Any]
+    context_seq: int
+    req_id: str
+    agent_id: str
+    priority: int
+    schema_version: str
+
+
+class EffectDraft(TypedDict):
+    """An effect before it is accepted: the seed's four fields, and what the caller may add.
+
+    - ``sim_time``: seconds of the world's own time; accepted only where the world's time authority allows it.
+    - ``priority``: higher goes first among drafts that wait together with the same sim_time. Default 0.
+    - ``req_id``: the idempotency key, unique per (world, source_id).
+    - ``caused_by``: the global_seq of an earlier effect of the same world.
+    - ``source_metadata``: facts about the source (file, adapter version …), kept inside the effect.
+    """
+
+    kind: str
+    payload: dict[str, Any]
+    source_id: str
+    schema_version: str
+    sim_time: NotRequired[float | None]
+    priority: NotRequired[int]
+    req_id: NotRequired[str | None]
+    caused_by: NotRequired[int | None]
+    source_metadata: NotRequired[dict[str, Any]]
+
+
+class Effect(TypedDict):
+    """An accepted effect, as it stands in the log: the seed's seven fields and the audited facts around them.
+
+    ``sim_time`` and ``wall_time`` (epoch seconds) never decrease along ``global_seq``.
+    """
+
+    uuid: str
+    kind: str
+    payload: dict[str, Any]
+    global_seq: int
+    sim_time: float
+    source_id: str
+    schema_version: str
+    world_id: str
+    priority: int
+    req_id: str | None
+    wall_time: float
+    caused_by: NotRequired[int]
+    source_metadata: NotRequired[dict[str, Any]]
+
+
+class EventLogEntry(BaseModel):
+    """One row of the log as the seed's programs see it; ``checksum`` is lower-case hex of 32 bytes."""
+
+    model_config = ConfigDict(frozen=True)
+
+    global_seq: int
+    sim_time: float
+    wall_time: float
+    effect: Effect
+    source_metadata: dict[str, Any] = Field(default_factory=dict)
+    checksum: str
+    req_id: str = ""
+
+    @classmethod
+    def of(cls, effect: Effect, checksum: str) -> EventLogEntry:
+        """Make the entry of an accepted effect and its chain checksum."""
+        return cls(
+            global_seq=effect["global_seq"],
+            sim_time=effect["sim_time"],
+            wall_time=effect["wall_time"],
+            effect=effect,
+            source_metadata=effect.get("source_metadata", {}),
+            checksum=checksum,
+            req_id=effect["req_id"] or "",
+        )
+
+
+def order_key(sim_time: float, priority: int, source_id: str) -> tuple[float, int, str]:
+    """Give the key by which units that wait together are sorted: the seed's order, higher priority first.
+
+    Units with equal keys keep the order of their arrival.
+    """
+    return (sim_time, -priority, source_id)

@@ -1,0 +1,202 @@
+"""The one error tree: everything this project refuses or cannot do, with what to do about it.
+
+Source: seeds/simulation_core.md, "Error Types and Recovery". Every error carries
+
+- ``code``: a stable machine name, also the last part of the problem type over HTTP (RFC 9457);
+- ``recovery``: the seed's RecoveryAction that fits it;
+- ``details``: the facts that matter (``world_id``, ``index``, ``path``, ``expected_seq`` …), JSON-able.
+
+Foreign errors (asyncpg, OSError, python-chess) are mapped to these once, at the boundary where they arise.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, ClassVar
+
+
+class RecoveryAction(Enum):
+    """What a caller can do about an error (seeds/simulation_core.md)."""
+
+    RETRY = "retry"
+    ABORT = "abort"
+    REGENERATE = "regenerate"
+    RETRY_WITH_DELAY = "retry_with_delay"
+    MODIFY_INTENT = "modify_intent"
+    DEFER = "defer"
+    SHED_OLDEST = "shed_oldest"
+
+
+class SimulationError(Exception):
+    """Base of every error of this project: a message for people, a code and details for programs."""
+
+    code: ClassVar[str] = "simulation_error"
+    recovery: ClassVar[RecoveryAction] = RecoveryAction.ABORT
+
+    def __init__(self, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details: dict[str, Any] = {name: value for name, value in details.items() if value is not None}
+
+
+# -- what a caller sent ------------------------------------------------------------------------------------
+
+
+class InvalidEffectError(SimulationError):
+    """A draft that the write gate refuses; details: ``path`` (JSON path), ``index`` when it came in a list."""
+
+    code = "invalid_effect"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+    def __init__(self, reason: str, path: str = "$", index: int | None = None, **details: Any) -> None:
+        where = path if index is None else f"draft {index}, {path}"
+        super().__init__(f"{where}: {reason}", path=path, index=index, **details)
+        self.reason = reason
+        self.path = path
+        self.index = index
+
+    def at(self, index: int) -> InvalidEffectError:
+        """Give the same refusal, naming the draft's place in its list."""
+        rest = {name: value for name, value in self.details.items() if name not in {"path", "index"}}
+        return type(self)(self.reason, self.path, index, **rest)
+
+
+class EffectTooLargeError(InvalidEffectError):
+    """An effect whose canonical text is over the size limit (1 MiB unless settings say otherwise)."""
+
+    code = "effect_too_large"
+
+
+class ReservedKindError(InvalidEffectError):
+    """A client posted one of the system kinds, which the service alone writes."""
+
+    code = "reserved_kind"
+
+
+class InvalidNameError(SimulationError):
+    """A world name outside the allowed set of characters."""
+
+    code = "invalid_name"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+class TimeAuthorityError(SimulationError):
+    """A draft that sets sim_time in a world where its source may not, or sets it back."""
+
+    code = "time_authority"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+class RequestConflictError(SimulationError):
+    """A req_id that was used before, with another body; details: ``req_id``, ``global_seq`` of the first."""
+
+    code = "request_conflict"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+# -- worlds and rulesets -----------------------------------------------------------------------------------
+
+
+class WorldNotFoundError(SimulationError):
+    """No world of that name in this database."""
+
+    code = "world_not_found"
+
+
+class EffectNotFoundError(SimulationError):
+    """The world has no effect with that global_seq; details: ``head_seq``."""
+
+    code = "effect_not_found"
+
+
+class WorldExistsError(SimulationError):
+    """A world of that name is already there."""
+
+    code = "world_exists"
+
+
+class UnknownRulesetError(SimulationError):
+    """A world names a ruleset that is not installed; details: ``known``."""
+
+    code = "unknown_ruleset"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+class InvalidConfigError(SimulationError):
+    """A world's configuration that its ruleset or the write gate refuses; details: ``path``."""
+
+    code = "invalid_config"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+# -- recorded files ----------------------------------------------------------------------------------------
+
+
+class FileRefusedError(SimulationError):
+    """A file that is not what it should be; details: ``file``, ``line``, ``game``."""
+
+    code = "file_refused"
+
+    def __init__(self, reason: str, *, file: str, line: int | None = None, **details: Any) -> None:
+        place = file if line is None else f"{file}:{line}"
+        super().__init__(f"{place}: {reason}", file=file, line=line, **details)
+        self.reason = reason
+
+
+class TamperedError(SimulationError):
+    """The chain does not hold; details: ``world_id``, ``global_seq``, ``what``."""
+
+    code = "tampered"
+
+
+# -- the database ------------------------------------------------------------------------------------------
+
+
+class StoreUnavailableError(SimulationError):
+    """The database cannot be reached, refuses the login, is read-only or has no room.
+
+    After an append the outcome is unknown; retrying with the same req_id is safe.
+    """
+
+    code = "store_unavailable"
+    recovery = RecoveryAction.RETRY_WITH_DELAY
+
+
+class SchemaVersionError(SimulationError):
+    """The database's schema is older or newer than this program; the message says what to run."""
+
+    code = "schema_version"
+
+
+class EmbeddedServerError(SimulationError):
+    """The embedded PostgreSQL could not be set up, started or reached; the message says why and what to do."""
+
+    code = "embedded_server"
+
+
+class OverloadedError(SimulationError):
+    """More appends are waiting than the configured limit."""
+
+    code = "overloaded"
+    recovery = RecoveryAction.RETRY_WITH_DELAY
+
+
+# -- the seed's errors of the intent pipeline --------------------------------------------------------------
+
+
+class StaleContextError(SimulationError):
+    """An intent was made from a view that is too old (seeds/simulation_core.md)."""
+
+    code = "stale_context"
+    recovery = RecoveryAction.REGENERATE
+
+    def __init__(self, req_id: str, expected_seq: int, actual_seq: int) -> None:
+        super().__init__(
+            f"request {req_id!r} was made at seq {actual_seq}; at least {expected_seq} is needed",
+            req_id=req_id,
+            expected_seq=expected_seq,
+            actual_seq=actual_seq,
+        )
+        self.req_id = req_id
+        self.expected_seq = expected_seq
+        self.actual_seq = actual_seq

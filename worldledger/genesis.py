@@ -1,0 +1,126 @@
+"""How a world begins: its name, and the genesis effect ``WorldCreated`` that says once what it is.
+
+Everything that is trusted about a world stands in its genesis, which is global_seq 1 and therefore chained; the
+``worlds`` table only repeats it for queries, and verification compares the two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field
+
+from worldledger.canonical import PROFILE, gate
+from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
+from worldledger.errors import InvalidConfigError, InvalidEffectError, InvalidNameError
+
+#: What a world's name may be, for messages and docs.
+NAME_RULE: Final = (
+    "1 to 200 characters: letters A-Z a-z, digits, '.', '_', '-' and '~', starting with a letter or digit"
+)
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,199}\Z")
+_AUTHORITY: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}\Z")
+
+#: The kind of every world's first effect.
+GENESIS_KIND: Final = "WorldCreated"
+
+
+def check_world_name(name: str) -> str:
+    """Give the name back if it is allowed (see NAME_RULE); raise InvalidNameError if not."""
+    if not _NAME.match(name):
+        raise InvalidNameError(f"{name!r} cannot be a world's name; allowed: {NAME_RULE}", world_id=name)
+    return name
+
+
+class Parent(BaseModel):
+    """Where a fork left its parent."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    world_uuid: str
+    world_id: str
+    global_seq: int = Field(ge=1)
+    checksum: str
+
+
+class NewWorld(BaseModel):
+    """A world to be created.
+
+    - ``time_authority``: ``wall`` (sim_time is the wall clock), ``client`` (any draft may set sim_time) or the
+      name of an adapter such as ``unity``, whose drafts (``source_id`` equal to that name) alone may set it.
+    - ``config``: the ruleset's own settings.
+    - ``experiment``: a label under which worlds are found together.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    world_id: str
+    ruleset: str = "sandbox"
+    config: dict[str, Any] = Field(default_factory=dict)
+    experiment: str | None = Field(default=None, min_length=1, max_length=200)
+    time_authority: str = "wall"
+    parent: Parent | None = None
+
+    def checked(self) -> NewWorld:
+        """Give the same world if its name, labels and config are fit to be kept.
+
+        Raises InvalidNameError for the name, InvalidConfigError with the path for anything else.
+        """
+        check_world_name(self.world_id)
+        if not _AUTHORITY.match(self.time_authority):
+            raise InvalidConfigError(
+                f"time_authority {self.time_authority!r} is neither 'wall', 'client' nor an adapter's name "
+                "(lower-case letters, digits, '_' and '-')",
+                path="$.time_authority",
+            )
+        try:
+            gate(self.config, path="$.config", level=3)
+            gate(self.experiment, path="$.experiment", level=3)
+        except InvalidEffectError as error:
+            raise InvalidConfigError(f"{error.path}: {error.reason}", path=error.path) from None
+        return self
+
+
+def genesis_draft(world: NewWorld, *, world_uuid: str, ruleset_version: int) -> EffectDraft:
+    """Give the draft of a world's first effect."""
+    payload: dict[str, Any] = {
+        "world_uuid": world_uuid,
+        "ruleset": world.ruleset,
+        "ruleset_version": ruleset_version,
+        "config": world.config,
+        "experiment": world.experiment,
+        "canonical_profile": PROFILE,
+        "time_authority": world.time_authority,
+    }
+    if world.parent is not None:
+        payload["parent"] = world.parent.model_dump()
+    return {
+        "kind": GENESIS_KIND,
+        "payload": payload,
+        "source_id": SERVICE_SOURCE,
+        "schema_version": SCHEMA_VERSION,
+    }
+
+
+def genesis_problem(text: bytes, columns: Mapping[str, Any]) -> str | None:
+    """Compare a world's first stored effect with its row in ``worlds``; give what differs, or None.
+
+    ``columns`` has world_id, world_uuid (text), ruleset, ruleset_version, config (a value), experiment and
+    time_authority.
+    """
+    try:
+        effect = orjson.loads(text)
+        payload = effect["payload"]
+        if effect["kind"] != GENESIS_KIND:
+            return f"the first effect is {effect['kind']!r}, not {GENESIS_KIND}"
+        if payload["canonical_profile"] != PROFILE:
+            return f"canonical profile {payload['canonical_profile']!r} is unknown to this version"
+        for name in ("world_uuid", "ruleset", "ruleset_version", "config", "experiment", "time_authority"):
+            if payload[name] != columns[name]:
+                return f"column {name} of the world is {columns[name]!r}, its genesis says {payload[name]!r}"
+    except (ValueError, TypeError, KeyError) as error:
+        return f"the first effect is no genesis ({type(error).__name__}: {error})"
+    return None

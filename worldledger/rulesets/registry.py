@@ -1,0 +1,42 @@
+"""Finding rulesets by name, among the installed entry points."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+
+from worldledger.errors import UnknownRulesetError
+from worldledger.rulesets.base import Ruleset
+
+#: The entry-point group in which packages offer rulesets.
+GROUP = "worldledger.rulesets"
+
+
+@cache
+def _offered() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def known_rulesets() -> list[str]:
+    """Give the names of all installed rulesets, sorted."""
+    return sorted(_offered())
+
+
+@cache
+def load_ruleset(name: str) -> Ruleset:
+    """Give the ruleset of that name. Raises UnknownRulesetError, which names those that are installed."""
+    point = _offered().get(name)
+    if point is None:
+        known = known_rulesets()
+        raise UnknownRulesetError(
+            f"unknown ruleset {name!r}; installed: {', '.join(known) or 'none'}", ruleset=name, known=known
+        )
+    try:
+        loaded = point.load()
+    except Exception as error:
+        raise UnknownRulesetError(
+            f"ruleset {name!r} ({point.value}) cannot be loaded: {error}", ruleset=name
+        ) from error
+    if not isinstance(loaded, Ruleset):
+        raise UnknownRulesetError(f"ruleset {name!r} ({point.value}) is no Ruleset", ruleset=name)
+    return loaded
