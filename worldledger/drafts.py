@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 import orjson
 
-from worldledger.canonical import MAX_INT, canonical_json, gate
+from worldledger.canonical import MAX_INT, canonical_json, child, gate
 from worldledger.effects import is_system_kind
 from worldledger.errors import InvalidEffectError, ReservedKindError
 
@@ -92,8 +93,19 @@ def check_draft(draft: Any, *, system: bool = False) -> CheckedDraft:
     source_id = _word(draft, "source_id")
     schema_version = _word(draft, "schema_version")
     payload = get("payload")
-    if not isinstance(payload, dict):
+    if type(payload) is not dict:
         raise InvalidEffectError(_missing_or(draft, "payload", "an object"), "$.payload")
+    if not system and is_system_kind(kind):
+        raise ReservedKindError(f"{kind} effects are written by the service alone", "$.kind")
+    body = gate(payload, path="$.payload", level=2)
+    if len(draft) == 4:
+        return CheckedDraft(kind, body, source_id, schema_version, None, 0, None, None, None)
+    return CheckedDraft(kind, body, source_id, schema_version, *_optional(draft))
+
+
+def _optional(draft: Mapping[str, Any]) -> tuple[float | None, int, str | None, int | None, bytes | None]:
+    """Check the fields that a draft need not have."""
+    get = draft.get
     sim_time = get("sim_time")
     if sim_time is not None:
         sim_time = _sim_time(sim_time)
@@ -107,22 +119,12 @@ def check_draft(draft: Any, *, system: bool = False) -> CheckedDraft:
     metadata = get("source_metadata")
     if metadata is not None and not isinstance(metadata, dict):
         raise InvalidEffectError("source_metadata is an object", "$.source_metadata")
-    if len(draft) > 4 and not _KNOWN.issuperset(draft):
+    if not _KNOWN.issuperset(draft):
         unknown = next(str(name) for name in draft if name not in _KNOWN)
-        raise InvalidEffectError(f"unknown field {unknown!r}; an EffectDraft has {', '.join(sorted(_KNOWN))}")
-    if not system and is_system_kind(kind):
-        raise ReservedKindError(f"{kind} effects are written by the service alone", "$.kind")
-    return CheckedDraft(
-        kind,
-        gate(payload, path="$.payload", level=2),
-        source_id,
-        schema_version,
-        sim_time,
-        priority,
-        req_id,
-        caused_by,
-        gate(metadata, path="$.source_metadata", level=2) if metadata else None,
-    )
+        what = f"unknown field {unknown!r}; an EffectDraft has {', '.join(sorted(_KNOWN))}"
+        raise InvalidEffectError(what, child("$", unknown))
+    kept = gate(metadata, path="$.source_metadata", level=2) if metadata else None
+    return sim_time, priority, req_id, caused_by, kept
 
 
 def effect_text(
@@ -153,11 +155,17 @@ def _word(draft: Mapping[str, Any], name: str) -> str:
     value = draft.get(name)
     if type(value) is not str:
         raise InvalidEffectError(_missing_or(draft, name, "a string"), f"$.{name}")
-    if not 0 < len(value) <= MAX_WORD:
-        raise InvalidEffectError(f"{name} has 1 to {MAX_WORD} characters, this one {len(value)}", f"$.{name}")
-    if not value.isascii() or not value.isprintable():
+    if not _is_word(value):
+        if not 0 < len(value) <= MAX_WORD:
+            raise InvalidEffectError(f"{name} has 1 to {MAX_WORD} characters, this one {len(value)}", f"$.{name}")
         gate(value, path=f"$.{name}")
     return value
+
+
+@lru_cache(maxsize=4096)
+def _is_word(value: str) -> bool:
+    """Tell whether a string is short and plainly harmless; the same few come again and again."""
+    return 0 < len(value) <= MAX_WORD and value.isascii() and value.isprintable()
 
 
 def _sim_time(value: Any) -> float:

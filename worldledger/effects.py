@@ -26,7 +26,7 @@ def is_system_kind(kind: str) -> bool:
     System kinds are WorldCreated and every other ``World…``, ``Intent…`` and ``Generation…`` kind,
     StateDigest, ViewDigest and AgentRegistered. They are folded by the core, whatever the ruleset.
     """
-    return kind in _RESERVED_NAMES or kind.startswith(_RESERVED_PREFIXES)
+    return kind.startswith(_RESERVED_PREFIXES) or kind in _RESERVED_NAMES
 
 
 class Intent(TypedDict):

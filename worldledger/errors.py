@@ -81,9 +81,16 @@ class InvalidNameError(SimulationError):
 
 
 class TimeAuthorityError(SimulationError):
-    """A draft that sets sim_time in a world where its source may not, or sets it back."""
+    """A draft that sets sim_time in a world where its source may not."""
 
     code = "time_authority"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+class SimTimeOrderError(SimulationError):
+    """A draft whose sim_time is lower than the world's; details: ``expected_min``, ``sim_time``."""
+
+    code = "sim_time_order"
     recovery = RecoveryAction.MODIFY_INTENT
 
 

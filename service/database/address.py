@@ -1,0 +1,57 @@
+"""A database address as people write it (``postgresql://…``), taken apart without ever showing its password."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import parse_qs, unquote, urlsplit
+
+#: What an address looks like, for messages.
+EXPECTED_FORM = "postgresql://user:password@host:5432/database or postgresql://user@/database?host=/socket/folder"
+
+_SCHEMES = frozenset({"postgresql", "postgres"})
+
+
+@dataclass(frozen=True)
+class Address:
+    """The parts of an address that may be shown to people; a part that the address leaves open is None."""
+
+    user: str | None = None
+    host: str | None = None
+    port: int | None = None
+    database: str | None = None
+
+    def __str__(self) -> str:
+        what = f"database {self.database!r}" if self.database else "the database"
+        place = self.host or "the local server"
+        if self.port is not None:
+            place = f"{place} port {self.port}" if place.startswith("/") else f"{place}:{self.port}"
+        return f"{what} at {place}" + (f" as user {self.user!r}" if self.user else "")
+
+
+def parse_address(url: str) -> Address | None:
+    """Take an address apart, or give None where it is none.
+
+    A reserved character that was not percent-encoded in a password shifts the borders of the parts, so
+    that a piece of the password would be shown as a port or a host: such an address counts as none.
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    if parts.scheme not in _SCHEMES or "@" in parts.path + parts.query + parts.fragment:
+        return None
+    query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    if port is None and query.get("port", "").isdigit():
+        port = int(query["port"])
+    return Address(
+        user=unquote(parts.username) if parts.username else query.get("user"),
+        host=unquote(parts.hostname) if parts.hostname else query.get("host"),
+        port=port,
+        database=unquote(parts.path[1:]) or query.get("dbname") or query.get("database"),
+    )
+
+
+def describe(url: str) -> str:
+    """Say in words where an address leads, without its password."""
+    return str(parse_address(url) or "the given address")

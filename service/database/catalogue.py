@@ -1,0 +1,258 @@
+r"""What a database's schema really is, read from the catalogue, and how it differs from what it should be.
+
+Migrations, ``create_all`` and Alembic's own comparison see tables and columns. They miss what protects the log:
+triggers and whether they are enabled, privileges, owners, functions, rules. ``catalogue`` lists all of that, one
+line for each fact, the same on every supported version of PostgreSQL; ``check`` compares the list with the file
+``catalogue.txt``, which travels with the package and is written by
+
+    python -m service.database.catalogue postgresql://…/A_FRESHLY_MIGRATED_DATABASE > service/database/catalogue.txt
+
+(a test fails when it is not up to date).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from service.database.engine import connect_one
+from service.database.failures import explained
+from service.database.revision import require_current, revision_state
+from worldledger.errors import SchemaVersionError
+
+if TYPE_CHECKING:
+    from service.database.engine import Connection
+
+_SNAPSHOT: Final = Path(__file__).with_name("catalogue.txt")
+
+#: Each query gives lines "what: how it is". Objects that belong to an extension are left out.
+_OURS: Final = """
+with ours as (
+    select c.* from pg_class c
+    where c.relnamespace = 'public'::regnamespace
+      and not exists (select from pg_depend d
+                      where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype = 'e')
+), functions as (
+    select p.*, p.oid::regprocedure::text as signature
+    from pg_proc p
+    where p.pronamespace = 'public'::regnamespace
+      and not exists (select from pg_depend d
+                      where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
+), types as (
+    select t.* from pg_type t
+    where t.typnamespace = 'public'::regnamespace and t.typelem = 0
+      and (t.typrelid = 0 or exists (select from ours where ours.oid = t.typrelid and ours.relkind = 'c'))
+      and not exists (select from pg_depend d
+                      where d.classid = 'pg_type'::regclass and d.objid = t.oid and d.deptype = 'e')
+), roles as (
+    select r.* from pg_roles r
+    where r.rolname in ('worldledger_owner', 'worldledger_service', 'worldledger_reader')
+)
+"""
+
+_RELATIONS: Final = """
+select format('relation %s: %s, owner %s, %s, options %s, row security %s, replica identity %s', relname,
+              case relkind when 'r' then 'table' when 'v' then 'view' when 'c' then 'type' else relkind::text end,
+              relowner::regrole, case relpersistence when 'p' then 'permanent' else 'not permanent' end,
+              coalesce(reloptions::text, '{}'), relrowsecurity, relreplident)
+from ours where relkind not in ('i', 'I')
+"""
+
+_COLUMNS: Final = """
+select format('column %s.%s: %s%s%s%s%s%s', ours.relname, attname, format_type(atttypid, atttypmod),
+              case when attcollation <> typcollation
+                   then (select ' collate ' || quote_ident(collname) from pg_collation where oid = attcollation) end,
+              case when attnotnull then ' not null' end,
+              ' default ' || pg_get_expr(adbin, adrelid),
+              case when attidentity <> '' or attgenerated <> ''
+                   then format(' identity %L generated %L', attidentity, attgenerated) end,
+              case when attstorage <> typstorage or attcompression <> ''
+                   then format(' storage %s compression %L', attstorage, attcompression) end)
+from ours
+join pg_attribute on attrelid = ours.oid and attnum > 0 and not attisdropped
+join pg_type on pg_type.oid = atttypid
+left join pg_attrdef on adrelid = attrelid and adnum = attnum
+where relkind not in ('i', 'I')
+"""
+
+#: PostgreSQL 18 lists NOT NULL as constraints too; they stand with the columns here.
+_CONSTRAINTS: Final = """
+select format('constraint %s on %s: %s%s', conname, ours.relname, pg_get_constraintdef(pg_constraint.oid),
+              case when not convalidated then ' not valid' end)
+from ours join pg_constraint on conrelid = ours.oid where contype <> 'n'
+"""
+
+_INDEXES: Final = """
+select format('index %s: %s%s', ours.relname, pg_get_indexdef(ours.oid),
+              case when not (indisvalid and indisready and indislive) then ' not valid' end)
+from ours join pg_index on indexrelid = ours.oid
+"""
+
+_TRIGGERS: Final = """
+select format('trigger %s on %s: %s, %s', tgname, ours.relname, pg_get_triggerdef(pg_trigger.oid),
+              case tgenabled when 'A' then 'always' when 'O' then 'not in replicas' when 'R' then 'only in replicas'
+                             else 'disabled' end)
+from ours join pg_trigger on tgrelid = ours.oid where not tgisinternal
+union all
+select format('rule %s on %s: %s', rulename, ours.relname, pg_get_ruledef(pg_rewrite.oid))
+from ours join pg_rewrite on ev_class = ours.oid where rulename <> '_RETURN'
+union all
+select format('policy %s on %s: %s', polname, ours.relname, polcmd)
+from ours join pg_policy on polrelid = ours.oid
+union all
+select format('inheritance: %s from %s', inhrelid::regclass, inhparent::regclass)
+from pg_inherits where inhparent in (select oid from ours) or inhrelid in (select oid from ours where relkind <> 'i')
+"""
+
+#: Before PostgreSQL 16 a view over one relation names it before each column. There is one, over "linked".
+_CODE: Final = r"""
+select format('view %s: %s', relname,
+              regexp_replace(regexp_replace(pg_get_viewdef(oid), '\ylinked\.', '', 'g'), '\s+', ' ', 'g'))
+from ours where relkind in ('v', 'm')
+union all
+select format('function %s: takes %s, returns %s, %s, %s, %s%s, parallel %s, owner %s, settings %s, %s', signature,
+              pg_get_function_arguments(functions.oid), pg_get_function_result(functions.oid), lanname,
+              case provolatile when 'i' then 'immutable' when 's' then 'stable' else 'volatile' end,
+              case when prosecdef then 'security definer' else 'security invoker' end,
+              case when proisstrict then ', strict' end, proparallel, proowner::regrole,
+              coalesce(proconfig::text, '{}'),
+              replace(coalesce(pg_get_function_sqlbody(functions.oid), prosrc), E'\n', '\n'))
+from functions join pg_language on pg_language.oid = prolang
+union all
+select format('type %s: %s, owner %s', typname, typtype, typowner::regrole) from types
+"""
+
+#: An owner's own MAINTAIN came with PostgreSQL 17. USAGE of the schema may be given to anybody.
+_PRIVILEGES: Final = """
+, granted as (
+    select 'relation ' || relname as what, relowner as owner, acl.* from ours,
+           aclexplode(coalesce(relacl, acldefault('r', relowner))) as acl where relkind in ('r', 'v', 'm', 'p', 'f')
+    union all
+    select format('column %s.%s', relname, attname), relowner, acl.*
+    from ours join pg_attribute on attrelid = ours.oid and attacl is not null, aclexplode(attacl) as acl
+    union all
+    select 'function ' || signature, proowner, acl.*
+    from functions, aclexplode(coalesce(proacl, acldefault('f', proowner))) as acl
+    union all
+    select 'type ' || typname, typowner, acl.*
+    from types, aclexplode(coalesce(typacl, acldefault('T', typowner))) as acl
+    union all
+    select 'schema public', nspowner, acl.*
+    from pg_namespace, aclexplode(coalesce(nspacl, acldefault('n', nspowner))) as acl
+    where nspname = 'public' and grantee <> nspowner
+      and (privilege_type <> 'USAGE' or grantee in (select oid from roles))
+)
+select format('privilege on %s: %s may %s%s', what,
+              case when grantee = 0 then 'everybody' else grantee::regrole::text end,
+              privilege_type, case when is_grantable and grantee <> owner then ' and grant it' end)
+from granted where not (privilege_type = 'MAINTAIN' and grantee = owner)
+union all
+select format('default privileges of %s: %s', defaclrole::regrole, defaclacl)
+from pg_default_acl where defaclnamespace in (0, 'public'::regnamespace) and defaclrole in (select oid from roles)
+"""
+
+_COMMENTS: Final = r"""
+select format('comment on %s %s: %s', named.type,
+              regexp_replace(named.identity, '(public|pg_catalog)\.', '', 'g'), description)
+from pg_description, pg_identify_object(classoid, objoid, objsubid) as named
+where named.identity ~ '\ypublic\.'
+  and not exists (select from pg_depend d where d.classid = classoid and d.objid = objoid and d.deptype = 'e')
+union all
+select format('comment on role %s: %s', rolname, shobj_description(oid, 'pg_authid')) from roles
+"""
+
+_ROLES: Final = """
+select format('role %s: login %s, superuser %s, createrole %s, createdb %s, replication %s, bypassrls %s', rolname,
+              rolcanlogin, rolsuper, rolcreaterole, rolcreatedb, rolreplication, rolbypassrls)
+from roles
+union all
+select format('membership: %s in %s', rolname, roleid::regrole)
+from roles join pg_auth_members on member = roles.oid
+"""
+
+_QUERIES: Final = (
+    _RELATIONS,
+    _COLUMNS,
+    _CONSTRAINTS,
+    _INDEXES,
+    _TRIGGERS,
+    _CODE,
+    _PRIVILEGES,
+    _COMMENTS,
+    _ROLES,
+)
+
+#: Settings of the server without which "acknowledged" does not mean "durable".
+_DURABILITY: Final = """
+select name, setting from pg_settings
+where name in ('fsync', 'full_page_writes', 'synchronous_commit') and setting = 'off'
+order by name
+"""
+
+
+async def catalogue(connection: Connection) -> list[str]:
+    """Describe everything in schema public, and the three roles: sorted lines "what: how it is"."""
+    async with connection.transaction(readonly=True):
+        # Definitions name objects with their schema unless it is on the path.
+        await connection.execute("set local search_path = public, pg_catalog")
+        return sorted([row[0] for query in _QUERIES for row in await connection.fetch(_OURS + query)])
+
+
+def expected() -> list[str]:
+    """Give the catalogue that this version of the program makes."""
+    return _SNAPSHOT.read_text(encoding="utf-8").splitlines()
+
+
+def compare(found: list[str], wanted: list[str]) -> list[str]:
+    """Say how one catalogue differs from the wanted one, a finding for each line."""
+    missing, extra = set(wanted) - set(found), set(found) - set(wanted)
+    replaced = {line.split(": ", 1)[0] for line in missing} & {line.split(": ", 1)[0] for line in extra}
+    findings = []
+    for verdict, lines in (("missing", missing), ("unexpected", extra)):
+        for line in lines:
+            what, _, how = line.partition(": ")
+            changed = what in replaced and not what.startswith(("privilege", "membership"))
+            label = {"missing": "should be", "unexpected": "but is"}[verdict] if changed else verdict
+            text = how if len(how) <= 300 else f"{how[:300]}…"
+            findings.append((what, not changed or verdict == "unexpected", f"{what}: {label}: {text}"))
+    return [finding for _, _, finding in sorted(findings)]
+
+
+async def check(url: str) -> list[str]:
+    """Compare a database with what this program expects; no findings means that all is as it should be.
+
+    Findings name the revision when it does not fit (and then nothing else), every table, column, constraint,
+    index, trigger, function, view, comment, privilege and role that is missing, changed or foreign, and settings
+    of the server that give up durability (these begin with "setting").
+
+    Raises:
+        StoreUnavailableError: the database cannot be reached.
+    """
+    connection = await connect_one(url)
+    try:
+        with explained(url):
+            try:
+                require_current(await revision_state(connection))
+            except SchemaVersionError as error:
+                return [error.message]
+            weak = [
+                f"setting {row['name']}: is off: an acknowledged effect may be lost when the server crashes"
+                for row in await connection.fetch(_DURABILITY)
+            ]
+            return compare(await catalogue(connection), expected()) + weak
+    finally:
+        await connection.close()
+
+
+async def _print(url: str) -> None:
+    connection = await connect_one(url)
+    try:
+        sys.stdout.write("".join(f"{line}\n" for line in await catalogue(connection)))
+    finally:
+        await connection.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(_print(sys.argv[1]))

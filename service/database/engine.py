@@ -1,0 +1,68 @@
+"""Connections: whatever user an address names, the work is done under the role that fits it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import asyncpg
+
+from service.database.failures import explained
+from service.database.guards import SERVICE_ROLE
+
+if TYPE_CHECKING:
+    Connection = asyncpg.Connection[asyncpg.Record]
+    Pool = asyncpg.Pool[asyncpg.Record]
+
+#: Seconds to wait for a connection to come up.
+CONNECT_TIMEOUT: Final = 10.0
+
+APPLICATION_NAME: Final = "worldledger"
+
+
+def _settings(role: str | None, application_name: str) -> dict[str, str]:
+    # As a startup parameter the role holds for the whole session: the RESET ALL by which a pool cleans a
+    # connection leaves it alone, and RESET ROLE comes back to it.
+    settings = {"application_name": application_name}
+    if role is not None:
+        settings["role"] = role
+    return settings
+
+
+async def connect_pool(
+    url: str,
+    *,
+    role: str = SERVICE_ROLE,
+    min_size: int = 1,
+    max_size: int = 10,
+    command_timeout: float | None = 60.0,
+    application_name: str = APPLICATION_NAME,
+) -> Pool:
+    """Open a pool whose every connection works under ``role``.
+
+    Args:
+        url: ``postgresql://…``; its user must be a member of the role (or a superuser).
+        role: the role that all statements run as.
+        min_size: connections opened now, so that a wrong address fails here (at least 1).
+        max_size: connections at most.
+        command_timeout: seconds that one statement may take; None for no limit.
+        application_name: how the connections show in pg_stat_activity.
+
+    Raises:
+        StoreUnavailableError: the server cannot be reached or refuses the login, or the user is no member.
+        SchemaVersionError: the role does not exist yet: the database was never migrated.
+    """
+    with explained(url, ValueError):
+        return await asyncpg.create_pool(
+            url,
+            min_size=max(1, min_size),
+            max_size=max(1, min_size, max_size),
+            command_timeout=command_timeout,
+            timeout=CONNECT_TIMEOUT,
+            server_settings=_settings(role, application_name),
+        )
+
+
+async def connect_one(url: str, *, role: str | None = None, application_name: str = APPLICATION_NAME) -> Connection:
+    """Open one connection, under ``role`` or as the user of the address. Raises as ``connect_pool`` does."""
+    with explained(url, ValueError):
+        return await asyncpg.connect(url, timeout=CONNECT_TIMEOUT, server_settings=_settings(role, application_name))

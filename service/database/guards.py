@@ -1,0 +1,234 @@
+"""What SQLAlchemy cannot say about the tables: roles, privileges, append-only triggers, comments.
+
+Each constant is a list of single statements, because a prepared statement takes one. The order is ``ROLES``
+(by whoever migrates, before anything), then under the owner's role the tables, ``verification.VIEWS``,
+``TRIGGERS``, ``PRIVILEGES``, ``COMMENTS``, and ``VERSION_TABLE`` once Alembic has made its table.
+
+History is protected twice (docs/architecture.md, promise 6): privileges refuse the service, the reader and even
+the owner; triggers refuse everyone else, superusers included. Either holds alone: Citus has no triggers.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+OWNER_ROLE: Final = "worldledger_owner"
+SERVICE_ROLE: Final = "worldledger_service"
+READER_ROLE: Final = "worldledger_reader"
+
+_WRITTEN_ONCE: Final = ("worlds", "effects", "requests")
+_TABLES: Final = (*_WRITTEN_ONCE, "heads")
+
+
+def comments(texts: dict[str, str]) -> list[str]:
+    """Make the statements that comment on things: ``{"table worlds": "One row …"}``."""
+    return [f"comment on {thing} is '{text.replace(chr(39), chr(39) * 2)}'" for thing, text in texts.items()]
+
+
+#: Roles belong to the cluster, not to one database: two databases may be migrated at the same moment, and each
+#: of them may find the role absent, present, or coming. So every step looks first, and a step that lost a race
+#: (duplicate_object, unique_violation, or "tuple concurrently updated", which is an internal_error) is fine.
+#: A user without CREATEROLE goes on when an administrator has made the roles and granted them.
+ROLES: Final = [
+    """
+do $roles$
+declare
+    may_set constant text :=
+        case when current_setting('server_version_num')::int >= 160000 then 'SET' else 'MEMBER' end;
+    wanted record;
+begin
+    for wanted in
+        select * from (values
+            ('worldledger_owner', 'Worldledger: owns and migrates the schema; may not change history either.'),
+            ('worldledger_service', 'Worldledger: what the service works as; adds to the log, moves heads.'),
+            ('worldledger_reader', 'Worldledger: for analytics; reads everything and writes nothing.')
+        ) as roles (name, comment)
+    loop
+        if to_regrole(wanted.name) is null then
+            begin
+                execute format('create role %I nologin', wanted.name);
+            exception
+                when duplicate_object or unique_violation then null;
+                when insufficient_privilege then
+                    raise exception 'the role % is missing, and % may not create it', wanted.name, current_user
+                        using errcode = 'insufficient_privilege',
+                              hint = format('As an administrator: CREATE ROLE %I NOLOGIN; GRANT %I TO %I',
+                                            wanted.name, wanted.name, current_user);
+            end;
+        end if;
+        if not pg_has_role(current_user, wanted.name, may_set) then
+            begin
+                execute format('grant %I to current_user', wanted.name);
+            exception
+                when insufficient_privilege or unique_violation or internal_error then null;
+            end;
+        end if;
+        if not pg_has_role(current_user, wanted.name, may_set) then
+            raise exception 'the user % is no member of the role %', current_user, wanted.name
+                using errcode = 'insufficient_privilege',
+                      hint = format('As an administrator: GRANT %I TO %I', wanted.name, current_user);
+        end if;
+        if shobj_description(to_regrole(wanted.name), 'pg_authid') is null then
+            begin
+                execute format('comment on role %I is %L', wanted.name, wanted.comment);
+            exception
+                when insufficient_privilege or unique_violation or internal_error then null;
+            end;
+        end if;
+    end loop;
+end
+$roles$
+""",
+    """
+do $schema$
+begin
+    if not has_schema_privilege('worldledger_owner', 'public', 'create')
+       or not has_schema_privilege('worldledger_owner', 'public', 'usage')
+       or not has_schema_privilege('worldledger_service', 'public', 'usage')
+       or not has_schema_privilege('worldledger_reader', 'public', 'usage') then
+        grant create, usage on schema public to worldledger_owner;
+        grant usage on schema public to worldledger_service, worldledger_reader;
+    end if;
+    if not has_schema_privilege('worldledger_owner', 'public', 'create') then
+        raise exception 'the user % may not let worldledger_owner create tables in schema public', current_user
+            using errcode = 'insufficient_privilege',
+                  hint = 'Migrate as the owner of the database, or as an administrator: '
+                         'GRANT CREATE, USAGE ON SCHEMA public TO worldledger_owner';
+    end if;
+end
+$schema$
+""",
+]
+
+#: ENABLE ALWAYS, or ``session_replication_role = replica`` would pass them by. Row triggers, because replication
+#: workers fire no statement triggers for rows. None is for INSERT: an append pays nothing.
+TRIGGERS: Final = [
+    """
+create function refuse_change() returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    raise exception 'history is append-only: % of % is refused', tg_op, tg_table_name
+        using errcode = 'restrict_violation',
+              hint = 'What has happened stays in the log; append an effect that corrects it.';
+end
+$$
+""",
+    """
+create function refuse_rewind() returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    raise exception 'history is append-only: the head of % may only move forward (seq % to %)',
+            old.world_id, old.head_seq, new.head_seq
+        using errcode = 'restrict_violation',
+              hint = 'head_seq must grow; sim_time and wall_time may not decrease.';
+end
+$$
+""",
+    *(
+        statement.format(table=table)
+        for table in _WRITTEN_ONCE
+        for statement in (
+            """
+create trigger {table}_append_only before update or delete on {table}
+for each row execute function refuse_change()
+""",
+            """
+create trigger {table}_no_truncate before truncate on {table}
+for each statement execute function refuse_change()
+""",
+            "alter table {table} enable always trigger {table}_append_only",
+            "alter table {table} enable always trigger {table}_no_truncate",
+        )
+    ),
+    "create trigger heads_no_delete before delete on heads for each row execute function refuse_change()",
+    "create trigger heads_no_truncate before truncate on heads for each statement execute function refuse_change()",
+    # The condition is part of the trigger, so that an honest append calls no function.
+    """
+create trigger heads_forward_only before update on heads for each row
+when (new.world_id is distinct from old.world_id
+      or new.head_seq < old.head_seq
+      or new.head_seq = old.head_seq and new.head_checksum is distinct from old.head_checksum
+      or new.sim_time < old.sim_time
+      or new.wall_time < old.wall_time)
+execute function refuse_rewind()
+""",
+    "alter table heads enable always trigger heads_no_delete",
+    "alter table heads enable always trigger heads_no_truncate",
+    "alter table heads enable always trigger heads_forward_only",
+]
+
+#: Also without a single trigger nobody below a superuser changes history. The owner could grant itself
+#: the privileges again; `worldledger db check` would show it.
+PRIVILEGES: Final = [
+    "revoke all on worlds, heads, effects, requests from public",
+    "revoke all on effect_verification, verification from public",
+    "revoke update, delete, truncate on worlds, heads, effects, requests from worldledger_owner",
+    "grant select, insert on worlds, heads, effects, requests to worldledger_service",
+    "grant update (head_seq, head_checksum, sim_time, wall_time) on heads to worldledger_service",
+    "grant select on worlds, heads, effects, requests to worldledger_reader",
+    "grant select on effect_verification, verification to worldledger_service, worldledger_reader",
+    "revoke all on function refuse_change, refuse_rewind from public",
+    *(
+        statement.format(function=function)
+        for function in (
+            "chain_checksum",
+            "effect_problem",
+            "world_problem",
+            "head_problem",
+        )
+        for statement in (
+            "revoke all on function {function} from public",
+            "grant execute on function {function} to worldledger_service, worldledger_reader",
+        )
+    ),
+]
+
+COMMENTS: Final = comments(
+    {
+        "constraint worlds_pkey on worlds": "One world of a name in this database.",
+        "constraint worlds_world_id_check on worlds": "A world has a name.",
+        "constraint worlds_ruleset_version_check on worlds": "Versions count from 0.",
+        "constraint heads_pkey on heads": "One head for each world.",
+        "constraint heads_head_seq_check on heads": "An empty log ends at 0.",
+        "constraint heads_head_checksum_check on heads": "A SHA-256 has 32 bytes.",
+        "constraint heads_empty_check on heads": "Only an empty log has no checksum.",
+        "constraint heads_sim_time_check on heads": "Times are finite numbers.",
+        "constraint heads_wall_time_check on heads": "Times are finite numbers.",
+        "constraint effects_pkey on effects": "One effect at each place of a world's log.",
+        "constraint effects_global_seq_check on effects": "global_seq counts from 1.",
+        "constraint effects_checksum_check on effects": "A SHA-256 has 32 bytes.",
+        "constraint requests_pkey on requests": "A req_id is used once by each source in a world.",
+        "constraint requests_body_sha256_check on requests": "A SHA-256 has 32 bytes.",
+        "constraint requests_seqs_check on requests": "A request made at least one effect.",
+        "index worlds_experiment_world_id_idx": "Lists the worlds of an experiment by name.",
+        "index effects_world_id_kind_global_seq_idx": "Finds a world's effects of one kind, in order.",
+        "trigger heads_no_delete on heads": "Refuses DELETE to everyone.",
+        "trigger heads_no_truncate on heads": "Refuses TRUNCATE to everyone.",
+        "trigger heads_forward_only on heads": "Refuses to move a head back, or to rewrite it in place.",
+        "function refuse_change": "Trigger: refuses to change what has been written.",
+        "function refuse_rewind": "Trigger: refuses to move the head of a world back.",
+        **{f"index {table}_pkey": "The index of the primary key." for table in _TABLES},
+        **{
+            f"trigger {table}_append_only on {table}": "Refuses UPDATE and DELETE to everyone."
+            for table in _WRITTEN_ONCE
+        },
+        **{f"trigger {table}_no_truncate on {table}": "Refuses TRUNCATE to everyone." for table in _WRITTEN_ONCE},
+    }
+)
+
+VERSION_TABLE: Final = [
+    "revoke all on alembic_version from public",
+    "grant select on alembic_version to worldledger_service, worldledger_reader",
+    *comments(
+        {
+            "table alembic_version": "Which version of the schema this database has (kept by Alembic).",
+            "column alembic_version.version_num": "The revision that `worldledger db upgrade` reached last.",
+            "constraint alembic_version_pkc on alembic_version": "The name that Alembic gives its key.",
+            "index alembic_version_pkc": "The index of the primary key.",
+        }
+    ),
+]

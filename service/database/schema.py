@@ -1,0 +1,148 @@
+"""The schema as a whole: migrate a database, make a fresh one, and tell whether one is as it should be.
+
+The roles come first, in a transaction of their own, by whoever migrates (``guards.ROLES``); everything after
+that is done under the owner's role. Alembic gets a connection that is already so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection as SyncConnection
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import NullPool
+
+from service.database import guards, verification
+from service.database.catalogue import catalogue, check
+from service.database.engine import connect_one
+from service.database.failures import explained
+from service.database.revision import REVISIONS, SchemaState, require_current, revision_state
+from service.database.tables import METADATA
+from worldledger.errors import SchemaVersionError
+
+__all__ = [
+    "REVISIONS",
+    "SchemaState",
+    "catalogue",
+    "check",
+    "create_fresh",
+    "downgrade",
+    "migrations_dir",
+    "prepare",
+    "require_current",
+    "revision_state",
+    "upgrade",
+]
+
+_OLDEST_SERVER: Final = 150000
+_MIGRATING: Final = "worldledger migration"
+
+
+def migrations_dir() -> Path:
+    """Give the folder of the migrations: inside the package when installed, beside it in a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "migrations"
+    return installed if installed.is_dir() else package.parent / "migrations"
+
+
+def _config(connection: SyncConnection) -> Config:
+    config = Config()
+    # A percent sign in a path would be taken for interpolation.
+    config.set_main_option("script_location", str(migrations_dir()).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    config.attributes["metadata"] = METADATA
+    return config
+
+
+async def _as_owner(url: str, work: Callable[[SyncConnection], Any]) -> None:
+    """Run ``work`` on a SQLAlchemy connection under the owner's role, and explain what goes wrong."""
+
+    async def connect(*_: Any, **__: Any) -> Any:
+        return await connect_one(url, role=guards.OWNER_ROLE, application_name=_MIGRATING)
+
+    # asyncpg reads the address, so every form that it knows (sockets, several hosts) works here too.
+    engine = create_async_engine("postgresql+asyncpg://", async_creator=connect, poolclass=NullPool)
+    try:
+        with explained(url, SQLAlchemyError):
+            async with engine.connect() as connection:
+                await connection.run_sync(work)
+                await connection.commit()
+    finally:
+        await engine.dispose()
+
+
+async def prepare(url: str) -> SchemaState:
+    """Make the roles and let the owner work in schema public; give the database's state.
+
+    Raises:
+        SchemaVersionError: the server is older than PostgreSQL 15, the database is not in UTF-8, or its
+            revision is unknown to this program.
+        StoreUnavailableError: not reachable, or the user may not do it; the message says what an
+            administrator has to run.
+    """
+    connection = await connect_one(url, application_name=_MIGRATING)
+    try:
+        with explained(url):
+            version = await connection.fetchval("select current_setting('server_version_num')::int")
+            if version < _OLDEST_SERVER:
+                raise SchemaVersionError(f"PostgreSQL {version // 10000} is too old: 15 or newer is needed")
+            encoding = await connection.fetchval("select current_setting('server_encoding')")
+            if encoding != "UTF8":
+                raise SchemaVersionError(
+                    f"the database's encoding is {encoding}: create one with "
+                    "`createdb --encoding UTF8 --template template0 NAME`"
+                )
+            state = await revision_state(connection)
+            if state.status == "newer":
+                require_current(state)
+            async with connection.transaction():
+                for statement in guards.ROLES:
+                    await connection.execute(statement)
+            return state
+    finally:
+        await connection.close()
+
+
+async def upgrade(url: str, revision: str = "head") -> None:
+    """Bring a database to a revision; a database that is there already is left as it is.
+
+    Two upgrades at once queue up; the second finds nothing to do. All or nothing. Raises as ``prepare`` does.
+    """
+    await prepare(url)
+    await _as_owner(url, lambda connection: command.upgrade(_config(connection), revision))
+
+
+async def downgrade(url: str, revision: str) -> None:
+    """Take a database back to an older revision (``base``: no tables). Roles stay.
+
+    Raises:
+        StoreUnavailableError: the log has effects: a downgrade drops tables, and history is not to be lost.
+    """
+    await prepare(url)
+    await _as_owner(url, lambda connection: command.downgrade(_config(connection), revision))
+
+
+async def create_fresh(url: str) -> None:
+    """Make the newest schema without the migrations, for comparison with what they make."""
+
+    def create(connection: SyncConnection) -> None:
+        METADATA.create_all(connection)
+        for statement in (
+            *verification.VIEWS,
+            *guards.TRIGGERS,
+            *guards.PRIVILEGES,
+            *guards.COMMENTS,
+            *verification.COMMENTS,
+        ):
+            connection.exec_driver_sql(statement)
+        command.stamp(_config(connection), "head")
+        for statement in guards.VERSION_TABLE:
+            connection.exec_driver_sql(statement)
+
+    await prepare(url)
+    await _as_owner(url, create)

@@ -1,0 +1,45 @@
+"""Every setting in one class. It is made once, where a program starts, and handed on; never at import."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+MIB = 1024 * 1024
+
+
+def default_home() -> Path:
+    """Give the folder of the embedded server when nobody names one."""
+    return Path("~/.worldledger").expanduser()
+
+
+class Settings(BaseSettings):
+    """Settings of the service and the command line, from ``WORLDLEDGER_…`` variables or arguments."""
+
+    model_config = SettingsConfigDict(env_prefix="WORLDLEDGER_", extra="ignore", frozen=True)
+
+    database_url: SecretStr | None = Field(
+        default=None, description="An existing PostgreSQL (15 or newer); without it the embedded server is used."
+    )
+    home: Path = Field(default_factory=default_home, description="Folder of the embedded server and its data.")
+    host: str = Field(default="127.0.0.1", description="Address the HTTP service listens on.")
+    port: int = Field(default=8000, ge=0, le=65535, description="Port of the HTTP service; 0 takes a free one.")
+
+    pool_size: int = Field(default=10, ge=2, le=500, description="Most database connections of one process.")
+    max_effect_bytes: int = Field(default=MIB, ge=1024, description="Largest canonical text of one effect.")
+    max_unit: int = Field(default=1000, ge=1, description="Most drafts in one call.")
+    max_body_bytes: int = Field(default=32 * MIB, ge=1024, description="Largest HTTP request body.")
+    max_waiting: int = Field(default=50_000, ge=1, description="Most effects that may wait for their commit.")
+    max_waiting_bytes: int = Field(default=256 * MIB, ge=1024, description="Most payload bytes that may wait.")
+    max_group: int = Field(default=1000, ge=1, description="Most effects written by one statement.")
+    append_deadline: float = Field(
+        default=15.0, gt=0, description="Seconds an append is retried while the database is away."
+    )
+    command_timeout: float = Field(default=60.0, gt=0, description="Seconds one database statement may take.")
+    page_limit: int = Field(default=1000, ge=1, description="Most items in one page of an answer.")
+    read_batch_bytes: int = Field(default=4 * MIB, ge=1024, description="Stored bytes held by one reader at a time.")
+    poll_interval: float = Field(
+        default=0.1, gt=0, description="Seconds between looks at heads that other processes may have moved."
+    )

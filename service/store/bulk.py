@@ -1,0 +1,79 @@
+"""Bulk writing by COPY: whole worlds at once, or very many effects for one world, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from service.store import statements
+from service.store.records import Head
+from service.store.units import Sealer, check_each, conflict
+
+if TYPE_CHECKING:
+    from asyncpg.pool import PoolConnectionProxy
+
+    PooledConnection = PoolConnectionProxy[asyncpg.Record]
+
+Row = tuple[str, int, str, bytes, str, str, float]
+#: How often progress is told, in effects.
+_STEP = 1000
+
+
+class BulkWriter:
+    """Streams drafts into COPY after a world's locked head, and moves the head at the end.
+
+    Order is the order given; nothing is sorted. Memory is bounded whatever the number of drafts. Requests are
+    gathered along the way; one that the world has already seen makes the whole write fail.
+    """
+
+    def __init__(self, connection: PooledConnection, sealer: Sealer, head: Head, *, system: bool = False) -> None:
+        self._connection = connection
+        self._sealer = sealer
+        self._system = system
+        self.head = head
+        self._requests: list[tuple[str, str, str, bytes, int, int]] = []
+
+    async def write(self, drafts: Iterable[Any], progress: Callable[[int], None] | None = None) -> Head:
+        """Write the drafts inside the caller's transaction and give the new head."""
+        before = self.head
+        await self._connection.copy_records_to_table(
+            "effects", records=self._rows(drafts, progress), columns=statements.EFFECT_COLUMNS
+        )
+        if self._requests:
+            try:
+                await self._connection.copy_records_to_table(
+                    "requests", records=self._requests, columns=statements.REQUEST_COLUMNS
+                )
+            except asyncpg.UniqueViolationError:
+                raise conflict("one of this import") from None
+        if before.seq:
+            await self._connection.execute(statements.SET_HEAD, self._sealer.world_id, *self.head, before.seq)
+        else:
+            await self._connection.execute(statements.INSERT_HEAD, self._sealer.world_id, *self.head)
+        return self.head
+
+    def _rows(self, drafts: Iterable[Any], progress: Callable[[int], None] | None) -> Iterator[Row]:
+        sealer = self._sealer
+        world_id = sealer.world_id
+        wall_time = sealer.now(self.head)
+        seq, checksum, sim_time, _ = self.head
+        prefix = checksum.hex().encode()
+        written = 0
+        for index, draft in enumerate(check_each(drafts, system=self._system)):
+            seq += 1
+            text, _uuid, sim_time = sealer.effect(draft, seq, sim_time=sim_time, wall_time=wall_time, index=index)
+            digest = sha256(prefix + text)
+            checksum = digest.digest()
+            prefix = digest.hexdigest().encode()
+            if draft.req_id is not None:
+                self._requests.append((world_id, draft.source_id, draft.req_id, draft.body_digest(), seq, seq))
+            yield world_id, seq, text.decode(), checksum, draft.kind, draft.source_id, sim_time
+            written += 1
+            if progress is not None and written % _STEP == 0:
+                progress(_STEP)
+        if progress is not None:
+            progress(written % _STEP)
+        self.head = Head(seq, checksum, sim_time, wall_time)

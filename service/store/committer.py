@@ -1,0 +1,266 @@
+"""The committer: one task takes what has gathered for all worlds and writes it in one statement.
+
+Waiting callers are what makes the next group larger: there is no timer and no added latency. A world whose head
+was moved by another process, or whose outcome is in doubt, is settled aside (`settle.py`) while the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from service.store import statements
+from service.store.outages import is_outage
+from service.store.records import Head, Receipt
+from service.store.settle import Settler
+from service.store.units import Group, Sealer, Unit
+from service.store.writing import write_groups
+from worldledger.errors import OverloadedError, StoreUnavailableError, WorldNotFoundError
+
+if TYPE_CHECKING:
+    from asyncpg.pool import PoolConnectionProxy
+
+    from service.settings import Settings
+
+    PooledConnection = PoolConnectionProxy[asyncpg.Record]
+
+#: Drafts that wait for one world from which on they are written on a connection of their own.
+_WIDE = 200
+
+
+class WorldQueue:
+    """One world as the committer sees it: its head as last known, and the units that wait."""
+
+    __slots__ = ("busy", "head", "pending", "sealer")
+
+    def __init__(self, sealer: Sealer, head: Head | None) -> None:
+        self.sealer = sealer
+        self.head = head
+        self.pending: deque[Unit] = deque()
+        self.busy = False
+
+    @property
+    def world_id(self) -> str:
+        """The world's name."""
+        return self.sealer.world_id
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits and nothing is being written."""
+        return not self.busy and not self.pending
+
+
+class Committer:
+    """Writes the units of all worlds of this process; `submit` puts one in line."""
+
+    def __init__(self, pool: asyncpg.Pool, settings: Settings, url: str) -> None:
+        self._pool = pool
+        self._settings = settings
+        self._settler = Settler(pool, settings, url)
+        self._ready: dict[WorldQueue, None] = {}
+        self._waiting = 0
+        self._waiting_bytes = 0
+        self._task: asyncio.Task[Any] | None = None
+        self._alone = True
+        self._connection: PooledConnection | None = None
+        self._aside: set[asyncio.Task[None]] = set()
+        self._closing = False
+
+    @property
+    def waiting(self) -> int:
+        """How many effects wait for their commit."""
+        return self._waiting
+
+    async def commit(self, queue: WorldQueue, unit: Unit) -> list[Receipt]:
+        """Put a unit in line, wait for its commit and give its receipts.
+
+        Raises OverloadedError when too much waits already, StoreUnavailableError once the store is closing, and
+        whatever becomes of the unit.
+        """
+        self._enlist(queue, unit)
+        if self._ready and self._task is None:
+            if self._alone:
+                # A lone caller writes by itself: a task of its own would only add two turns of the event loop.
+                await self._lead(unit)
+            else:
+                self._wake()
+        return await unit.future
+
+    def _enlist(self, queue: WorldQueue, unit: Unit) -> None:
+        if self._closing:
+            raise StoreUnavailableError("the store is closing; nothing of this call was written")
+        if (
+            self._waiting + len(unit.drafts) > self._settings.max_waiting
+            or self._waiting_bytes + unit.size > self._settings.max_waiting_bytes
+        ):
+            raise OverloadedError(
+                f"{self._waiting} effects ({self._waiting_bytes} bytes) wait for their commit; try again later",
+                waiting=self._waiting,
+            )
+        self._waiting += len(unit.drafts)
+        self._waiting_bytes += unit.size
+        queue.pending.append(unit)
+        if not queue.busy:
+            self._ready[queue] = None
+
+    async def close(self) -> None:
+        """Write what waits, then stop. Further calls are refused."""
+        self._closing = True
+        while self._task is not None or self._aside:
+            await asyncio.wait([*self._aside, *([self._task] if self._task else [])])
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            await self._pool.release(connection)
+
+    # -- the lane ------------------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        if self._ready and self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _lead(self, unit: Unit) -> None:
+        """Write groups until the caller's own unit is answered, then leave the rest to the task."""
+        self._task = asyncio.current_task()
+        try:
+            while self._ready and not unit.future.done():
+                await self._write_next()
+        finally:
+            self._task = None
+            self._wake()
+
+    async def _run(self) -> None:
+        """Write groups until nothing is ready."""
+        try:
+            while self._ready:
+                await self._write_next()
+                if not self._alone:
+                    # Those who were just answered get their turn, and come back in time for the next group.
+                    await asyncio.sleep(0)
+        finally:
+            self._task = None
+            self._wake()
+
+    async def _write_next(self) -> None:
+        """Write what waits now. The connection is kept: getting one costs as much as a write."""
+        taken = self._take()
+        self._alone = len(taken) == 1 and len(taken[0][1]) == 1
+        try:
+            if self._connection is None:
+                self._connection = await self._pool.acquire()
+            for queue, _ in taken:
+                if queue.head is None:
+                    queue.head = await self._load_head(self._connection, queue.world_id)
+        except BaseException as error:
+            for queue, units in taken:
+                self._settle_aside(queue, units, None)
+            self._drop_connection()
+            if not isinstance(error, Exception):
+                raise
+        else:
+            await self._write(self._connection, taken)
+
+    def _take(self) -> list[tuple[WorldQueue, list[Unit]]]:
+        """Take the waiting units of the ready worlds, up to what one statement may hold."""
+        taken: list[tuple[WorldQueue, list[Unit]]] = []
+        room = self._settings.max_group
+        for queue in list(self._ready):
+            if room <= 0:
+                break
+            del self._ready[queue]
+            units, count = self._take_units(queue)
+            if count >= _WIDE and (self._ready or taken):
+                # A long group must not hold up the short ones of other worlds.
+                self._settle_aside(queue, units, None)
+                continue
+            room -= count
+            taken.append((queue, units))
+        return taken
+
+    def _take_units(self, queue: WorldQueue) -> tuple[list[Unit], int]:
+        queue.busy = True
+        units: list[Unit] = []
+        count = 0
+        pending = queue.pending
+        while pending and (not units or count + len(pending[0].drafts) <= self._settings.max_group):
+            unit = pending.popleft()
+            count += len(unit.drafts)
+            units.append(unit)
+            self._waiting -= len(unit.drafts)
+            self._waiting_bytes -= unit.size
+        return units, count
+
+    @staticmethod
+    async def _load_head(connection: PooledConnection, world_id: str) -> Head:
+        row = await connection.fetchrow(statements.HEAD, world_id)
+        if row is None:
+            raise WorldNotFoundError(f"no world named {world_id!r}", world_id=world_id)
+        return Head(*row)
+
+    async def _write(self, connection: PooledConnection, taken: list[tuple[WorldQueue, list[Unit]]]) -> None:
+        """Write the groups in one statement and answer their callers."""
+        sealed: list[tuple[WorldQueue, list[Unit], Group]] = []
+        for queue, units in taken:
+            assert queue.head is not None  # noqa: S101 - loaded just before
+            group, later = queue.sealer.seal(queue.head, units)
+            queue.pending.extendleft(reversed(later))
+            self._waiting += sum(len(unit.drafts) for unit in later)
+            self._waiting_bytes += sum(unit.size for unit in later)
+            if group.texts:
+                sealed.append((queue, [unit for unit, _ in group.units], group))
+            else:
+                group.answer()
+                self._done(queue)
+        if not sealed:
+            return
+        try:
+            written = await write_groups(connection, [group for _, _, group in sealed])
+        except BaseException as error:
+            lost = is_outage(error) or not isinstance(error, asyncpg.PostgresError)
+            for queue, units, group in sealed:
+                self._settle_aside(queue, units, group if lost else None)
+            if lost:
+                self._drop_connection()
+            if not isinstance(error, Exception):
+                raise
+            return
+        for queue, units, group in sealed:
+            if group.world_id in written:
+                queue.head = group.after
+                group.answer()
+                self._done(queue)
+            else:
+                self._settle_aside(queue, units, None)
+
+    def _done(self, queue: WorldQueue) -> None:
+        queue.busy = False
+        if queue.pending:
+            self._ready[queue] = None
+
+    def _drop_connection(self) -> None:
+        """Give a broken connection back to the pool, which makes a new one in its place."""
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            connection.terminate()
+            self._start_aside(self._pool.release(connection))
+
+    # -- aside ---------------------------------------------------------------------------------------------
+
+    def _settle_aside(self, queue: WorldQueue, units: list[Unit], in_doubt: Group | None) -> None:
+        self._start_aside(self._settle(queue, units, in_doubt))
+
+    def _start_aside(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._aside.add(task)
+        task.add_done_callback(self._aside.discard)
+
+    async def _settle(self, queue: WorldQueue, units: list[Unit], in_doubt: Group | None) -> None:
+        queue.head = None  # whatever happens, what was known is no longer to be relied on
+        try:
+            queue.head = await self._settler.settle(queue.sealer, units, in_doubt)
+        finally:
+            self._done(queue)
+            self._wake()

@@ -1,0 +1,112 @@
+"""One world's log: the seed's EventLog, durable and asynchronous."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from service.store.records import Receipt
+from service.store.units import Sealer, Unit
+from worldledger.effects import EffectDraft, EventLogEntry
+
+if TYPE_CHECKING:
+    from service.store.committer import Committer, WorldQueue
+    from service.store.reader import Reader
+    from worldledger.chain import StoredEffect
+
+
+class EventLog:
+    """Append and read one world's effects (seeds/simulation_core.md, "Event Log Schema").
+
+    Get it from `Store.log`. Any number of callers and processes may append to the same world at the same time.
+    """
+
+    def __init__(
+        self, world_id: str, *, queue: WorldQueue, committer: Committer, reader: Reader, max_unit: int
+    ) -> None:
+        self.world_id = world_id
+        self._queue = queue
+        self._committer = committer
+        self._reader = reader
+        self._max_unit = max_unit
+
+    @property
+    def sealer(self) -> Sealer:
+        """What turns drafts into this world's effects."""
+        return self._queue.sealer
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing of this world waits for a commit."""
+        return self._queue.idle
+
+    async def append(self, draft: EffectDraft, *, source_metadata: Mapping[str, Any] | None = None) -> int:
+        """Append one effect and give its global_seq, once it is durable.
+
+        The log fills in uuid, global_seq, sim_time and wall_time, and chains the checksum. Raises
+        InvalidEffectError (with the JSON path), TimeAuthorityError, SimTimeOrderError, RequestConflictError,
+        OverloadedError or StoreUnavailableError; after the last the outcome may be unknown (its details say so).
+        """
+        if source_metadata:
+            draft = {**draft, "source_metadata": dict(source_metadata)}
+        return (await self.append_all([draft]))[0].global_seq
+
+    async def append_all(self, drafts: Sequence[EffectDraft], *, system: bool = False) -> list[Receipt]:
+        """Append a list of effects as one unit: all or none, in this order. Gives a receipt for each draft.
+
+        Each draft may have a req_id of its own: one that was accepted before, with the same body, is answered with
+        its first receipt (``replayed``) and not written again. ``system`` allows the system kinds.
+        """
+        if not drafts:
+            return []
+        unit = Unit.of(drafts, limit=self._max_unit, system=system)
+        return await self._submit(unit)
+
+    async def append_request(
+        self, drafts: Sequence[EffectDraft], *, source_id: str, req_id: str, system: bool = False
+    ) -> list[Receipt]:
+        """Append the effects of one request as one unit under one req_id.
+
+        The same request again gives the first receipts, whatever its first call came to be cut off by; another
+        body under the same req_id raises RequestConflictError. A refused request does not use up its req_id.
+        """
+        if not drafts:
+            return []
+        unit = Unit.of_request(drafts, source_id=source_id, req_id=req_id, limit=self._max_unit, system=system)
+        return await self._submit(unit)
+
+    async def _submit(self, unit: Unit) -> list[Receipt]:
+        for draft in unit.drafts:
+            if draft.sim_time is not None:
+                self._queue.sealer.check_authority(draft)
+        return await self._committer.commit(self._queue, unit)
+
+    async def get_entries_since(self, since_seq: int, limit: int | None = None) -> list[EventLogEntry]:
+        """Give the entries after ``since_seq``, ascending, for replay or catch-up; at most ``limit`` if given.
+
+        They are all held in memory: for a long log use `batches`.
+        """
+        rows: list[EventLogEntry] = []
+        async for batch in self.batches(after_seq=since_seq, limit=limit):
+            rows += [EventLogEntry.of(orjson.loads(row.text), row.checksum.hex()) for row in batch]
+        return rows
+
+    def batches(
+        self,
+        *,
+        after_seq: int = 0,
+        until_seq: int | None = None,
+        kind: str | None = None,
+        source_id: str | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[list[StoredEffect]]:
+        """Give the stored rows in batches of bounded size, ascending; see `Reader.batches`."""
+        return self._reader.batches(
+            self.world_id, after_seq=after_seq, until_seq=until_seq, kind=kind, source_id=source_id, limit=limit
+        )
+
+    async def validate_integrity(self) -> bool:
+        """Verify the whole chain, the query columns, the genesis and the head (see `service.store.verification`)."""
+        return (await self._reader.verify(self.world_id)).verified

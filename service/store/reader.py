@@ -1,0 +1,108 @@
+"""Reading the log: batches of bounded size, single effects, heads."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from service.database.failures import explained
+from service.store import statements
+from service.store.verification import verify_world
+from worldledger.chain import StoredEffect, Verdict
+from worldledger.errors import EffectNotFoundError
+
+if TYPE_CHECKING:
+    from asyncpg.pool import PoolConnectionProxy
+
+    from service.settings import Settings
+
+    PooledConnection = PoolConnectionProxy[asyncpg.Record]
+
+#: Larger than any global_seq.
+END = 2**62
+_MOST_ROWS = 1000
+
+
+class Reader:
+    """Reads effects as they are stored. It is the LogReader that projections are handed."""
+
+    def __init__(self, pool: asyncpg.Pool, settings: Settings, url: str) -> None:
+        self._pool = pool
+        self._url = url
+        self._settings = settings
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[PooledConnection]:
+        """Lend a connection; what the database refuses comes out as an error of ours."""
+        with explained(self._url):
+            async with self._pool.acquire(timeout=self._settings.command_timeout) as connection:
+                yield connection
+
+    async def batches(
+        self,
+        world_id: str,
+        *,
+        after_seq: int = 0,
+        until_seq: int | None = None,
+        kind: str | None = None,
+        source_id: str | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[list[StoredEffect]]:
+        """Give rows with after_seq < global_seq <= until_seq, ascending, filtered if asked.
+
+        A batch holds at most 1,000 rows and about ``read_batch_bytes`` stored bytes, and no connection is held
+        between batches, so a slow consumer costs the database nothing. ``limit`` is the most rows in all.
+        """
+        statement, filters = _batch_statement(kind, source_id)
+        until = END if until_seq is None else until_seq
+        left = END if limit is None else limit
+        position = max(after_seq, 0)
+        while left > 0 and position < until:
+            most = min(left, _MOST_ROWS)
+            async with self.connection() as connection:
+                rows = await connection.fetch(
+                    statement, world_id, position, until, most, self._settings.read_batch_bytes, *filters
+                )
+            if not rows:
+                return
+            yield [StoredEffect(*row) for row in rows]
+            position = rows[-1][0]
+            left -= len(rows)
+
+    async def effect(self, world_id: str, global_seq: int) -> StoredEffect:
+        """Give one stored effect. Raises EffectNotFoundError, which names the head."""
+        async with self.connection() as connection:
+            row = None
+            if 0 < global_seq < END:
+                row = await connection.fetchrow(statements.EFFECT_AT, world_id, global_seq)
+            if row is None:
+                head = await connection.fetchval(statements.HEAD, world_id)
+                raise EffectNotFoundError(
+                    f"world {world_id!r} has no effect {global_seq}; its head is {head}",
+                    world_id=world_id,
+                    global_seq=global_seq,
+                    head_seq=head,
+                )
+        return StoredEffect(*row)
+
+    async def head_seqs(self, world_ids: list[str]) -> dict[str, int]:
+        """Give the present head_seq of each of these worlds that exists."""
+        async with self.connection() as connection:
+            return dict(await connection.fetch(statements.HEADS, world_ids))  # type: ignore[arg-type]
+
+    async def verify(self, world_id: str) -> Verdict:
+        """Verify one world; see `service.store.verification.verify_world`."""
+        return await verify_world(self, world_id)
+
+
+def _batch_statement(kind: str | None, source_id: str | None) -> tuple[str, list[Any]]:
+    if kind is not None and source_id is not None:
+        return statements.BATCH_OF_KIND_AND_SOURCE, [kind, source_id]
+    if kind is not None:
+        return statements.BATCH_OF_KIND, [kind]
+    if source_id is not None:
+        return statements.BATCH_OF_SOURCE, [source_id]
+    return statements.BATCH, []

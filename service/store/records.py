@@ -1,0 +1,86 @@
+"""What the store hands out: worlds, heads and receipts."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import asyncpg
+import orjson
+from pydantic import BaseModel, ConfigDict
+
+from worldledger.chain import Position
+
+
+class Head(NamedTuple):
+    """Where a world's log ends. The checksum is 32 bytes, or empty before the first effect."""
+
+    seq: int
+    checksum: bytes
+    sim_time: float
+    wall_time: float
+
+    @property
+    def position(self) -> Position:
+        """The head as a position in the chain."""
+        return Position(self.seq, self.checksum)
+
+
+class Receipt(NamedTuple):
+    """What a caller is told about one accepted effect, after it is durable.
+
+    ``checksum`` is lower-case hex; ``replayed`` says that an earlier request with the same req_id made it.
+    """
+
+    global_seq: int
+    uuid: str
+    checksum: str
+    replayed: bool = False
+
+
+class WorldRecord(BaseModel):
+    """A world as listings show it; the head is the one at the moment of the query."""
+
+    model_config = ConfigDict(frozen=True)
+
+    world_id: str
+    world_uuid: str
+    ruleset: str
+    ruleset_version: int
+    config: dict[str, Any]
+    experiment: str | None
+    time_authority: str
+    created_at: datetime
+    head_seq: int
+    head_checksum: str
+    sim_time: float
+    wall_time: float
+
+    @classmethod
+    def of(cls, row: asyncpg.Record) -> WorldRecord:
+        """Make the record of a row of `statements.WORLD_COLUMNS`."""
+        return cls(
+            world_id=row["world_id"],
+            world_uuid=row["world_uuid"].hex,
+            ruleset=row["ruleset"],
+            ruleset_version=row["ruleset_version"],
+            config=orjson.loads(row["config"]),
+            experiment=row["experiment"],
+            time_authority=row["time_authority"],
+            created_at=row["created_at"],
+            head_seq=row["head_seq"],
+            head_checksum=row["head_checksum"].hex(),
+            sim_time=row["sim_time"],
+            wall_time=row["wall_time"],
+        )
+
+    @property
+    def head(self) -> Head:
+        """The head of the log at the moment of the query."""
+        return Head(self.head_seq, bytes.fromhex(self.head_checksum), self.sim_time, self.wall_time)
+
+    def genesis_columns(self) -> dict[str, Any]:
+        """Give what `genesis_problem` compares with the genesis."""
+        return self.model_dump(
+            include={"world_id", "world_uuid", "ruleset", "ruleset_version", "config", "experiment", "time_authority"}
+        )

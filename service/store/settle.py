@@ -1,0 +1,182 @@
+"""Settling: the careful way to write units, under the lock of the world's head.
+
+It is taken when the quick statement wrote nothing, because another process was first or a request came again, and
+when its outcome is unknown, because the connection was lost before the answer. Under the lock nothing can change,
+so each of these is decided for good:
+
+- a write in doubt is either in the log, with our checksum at our last seq, or it never will be: once this
+  transaction moves the head, the conditional statement that got lost can no longer apply;
+- a repeated request is answered with what it made the first time;
+- the rest is sealed after the present head and written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import asyncpg
+import stamina
+
+from service.database.failures import explain
+from service.store import statements
+from service.store.outages import is_outage
+from service.store.records import Head, Receipt
+from service.store.units import Group, Sealer, Unit, conflict
+from service.store.writing import write_groups
+from worldledger.errors import RequestConflictError, StoreUnavailableError, WorldNotFoundError
+
+if TYPE_CHECKING:
+    from asyncpg.pool import PoolConnectionProxy
+
+    from service.settings import Settings
+
+    PooledConnection = PoolConnectionProxy[asyncpg.Record]
+
+
+class Settler:
+    """Writes units of one world under its lock, again and again until the deadline while the database is away."""
+
+    def __init__(self, pool: asyncpg.Pool, settings: Settings, url: str) -> None:
+        self._pool = pool
+        self._url = url
+        self._settings = settings
+
+    async def settle(self, sealer: Sealer, units: Sequence[Unit], in_doubt: Group | None) -> Head | None:
+        """Write the units and answer each of them, one way or the other; it raises nothing of its own.
+
+        Gives the head afterwards, or None where it is not known.
+        """
+        waiting = list(units)
+        doubt = in_doubt
+        deadline = self._settings.append_deadline
+        head: Head | None = None
+        try:
+            async for attempt in stamina.retry_context(
+                on=is_outage, attempts=None, timeout=deadline, wait_initial=0.02, wait_max=0.5
+            ):
+                with attempt:
+                    while waiting:
+                        async with self._pool.acquire(timeout=deadline) as connection:
+                            round_ = _Round(connection, sealer, waiting, doubt)
+                            try:
+                                await round_.run()
+                            finally:
+                                # If the commit's answer is lost, this is what may or may not have been written.
+                                doubt = round_.group or doubt
+                        doubt = None
+                        head = round_.answer()
+                        waiting = round_.later
+        except Exception as error:  # noqa: BLE001 - every caller must be told, whatever it was
+            self._fail(waiting, error, in_doubt=doubt)
+            return None
+        return head
+
+    def _fail(self, units: Sequence[Unit], error: Exception, *, in_doubt: Group | None) -> None:
+        explained = explain(error, self._url)
+        if in_doubt is not None:
+            told = StoreUnavailableError(
+                f"{explained.message}; whether this call was written is not known: "
+                "send it again with the same req_id, or read the log",
+                outcome="unknown",
+            )
+        else:
+            told = explained  # type: ignore[assignment]
+        for unit in units:
+            unit.fail(told)
+
+
+class _Round:
+    """One transaction under the head's lock."""
+
+    def __init__(
+        self, connection: PooledConnection, sealer: Sealer, units: Sequence[Unit], doubt: Group | None
+    ) -> None:
+        self._connection = connection
+        self._sealer = sealer
+        self._units = [unit for unit in units if not unit.future.done()]
+        self._doubt = doubt
+        self._answered: Group | None = None
+        self._head: Head | None = None
+        #: what was sent to be written in this round
+        self.group: Group | None = None
+        self.later: list[Unit] = []
+
+    async def run(self) -> None:
+        async with self._connection.transaction():
+            row = await self._connection.fetchrow(statements.LOCK_HEAD, self._sealer.world_id)
+            if row is None:
+                raise WorldNotFoundError(f"no world named {self._sealer.world_id!r}", world_id=self._sealer.world_id)
+            self._head = Head(*row)
+            if self._doubt is not None and await self._is_written(self._doubt):
+                self._answered = self._doubt
+                done = {unit for unit, _ in self._doubt.units}
+                self._units = [unit for unit in self._units if unit not in done]
+            await self._resolve_requests()
+            group, self.later = self._sealer.seal(self._head, self._units)
+            if group.texts:
+                self.group = group
+                written = await write_groups(self._connection, [group])
+                if not written:
+                    raise asyncpg.SerializationError("the head moved under its lock")
+            else:
+                group.answer()
+
+    def answer(self) -> Head | None:
+        """Tell the callers, after the commit; give the head."""
+        if self._answered is not None:
+            self._answered.answer()
+        if self.group is None:
+            return self._head
+        self.group.answer()
+        return self.group.after
+
+    async def _is_written(self, doubt: Group) -> bool:
+        assert self._head is not None  # noqa: S101 - read just before
+        if self._head.seq < doubt.after.seq:
+            return False
+        found = await self._connection.fetchval(statements.CHECKSUM_AT, doubt.world_id, doubt.after.seq)
+        return bool(found == doubt.after.checksum)
+
+    async def _resolve_requests(self) -> None:
+        """Give the units whose requests were made before the receipts of that time."""
+        asked = [(request.source_id, request.req_id) for unit in self._units for request in unit.requests]
+        if not asked:
+            return
+        rows = await self._connection.fetch(
+            statements.KNOWN_REQUESTS,
+            self._sealer.world_id,
+            [source_id for source_id, _ in asked],
+            [req_id for _, req_id in asked],
+        )
+        known = {(row["source_id"], row["req_id"]): row for row in rows}
+        if not known:
+            return
+        remaining = []
+        for unit in self._units:
+            try:
+                for request in unit.requests:
+                    row = known.get((request.source_id, request.req_id))
+                    if row is not None:
+                        await self._recall(unit, request.first, request.last, request.body_sha256, row)
+            except RequestConflictError as error:
+                unit.fail(error)
+            else:
+                remaining.append(unit)
+        self._units = remaining
+
+    async def _recall(self, unit: Unit, first: int, last: int, body_sha256: bytes, row: asyncpg.Record) -> None:
+        effects = await self._connection.fetch(
+            statements.EFFECTS_BETWEEN, self._sealer.world_id, row["first_seq"], row["last_seq"]
+        )
+        index = first if len(unit.drafts) > 1 else None
+        req_id = row["req_id"]
+        if row["body_sha256"] != body_sha256 or len(effects) != last - first + 1:
+            raise conflict(req_id, index=index, global_seq=row["first_seq"])
+        for offset, effect in enumerate(effects):
+            stated = unit.drafts[first + offset].sim_time
+            if stated is not None and stated != effect["sim_time"]:
+                raise conflict(req_id, index=index, global_seq=row["first_seq"])
+            unit.known[first + offset] = Receipt(
+                effect["global_seq"], effect["uuid"], effect["checksum"].hex(), replayed=True
+            )

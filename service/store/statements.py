@@ -1,0 +1,173 @@
+"""Every statement of the store, by name. Values always travel as parameters."""
+
+# -- append ------------------------------------------------------------------------------------------------
+
+#: Append one effect if the head is still the known one.
+#: $1 world_id, $2 known head_seq, $3 effect, $4 checksum, $5 sim_time, $6 wall_time, $7 kind, $8 source_id.
+APPEND_ONE = """
+with h as (
+    update heads set head_seq = $2 + 1, head_checksum = $4, sim_time = $5, wall_time = $6
+    where world_id = $1 and head_seq = $2 returning 1)
+insert into effects (world_id, global_seq, effect, checksum, kind, source_id, sim_time)
+select $1, $2 + 1, $3::json, $4, $7, $8, $5 from h
+"""
+
+#: Append a group to one world if the head is still the known one.
+#: $1 world_id, $2 known head_seq, $3 new checksum, $4 new sim_time, $5 new wall_time,
+#: then an array for each column: $6 effect, $7 checksum, $8 kind, $9 source_id, $10 sim_time.
+APPEND_MANY = """
+with h as (
+    update heads set head_seq = $2 + cardinality($6::text[]), head_checksum = $3, sim_time = $4, wall_time = $5
+    where world_id = $1 and head_seq = $2 returning 1)
+insert into effects (world_id, global_seq, effect, checksum, kind, source_id, sim_time)
+select $1, $2 + u.ord, u.effect::json, u.checksum, u.kind, u.source_id, u.sim_time
+from h, unnest($6::text[], $7::bytea[], $8::text[], $9::text[], $10::float8[])
+     with ordinality u (effect, checksum, kind, source_id, sim_time, ord)
+"""
+
+#: Append groups to several worlds, each if its head is still the known one and none of its requests was seen.
+#: Heads are locked in world_id order, so that two processes never wait for each other in a circle. A request can
+#: only have been written together with a move of the head, so the look at ``requests`` is exact wherever
+#: head_seq still is the known one. Gives the worlds that were written.
+#: Groups: $1 world_id, $2 known head_seq, $3 new head_seq, $4 checksum, $5 sim_time, $6 wall_time.
+#: Effects: $7 world_id, $8 global_seq, $9 effect, $10 checksum, $11 kind, $12 source_id, $13 sim_time.
+#: Requests: $14 world_id, $15 source_id, $16 req_id, $17 body_sha256, $18 first_seq, $19 last_seq.
+APPEND_GROUPS = """
+with g as materialized (
+    select * from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bytea[], $5::float8[], $6::float8[])
+        as g (world_id, known_seq, head_seq, head_checksum, sim_time, wall_time)),
+r as materialized (
+    select * from unnest($14::text[], $15::text[], $16::text[], $17::bytea[], $18::bigint[], $19::bigint[])
+        as r (world_id, source_id, req_id, body_sha256, first_seq, last_seq)),
+l as materialized (
+    select h.world_id from heads h join g on h.world_id = g.world_id and h.head_seq = g.known_seq
+    order by h.world_id for no key update of h),
+h as (
+    update heads set head_seq = g.head_seq, head_checksum = g.head_checksum,
+                     sim_time = g.sim_time, wall_time = g.wall_time
+    from g, l
+    where heads.world_id = g.world_id and l.world_id = g.world_id and heads.head_seq = g.known_seq
+      and not exists (
+        select from r join requests q
+            on q.world_id = r.world_id and q.source_id = r.source_id and q.req_id = r.req_id
+        where r.world_id = heads.world_id)
+    returning heads.world_id),
+e as (
+    insert into effects (world_id, global_seq, effect, checksum, kind, source_id, sim_time)
+    select u.world_id, u.global_seq, u.effect::json, u.checksum, u.kind, u.source_id, u.sim_time
+    from unnest($7::text[], $8::bigint[], $9::text[], $10::bytea[], $11::text[], $12::text[], $13::float8[])
+        as u (world_id, global_seq, effect, checksum, kind, source_id, sim_time)
+    join h using (world_id)),
+q as (
+    insert into requests (world_id, source_id, req_id, body_sha256, first_seq, last_seq)
+    select r.world_id, r.source_id, r.req_id, r.body_sha256, r.first_seq, r.last_seq from r join h using (world_id))
+select world_id from h
+"""
+
+#: Take the head's lock; whoever holds it decides alone what comes next.
+LOCK_HEAD = "select head_seq, head_checksum, sim_time, wall_time from heads where world_id = $1 for no key update"
+
+HEAD = "select head_seq, head_checksum, sim_time, wall_time from heads where world_id = $1"
+
+HEADS = "select world_id, head_seq from heads where world_id = any($1::text[])"
+
+SET_HEAD = """
+update heads set head_seq = $2, head_checksum = $3, sim_time = $4, wall_time = $5
+where world_id = $1 and head_seq = $6
+"""
+
+KNOWN_REQUESTS = """
+select q.source_id, q.req_id, q.body_sha256, q.first_seq, q.last_seq
+from unnest($2::text[], $3::text[]) as r (source_id, req_id)
+join requests q on q.world_id = $1 and q.source_id = r.source_id and q.req_id = r.req_id
+"""
+
+CHECKSUM_AT = "select checksum from effects where world_id = $1 and global_seq = $2"
+
+EFFECT_COLUMNS = ("world_id", "global_seq", "effect", "checksum", "kind", "source_id", "sim_time")
+REQUEST_COLUMNS = ("world_id", "source_id", "req_id", "body_sha256", "first_seq", "last_seq")
+
+# -- worlds ------------------------------------------------------------------------------------------------
+
+INSERT_WORLD = """
+insert into worlds (world_id, world_uuid, ruleset, ruleset_version, config, experiment, time_authority)
+values ($1, $2, $3, $4, $5::text::json, $6, $7) on conflict (world_id) do nothing returning 1
+"""
+
+INSERT_HEAD = """
+insert into heads (world_id, head_seq, head_checksum, sim_time, wall_time) values ($1, $2, $3, $4, $5)
+"""
+
+WORLD_COLUMNS = """
+    w.world_id, w.world_uuid, w.ruleset, w.ruleset_version, w.config, w.experiment, w.time_authority, w.created_at,
+    coalesce(h.head_seq, 0) as head_seq, coalesce(h.head_checksum, ''::bytea) as head_checksum,
+    coalesce(h.sim_time, 0) as sim_time, coalesce(h.wall_time, 0) as wall_time
+"""
+
+WORLD = f"select {WORLD_COLUMNS} from worlds w left join heads h using (world_id) where w.world_id = $1"
+
+#: A page of worlds by name: $1 after world_id, $2 limit.
+WORLDS = f"""
+select {WORLD_COLUMNS} from worlds w left join heads h using (world_id)
+where w.world_id > $1 order by w.world_id limit $2
+"""
+
+#: A page of an experiment's worlds by name: $1 after world_id, $2 limit, $3 experiment.
+EXPERIMENT_WORLDS = f"""
+select {WORLD_COLUMNS} from worlds w left join heads h using (world_id)
+where w.experiment = $3 and w.world_id > $1 order by w.world_id limit $2
+"""
+
+# -- reading -----------------------------------------------------------------------------------------------
+
+#: One batch of rows after $2 up to $3, at most $4 rows and about $5 stored bytes (always at least one row).
+_BATCH = """
+select global_seq, text, checksum, kind, source_id, sim_time from (
+    select global_seq, convert_to(effect::text, 'UTF8') as text, checksum, kind, source_id, sim_time,
+           sum(octet_length(effect::text)) over (order by global_seq) - octet_length(effect::text) as before
+    from (select * from effects
+          where world_id = $1 and global_seq > $2 and global_seq <= $3 {filter}
+          order by global_seq limit $4) rows
+) sized where before < $5 order by global_seq
+"""
+
+BATCH = _BATCH.format(filter="")
+BATCH_OF_KIND = _BATCH.format(filter="and kind = $6")
+BATCH_OF_SOURCE = _BATCH.format(filter="and source_id = $6")
+BATCH_OF_KIND_AND_SOURCE = _BATCH.format(filter="and kind = $6 and source_id = $7")
+
+EFFECT_AT = """
+select global_seq, convert_to(effect::text, 'UTF8') as text, checksum, kind, source_id, sim_time
+from effects where world_id = $1 and global_seq = $2
+"""
+
+#: What a repeated request is answered with: the effects it made, $2 first to $3 last.
+EFFECTS_BETWEEN = """
+select global_seq, effect ->> 'uuid' as uuid, checksum, sim_time from effects
+where world_id = $1 and global_seq between $2 and $3 order by global_seq
+"""
+
+# -- verification ------------------------------------------------------------------------------------------
+
+#: In one snapshot: the world's head and the last seq that really stands in the log.
+EXTENT = """
+select h.head_seq, coalesce(h.head_checksum, ''::bytea) as head_checksum, h.sim_time, h.wall_time,
+       (select max(global_seq) from effects where world_id = $1) as last_seq,
+       (select min(global_seq) from effects where world_id = $1) as first_seq
+from (select $1::text as world_id) asked left join heads h using (world_id)
+"""
+
+#: The next 500 names after $1 that stand in any of the tables. Distinct names of ``effects`` are found by hopping
+#: along its primary key, so that the cost is per world and not per effect.
+EVERY_WORLD = """
+with recursive hop as (
+    (select world_id, 1 as n from effects where world_id > $1 order by world_id limit 1)
+    union all
+    select (select e.world_id from effects e where e.world_id > hop.world_id order by e.world_id limit 1), n + 1
+    from hop where hop.world_id is not null and n < 500)
+select world_id from (
+    select world_id from hop where world_id is not null
+    union (select world_id from worlds where world_id > $1 order by world_id limit 500)
+    union (select world_id from heads where world_id > $1 order by world_id limit 500)
+) named order by world_id limit 500
+"""

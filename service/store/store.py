@@ -1,0 +1,227 @@
+"""The store: worlds, their logs, and everything that is written to them."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+
+import asyncpg
+import orjson
+
+from service.database.engine import connect_pool
+from service.database.revision import require_current, revision_state
+from service.settings import Settings
+from service.store import statements
+from service.store.bulk import BulkWriter
+from service.store.committer import Committer, WorldQueue
+from service.store.event_log import EventLog
+from service.store.identity import Uuids
+from service.store.reader import Reader
+from service.store.records import Head, WorldRecord
+from service.store.units import Sealer
+from worldledger.drafts import check_draft
+from worldledger.effects import EffectDraft
+from worldledger.errors import EffectTooLargeError, InvalidConfigError, WorldExistsError, WorldNotFoundError
+from worldledger.genesis import NewWorld, check_world_name, genesis_draft
+from worldledger.rulesets import load_ruleset
+
+#: Worlds whose heads one process remembers; the least recently used idle ones go first.
+_REMEMBERED = 10_000
+
+
+class Store:
+    """One database full of worlds. Open it with `Store.open`; it is safe for any number of concurrent callers."""
+
+    def __init__(
+        self,
+        pool: asyncpg.Pool,
+        settings: Settings,
+        url: str,
+        *,
+        clock: Callable[[], float],
+        new_uuid: Callable[[], str],
+    ) -> None:
+        self._pool = pool
+        self._settings = settings
+        self._clock = clock
+        self._new_uuid = new_uuid
+        self._committer = Committer(pool, settings, url)
+        self._logs: OrderedDict[str, EventLog] = OrderedDict()
+        self.reader = Reader(pool, settings, url)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        database_url: str,
+        settings: Settings | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+        new_uuid: Callable[[], str] | None = None,
+    ) -> AsyncIterator[Store]:
+        """Connect under the service's role, check that the schema is this version's, and close at the end.
+
+        ``clock`` gives epoch seconds, ``new_uuid`` 32 hex digits. Raises StoreUnavailableError or
+        SchemaVersionError. On leaving, what waits is still written.
+        """
+        settings = settings or Settings()
+        pool = await connect_pool(
+            database_url, min_size=1, max_size=settings.pool_size, command_timeout=settings.command_timeout
+        )
+        try:
+            async with pool.acquire() as connection:
+                require_current(await revision_state(connection))
+            store = cls(pool, settings, database_url, clock=clock, new_uuid=new_uuid or Uuids())
+            try:
+                yield store
+            finally:
+                await store.close()
+        finally:
+            await pool.close()
+
+    async def close(self) -> None:
+        """Write what waits and refuse anything further."""
+        await self._committer.close()
+
+    @property
+    def waiting(self) -> int:
+        """How many effects wait for their commit in this process."""
+        return self._committer.waiting
+
+    async def ping(self) -> None:
+        """Raise StoreUnavailableError or SchemaVersionError unless the database answers and fits."""
+        async with self.reader.connection() as connection:
+            require_current(await revision_state(connection))
+
+    # -- worlds --------------------------------------------------------------------------------------------
+
+    async def create_world(self, world: NewWorld) -> WorldRecord:
+        """Create a world: its genesis is global_seq 1.
+
+        Raises InvalidNameError, InvalidConfigError, UnknownRulesetError, EffectTooLargeError or WorldExistsError.
+        """
+        return await self.import_world(world, [])
+
+    async def import_world(
+        self, world: NewWorld, drafts: Iterable[EffectDraft], progress: Callable[[int], None] | None = None
+    ) -> WorldRecord:
+        """Create a world together with its first effects, by COPY, in one transaction: whole or not at all.
+
+        Raises as `create_world` and for the first draft that is refused (InvalidEffectError with its index).
+        """
+        world = world.checked()
+        ruleset = load_ruleset(world.ruleset)
+        ruleset.check_config(world.config)
+        world_uuid = uuid.UUID(self._new_uuid())
+        genesis = genesis_draft(world, world_uuid=world_uuid.hex, ruleset_version=ruleset.version)
+        sealer = self._sealer(world.world_id, world.time_authority)
+        first = self._first_head(sealer, genesis)
+        async with self.reader.connection() as connection, connection.transaction():
+            created = await connection.fetchval(
+                statements.INSERT_WORLD,
+                world.world_id,
+                world_uuid,
+                world.ruleset,
+                ruleset.version,
+                orjson.dumps(world.config, option=orjson.OPT_SORT_KEYS).decode(),
+                world.experiment,
+                world.time_authority,
+            )
+            if created is None:
+                raise WorldExistsError(f"a world named {world.world_id!r} is already there", world_id=world.world_id)
+            writer = BulkWriter(connection, sealer, first, system=True)
+            await writer.write([genesis])
+            if drafts:
+                await BulkWriter(connection, sealer, writer.head).write(drafts, progress)
+        return await self.world(world.world_id)
+
+    def _first_head(self, sealer: Sealer, genesis: EffectDraft) -> Head:
+        """Give the head before the genesis, once it is clear that the genesis can be written."""
+        start = Head(0, b"", 0.0, 0.0)
+        try:
+            sealer.effect(check_draft(genesis, system=True), 1, sim_time=0.0, wall_time=0.0)
+        except EffectTooLargeError as error:
+            raise InvalidConfigError(f"the config is too large: {error.reason}", path="$.config") from None
+        return start
+
+    async def bulk_append(
+        self, world_id: str, drafts: Iterable[EffectDraft], progress: Callable[[int], None] | None = None
+    ) -> Head:
+        """Append very many effects to a world by COPY, in the order given, all or none, in bounded memory.
+
+        The world's head is locked meanwhile: other appends to it wait. Gives the new head.
+        """
+        log = await self.log(world_id)
+        async with self.reader.connection() as connection, connection.transaction():
+            row = await connection.fetchrow(statements.LOCK_HEAD, world_id)
+            if row is None:
+                raise WorldNotFoundError(f"no world named {world_id!r}", world_id=world_id)
+            head = Head(*row)
+            return await BulkWriter(connection, log.sealer, head).write(drafts, progress)
+
+    async def world(self, world_id: str) -> WorldRecord:
+        """Give a world with its present head. Raises WorldNotFoundError."""
+        check_world_name(world_id)
+        async with self.reader.connection() as connection:
+            row = await connection.fetchrow(statements.WORLD, world_id)
+        if row is None:
+            raise WorldNotFoundError(f"no world named {world_id!r}", world_id=world_id)
+        return WorldRecord.of(row)
+
+    async def worlds(self, *, experiment: str | None = None, after: str = "", limit: int = 100) -> list[WorldRecord]:
+        """Give a page of worlds by name, those after ``after``."""
+        async with self.reader.connection() as connection:
+            if experiment is None:
+                rows = await connection.fetch(statements.WORLDS, after, limit)
+            else:
+                rows = await connection.fetch(statements.EXPERIMENT_WORLDS, after, limit, experiment)
+        return [WorldRecord.of(row) for row in rows]
+
+    async def every_world(self, *, experiment: str | None = None) -> AsyncIterator[WorldRecord]:
+        """Give all worlds by name, page by page."""
+        after = ""
+        while page := await self.worlds(experiment=experiment, after=after, limit=500):
+            for world in page:
+                yield world
+            after = page[-1].world_id
+
+    # -- logs ----------------------------------------------------------------------------------------------
+
+    async def log(self, world_id: str) -> EventLog:
+        """Give a world's log. Raises WorldNotFoundError, InvalidNameError or UnknownRulesetError."""
+        log = self._logs.get(world_id)
+        if log is not None:
+            self._logs.move_to_end(world_id)
+            return log
+        record = await self.world(world_id)
+        log = self._logs.get(world_id)  # another caller may have been quicker
+        if log is None:
+            load_ruleset(record.ruleset)
+            queue = WorldQueue(self._sealer(world_id, record.time_authority), record.head)
+            log = EventLog(
+                world_id,
+                queue=queue,
+                committer=self._committer,
+                reader=self.reader,
+                max_unit=self._settings.max_unit,
+            )
+            self._logs[world_id] = log
+            self._forget_old()
+        return log
+
+    def _forget_old(self) -> None:
+        for world_id in list(self._logs)[: max(len(self._logs) - _REMEMBERED, 0)]:
+            if self._logs[world_id].idle:
+                del self._logs[world_id]
+
+    def _sealer(self, world_id: str, authority: str) -> Sealer:
+        return Sealer(
+            world_id,
+            authority,
+            clock=self._clock,
+            new_uuid=self._new_uuid,
+            max_effect_bytes=self._settings.max_effect_bytes,
+        )

@@ -1,0 +1,170 @@
+"""Real servers for the tests: started once a session, migrated once, and a template database cloned per test.
+
+``server_kind`` says which: ``embedded`` is the wheel's PostgreSQL 18 (or the server that
+``WORLDLEDGER_TEST_DATABASE_URL`` names), ``system`` the distribution's own, 15 or newer. Folders whose tests run on
+both parametrise it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
+from fcntl import LOCK_EX, flock
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+
+from service.database import embedded, schema
+from service.settings import Settings
+from service.store import Store
+
+_counter = itertools.count(1)
+
+
+def with_database(url: str, database: str) -> str:
+    """Give the same server's address with another database."""
+    return urlunsplit(urlsplit(url)._replace(path=f"/{database}"))
+
+
+def system_bin_dir() -> Path | None:
+    """Find the distribution's PostgreSQL server, the oldest that is supported."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parts[4]))
+    return next((path.parent for path in found if int(path.parts[4]) >= 15), None)
+
+
+class Servers:
+    """The servers of this test run, shared by all its worker processes and stopped after the last of them."""
+
+    def __init__(self, folder: Path, run: str, stack: ExitStack) -> None:
+        self._folder = folder
+        self._run = run
+        self._stack = stack
+        self._urls: dict[str, str] = {}
+        self._templates: dict[str, str] = {}
+
+    def url(self, kind: str) -> str:
+        """Give a superuser's address on the server of that kind, starting it at first use."""
+        if kind not in self._urls:
+            self._urls[kind] = self._start(kind)
+        return self._urls[kind]
+
+    def _start(self, kind: str) -> str:
+        named = os.environ.get("WORLDLEDGER_TEST_DATABASE_URL")
+        if kind == "embedded" and named:
+            return named
+        bin_dir = None
+        if kind == "system":
+            bin_dir = system_bin_dir()
+            if bin_dir is None:
+                pytest.skip("no PostgreSQL 15 or newer of the distribution is installed here")
+        server = self._stack.enter_context(
+            embedded.attach(self._folder / f"server-{kind}", database="postgres", bin_dir=bin_dir)
+        )
+        return server.url()
+
+    def template(self, kind: str) -> str:
+        """Give the name of a migrated database to clone; the first worker to come makes it."""
+        if kind not in self._templates:
+            url = self.url(kind)
+            name = f"wl_{self._run[:12]}_template"
+            with (self._folder / f"template-{kind}.lock").open("w") as lock:
+                flock(lock, LOCK_EX)
+                asyncio.run(self._make_template(url, name))
+            self._templates[kind] = name
+        return self._templates[kind]
+
+    @staticmethod
+    async def _make_template(url: str, name: str) -> None:
+        connection = await asyncpg.connect(url)
+        try:
+            if await connection.fetchval("select 1 from pg_database where datname = $1", name):
+                return
+            await connection.execute(f"create database {name}")
+            await schema.upgrade(with_database(url, name))
+        finally:
+            await connection.close()
+
+    def create(self, kind: str, template: str | None) -> str:
+        """Create a database, empty or from the template; give its address."""
+        name = f"wl_{self._run[:12]}_{os.getpid()}_{next(_counter)}"
+        source = f" template {template}" if template else ""
+        self.execute(kind, f"create database {name}{source}")
+        return with_database(self.url(kind), name)
+
+    def drop(self, kind: str, url: str) -> None:
+        """Drop a database that `create` made."""
+        self.execute(kind, f"drop database if exists {urlsplit(url).path[1:]} with (force)")
+
+    def execute(self, kind: str, statement: str) -> None:
+        """Run one statement on the server's own database."""
+
+        async def run() -> None:
+            connection = await asyncpg.connect(self.url(kind))
+            try:
+                await connection.execute(statement)
+            finally:
+                await connection.close()
+
+        asyncio.run(run())
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory, testrun_uid: str, worker_id: str) -> Iterator[Servers]:
+    """Hold the servers of this run."""
+    base = tmp_path_factory.getbasetemp()
+    folder = base if worker_id == "master" else base.parent
+    with ExitStack() as stack:
+        servers = Servers(folder, testrun_uid, stack)
+        yield servers
+        if os.environ.get("WORLDLEDGER_TEST_DATABASE_URL") and worker_id == "master":
+            servers.execute("embedded", f"drop database if exists wl_{testrun_uid[:12]}_template with (force)")
+
+
+@pytest.fixture(scope="session")
+def server_kind() -> str:
+    """Name the server that tests run on, unless their folder says otherwise."""
+    return "embedded"
+
+
+@pytest.fixture
+def server_url(servers: Servers, server_kind: str) -> str:
+    """Give a superuser's address of the server's database ``postgres``."""
+    return servers.url(server_kind)
+
+
+@pytest.fixture
+def make_database(servers: Servers, server_kind: str) -> Iterator[Callable[..., str]]:
+    """Give a maker of databases (``migrated=True`` by default), each dropped after the test."""
+    made: list[str] = []
+
+    def make(*, migrated: bool = True) -> str:
+        made.append(servers.create(server_kind, servers.template(server_kind) if migrated else None))
+        return made[-1]
+
+    yield make
+    for url in made:
+        servers.drop(server_kind, url)
+
+
+@pytest.fixture
+def database_url(make_database: Callable[..., str]) -> str:
+    """Give a superuser's address of a migrated database that only this test uses."""
+    return make_database()
+
+
+@pytest.fixture
+def empty_database_url(make_database: Callable[..., str]) -> str:
+    """Give a superuser's address of an empty database that only this test uses."""
+    return make_database(migrated=False)
+
+
+@pytest.fixture
+async def store(database_url: str) -> AsyncIterator[Store]:
+    """Open a store on a database of its own."""
+    async with Store.open(database_url, Settings(pool_size=4)) as opened:
+        yield opened

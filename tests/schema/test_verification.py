@@ -1,0 +1,259 @@
+"""The view ``verification`` finds what a superuser did to the log (every attack of the plan)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .helpers import Row, chained, connected, disarm, insert_effect, verdict, write_world
+
+if TYPE_CHECKING:
+    from .helpers import Connection
+
+_RELINK = """
+do $$
+declare
+    place bigint;
+begin
+    for place in select global_seq from effects where world_id = 'w' and global_seq >= {start} order by 1 loop
+        update effects as e
+        set checksum = chain_checksum(
+            (select p.checksum from effects p where p.world_id = 'w' and p.global_seq = place - 1), e.effect)
+        where e.world_id = 'w' and e.global_seq = place;
+    end loop;
+end
+$$
+"""
+_EDIT = "update effects set effect = replace(effect::text, '\"x\":5', '\"x\":6')::json where global_seq = 5"
+_SWAP = """
+update effects e set {columns} from effects o
+where e.world_id = 'w' and o.world_id = 'w' and (e.global_seq, o.global_seq) in ((5, 6), (6, 5))
+"""
+_SHIFT = "update effects set global_seq = global_seq + {by} where world_id = 'w' and global_seq >= {start}"
+
+ATTACKS: dict[str, tuple[list[str], int | None, str]] = {
+    "a value is changed": ([_EDIT], 5, "checksum differs"),
+    "a value and its checksum are changed": (
+        [
+            _EDIT,
+            "update effects set checksum = chain_checksum((select checksum from effects where world_id = 'w'"
+            " and global_seq = 4), effect) where world_id = 'w' and global_seq = 5",
+        ],
+        6,
+        "checksum differs",
+    ),
+    "the chain is recomputed from some seq on": (
+        [_EDIT, _RELINK.format(start=5)],
+        9,
+        "heads row differs from the last effect: head_checksum",
+    ),
+    "a checksum is changed": (
+        ["update effects set checksum = sha256('') where world_id = 'w' and global_seq = 5"],
+        5,
+        "checksum differs",
+    ),
+    **{
+        f"the column {column} is changed": (
+            [f"update effects set {column} = {value} where world_id = 'w' and global_seq = 5"],
+            5,
+            f"{column} column differs from the effect",
+        )
+        for column, value in (("kind", "'Other'"), ("source_id", "'agent-9'"), ("sim_time", "sim_time + 1e-9"))
+    },
+    "a row is given to another world": (
+        ["update effects set world_id = 'w2' where world_id = 'w' and global_seq = 5"],
+        5,
+        "global_seq missing: expected 5",
+    ),
+    "an effect is deleted": (
+        ["delete from effects where world_id = 'w' and global_seq = 5"],
+        5,
+        "global_seq missing: expected 5",
+    ),
+    "the genesis is deleted": (
+        ["delete from effects where world_id = 'w' and global_seq = 1"],
+        1,
+        "global_seq missing: expected 1",
+    ),
+    "all effects are deleted": (
+        ["delete from effects where world_id = 'w'"],
+        1,
+        "the head names seq 9 but the log is empty",
+    ),
+    "an effect is deleted and the rest moves up": (
+        ["delete from effects where world_id = 'w' and global_seq = 5", _SHIFT.format(start=6, by=-1)],
+        5,
+        "checksum differs",
+    ),
+    "two effects change places": (
+        [_SWAP.format(columns="effect = o.effect, checksum = o.checksum")],
+        5,
+        "checksum differs",
+    ),
+    "two effects change places and the chain is recomputed": (
+        [_SWAP.format(columns="effect = o.effect"), _RELINK.format(start=5)],
+        5,
+        "global_seq column differs from the effect",
+    ),
+    "the rest is renumbered": ([_SHIFT.format(start=5, by=1000)], 5, "global_seq missing: expected 5"),
+    "everything is renumbered": ([_SHIFT.format(start=1, by=1000)], 1, "global_seq missing: expected 1"),
+    "an effect is inserted": (
+        [
+            _SHIFT.format(start=5, by=1000),
+            _SHIFT.format(start=1005, by=-999),
+            "insert into effects select world_id, 5, replace(effect::text, ':4,', ':5,')::json, sha256(''), kind,"
+            " source_id, 1.25 from effects where world_id = 'w' and global_seq = 4",
+            _RELINK.format(start=5).replace(">= 5", "= 5"),
+        ],
+        6,
+        "checksum differs",
+    ),
+    "another world's row stands in the chain": (
+        [
+            "update effects e set effect = o.effect, sim_time = o.sim_time from effects o"
+            " where e.world_id = 'w' and o.world_id = 'other' and e.global_seq = 5 and o.global_seq = 5",
+            _RELINK.format(start=5),
+        ],
+        5,
+        "world_id column differs from the effect",
+    ),
+    "the tail is cut off": (
+        ["delete from effects where world_id = 'w' and global_seq > 7"],
+        8,
+        "the head names seq 9 but the log ends at 7",
+    ),
+    **{
+        f"the worlds row is changed: {column}": (
+            [f"update worlds set {column} = {value} where world_id = 'w'"],
+            1,
+            f"worlds row differs from genesis: {column}",
+        )
+        for column, value in (
+            ("world_uuid", "gen_random_uuid()"),
+            ("ruleset", "'chess'"),
+            ("ruleset_version", "2"),
+            ("config", '\'{"board": {"size": 9}}\''),
+            ("experiment", "null"),
+            ("time_authority", "'wall'"),
+        )
+    },
+    "the genesis is another kind": (
+        [
+            "update effects set effect = replace(effect::text, 'WorldCreated', 'Created')::json, kind = 'Created'"
+            " where world_id = 'w' and global_seq = 1",
+            _RELINK.format(start=1),
+        ],
+        1,
+        "effect 1 is not WorldCreated",
+    ),
+    "the worlds row is deleted": (["delete from worlds where world_id = 'w'"], None, "the world has no worlds row"),
+    "the heads row is deleted": (["delete from heads where world_id = 'w'"], None, "the world has no heads row"),
+    "heads and effects are deleted": (
+        ["delete from heads where world_id = 'w'", "delete from effects where world_id = 'w'"],
+        None,
+        "the world has no effects",
+    ),
+    "the head is moved back": (
+        ["update heads set head_seq = 5 where world_id = 'w'"],
+        6,
+        "the head names seq 5 but the log goes on to 9",
+    ),
+    **{
+        f"the head is changed: {column}": (
+            [f"update heads set {column} = {value} where world_id = 'w'"],
+            9,
+            f"heads row differs from the last effect: {column}",
+        )
+        for column, value in (("head_checksum", "sha256('')"), ("sim_time", "0"), ("wall_time", "wall_time + 0.001"))
+    },
+}
+
+
+@pytest.fixture
+async def attacked(database_url: str) -> AsyncIterator[Connection]:
+    """Give a superuser's connection to a database with two honest worlds and no triggers."""
+    async with connected(database_url) as connection:
+        await write_world(connection, "w")
+        await write_world(connection, "other")
+        await disarm(connection)
+        yield connection
+
+
+async def test_honest(attacked: Connection) -> None:
+    """Honest worlds are verified, with the count of their effects, their head and its checksum."""
+    rows = await attacked.fetch("select * from verification order by world_id")
+    last = chained("w", 9)[-1]
+    assert [(row["world_id"], row["verified"], row["problem_seq"], row["problem"]) for row in rows] == [
+        ("other", True, None, None),
+        ("w", True, None, None),
+    ]
+    assert (rows[1]["effects"], rows[1]["head_seq"], rows[1]["head_checksum"]) == (9, 9, last.checksum.hex())
+    assert await attacked.fetchval("select count(*) from effect_verification where problem is null") == 18
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+async def test_attack(attacked: Connection, attack: str) -> None:
+    """An attack is found, its first place and what differs are named, and the other world stays verified."""
+    statements, seq, problem = ATTACKS[attack]
+    for statement in statements:
+        await attacked.execute(statement)
+    assert await verdict(attacked) == (False, seq, problem)
+    assert await verdict(attacked, "other") == (True, None, None)
+
+
+async def test_orphans(attacked: Connection) -> None:
+    """Effects, or a head, of a world that has no worlds row are named under that world."""
+    await insert_effect(attacked, Row("lost", 1, "{}", b"\0" * 32, "k", "s", 0.0))
+    await attacked.execute("insert into heads values ('ghost', 0, null, 0, 0)")
+    assert await verdict(attacked, "lost") == (False, None, "the world has no worlds row")
+    assert await verdict(attacked, "ghost") == (False, None, "the world has no worlds row")
+
+
+async def test_rewritten_with_its_head(attacked: Connection) -> None:
+    """A chain recomputed together with its head passes here: only a head that was kept elsewhere shows it."""
+    before = await attacked.fetchval("select head_checksum from verification where world_id = 'w'")
+    for statement in (_EDIT, _RELINK.format(start=5)):
+        await attacked.execute(statement)
+    await attacked.execute(
+        "update heads set head_checksum = (select checksum from effects where world_id = 'w' and global_seq = 9)"
+        " where world_id = 'w'"
+    )
+    assert (await verdict(attacked))[0] is True
+    assert await attacked.fetchval("select head_checksum from verification where world_id = 'w'") != before
+
+
+async def test_every_bad_effect_is_listed(attacked: Connection) -> None:
+    """``effect_verification`` lists each effect that does not hold, with the place it should have."""
+    await attacked.execute(_EDIT)
+    await attacked.execute("delete from effects where world_id = 'w' and global_seq = 7")
+    rows = await attacked.fetch("select * from effect_verification where problem is not null order by global_seq")
+    assert [(row["global_seq"], row["expected_seq"], row["problem"]) for row in rows] == [
+        (5, 5, "checksum differs"),
+        (8, 7, "global_seq missing: expected 7"),
+    ]
+
+
+@pytest.mark.parametrize("role", ["worldledger_reader", "worldledger_service"])
+async def test_roles_may_verify(attacked: Connection, role: str) -> None:
+    """The reader and the service can select from both views and call the checksum function."""
+    await attacked.execute(f"set role {role}")
+    assert (await verdict(attacked))[0] is True
+    assert await attacked.fetchval("select count(*) from effect_verification") == 18
+    text = chained("w", 1)[0].effect
+    checksum = await attacked.fetchval("select chain_checksum(null, $1::text::json)", text)
+    assert checksum == chained("w", 1)[0].checksum
+
+
+async def test_one_world_reads_one_world(attacked: Connection) -> None:
+    """Asked for one world, the view reads its rows by the primary key and no other world's."""
+    await attacked.execute("set enable_seqscan = off")
+    await attacked.execute("set enable_bitmapscan = off")
+    plan = "\n".join(
+        row[0] for row in await attacked.fetch("explain (costs off) select * from verification where world_id = 'w'")
+    )
+    under_window = plan.partition("WindowAgg")[2]
+    assert "Index Scan using effects_pkey on effects" in under_window, plan
+    assert "Index Cond: (world_id = 'w'::text)" in under_window, plan
+    assert "Seq Scan on effects" not in plan, plan

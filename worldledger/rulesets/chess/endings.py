@@ -1,0 +1,267 @@
+"""How a recorded game ended, in the seed's words, from its Result, its Termination and the position on the board.
+
+Source: seeds/chess_openenv.md, Game. ``status``: in_progress, checkmate, stalemate, draw, resigned, timeout.
+``result``: white_wins, black_wins, draw or None. ``reason`` says it more closely; see `Reason`.
+
+The record counts: a result that contradicts the board stays as recorded, with a warning. Only where the record is
+silent (no result, or ``*``) does the board decide.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import chess
+
+Status = Literal["in_progress", "checkmate", "stalemate", "draw", "resigned", "timeout"]
+Result = Literal["white_wins", "black_wins", "draw"]
+Reason = Literal[
+    "checkmate",
+    "stalemate",
+    "insufficient_material",
+    "fifty_moves",  # by claim or, after 75 moves, by itself
+    "threefold_repetition",  # by claim or, the fifth time, by itself
+    "agreement",
+    "resignation",
+    "timeout",
+    "illegal_move",
+    "abandoned",
+    "adjudication",
+    "rules_infraction",
+    "variant_end",  # a variant's own way to win, lose or draw
+    "unknown",
+]
+
+Player = Literal["white", "black"]
+
+WINS: Final[dict[Player, Result]] = {"white": "white_wins", "black": "black_wins"}
+OTHER: Final[dict[Player, Player]] = {"white": "black", "black": "white"}
+
+#: A longer Result is no result.
+MAX_RESULT: Final = 1000
+
+_RESULTS: Final[dict[str, Result | None]] = {
+    "1-0": "white_wins",
+    "0-1": "black_wins",
+    "1/2-1/2": "draw",
+    "1/2": "draw",
+    "½-½": "draw",
+    "½": "draw",
+    "*": None,
+}
+_DASHES: Final = str.maketrans("–—−", "---")  # noqa: RUF001 - en dash, em dash and minus are meant
+_ILLEGAL: Final = re.compile(
+    r"\s*illegal\s+move\b(?:\s+(?:attempt|attempted|made|played))?"
+    r"\s*(?:\((?P<one>[^()]*)\)|:?\s*(?P<two>(?=\S*\d|[O0]-)\S+))?(?:\s+by\s+(?P<who>.+?))?\s*\Z",
+    re.IGNORECASE | re.DOTALL,
+)
+_BY: Final = re.compile(r"\bby\s+(?P<who>.+?)\s*\Z", re.IGNORECASE | re.DOTALL)
+_SUBJECT: Final = re.compile(
+    r"\s*(?P<who>.+?)\s+(?:resign|forfeit|abandon|time|loses|lost|ran\b|disconnect)", re.IGNORECASE | re.DOTALL
+)
+# The first that fits, so the closer ones stand first.
+_REASON_WORDS: Final[tuple[tuple[str, Reason], ...]] = (
+    (r"insufficient", "insufficient_material"),
+    (r"repetition|threefold|fivefold", "threefold_repetition"),
+    (r"\b(?:50|75|fifty|seventy)", "fifty_moves"),
+    (r"stalemate", "stalemate"),
+    (r"checkmate", "checkmate"),
+    (r"illegal", "illegal_move"),
+    (r"infraction|violation", "rules_infraction"),
+    (r"resign", "resignation"),
+    (r"abandon|disconnect|emergency|death", "abandoned"),
+    (r"adjudicat", "adjudication"),
+    (r"agree", "agreement"),
+    (r"time|on the clock", "timeout"),
+)
+_REASONS: Final = [(re.compile(words, re.IGNORECASE), reason) for words, reason in _REASON_WORDS]
+_BOARD_REASONS: Final[dict[chess.Termination, Reason]] = {
+    chess.Termination.CHECKMATE: "checkmate",
+    chess.Termination.STALEMATE: "stalemate",
+    chess.Termination.INSUFFICIENT_MATERIAL: "insufficient_material",
+    chess.Termination.SEVENTYFIVE_MOVES: "fifty_moves",
+    chess.Termination.FIVEFOLD_REPETITION: "threefold_repetition",
+}
+_OF_THE_BOARD: Final = frozenset({"checkmate", "stalemate"})
+_OF_A_DRAW: Final = frozenset({"insufficient_material", "threefold_repetition", "fifty_moves", "agreement"})
+_OF_A_LOSER: Final = frozenset({"illegal_move", "resignation", "timeout", "abandoned", "rules_infraction"})
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """The illegal move that ended a game: whose, and its text where it was recorded."""
+
+    player: Player
+    attempted: str | None
+
+
+@dataclass
+class Ending:
+    """How it ended; ``in_progress`` with no result and no reason where it did not."""
+
+    status: Status = "in_progress"
+    result: Result | None = None
+    reason: Reason | None = None
+    rejected: Rejected | None = None
+    warnings: list[str] = field(default_factory=list)
+
+
+def standard_result(text: str) -> str | None:
+    """Give the key of a result in PGN's own words (blanks and dashes of any kind allowed), else None."""
+    if text in _RESULTS:
+        return text
+    key = "".join(text[:20].split()).translate(_DASHES)
+    return key if key in _RESULTS else None
+
+
+def is_illegal_move_text(text: str) -> bool:
+    """Tell whether a text is a Result such as ``Illegal move (h2h4) by Somebody``."""
+    return len(text) <= MAX_RESULT and _ILLEGAL.match(text) is not None
+
+
+def ending_of(
+    board: chess.Board, *, tag: str | None, said: str | None, termination: str, players: dict[Player, str]
+) -> Ending:
+    """Work out the ending.
+
+    ``tag`` is the Result tag (None where missing or ``?``), ``said`` the result behind the moves (None where
+    missing), ``players`` the names of white and black. The tag counts before what stands behind the moves.
+    """
+    ending = Ending()
+    recorded = _recorded(board, tag, said, players, ending)
+    outcome = board.outcome()
+    if recorded is None:
+        if outcome is not None:
+            ending.warnings.append("the record gives no result, but the game is over by the rules")
+            _by_the_board(outcome, ending)
+        return ending
+    result, told = recorded
+    ending.result = result
+    if told is None:
+        told = _reason_in(termination)
+        if told == "illegal_move" and result != "draw":
+            ending.rejected = Rejected("black" if result == "white_wins" else "white", _attempted(termination))
+    if outcome is not None:
+        if result == _result_of(outcome) and told != "illegal_move":
+            _by_the_board(outcome, ending)
+            return ending
+        ending.warnings.append(
+            f"recorded is {result} ({told or 'no reason'}), but by the board it was {_result_of(outcome)} already"
+        )
+    if result == "draw":
+        _drawn(board, told, termination, ending)
+    else:
+        _decided(told, termination, ending)
+    return ending
+
+
+def _recorded(
+    board: chess.Board, tag: str | None, said: str | None, players: dict[Player, str], ending: Ending
+) -> tuple[Result, Reason | None] | None:
+    """Give the recorded result and the reason that its own words tell; None for no or no readable result."""
+    texts = [text for text in (tag, said) if text is not None and len(text) <= MAX_RESULT]
+    if tag is not None and said is not None and (standard_result(tag) or tag) != (standard_result(said) or said):
+        ending.warnings.append(f"the Result tag says {_short(tag)} and the text behind the moves {_short(said)}")
+    for text in texts:
+        if is_illegal_move_text(text):
+            return _illegal(board, text, players, ending), "illegal_move"
+    for text in texts:
+        key = standard_result(text)
+        if key is not None:
+            result = _RESULTS[key]
+            return None if result is None else (result, None)
+        told = _in_words(text, players)
+        if told is not None:
+            return told
+        ending.warnings.append(f"the result {_short(text)} cannot be read")
+    return None
+
+
+def _illegal(board: chess.Board, text: str, players: dict[Player, str], ending: Ending) -> Result:
+    match = _ILLEGAL.match(text)
+    who = match["who"] if match else None
+    to_move: Player = "white" if board.turn else "black"
+    player = _player_named(who, players) or to_move
+    if player != to_move:
+        ending.warnings.append(f"the illegal move is {player}'s, but it was {to_move}'s turn")
+    ending.rejected = Rejected(player, _attempted(text))
+    return WINS[OTHER[player]]
+
+
+def _attempted(text: str) -> str | None:
+    match = _ILLEGAL.match(text)
+    return ((match["one"] or match["two"] or "").strip() or None) if match else None
+
+
+def _in_words(text: str, players: dict[Player, str]) -> tuple[Result, Reason | None] | None:
+    """Read a result such as ``Draw by agreement``, ``White wins`` or ``Somebody resigned``."""
+    reason = _reason_in(text)
+    if re.match(r"\s*(?:game\s+)?draw", text, re.IGNORECASE) or reason in _OF_A_DRAW or reason == "stalemate":
+        return "draw", reason
+    won = re.match(r"\s*(?P<who>.+?)\s+(?:wins|won|checkmates)\b", text, re.IGNORECASE | re.DOTALL)
+    winner = _player_named(won["who"], players) if won else None
+    if winner is not None:
+        return WINS[winner], reason
+    lost = _SUBJECT.match(text) or _BY.search(text)
+    loser = _player_named(lost["who"], players) if lost and reason in _OF_A_LOSER else None
+    return None if loser is None else (WINS[OTHER[loser]], reason)
+
+
+def _player_named(who: str | None, players: dict[Player, str]) -> Player | None:
+    """Find a player by name, or by colour; None where both or none of them are meant."""
+    wanted = " ".join((who or "").split()).casefold()
+    names = {color: " ".join(name.split()).casefold() for color, name in players.items()}
+    white, black = wanted == names["white"], wanted == names["black"]
+    if white == black:
+        white, black = wanted == "white", wanted == "black"
+    return "white" if white and not black else "black" if black and not white else None
+
+
+def _reason_in(text: str) -> Reason | None:
+    return next((reason for pattern, reason in _REASONS if pattern.search(text)), None)
+
+
+def _result_of(outcome: chess.Outcome) -> Result:
+    return "draw" if outcome.winner is None else WINS["white" if outcome.winner else "black"]
+
+
+def _by_the_board(outcome: chess.Outcome, ending: Ending) -> None:
+    ending.result = _result_of(outcome)
+    ending.reason = _BOARD_REASONS.get(outcome.termination, "variant_end")
+    if outcome.termination is chess.Termination.STALEMATE:
+        # In some variants stalemate wins: then it is no draw, yet no more legal moves all the same.
+        ending.status = "stalemate"
+    elif ending.result == "draw":
+        ending.status = "draw"
+    else:
+        ending.status = "checkmate"
+
+
+def _drawn(board: chess.Board, told: Reason | None, termination: str, ending: Ending) -> None:
+    ending.status = "draw"
+    if told in _OF_THE_BOARD:
+        ending.warnings.append(f"a draw by {told} is recorded, but it is not on the board")
+        told = None
+    if told is None and board.halfmove_clock >= 100:
+        told = "fifty_moves"
+    if told is None and board.is_repetition(3):
+        told = "threefold_repetition"
+    if told is None and termination.strip().lower() == "normal":
+        told = "agreement"
+    ending.reason = told or "unknown"
+
+
+def _decided(told: Reason | None, termination: str, ending: Ending) -> None:
+    if told in _OF_THE_BOARD or told in _OF_A_DRAW:
+        ending.warnings.append(f"a win by {told} is recorded, but it is not on the board")
+        told = None
+    elif told is None and termination.strip().lower() == "normal":
+        told = "resignation"
+    ending.status = "timeout" if told == "timeout" else "resigned"
+    ending.reason = told or "unknown"
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:77] + "...")

@@ -1,0 +1,41 @@
+"""Which game it is: a digest over its content, and a world's name made from it."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Final
+
+from worldledger.canonical import canonical_json
+
+#: Characters of each player's name that go into a world's name.
+_NAME_LENGTH: Final = 22
+_PROFILE: Final = "worldledger-pgn/1"
+
+
+def game_digest(tags: Sequence[tuple[str, str]], tokens: Sequence[str]) -> str:
+    """Give lower-case hex of SHA-256 over the tags in order and the tokens of the movetext.
+
+    White space is no content: runs of it count as one blank, and that around a value not at all. So neither line
+    endings nor encoding nor the width of the lines change it, while any other tag, move, comment or sideline does.
+    """
+    pairs = [[name, " ".join(value.split())] for name, value in tags]
+    return sha256(canonical_json([_PROFILE, pairs, list(tokens)])).hexdigest()
+
+
+def world_name(white: str | None, black: str | None, date: str, digest: str) -> str:
+    """Give ``white-vs-black-date-digest`` in ``[a-z0-9-]``, at most 73 characters; the digest part has 12 of them.
+
+    Names are cut, and where nothing of one can be written in ASCII the colour stands for it; unknown parts of the
+    date are left out.
+    """
+    day = "-".join(part for part in re.findall(r"[0-9?]+", date[:10]) if "?" not in part)
+    parts = [_slug(white or "") or "white", "vs", _slug(black or "") or "black", *([day] if day else []), digest[:12]]
+    return "-".join(parts)
+
+
+def _slug(text: str) -> str:
+    plain = unicodedata.normalize("NFKD", text[:200]).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:_NAME_LENGTH].rstrip("-")

@@ -1,0 +1,65 @@
+"""One move as the payload of a MoveMade effect: the seed's Move and what a recorded game knows besides.
+
+Source of the names: seeds/chess_openenv.md, Move.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import chess
+
+
+def play_move(board: chess.Board, move: chess.Move, *, ply: int, agent_id: str) -> dict[str, Any]:
+    """Push a legal move (or a null move) on the board and give its payload.
+
+    Fields of the seed's Move:
+
+    - ``from_square``, ``to_square``: like ``e2``; in Chess960 castling goes to the rook's square, as in UCI.
+    - ``piece``, ``promotion_piece``: pawn, knight, bishop, rook, queen or king. ``player``: white or black.
+    - ``uci_notation``; ``san_notation`` as python-chess writes it, whatever the file wrote.
+    - ``is_capture`` (en passant included), ``is_castling``, ``is_promotion``.
+    - ``timestamp``: null, for PGN knows none. ``thinking_time``: seconds; null where unknown.
+
+    A null move (``--`` in PGN) has ``is_null`` true, ``0000`` and ``--`` as notations, and null squares and piece.
+    A piece dropped from the hand (Crazyhouse) has no ``from_square``.
+
+    Beyond the seed: ``ply`` (1 is the game's first), ``agent_id``, ``fen`` after the move (with its en passant square
+    after every double step, as the seed's example has it), and what the recorder knew: ``clock`` (seconds left),
+    ``evaluation`` ({cp | mate, depth?}, from White's side), ``comment`` (its text, or null), ``commands`` (commands in
+    comments that are not understood here, verbatim), ``nags`` and ``variations`` (sidelines to this move).
+    """
+    player = "white" if board.turn else "black"
+    if move.drop is not None:
+        piece, origin = move.drop, None
+    else:
+        piece = board.piece_type_at(move.from_square) or 0
+        origin = chess.SQUARE_NAMES[move.from_square] if move else None
+    is_capture = bool(move) and board.is_capture(move)
+    is_castling = bool(move) and board.is_castling(move)
+    uci = board.uci(move)
+    san = board.san_and_push(move)
+    return {
+        "ply": ply,
+        "player": player,
+        "agent_id": agent_id,
+        "from_square": origin,
+        "to_square": chess.SQUARE_NAMES[move.to_square] if move else None,
+        "piece": chess.piece_name(piece) if move else None,
+        "uci_notation": uci,
+        "san_notation": san,
+        "is_capture": is_capture,
+        "is_castling": is_castling,
+        "is_promotion": move.promotion is not None,
+        "promotion_piece": None if move.promotion is None else chess.piece_name(move.promotion),
+        "is_null": not move,
+        "timestamp": None,
+        "thinking_time": None,
+        "clock": None,
+        "evaluation": None,
+        "comment": None,
+        "commands": [],
+        "nags": [],
+        "variations": 0,
+        "fen": board.fen(en_passant="fen"),
+    }

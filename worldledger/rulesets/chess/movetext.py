@@ -1,0 +1,255 @@
+"""Play one game's moves through: PGN's movetext in, the payloads of its main line out; python-chess knows the rules.
+
+Sidelines are counted and left out. Nothing is guessed: a word that is neither a move nor another part of PGN makes
+the game one that cannot be taken (python-chess's own reader skips such words).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import chess
+
+from worldledger.rulesets.chess.clocks import Period, Stopwatch, read_comment
+from worldledger.rulesets.chess.endings import Player, is_illegal_move_text, standard_result
+from worldledger.rulesets.chess.moves import play_move
+from worldledger.rulesets.chess.tags import MAX_WARNINGS, GameFaultError
+
+_TOKEN: Final = re.compile(
+    r"""\s*(?:
+        (?P<number>\d+(?=[\s.…]|\Z)(?:\s*[.…]+)?|[.…]+(?=\s|\Z))
+      | (?P<escape>(?<![^\n])%[^\n]*)
+      | (?P<comment>\{[^}]*\}|;[^\n]*)
+      | (?P<nag>\$\d+|[!?]+)
+      | (?P<open>\()
+      | (?P<close>\))
+      | (?P<word>[^\s(){};$!?]+)
+      | (?P<bad>\S)
+    )""",
+    re.VERBOSE,
+)
+# Signs that people write for numeric glyphs, and words that say nothing more than the move does.
+_SIGNS: Final = {"!": 1, "?": 2, "!!": 3, "??": 4, "!?": 5, "?!": 6}
+_GLYPHS: Final[dict[str, int | None]] = {
+    **dict.fromkeys(("e.p.", "ep", "+", "++", "#", "ch", "mate")),
+    **dict.fromkeys(("+=", "+/=", "⩲"), 14),
+    **dict.fromkeys(("=+", "=/+", "⩱"), 15),
+    **dict.fromkeys(("+/-", "±"), 16),
+    **dict.fromkeys(("-/+", "∓"), 17),
+    "□": 7,
+    "=": 10,
+    "∞": 13,
+    "+-": 18,
+    "-+": 19,
+    "N": 146,
+    "D": 220,
+}
+_MAX_NAG: Final = 255
+_EN_PASSANT: Final = re.compile(r"e\.?p\.?\Z")
+
+
+class Playthrough:
+    """The main line of one game.
+
+    ``moves`` holds MoveMade payloads; ``times`` the milliseconds each took, None where unknown; ``tokens`` what the
+    game's digest is made over: the movetext without numbers and white space.
+    """
+
+    def __init__(self, board: chess.Board, agents: dict[Player, str], periods: list[Period], *, max_plies: int) -> None:
+        self.board = board
+        self.moves: list[dict[str, Any]] = []
+        self.times: list[int | None] = []
+        self.tokens: list[str] = []
+        self.warnings: list[str] = []
+        self.opening_comments: list[str] = []  # verbatim, commands included
+        self.variations = 0
+        self.result: str | None = None  # what stands behind the moves, as written
+        self._agents = agents
+        self._watches = (Stopwatch(periods), Stopwatch(periods))
+        self._max_plies = max_plies
+        self._comments: list[str] = []
+        self._clock: int | None = None
+        self._elapsed: int | None = None
+        self._depth = 0
+        self._opened_at = 0
+        self._text = ""
+        self._first_line = 1
+        self._misnumbered = False
+
+    def play(self, text: str, start: int, first_line: int) -> None:
+        """Play ``text`` from ``start``; ``first_line`` is the file's line that the text begins at.
+
+        Raises GameFaultError, naming the line, for a move that is illegal, ambiguous or no move at all.
+        """
+        self._text, self._first_line = text, first_line
+        for match in _TOKEN.finditer(text, start):
+            kind, at = match.lastgroup or "", match.start(match.lastgroup or 0)
+            token = match[kind]
+            if kind == "word":
+                if self._depth:
+                    self.tokens.append(token)
+                elif not self._word(token, at):
+                    break
+            elif kind == "number":
+                if not self._depth and token[0].isdigit():
+                    self._check_number(token, at)
+            elif kind == "comment":
+                self._comment(token, at)
+            elif kind == "nag":
+                self._nag(token, at)
+            elif kind in {"open", "close"}:
+                self._bracket(token, at)
+            elif kind == "bad":
+                raise GameFaultError(f"line {self._line(at)}: {token!r} does not belong in the moves")
+        if self._depth:
+            raise GameFaultError(f"the sideline that line {self._line(self._opened_at)} opens is never closed")
+        self._finish_move()
+
+    def _line(self, at: int) -> int:
+        return self._first_line + self._text.count("\n", 0, at)
+
+    def _warn(self, at: int | None, text: str) -> None:
+        if len(self.warnings) < MAX_WARNINGS:
+            self.warnings.append(text if at is None else f"line {self._line(at)}: {text}")
+
+    def _word(self, token: str, at: int) -> bool:
+        """Take a word of the main line; False where the rest of the text is a result outside the standard."""
+        if token in _GLYPHS:
+            glyph = _GLYPHS[token]
+            if glyph is not None:
+                self._add_nag(glyph)
+            return True
+        result = standard_result(token)
+        if result is not None:
+            self.tokens.append(result)
+            if self.result is not None and standard_result(self.result) != result:
+                raise GameFaultError(f"line {self._line(at)}: a second result, {token!r}, in one game")
+            self.result = token
+            return True
+        if self.result is None and token.lower() == "illegal" and is_illegal_move_text(self._text[at:]):
+            self.end_with(self._text[at:])
+            return False
+        if self.result is not None:
+            raise GameFaultError(f"line {self._line(at)}: {token!r} stands behind the result {self.result}")
+        self._move(token, at)
+        return True
+
+    def end_with(self, text: str) -> None:
+        """Take a result outside PGN's four, such as ``Illegal move by Somebody``."""
+        self.result = " ".join(text.split())
+        self.tokens.append(self.result)
+
+    def _move(self, token: str, at: int) -> None:
+        board = self.board
+        try:
+            move = _parse(board, token)
+        except ValueError as error:
+            number = f"{board.fullmove_number}{'.' if board.turn else '...'}"
+            if isinstance(error, chess.IllegalMoveError):
+                why = f"is not legal in {board.fen(en_passant='fen')}"
+            elif isinstance(error, chess.AmbiguousMoveError):
+                why = f"is ambiguous in {board.fen(en_passant='fen')}"
+            else:
+                why = "cannot be read as a move"
+            shown = token if len(token) <= 40 else token[:37] + "..."
+            raise GameFaultError(f"line {self._line(at)}: move {number} {shown!r} {why}") from None
+        self._finish_move()
+        if len(self.moves) >= self._max_plies:
+            raise GameFaultError(f"line {self._line(at)}: the game has more than {self._max_plies} plies")
+        self.tokens.append(token)
+        agent = self._agents["white" if board.turn else "black"]
+        self.moves.append(play_move(board, move, ply=len(self.moves) + 1, agent_id=agent))
+
+    def _finish_move(self) -> None:
+        """Write what the comments behind the last move said into it."""
+        if not self.moves:
+            return
+        move = self.moves[-1]
+        watch = self._watches[len(self.moves) & 1]
+        took, contradiction = watch.spent(self._clock, self._elapsed)
+        if contradiction:
+            self._warn(None, f"ply {move['ply']}: the clock went up; thinking_time is unknown")
+        self.times.append(took)
+        move["thinking_time"] = None if took is None else took / 1000
+        move["clock"] = None if self._clock is None else self._clock / 1000
+        if self._comments:
+            move["comment"] = " ".join(self._comments)
+        self._comments = []
+        self._clock = self._elapsed = None
+
+    def _comment(self, token: str, at: int) -> None:
+        body = token[1:-1] if token[0] == "{" else token[1:]
+        self.tokens.append("{" + " ".join(body.split()))
+        if self._depth:
+            return
+        if not self.moves:
+            self.opening_comments.append(body.strip())
+            return
+        said = read_comment(body)
+        if said.text:
+            self._comments.append(said.text)
+        if said.unread:
+            self._warn(at, f"{said.unread[0][:40]!r} cannot be read")
+        move = self.moves[-1]
+        move["commands"].extend(said.others)
+        if said.evaluation is not None:
+            move["evaluation"] = said.evaluation
+        self._clock = self._clock if said.clock is None else said.clock
+        self._elapsed = self._elapsed if said.elapsed is None else said.elapsed
+
+    def _nag(self, token: str, at: int) -> None:
+        if token[0] == "$":
+            number = int(token[1:]) if len(token) <= 4 else _MAX_NAG + 1
+        else:
+            number = _SIGNS.get(token, _MAX_NAG + 1)
+        if self._depth:
+            self.tokens.append(token)
+        elif number <= _MAX_NAG:
+            self._add_nag(number)
+        else:
+            self._warn(at, f"there is no glyph {token[:12]!r}")
+
+    def _add_nag(self, number: int) -> None:
+        self.tokens.append(f"${number}")
+        if self.moves:
+            self.moves[-1]["nags"].append(number)
+
+    def _bracket(self, token: str, at: int) -> None:
+        if token == "(":
+            if self._depth == 0:
+                self._opened_at = at
+                if self.moves:
+                    self.moves[-1]["variations"] += 1
+            self._depth += 1
+            self.variations += 1
+        elif self._depth:
+            self._depth -= 1
+        else:
+            self._warn(at, "a ')' closes nothing")
+            return
+        self.tokens.append(token)
+
+    def _check_number(self, token: str, at: int) -> None:
+        digits = token.rstrip(".… \t\n")
+        wanted = self.board.fullmove_number
+        if self._misnumbered or self.result is not None or digits == str(wanted):
+            return
+        self._misnumbered = True
+        self._warn(at, f"move number {digits[:12]} where {wanted} comes next")
+
+
+def _parse(board: chess.Board, token: str) -> chess.Move:
+    """Read a move; beyond what python-chess knows, ``o-o``, ``Pe4``, ``e5:d6``, ``exd6e.p.`` and ``Qh5++``."""
+    try:
+        move = board.parse_san(token)
+    except chess.InvalidMoveError:
+        text = _EN_PASSANT.sub("", token.rstrip("+#")).replace(":", "x")
+        if text.lower() in {"o-o", "o-o-o"}:
+            text = text.upper()
+        if len(text) > 2 and text[0] == "P" and text[1] in "abcdefgh":
+            text = text[1:]
+        move = board.parse_san(text)
+    if not move and board.is_check():
+        raise chess.IllegalMoveError("a null move in check")
+    return move

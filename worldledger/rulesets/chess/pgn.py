@@ -1,0 +1,245 @@
+"""Recorded chess games: a PGN file in, the effects of each game out.
+
+Pure: bytes in, values out, no clock and no randomness. The same game gives the same drafts wherever it was found:
+neither the file's name nor its encoding or line endings go into them. One game gives, in this order,
+
+- ``GameStarted`` (source ``pgn-import``): ``white``, ``black``, ``event``, ``site``, ``date``, ``round`` and
+  ``time_control`` (as in the tags, null where missing or ``?``), ``agents`` (the source_id of each colour), ``variant``
+  (standard, chess960 or python-chess's name), ``initial_fen``, ``tags`` (all of them, raw strings), ``comment`` (what
+  stands before the first move, verbatim), ``sim_time_unit`` (seconds or plies) and ``digest``.
+- ``MoveMade`` for every move of the main line (source: the player): see `worldledger.rulesets.chess.moves.play_move`.
+- ``MoveRejected`` (source: the player) where the game ended by an illegal move: ``player``, ``agent_id``,
+  ``attempted`` (text or null), ``reason`` (illegal_move), ``ply`` (the one it would have been), ``fen`` (where it was
+  tried).
+- ``GameEnded`` (source ``pgn-import``): ``status``, ``result``, ``reason`` (see `worldledger.rulesets.chess.endings`),
+  ``raw_result``, ``final_fen``, ``plies``, ``thinking_time_total`` (seconds; null unless every move's is known) and
+  ``variations_total`` (sidelines left out, nested ones included).
+
+A game with the result ``*``, or with none, is unfinished: it has no GameEnded, its status is in_progress and its result
+and reason are None. But where the rules say that its last position ends the game, it ended so, with a warning.
+
+A player's agent_id is the name in the tag; ``white`` or ``black`` where there is none. Where both have the same name
+they are one agent, and ``player`` tells the colours apart.
+
+sim_time is the thinking time so far in seconds, where every move's is known, and else the ply; one scale for a whole
+game, never decreasing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Final
+
+from worldledger.canonical import canonical_json
+from worldledger.effects import SCHEMA_VERSION, EffectDraft
+from worldledger.rulesets.chess.clocks import read_time_control
+from worldledger.rulesets.chess.endings import Ending, Player, ending_of, standard_result
+from worldledger.rulesets.chess.identity import game_digest, world_name
+from worldledger.rulesets.chess.movetext import Playthrough
+from worldledger.rulesets.chess.splitter import RawGame, split_games
+from worldledger.rulesets.chess.tags import MAX_WARNINGS, GameFaultError, read_tags, set_up
+
+#: The source_id of what no player did.
+SOURCE: Final = "pgn-import"
+#: A player's name is cut to this many characters to make a source_id.
+MAX_AGENT_ID: Final = 200
+#: An effect holds, beside its payload, at most this much.
+_EFFECT_FRAME: Final = 4096
+
+
+@dataclass(frozen=True)
+class RecordedGame:
+    """A game that can be appended to the log as it is.
+
+    - ``index``, ``line``: its number in the file and the line it begins at, from 1.
+    - ``digest``: its identity, hex of SHA-256 over tags (in order) and movetext; ``name``: a world's name that ends in
+      the digest's first 12 digits.
+    - ``drafts``: its effects in order; ``moves``: plies of the main line; ``final_fen``: the last position.
+    - ``status``, ``result``, ``reason``, ``raw_result``: as in GameEnded; in_progress and None for an unfinished game.
+    - ``warnings``: what was odd, for people; nothing of it is in the drafts.
+    """
+
+    index: int
+    line: int
+    digest: str
+    name: str
+    drafts: list[EffectDraft]
+    moves: int
+    final_fen: str
+    status: str
+    result: str | None
+    reason: str | None
+    raw_result: str | None
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class BrokenGame:
+    """A game that cannot be taken: its number in the file, the line it begins at, and why, naming line and move."""
+
+    index: int
+    line: int
+    reason: str
+
+
+def read_games(
+    stream: BinaryIO,
+    *,
+    name: str,
+    max_game_bytes: int = 4 * 1024 * 1024,
+    max_plies: int = 20_000,
+    max_effect_bytes: int = 1024 * 1024,
+) -> Iterator[RecordedGame | BrokenGame]:
+    """Read the games of a PGN file one by one, never holding more than one of them.
+
+    ``name`` is what errors call the file. A game over ``max_game_bytes`` or ``max_plies``, or with one effect that
+    would be over ``max_effect_bytes``, is broken; the reader goes on behind it. UTF-8 (with or without BOM), Latin-1
+    (decided game by game), UTF-16 with BOM; LF, CRLF and CR. NUL characters become U+FFFD, with a warning. Raises
+    FileRefusedError for a file that has no game at all; OSError of the stream passes through.
+    """
+    for raw in split_games(stream, name=name, max_game_bytes=max_game_bytes):
+        try:
+            yield _read_game(raw, max_plies, max_effect_bytes)
+        except GameFaultError as fault:
+            yield BrokenGame(raw.index, raw.line, str(fault))
+
+
+def _read_game(raw: RawGame, max_plies: int, max_effect_bytes: int) -> RecordedGame:
+    if raw.text is None:
+        raise GameFaultError(raw.fault or "there is no text")
+    tags = read_tags(raw.text, raw.line)
+    by_name = tags.as_dict()
+    warnings = raw.warnings + tags.warnings
+    board, variant = set_up(by_name, warnings)
+    initial_fen = board.fen(en_passant="fen")
+    players: dict[Player, str | None] = {"white": _known(by_name, "White"), "black": _known(by_name, "Black")}
+    agents: dict[Player, str] = {color: (player or color)[:MAX_AGENT_ID] for color, player in players.items()}
+    game = Playthrough(board, agents, read_time_control(by_name.get("TimeControl", "")), max_plies=max_plies)
+
+    result_tag = _known(by_name, "Result")
+    end = _start_of_odd_result(raw.text, tags.end, result_tag)
+    game.play(raw.text[:end], tags.end, raw.line)
+    if end < len(raw.text):
+        game.end_with(raw.text[end:])
+    if not tags.pairs and not board.move_stack and not game.result:
+        raise GameFaultError(f"line {raw.line}: neither a tag nor a move")
+    ending = ending_of(
+        board,
+        tag=result_tag,
+        said=game.result,
+        termination=by_name.get("Termination", ""),
+        players={color: player or color for color, player in players.items()},
+    )
+
+    digest = game_digest(tags.pairs, game.tokens)
+    start = {
+        "white": players["white"],
+        "black": players["black"],
+        "agents": dict(agents),
+        "variant": variant,
+        "initial_fen": initial_fen,
+        "event": _known(by_name, "Event"),
+        "site": _known(by_name, "Site"),
+        "date": _known(by_name, "Date"),
+        "round": _known(by_name, "Round"),
+        "time_control": _known(by_name, "TimeControl"),
+        "tags": by_name,
+        "comment": " ".join(game.opening_comments) or None,
+        "digest": digest,
+    }
+    raw_result = game.result if result_tag is None else by_name["Result"]
+    drafts = _drafts(start, game, ending, raw_result, agents)
+    if len(raw.text) > max_effect_bytes // 8:  # JSON writes a character in at most 6 bytes
+        _check_sizes(drafts, max_effect_bytes)
+    return RecordedGame(
+        index=raw.index,
+        line=raw.line,
+        digest=digest,
+        name=world_name(players["white"], players["black"], by_name.get("Date", ""), digest),
+        drafts=drafts,
+        moves=len(game.moves),
+        final_fen=game.moves[-1]["fen"] if game.moves else initial_fen,
+        status=ending.status,
+        result=ending.result,
+        reason=ending.reason,
+        raw_result=raw_result,
+        warnings=(warnings + game.warnings + ending.warnings)[:MAX_WARNINGS],
+    )
+
+
+def _known(tags: dict[str, str], name: str) -> str | None:
+    """Give a tag's value; None where it is missing or stands for unknown."""
+    value = tags.get(name, "").strip()
+    return None if value.strip("?.- ") == "" else value
+
+
+def _start_of_odd_result(text: str, start: int, tag: str | None) -> int:
+    """Find where a Result tag outside the standard is repeated behind the moves; the text's end where it is not."""
+    if tag is None or standard_result(tag) is not None:
+        return len(text)
+    tail = max(start, len(text) - 2 * len(tag) - 200)
+    words = r"\s+".join(map(re.escape, tag.split()))
+    found = re.compile(rf"(?<!\S){words}\s*\Z").search(text, tail)
+    return found.start() if found else len(text)
+
+
+def _drafts(
+    start: dict[str, Any], game: Playthrough, ending: Ending, raw_result: str | None, agents: dict[Player, str]
+) -> list[EffectDraft]:
+    known = [took for took in game.times if took is not None]
+    in_seconds = bool(game.times) and len(known) == len(game.times)
+    plies = len(game.moves)
+    start["sim_time_unit"] = "seconds" if in_seconds else "plies"
+    drafts = [_draft("GameStarted", start, SOURCE, 0.0)]
+    spent = 0
+    now = 0.0
+    for move, took in zip(game.moves, game.times, strict=True):
+        spent += took or 0
+        now = spent / 1000 if in_seconds else float(move["ply"])
+        drafts.append(_draft("MoveMade", move, move["agent_id"], now))
+    final_fen = game.moves[-1]["fen"] if game.moves else start["initial_fen"]
+    if ending.rejected is not None:
+        agent = agents[ending.rejected.player]
+        rejected = {
+            "player": ending.rejected.player,
+            "agent_id": agent,
+            "attempted": ending.rejected.attempted,
+            "reason": "illegal_move",
+            "ply": plies + 1,
+            "fen": final_fen,
+        }
+        now = now if in_seconds else float(plies + 1)
+        drafts.append(_draft("MoveRejected", rejected, agent, now))
+    if ending.status != "in_progress":
+        ended = {
+            "status": ending.status,
+            "result": ending.result,
+            "reason": ending.reason,
+            "raw_result": raw_result,
+            "final_fen": final_fen,
+            "plies": plies,
+            "thinking_time_total": spent / 1000 if in_seconds else None,
+            "variations_total": game.variations,
+        }
+        drafts.append(_draft("GameEnded", ended, SOURCE, now))
+    return drafts
+
+
+def _draft(kind: str, payload: dict[str, Any], source_id: str, sim_time: float) -> EffectDraft:
+    return {
+        "kind": kind,
+        "payload": payload,
+        "source_id": source_id,
+        "schema_version": SCHEMA_VERSION,
+        "sim_time": sim_time,
+    }
+
+
+def _check_sizes(drafts: list[EffectDraft], limit: int) -> None:
+    for draft in drafts:
+        if len(canonical_json(draft["payload"])) > limit - _EFFECT_FRAME:
+            ply = draft["payload"].get("ply")
+            where = "the tags and the opening comment" if ply is None else f"ply {ply} with its comment"
+            raise GameFaultError(f"{where} would make an effect of more than {limit} bytes")

@@ -1,0 +1,130 @@
+"""The tag pairs of one game's text, and the position and variant they name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+import chess
+import chess.pgn
+
+_NAME: Final = r"[A-Za-z0-9_][A-Za-z0-9_+#=:-]*"
+# A value may be wrapped, but never over a blank line or over the next tag.
+_TAG: Final = re.compile(rf'\[\s*({_NAME})\s+"((?:[^"\\\n]++|\\[^\n]|\n(?!\s*[\n\[]))*+)"\s*\]')
+# As many programs write it: quotes inside the value, or a backslash at its end.
+_LOOSE_TAG: Final = re.compile(rf'\[\s*({_NAME})\s+"([^\n]*)"\s*\][ \t]*(?=\n|\Z)')
+_GAP: Final = re.compile(r"(?:\s+|(?<![^\n])%[^\n]*|;[^\n]*)*")
+_ESCAPE: Final = re.compile(r'\\(["\\])')
+
+#: So many warnings are kept of one game.
+MAX_WARNINGS: Final = 20
+
+#: Tags without which the moves mean something else.
+_VITAL: Final = ("FEN", "Variant", "SetUp")
+# What python-chess's Board.status() says of positions that the rules cannot play on from.
+_UNPLAYABLE: Final = (
+    chess.STATUS_NO_WHITE_KING
+    | chess.STATUS_NO_BLACK_KING
+    | chess.STATUS_TOO_MANY_KINGS
+    | chess.STATUS_PAWNS_ON_BACKRANK
+    | chess.STATUS_OPPOSITE_CHECK
+    | chess.STATUS_EMPTY
+    | chess.STATUS_RACE_CHECK
+)
+
+
+class GameFaultError(Exception):
+    """Why one game cannot be taken. It never leaves this folder: the reader makes a BrokenGame of it."""
+
+
+@dataclass
+class Tags:
+    """``pairs`` in the order of the file, doubled ones included; ``end`` is where the moves begin in the text."""
+
+    pairs: list[tuple[str, str]] = field(default_factory=list)
+    end: int = 0
+    warnings: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, str]:
+        """Give the tags by name; of a doubled tag the last one, as python-chess does."""
+        return dict(self.pairs)
+
+
+def read_tags(text: str, first_line: int) -> Tags:
+    """Read the tag pairs at the head of a game's text.
+
+    Values are raw strings: only PGN's two escapes, of quote and backslash, are undone, and a wrapped value is
+    joined by a space. A malformed tag is left out with a warning, or raises GameFaultError where the position
+    hangs on it.
+    """
+    tags = Tags()
+    seen: set[str] = set()
+    gap = _GAP.match(text)
+    at = gap.end() if gap else 0
+    while at < len(text) and text[at] == "[":
+        match = _TAG.match(text, at) or _LOOSE_TAG.match(text, at)
+        if match is None:
+            at = _skip_malformed(text, at, first_line, tags.warnings)
+        else:
+            name = match[1]
+            value = _ESCAPE.sub(r"\1", match[2]) if "\\" in match[2] else match[2]
+            if "\n" in value:
+                value = " ".join(value.split("\n"))
+            if name in seen:
+                tags.warnings.append(f"the tag {name} is given twice; the last one counts")
+            seen.add(name)
+            tags.pairs.append((name, value))
+            at = match.end()
+        tags.end = at  # what follows may be a comment on the game
+        gap = _GAP.match(text, at)
+        at = gap.end() if gap else at
+    return tags
+
+
+def _skip_malformed(text: str, at: int, first_line: int, warnings: list[str]) -> int:
+    end = text.find("\n", at)
+    end = len(text) if end < 0 else end
+    if len(warnings) >= MAX_WARNINGS and not text[at + 1 : end].lstrip().startswith(_VITAL):
+        return end
+    line = first_line + text.count("\n", 0, at)
+    shown = text[at : min(end, at + 60)]
+    if shown[1:].lstrip().startswith(_VITAL):
+        raise GameFaultError(f"line {line}: a tag that the position hangs on cannot be read: {shown!r}")
+    warnings.append(f"line {line}: not a tag, left out: {shown!r}")
+    return end
+
+
+def set_up(tags: dict[str, str], warnings: list[str]) -> tuple[chess.Board, str]:
+    """Give the board before the first move and the variant: ``standard``, ``chess960`` or python-chess's name.
+
+    Raises GameFaultError for a variant that python-chess cannot play, and for a FEN that cannot be read or that
+    the rules cannot play on from.
+    """
+    wanted = {name: tags[name] for name in ("Variant", "FEN") if tags.get(name, "").strip() not in {"", "?"}}
+    headers = chess.pgn.Headers(wanted)
+    try:
+        headers.variant()
+    except ValueError:
+        raise GameFaultError(f"the variant {wanted['Variant']!r} is not one that can be played") from None
+    try:
+        board = headers.board()
+    except (ValueError, IndexError, KeyError) as error:
+        raise GameFaultError(f"the FEN tag cannot be read: {error}") from None
+    if tags.get("SetUp") == "1" and "FEN" not in wanted:
+        warnings.append("SetUp is 1 but there is no FEN; the game is taken to start from the usual position")
+    if "FEN" in wanted:
+        status = board.status()
+        if status & _UNPLAYABLE:
+            raise GameFaultError(f"the position of the FEN tag cannot be played: {_status_text(status)}")
+        if status:
+            warnings.append(f"the position of the FEN tag is unusual: {_status_text(status)}")
+    variant = board.uci_variant or "standard"
+    if variant == "chess":
+        variant = "chess960" if board.chess960 else "standard"
+    return board, variant
+
+
+def _status_text(status: chess.Status) -> str:
+    names = [str(flag.name).lower().replace("_", " ") for flag in chess.Status if flag and status & flag]
+    return ", ".join(names)
