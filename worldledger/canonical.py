@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Any, Final
 from uuid import UUID
@@ -87,7 +88,7 @@ def gate(value: Any, *, path: str = "$", level: int = 1, max_depth: int = MAX_DE
 def _needs_a_walk(text: bytes, level: int, max_depth: int) -> bool:
     """Tell, fast and on the safe side, whether a canonical text may hold something the gate refuses."""
     return (
-        text.count(b"{") + text.count(b"[") + level > max_depth
+        (len(text) >= 2 * (max_depth - level) and text.count(b"{") + text.count(b"[") + level > max_depth)
         or (b"-0.0" in text and _MINUS_ZERO.search(text) is not None)
         or b"\\u0000" in text
     )
@@ -111,18 +112,22 @@ def _walk(value: Any, path: str, level: int, max_depth: int) -> None:
     elif kind in {dict, list, tuple}:
         if level > max_depth:
             raise InvalidEffectError(f"nested deeper than {max_depth} levels", path)
-        if kind is not dict:
-            for index, item in enumerate(value):
-                _walk(item, child(path, index), level + 1, max_depth)
-            return
-        for key, item in value.items():
-            if not isinstance(key, str):
-                raise InvalidEffectError(f"a key that is not a string: {key!r}", path)
-            _check_string(key, path, what="a key")
+        members: Iterable[tuple[str | int, Any]] = _members(value, path) if kind is dict else enumerate(value)
+        for key, item in members:
             _walk(item, child(path, key), level + 1, max_depth)
-    elif not isinstance(value, (UUID, Enum)):  # these two orjson writes as strings or by their value
+    elif isinstance(value, Enum):  # orjson writes its value
+        _walk(value.value, path, level, max_depth)
+    elif not isinstance(value, UUID):  # orjson writes it as a string
         hint = "; send ISO 8601 text with an offset" if hasattr(value, "isoformat") else ""
         raise InvalidEffectError(f"{kind.__name__} is not a JSON value{hint}", path)
+
+
+def _members(value: dict[Any, Any], path: str) -> Iterator[tuple[str, Any]]:
+    for key, item in value.items():
+        if not isinstance(key, str):
+            raise InvalidEffectError(f"a key that is not a string: {key!r}", path)
+        _check_string(key, path, what="a key")
+        yield key, item
 
 
 def _check_string(value: str, path: str, what: str = "a string") -> None:

@@ -88,19 +88,33 @@ def check_draft(draft: Any, *, system: bool = False) -> CheckedDraft:
     """
     if not isinstance(draft, Mapping):
         raise InvalidEffectError(f"a draft is an object, not {_json_name(draft)}")
-    get = draft.get
-    kind = _word(draft, "kind")
-    source_id = _word(draft, "source_id")
-    schema_version = _word(draft, "schema_version")
-    payload = get("payload")
-    if type(payload) is not dict:
-        raise InvalidEffectError(_missing_or(draft, "payload", "an object"), "$.payload")
+    kind: Any = draft.get("kind")
+    source_id: Any = draft.get("source_id")
+    schema_version: Any = draft.get("schema_version")
+    try:
+        plain = _are_plain(kind, source_id, schema_version)
+    except TypeError:  # unhashable: no string at all
+        plain = False
+    if not plain:
+        for name in ("kind", "source_id", "schema_version"):
+            _word(draft, name)
     if not system and is_system_kind(kind):
         raise ReservedKindError(f"{kind} effects are written by the service alone", "$.kind")
+    payload = draft.get("payload")
+    if type(payload) is not dict:
+        raise InvalidEffectError(_missing_or(draft, "payload", "an object"), "$.payload")
     body = gate(payload, path="$.payload", level=2)
     if len(draft) == 4:
         return CheckedDraft(kind, body, source_id, schema_version, None, 0, None, None, None)
     return CheckedDraft(kind, body, source_id, schema_version, *_optional(draft))
+
+
+@lru_cache(maxsize=4096)
+def _are_plain(*words: Any) -> bool:
+    """Tell whether strings are short and plainly harmless; the same few come again and again."""
+    return all(
+        type(word) is str and 0 < len(word) <= MAX_WORD and word.isascii() and word.isprintable() for word in words
+    )
 
 
 def _optional(draft: Mapping[str, Any]) -> tuple[float | None, int, str | None, int | None, bytes | None]:
@@ -155,17 +169,11 @@ def _word(draft: Mapping[str, Any], name: str) -> str:
     value = draft.get(name)
     if type(value) is not str:
         raise InvalidEffectError(_missing_or(draft, name, "a string"), f"$.{name}")
-    if not _is_word(value):
-        if not 0 < len(value) <= MAX_WORD:
-            raise InvalidEffectError(f"{name} has 1 to {MAX_WORD} characters, this one {len(value)}", f"$.{name}")
+    if not 0 < len(value) <= MAX_WORD:
+        raise InvalidEffectError(f"{name} has 1 to {MAX_WORD} characters, this one {len(value)}", f"$.{name}")
+    if not value.isascii() or not value.isprintable():
         gate(value, path=f"$.{name}")
     return value
-
-
-@lru_cache(maxsize=4096)
-def _is_word(value: str) -> bool:
-    """Tell whether a string is short and plainly harmless; the same few come again and again."""
-    return 0 < len(value) <= MAX_WORD and value.isascii() and value.isprintable()
 
 
 def _sim_time(value: Any) -> float:

@@ -5,6 +5,7 @@ Source: seeds/simulation_core.md, "Core Data Types" and "Event Log Schema".
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Literal, NotRequired
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -20,6 +21,7 @@ _RESERVED_NAMES = frozenset({"StateDigest", "ViewDigest", "AgentRegistered"})
 _RESERVED_PREFIXES = ("World", "Intent", "Generation")
 
 
+@lru_cache(maxsize=4096)
 def is_system_kind(kind: str) -> bool:
     """Tell whether only the service may write effects of this kind.
 

@@ -10,7 +10,9 @@ import asyncpg
 
 from service.store import statements
 from service.store.records import Head
-from service.store.units import Sealer, check_each, conflict
+from service.store.units import Sealer, conflict
+from worldledger.drafts import check_draft
+from worldledger.errors import InvalidEffectError
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -62,7 +64,12 @@ class BulkWriter:
         seq, checksum, sim_time, _ = self.head
         prefix = checksum.hex().encode()
         written = 0
-        for index, draft in enumerate(check_each(drafts, system=self._system)):
+        system = self._system
+        for index, given in enumerate(drafts):
+            try:
+                draft = check_draft(given, system=system)
+            except InvalidEffectError as error:
+                raise error.at(index) from None
             seq += 1
             text, _uuid, sim_time = sealer.effect(draft, seq, sim_time=sim_time, wall_time=wall_time, index=index)
             digest = sha256(prefix + text)

@@ -49,7 +49,7 @@ class Unit:
         self.aliases = aliases
         #: draft index -> receipt, for requests that an earlier call has made already
         self.known: dict[int, Receipt] = {}
-        self.size = sum(len(draft.payload) for draft in drafts)
+        self.size = len(drafts[0].payload) if len(drafts) == 1 else sum(len(draft.payload) for draft in drafts)
         self.future: asyncio.Future[list[Receipt]] = asyncio.get_running_loop().create_future()
 
     @classmethod
@@ -60,6 +60,11 @@ class Unit:
         """
         if len(drafts) > limit:
             raise InvalidEffectError(f"{len(drafts)} drafts in one call; at most {limit}", limit=limit)
+        if len(drafts) == 1:
+            draft = check_draft(drafts[0], system=system)
+            if draft.req_id is None:
+                return cls((draft,), ())
+            return cls((draft,), (Request(draft.source_id, draft.req_id, draft.body_digest(), 0, 0),))
         checked = list(check_each(drafts, system=system))
         requests: list[Request] = []
         aliases: dict[int, int] = {}
@@ -152,6 +157,11 @@ class Group:
     requests: list[tuple[str, str, bytes, int, int]] = field(default_factory=list)
     units: list[tuple[Unit, dict[int, Receipt]]] = field(default_factory=list)
 
+    def cut(self, mark: int) -> None:
+        """Drop the rows from ``mark`` on."""
+        for column in (self.texts, self.checksums, self.kinds, self.sources, self.sim_times):
+            del column[mark:]
+
     def answer(self) -> None:
         """Tell every caller, after the commit."""
         for unit, written in self.units:
@@ -200,57 +210,55 @@ class Sealer:
         group = Group(self.world_id, head, head)
         later: list[Unit] = []
         requested: set[tuple[str, str]] = set()
+        keys: set[tuple[str, str]] = set()
         ordered = units if len(units) == 1 else sorted(units, key=lambda unit: unit.key(head))
         for unit in ordered:
             if unit.future.cancelled():
                 continue  # its caller went away before anything was written
-            keys = {(request.source_id, request.req_id) for request in unit.requests} if unit.requests else set()
-            if keys & requested:
-                later.append(unit)
-                continue
+            if unit.requests:
+                keys = {(request.source_id, request.req_id) for request in unit.requests}
+                if not requested.isdisjoint(keys):
+                    later.append(unit)
+                    continue
             try:
                 self._add(group, unit, wall_time)
             except SimulationError as error:
                 unit.fail(error)
             else:
-                requested |= keys
+                if unit.requests:
+                    requested |= keys
         return group, later
 
     def _add(self, group: Group, unit: Unit, wall_time: float) -> None:
         """Add one unit to the group; on an error the group is as it was."""
+        mark = len(group.texts)
         seq, checksum, sim_time, _ = group.after
         prefix = checksum.hex().encode()
-        texts: list[str] = []
-        checksums: list[bytes] = []
-        sim_times: list[float] = []
-        kept: list[CheckedDraft] = []
         written: dict[int, Receipt] = {}
         several = len(unit.drafts) > 1
-        for index, draft in enumerate(unit.drafts):
-            if index in unit.known or (unit.aliases and index in unit.aliases):
-                continue
-            seq += 1
-            text, uuid, sim_time = self.effect(
-                draft, seq, sim_time=sim_time, wall_time=wall_time, index=index if several else None
-            )
-            digest = sha256(prefix + text)
-            prefix = (hexdigest := digest.hexdigest()).encode()
-            texts.append(text.decode())
-            checksums.append(digest.digest())
-            sim_times.append(sim_time)
-            kept.append(draft)
-            written[index] = Receipt(seq, uuid, hexdigest)
-        self._take_over(group, unit, kept, written)
-        group.texts += texts
-        group.checksums += checksums
-        group.sim_times += sim_times
-        if checksums:
-            group.after = Head(seq, checksums[-1], sim_time, wall_time)
-
-    @staticmethod
-    def _take_over(group: Group, unit: Unit, kept: list[CheckedDraft], written: dict[int, Receipt]) -> None:
-        group.kinds += [draft.kind for draft in kept]
-        group.sources += [draft.source_id for draft in kept]
+        try:
+            for index, draft in enumerate(unit.drafts):
+                if index in unit.known or (several and unit.aliases and index in unit.aliases):
+                    continue
+                seq += 1
+                text, uuid, sim_time = self.effect(
+                    draft, seq, sim_time=sim_time, wall_time=wall_time, index=index if several else None
+                )
+                digest = sha256(prefix + text)
+                checksum = digest.digest()
+                hexdigest = digest.hexdigest()
+                prefix = hexdigest.encode()
+                group.texts.append(text.decode())
+                group.checksums.append(checksum)
+                group.kinds.append(draft.kind)
+                group.sources.append(draft.source_id)
+                group.sim_times.append(sim_time)
+                written[index] = Receipt(seq, uuid, hexdigest)
+        except SimulationError:
+            group.cut(mark)
+            raise
+        if written:
+            group.after = Head(seq, checksum, sim_time, wall_time)
         for request in unit.requests:
             if request.first in written:
                 first, last = written[request.first].global_seq, written[request.last].global_seq

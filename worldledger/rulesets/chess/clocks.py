@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NamedTuple
 
-_COMMAND: Final = re.compile(r"\s?\[%\s*([A-Za-z_]\w*)(?:[ \t,]+([^\]]*))?\]")
+_COMMAND: Final = re.compile(r"\s?\[%\s*([A-Za-z_]\w*)(?:[ \t,]++([^\[\]]*+))?\]")
 _TIME: Final = re.compile(r"(\d{1,5}):(\d{1,2}):(\d{1,2})(?:\.(\d{0,9}))?\Z")
 _EVAL: Final = re.compile(
     r"(?:#(?P<mate>[+-]?\d{1,6})|(?P<cp>[+-]?(?:\d{1,6}(?:\.\d{0,4})?|\.\d{1,4})))(?:,(?P<depth>\d{1,4}))?\Z"

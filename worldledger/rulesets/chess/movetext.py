@@ -17,7 +17,7 @@ from worldledger.rulesets.chess.moves import play_move
 from worldledger.rulesets.chess.tags import MAX_WARNINGS, GameFaultError
 
 _TOKEN: Final = re.compile(
-    r"""\s*(?:
+    r"""\s*+(?:
         (?P<number>\d+(?=[\s.…]|\Z)(?:\s*[.…]+)?|[.…]+(?=\s|\Z))
       | (?P<escape>(?<![^\n])%[^\n]*)
       | (?P<comment>\{[^}]*\}|;[^\n]*)
@@ -82,6 +82,7 @@ class Playthrough:
 
         Raises GameFaultError, naming the line, for a move that is illegal, ambiguous or no move at all.
         """
+        text = text.rstrip()  # so that every blank is followed by a token, and the scan is linear
         self._text, self._first_line = text, first_line
         for match in _TOKEN.finditer(text, start):
             kind, at = match.lastgroup or "", match.start(match.lastgroup or 0)

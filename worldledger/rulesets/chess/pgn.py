@@ -35,7 +35,7 @@ from typing import Any, BinaryIO, Final
 from worldledger.canonical import canonical_json
 from worldledger.effects import SCHEMA_VERSION, EffectDraft
 from worldledger.rulesets.chess.clocks import read_time_control
-from worldledger.rulesets.chess.endings import Ending, Player, ending_of, standard_result
+from worldledger.rulesets.chess.endings import MAX_RESULT, Ending, Player, ending_of, standard_result
 from worldledger.rulesets.chess.identity import game_digest, world_name
 from worldledger.rulesets.chess.movetext import Playthrough
 from worldledger.rulesets.chess.splitter import RawGame, split_games
@@ -177,7 +177,7 @@ def _known(tags: dict[str, str], name: str) -> str | None:
 
 def _start_of_odd_result(text: str, start: int, tag: str | None) -> int:
     """Find where a Result tag outside the standard is repeated behind the moves; the text's end where it is not."""
-    if tag is None or standard_result(tag) is not None:
+    if tag is None or len(tag) > MAX_RESULT or standard_result(tag) is not None:
         return len(text)
     tail = max(start, len(text) - 2 * len(tag) - 200)
     words = r"\s+".join(map(re.escape, tag.split()))

@@ -1,0 +1,96 @@
+"""Run the benchmarks on an embedded server of their own and write docs/benchmarks.md.
+
+``python -m benchmarks [appends bulk verification http million]``; without names, all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import uvloop
+
+from benchmarks import appends, bulk, http, million, verification
+from benchmarks.harness import ROUNDS, Report
+from service.database import embedded, schema
+from service.settings import Settings
+from service.store import Store
+
+ALL = ("appends", "bulk", "verification", "http", "million")
+RESULT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+
+
+async def run(url: str, names: list[str], folder: Path) -> Report:
+    """Run the named benchmarks on the server at ``url``."""
+    report = Report()
+    main_url = await _database(url, "bench")
+    async with Store.open(main_url, Settings()) as store:
+        if "appends" in names or "bulk" in names:
+            await appends.run(report, main_url, store)
+        if "bulk" in names or "verification" in names:
+            await bulk.run(report, main_url, store)
+        if "verification" in names:
+            await verification.run(report, main_url, store)
+        if "http" in names:
+            await http.run(report, main_url, store)
+        if "million" in names:
+            await million.run(report, main_url, store, folder, await _database(url, "fresh"))
+    return report
+
+
+async def _database(url: str, name: str) -> str:
+    connection = await asyncpg.connect(url)
+    await connection.execute(f"create database {name}")
+    await connection.close()
+    made = urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
+    await schema.upgrade(made)
+    return made
+
+
+def write(report: Report, version: int) -> None:
+    """Write the table that the docs show."""
+    lines = [
+        "# Benchmarks",
+        "",
+        (f"Written by `make bench` on {datetime.now(UTC):%Y-%m-%d}: {os.cpu_count()} cores, {platform.machine()}, "
+        f"Python {platform.python_version()}, PostgreSQL {version} (embedded, fsync on, default durability). "
+        f"Medians of {ROUNDS} interleaved rounds; the rates belong to that machine, the ratios travel better."),
+        "",
+        "| measure | found | goal | |",
+        "|---|---|---|---|",
+        *(goal.line() for goal in report.goals),
+        "",
+        "| what | a second |",
+        "|---|---|",
+        *(f"| {figure.name} | {figure.rate:,.0f} |" for figure in report.figures.values()),
+        "",
+    ]
+    RESULT.write_text("\n".join(lines))
+
+
+def main() -> None:
+    """Run what the command line names."""
+    names = sys.argv[1:] or list(ALL)
+    unknown = set(names) - set(ALL)
+    if unknown:
+        sys.exit(f"unknown: {', '.join(sorted(unknown))}; there are: {', '.join(ALL)}")
+    with tempfile.TemporaryDirectory(prefix="worldledger-bench-") as folder:
+        home = Path(folder) / "home"
+        with embedded.attach(home, database="postgres") as server:
+            report = uvloop.run(run(server.url(), names, Path(folder)))
+            version = server.version
+        embedded.remove(home)
+    if names == list(ALL):
+        write(report, version)
+    for goal in report.goals:
+        print(goal.line())
+
+
+if __name__ == "__main__":
+    main()
