@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from fcntl import LOCK_EX, flock
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -22,6 +22,7 @@ import pytest
 from service.database import embedded, schema
 from service.settings import Settings
 from service.store import Store
+from worldledger.errors import EmbeddedServerError
 
 _counter = itertools.count(1)
 
@@ -46,6 +47,7 @@ class Servers:
         self._stack = stack
         self._urls: dict[str, str] = {}
         self._templates: dict[str, str] = {}
+        self._homes: list[Path] = []
 
     def url(self, kind: str) -> str:
         """Give a superuser's address on the server of that kind, starting it at first use."""
@@ -62,9 +64,9 @@ class Servers:
             bin_dir = system_bin_dir()
             if bin_dir is None:
                 pytest.skip("no PostgreSQL 15 or newer of the distribution is installed here")
-        server = self._stack.enter_context(
-            embedded.attach(self._folder / f"server-{kind}", database="postgres", bin_dir=bin_dir)
-        )
+        home = self._folder / f"server-{kind}"
+        self._homes.append(home)
+        server = self._stack.enter_context(embedded.attach(home, database="postgres", bin_dir=bin_dir))
         return server.url()
 
     def template(self, kind: str) -> str:
@@ -100,6 +102,17 @@ class Servers:
         """Drop a database that `create` made."""
         self.execute(kind, f"drop database if exists {urlsplit(url).path[1:]} with (force)")
 
+    def drop_templates(self, *, last: bool) -> None:
+        """Leave nothing behind on a server that was named from outside, once no other worker needs it."""
+        if last and os.environ.get("WORLDLEDGER_TEST_DATABASE_URL") and "embedded" in self._templates:
+            self.execute("embedded", f"drop database if exists {self._templates['embedded']} with (force)")
+
+    def remove(self) -> None:
+        """Delete the servers' data, which may lie outside the test folder; the last worker succeeds."""
+        for home in self._homes:
+            with suppress(EmbeddedServerError):
+                embedded.remove(home)
+
     def execute(self, kind: str, statement: str) -> None:
         """Run one statement on the server's own database."""
 
@@ -121,8 +134,8 @@ def servers(tmp_path_factory: pytest.TempPathFactory, testrun_uid: str, worker_i
     with ExitStack() as stack:
         servers = Servers(folder, testrun_uid, stack)
         yield servers
-        if os.environ.get("WORLDLEDGER_TEST_DATABASE_URL") and worker_id == "master":
-            servers.execute("embedded", f"drop database if exists wl_{testrun_uid[:12]}_template with (force)")
+        servers.drop_templates(last=worker_id == "master")
+    servers.remove()
 
 
 @pytest.fixture(scope="session")

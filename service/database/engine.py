@@ -10,7 +10,10 @@ from service.database.failures import explained
 from service.database.guards import SERVICE_ROLE
 
 if TYPE_CHECKING:
+    from asyncpg.pool import PoolConnectionProxy
+
     Connection = asyncpg.Connection[asyncpg.Record]
+    PooledConnection = PoolConnectionProxy[asyncpg.Record]
     Pool = asyncpg.Pool[asyncpg.Record]
 
 #: Seconds to wait for a connection to come up.

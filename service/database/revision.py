@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from worldledger.errors import SchemaVersionError
 
 if TYPE_CHECKING:
-    from service.database.engine import Connection
+    from service.database.engine import Connection, PooledConnection
 
 #: The revisions of the migrations, oldest first (a test compares them with the files).
 REVISIONS: Final = ("0001",)
@@ -32,7 +32,7 @@ class SchemaState:
     status: Literal["empty", "older", "current", "newer"]
 
 
-async def revision_state(connection: Connection) -> SchemaState:
+async def revision_state(connection: Connection | PooledConnection) -> SchemaState:
     """Read the database's revision."""
     rows = await connection.fetch(_READ) if await connection.fetchval(_HAS_TABLE) else []
     head = REVISIONS[-1]

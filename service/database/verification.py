@@ -38,9 +38,9 @@ as $$
 declare
     fields public.effect_fields;
 begin
-    if global_seq is null or global_seq - 1 <> coalesce(previous_seq, 0) then
-        return case when global_seq > coalesce(previous_seq, 0)
-                    then format('global_seq missing: expected %s', coalesce(previous_seq, 0) + 1)
+    if global_seq is distinct from greatest(previous_seq, 0) + 1 then
+        return case when global_seq > greatest(previous_seq, 0)
+                    then format('global_seq missing: expected %s', greatest(previous_seq, 0) + 1)
                     else 'global_seq out of order' end;
     elsif effect is null then
         return 'effect is missing';
@@ -124,7 +124,7 @@ $$
 create view effect_verification as
 select linked.world_id,
        linked.global_seq,
-       case when coalesce(linked.previous_seq, 0) < linked.global_seq then coalesce(linked.previous_seq, 0) + 1
+       case when linked.global_seq > greatest(linked.previous_seq, 0) then greatest(linked.previous_seq, 0) + 1
             else linked.global_seq end as expected_seq,
        effect_problem(linked.previous_seq, linked.previous_checksum, linked.world_id, linked.global_seq,
                       linked.effect, linked.checksum, linked.kind, linked.source_id, linked.sim_time) as problem

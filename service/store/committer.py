@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -69,6 +69,8 @@ class Committer:
         self._connection: PooledConnection | None = None
         self._aside: set[asyncio.Task[None]] = set()
         self._closing = False
+        #: told the world and its new head_seq after each commit of this process
+        self.on_commit: Callable[[str, int], None] | None = None
 
     @property
     def waiting(self) -> int:
@@ -232,8 +234,14 @@ class Committer:
                 queue.head = group.after
                 group.answer()
                 self._done(queue)
+                self._tell(queue)
             else:
                 self._settle_aside(queue, units, None)
+
+    def _tell(self, queue: WorldQueue) -> None:
+        """Tell whoever follows heads (`service.store.watch`) where this world's now is."""
+        if self.on_commit is not None and queue.head is not None:
+            self.on_commit(queue.world_id, queue.head.seq)
 
     def _done(self, queue: WorldQueue) -> None:
         queue.busy = False
@@ -263,4 +271,5 @@ class Committer:
             queue.head = await self._settler.settle(queue.sealer, units, in_doubt)
         finally:
             self._done(queue)
+            self._tell(queue)
             self._wake()

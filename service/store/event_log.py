@@ -78,9 +78,9 @@ class EventLog:
         return await self._submit(unit)
 
     async def _submit(self, unit: Unit) -> list[Receipt]:
-        for draft in unit.drafts:
+        for index, draft in enumerate(unit.drafts):
             if draft.sim_time is not None:
-                self._queue.sealer.check_authority(draft)
+                self._queue.sealer.check_authority(draft, index if len(unit.drafts) > 1 else None)
         return await self._committer.commit(self._queue, unit)
 
     async def get_entries_since(self, since_seq: int, limit: int | None = None) -> list[EventLogEntry]:

@@ -91,6 +91,15 @@ class Store:
         """How many effects wait for their commit in this process."""
         return self._committer.waiting
 
+    @property
+    def on_commit(self) -> Callable[[str, int], None] | None:
+        """What is told the world and its new head_seq after each commit of this store, if anything."""
+        return self._committer.on_commit
+
+    @on_commit.setter
+    def on_commit(self, tell: Callable[[str, int], None] | None) -> None:
+        self._committer.on_commit = tell
+
     async def ping(self) -> None:
         """Raise StoreUnavailableError or SchemaVersionError unless the database answers and fits."""
         async with self.reader.connection() as connection:
@@ -159,8 +168,10 @@ class Store:
             row = await connection.fetchrow(statements.LOCK_HEAD, world_id)
             if row is None:
                 raise WorldNotFoundError(f"no world named {world_id!r}", world_id=world_id)
-            head = Head(*row)
-            return await BulkWriter(connection, log.sealer, head).write(drafts, progress)
+            head = await BulkWriter(connection, log.sealer, Head(*row)).write(drafts, progress)
+        if self.on_commit is not None:
+            self.on_commit(world_id, head.seq)
+        return head
 
     async def world(self, world_id: str) -> WorldRecord:
         """Give a world with its present head. Raises WorldNotFoundError."""

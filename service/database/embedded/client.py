@@ -173,6 +173,13 @@ class Starter:
         """Tell whether the server answers and has the database; make the database if not."""
         import asyncpg  # noqa: PLC0415 - the supervisor imports this package and needs no driver
 
+        passing = (  # the server is being started, or started again, or is full for the moment
+            asyncpg.OperatorInterventionError,
+            asyncpg.PostgresConnectionError,
+            asyncpg.TooManyConnectionsError,
+            asyncpg.InterfaceError,
+            OSError,  # TimeoutError is one
+        )
         login: dict[str, Any] = {"host": state.socket_dir, "port": state.port, "user": USER, "password": password}
         login |= {"timeout": max(1.0, self._deadline - time.monotonic()), "ssl": False}
         try:
@@ -188,11 +195,8 @@ class Starter:
             await connection.close()
         except (asyncpg.DuplicateDatabaseError, asyncpg.UniqueViolationError):
             return False  # another process was faster
-        except (asyncpg.CannotConnectNowError, asyncpg.ConnectionDoesNotExistError, OSError) as error:
-            self._trouble = str(error)  # just being started again; TimeoutError is an OSError
-            return False
-        except asyncpg.TooManyConnectionsError as error:
-            self._trouble = str(error)
+        except passing as error:
+            self._trouble = str(error) or type(error).__name__
             return False
         except asyncpg.InvalidAuthorizationSpecificationError as error:
             raise EmbeddedServerError(

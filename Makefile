@@ -1,0 +1,77 @@
+# The project's commands; `make` alone lists them. Everything is installed into .venv, as constraints.txt says.
+# Recipes are plain POSIX sh and name relative paths only, so the checkout may stand under any path.
+
+BIN := .venv/bin
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet -c constraints.txt
+INPUTS := pyproject.toml constraints.txt
+
+# An environment does not survive a move of its folder or the loss of its Python: then it is made anew.
+$(shell if [ -e .venv/.made ] && { [ "$$(cat .venv/.made)" != "$$(pwd)" ] || ! $(BIN)/python -c ''; }; \
+	then rm -rf .venv; fi 2>/dev/null)
+
+.PHONY: help run test check lint bench docs lock clean
+
+help: ## list these commands
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+
+run: .venv/.run ## set up, import the example games and serve http://127.0.0.1:8000
+	@$(BIN)/worldledger import pgn examples/games --experiment examples --quiet
+	@exec $(BIN)/worldledger serve
+
+test: .venv/.test lint ## everything: lint, types, imports and the whole suite
+	$(BIN)/pytest -n 2 --dist loadgroup
+
+check: .venv/.test ## the quick loop: the suite without its slow tests
+	$(BIN)/pytest -n 2 --dist loadgroup -q -m 'not slow'
+
+lint: .venv/.test ## ruff, import-linter and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+bench: .venv/.bench ## measure, and write docs/benchmarks.md (some minutes)
+	$(BIN)/python -m benchmarks
+
+docs: .venv/.test ## write the generated tables of docs/reference anew
+	$(BIN)/python -m tests.packaging.tables
+
+lock: .venv/.made ## renew constraints.txt with the newest versions that pyproject.toml allows
+	@sh .ci/lock
+
+clean: ## remove .venv, caches and build results; worlds are kept
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# -- the environment -------------------------------------------------------------------------------------------
+
+.venv/.made:
+	@python=; \
+	set -- "$${PYTHON:-python3}" python3 python3.13 python3.12 python3.11 python3.14; \
+	for candidate do \
+	    if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	    then python=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	    echo 'No Python 3.11 or newer was found. Install one, or name it: make PYTHON=/path/to/python3 …' >&2; exit 1; \
+	fi; \
+	if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
+	    echo "$$python cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; \
+	fi; \
+	echo "Setting up .venv with $$("$$python" --version) …"; \
+	rm -rf .venv && "$$python" -m venv .venv && pwd > .venv/.made
+
+.venv/.run: .venv/.made $(INPUTS)
+	@echo 'Installing worldledger and what it needs (the first time takes about a minute) …'
+	@$(PIP) -e .
+	@touch $@
+
+.venv/.test: .venv/.made $(INPUTS)
+	@echo 'Installing worldledger and what its tests need …'
+	@$(PIP) -e '.[test]'
+	@touch $@ .venv/.run
+
+.venv/.bench: .venv/.made $(INPUTS)
+	@echo 'Installing worldledger and what its benchmarks need …'
+	@$(PIP) -e '.[bench]'
+	@touch $@ .venv/.run

@@ -1,0 +1,56 @@
+"""The outermost layer, plain ASGI: nothing leaves as a bare 500, and HEAD is answered wherever GET is."""
+
+from __future__ import annotations
+
+import structlog
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.api.problems import internal_error
+from service.api.streaming import StreamAbortedError
+
+log = structlog.get_logger("worldledger.api")
+
+
+class Edge:
+    """Wraps the application.
+
+    An error that nobody foresaw is logged with its traceback and answered with a problem that tells nothing of it;
+    after the response has begun it is raised on, so that the server aborts the connection. A HEAD request runs as
+    GET, and its response ends after the headers.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        head = scope["method"] == "HEAD"
+        if head:
+            scope = {**scope, "method": "GET"}
+        started = ended = False
+
+        async def guarded(message: Message) -> None:
+            nonlocal started, ended
+            started = True
+            if head:
+                if ended:
+                    return
+                if message["type"] == "http.response.body":
+                    ended = True
+                    message = {"type": "http.response.body", "body": b"", "more_body": False}
+            await send(message)
+
+        try:
+            await self._app(scope, receive, guarded)
+        except ClientDisconnect:
+            return  # nobody is there to be answered
+        except StreamAbortedError:
+            raise  # logged where it arose
+        except Exception:
+            log.exception("unforeseen error", method=scope["method"], path=scope["path"])
+            if started:
+                raise
+            await internal_error(scope)(scope, receive, guarded)

@@ -1,0 +1,224 @@
+"""The one table from error to HTTP status, and the answers made from it: RFC 9457 problem details.
+
+Every error of every route is ``application/problem+json`` with ``type``, ``title``, ``status``, ``detail``,
+``code``, ``recovery`` (a RecoveryAction), ``instance`` and the error's own details (``path``, ``index`` …).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple
+
+import orjson
+import structlog
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Scope
+
+from worldledger import errors
+from worldledger.errors import RecoveryAction, SimulationError
+
+MEDIA_TYPE: Final = "application/problem+json"
+TYPE_PREFIX: Final = "urn:worldledger:problem:"
+#: Longest text repeated from a request, in characters.
+_LONGEST: Final = 1000
+
+log = structlog.get_logger("worldledger.api")
+
+
+# -- errors that only HTTP knows ---------------------------------------------------------------------------
+
+
+class InvalidParameterError(SimulationError):
+    """A query parameter, path segment or header that is not what it should be; details: ``in``, ``parameter``."""
+
+    code = "invalid_parameter"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+    def __init__(self, parameter: str, reason: str, where: str = "query") -> None:
+        super().__init__(f"{parameter}: {reason}", parameter=parameter, **{"in": where})
+
+
+class BodyTooLargeError(SimulationError):
+    """A request body over the limit; details: ``limit``, in bytes."""
+
+    code = "body_too_large"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+class UnsupportedMediaTypeError(SimulationError):
+    """A request body that is declared to be something other than JSON."""
+
+    code = "unsupported_media_type"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+# -- the table ---------------------------------------------------------------------------------------------
+
+
+class Answer(NamedTuple):
+    """How an error is answered: the status, what it is called, and after how many seconds to try again."""
+
+    status: int
+    title: str
+    retry_after: int | None = None
+
+
+TABLE: Final[Mapping[type[SimulationError], Answer]] = {
+    # what was sent
+    errors.InvalidEffectError: Answer(422, "The effect is refused"),
+    errors.EffectTooLargeError: Answer(413, "The effect is too large"),
+    errors.ReservedKindError: Answer(422, "Only the service writes effects of this kind"),
+    errors.InvalidNameError: Answer(422, "This cannot be a world's name"),
+    errors.TimeAuthorityError: Answer(422, "This source may not set sim_time"),
+    errors.SimTimeOrderError: Answer(409, "sim_time would go backwards"),
+    errors.RequestConflictError: Answer(422, "The req_id was used with another body"),
+    errors.StaleContextError: Answer(409, "The intent was made from too old a view"),
+    errors.InvalidConfigError: Answer(422, "The world is refused"),
+    errors.UnknownRulesetError: Answer(422, "No such ruleset is installed"),
+    InvalidParameterError: Answer(422, "A parameter is refused"),
+    BodyTooLargeError: Answer(413, "The body is too large"),
+    UnsupportedMediaTypeError: Answer(415, "The body must be JSON"),
+    # what is there
+    errors.WorldNotFoundError: Answer(404, "No such world"),
+    errors.EffectNotFoundError: Answer(404, "No such effect"),
+    errors.WorldExistsError: Answer(409, "The world exists already"),
+    # the state of the service
+    errors.OverloadedError: Answer(503, "Too much is waiting", retry_after=1),
+    errors.StoreUnavailableError: Answer(503, "The database is not available", retry_after=2),
+    errors.SchemaVersionError: Answer(503, "The database's schema does not fit this program"),
+    SimulationError: Answer(500, "Internal error"),
+}
+
+#: What clients are told of errors whose own message is for the operator: it names hosts and users.
+_FOR_THE_OPERATOR: Final[Mapping[str, str]] = {
+    errors.StoreUnavailableError.code: "the database is not available at the moment; the service's log says why",
+    errors.SchemaVersionError.code: "the database's schema does not fit this program: see `worldledger db check`",
+    "simulation_error": "an internal error; the service's log says more",
+}
+_OUTCOME_UNKNOWN: Final = (
+    "the database went away; whether this call was written is not known: send it again with the same req_id, "
+    "or read the log"
+)
+
+#: Statuses of errors that the framework raises itself.
+_FRAMEWORK_CODES: Final[Mapping[int, str]] = {404: "not_found", 405: "method_not_allowed"}
+
+
+def answer_for(error: SimulationError) -> Answer:
+    """Give the answer of an error: its own class's, or the nearest base's."""
+    return next(TABLE[base] for base in type(error).__mro__ if base in TABLE)
+
+
+# -- rendering ---------------------------------------------------------------------------------------------
+
+
+def problem_response(scope: Scope, error: SimulationError) -> Response:
+    """Make the response for an error of ours; what is for the operator is logged and kept from the client."""
+    answer = answer_for(error)
+    detail, details = error.message, error.details
+    if error.code in _FOR_THE_OPERATOR:
+        unknown = details.get("outcome") == "unknown"
+        detail = _OUTCOME_UNKNOWN if unknown else _FOR_THE_OPERATOR[error.code]
+        details = {"outcome": "unknown"} if unknown else {}
+        log.warning("not available", error=error.message, code=error.code, route=_instance(scope))
+    headers = {} if answer.retry_after is None else {"Retry-After": str(answer.retry_after)}
+    return _render(
+        scope,
+        answer.status,
+        title=answer.title,
+        detail=detail,
+        code=error.code,
+        recovery=error.recovery,
+        details=details,
+        headers=headers,
+    )
+
+
+def internal_error(scope: Scope) -> Response:
+    """Make the response for an error that nobody foresaw; it tells nothing of the inside."""
+    return problem_response(scope, SimulationError("unforeseen"))
+
+
+def _render(
+    scope: Scope,
+    status: int,
+    *,
+    title: str,
+    detail: str,
+    code: str,
+    recovery: RecoveryAction,
+    details: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    problem = {
+        **(details or {}),
+        "type": TYPE_PREFIX + code,
+        "title": title,
+        "status": status,
+        "detail": detail,
+        "code": code,
+        "recovery": recovery.value,
+        "instance": _instance(scope),
+    }
+    clipped = {name: _clip(value) for name, value in problem.items()}
+    try:
+        body = orjson.dumps(clipped)
+    except orjson.JSONEncodeError:  # lone surrogates of a request, or values that are not JSON
+        body = json.dumps(clipped, ensure_ascii=False, default=str).encode("utf-8", "replace")
+    return Response(body, status, {"Cache-Control": "no-store", **(headers or {})}, MEDIA_TYPE)
+
+
+def _clip(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > _LONGEST:
+        return value[:_LONGEST] + "…"
+    return value
+
+
+def _instance(scope: Scope) -> str:
+    raw: bytes = scope.get("raw_path") or b""
+    return raw.partition(b"?")[0].decode("latin-1")
+
+
+# -- handlers ----------------------------------------------------------------------------------------------
+
+
+async def on_simulation_error(request: Request, error: Exception) -> Response:
+    """Answer an error of ours."""
+    assert isinstance(error, SimulationError)  # noqa: S101 - registered for this class only
+    return problem_response(request.scope, error)
+
+
+async def on_validation_error(request: Request, error: Exception) -> Response:
+    """Answer FastAPI's refusal of parameters; what was sent is not repeated."""
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this class only
+    found = [(str(item["loc"][0]), ".".join(map(str, item["loc"][1:])), str(item["msg"])) for item in error.errors()]
+    where, parameter, reason = found[0]
+    refused = InvalidParameterError(parameter, reason, where)
+    if len(found) > 1:
+        refused.details["errors"] = [
+            {"in": where, "parameter": parameter, "reason": reason} for where, parameter, reason in found
+        ]
+    return problem_response(request.scope, refused)
+
+
+async def on_http_exception(request: Request, error: Exception) -> Response:
+    """Answer what the framework refuses: unknown routes and methods."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class only
+    phrase = HTTPStatus(error.status_code).phrase
+    detail = str(error.detail)
+    if detail == phrase and error.status_code in _FRAMEWORK_CODES:
+        detail = f"{request.method} {_instance(request.scope)}: {phrase.lower()}; /openapi.json lists the routes"
+    return _render(
+        request.scope,
+        error.status_code,
+        title=phrase,
+        detail=detail,
+        code=_FRAMEWORK_CODES.get(error.status_code, f"http_{error.status_code}"),
+        recovery=RecoveryAction.ABORT,
+        headers=error.headers,
+    )

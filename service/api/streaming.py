@@ -1,0 +1,79 @@
+"""Streaming responses that notice at once when their client leaves, and never end as if all were well."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any
+
+import structlog
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+log = structlog.get_logger("worldledger.api")
+
+_END = {"type": "http.response.body", "body": b"", "more_body": False}
+
+
+class StreamAbortedError(Exception):
+    """A stream that broke off after its headers were sent: the server must cut the connection."""
+
+
+class Stream(Response):
+    """Sends chunks as the client takes them.
+
+    A chunk is asked for only after the one before was handed to the network, so a slow client holds one chunk. When
+    the client disconnects, the source is closed at once. When ``stopping`` is set, the stream ends cleanly between
+    two chunks. When the source fails, StreamAbortedError makes the server cut the connection: the client sees an
+    incomplete response, not a clean end.
+    """
+
+    def __init__(
+        self,
+        source: AsyncGenerator[bytes, None],
+        media_type: str,
+        headers: Mapping[str, str] | None = None,
+        *,
+        stopping: asyncio.Event | None = None,
+    ) -> None:
+        self.status_code = 200
+        self.media_type = media_type
+        self.background = None
+        self.init_headers(headers)
+        self._source = source
+        self._stopping = stopping
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Stream until the source ends or fails, the client leaves or the service stops."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        loop = asyncio.get_running_loop()
+        sending = loop.create_task(self._send(send))
+        leaving = loop.create_task(_disconnected(receive))
+        watched: set[asyncio.Task[Any]] = {sending, leaving}
+        if self._stopping is not None:
+            watched.add(loop.create_task(self._stopping.wait()))
+        try:
+            done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in watched:
+                task.cancel()
+            await asyncio.wait(watched)
+        if sending in done:
+            error = sending.exception()
+            if error is not None:
+                log.warning("a stream broke off", path=scope["path"], kind=type(error).__name__, error=str(error))
+                raise StreamAbortedError(str(error)) from error
+        elif leaving not in done:
+            await send(_END)
+
+    async def _send(self, send: Send) -> None:
+        async with aclosing(self._source) as source:
+            async for chunk in source:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send(_END)
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

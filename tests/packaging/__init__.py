@@ -1,0 +1,1 @@
+"""What is shipped: the wheel, the image, the compose file, the commands of the Makefile and the documentation."""

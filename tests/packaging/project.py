@@ -1,0 +1,89 @@
+"""Where the project's files are, and the few things that several of these tests read from them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.request import urlopen
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+#: The folder of the console scripts of the environment that runs the tests.
+SCRIPTS: Final = Path(sys.executable).parent
+
+_SKIPPED: Final = frozenset({"__pycache__", "node_modules", "build", "dist"})
+
+
+def pyproject() -> dict[str, Any]:
+    """Give pyproject.toml."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def project_files() -> list[Path]:
+    """Give the project's own files: what git tracks or would track; in an unpacked archive, what is there."""
+    try:
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=ROOT,
+            capture_output=True,
+            check=True,
+        ).stdout.decode()
+        found = [ROOT / name for name in listed.split("\0") if name]
+    except (OSError, subprocess.CalledProcessError):
+        found = [
+            path
+            for path in ROOT.rglob("*")
+            if not any(part in _SKIPPED or part.startswith(".") for part in path.relative_to(ROOT).parts[:-1])
+        ]
+    return sorted(path for path in found if path.is_file())
+
+
+def pages() -> list[Path]:
+    """Give the pages that users read."""
+    return [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """Give this process's environment without its own settings of the product, with the test's scripts on PATH."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("WORLDLEDGER_")}
+    path = f"{SCRIPTS}{os.pathsep}{inherited.get('PATH', '')}"
+    return {**inherited, "PATH": path, "PYTHONUNBUFFERED": "1", **variables}
+
+
+def wait_until_live(url: str, process: subprocess.Popen[Any], *, seconds: float = 30.0) -> None:
+    """Poll a service until /livez answers 200; fail when the process ends or the time is over."""
+    deadline = time.monotonic() + seconds
+    while True:
+        assert process.poll() is None, f"the service ended with {process.returncode} before it answered"
+        try:
+            with urlopen(f"{url}/livez", timeout=2) as answer:
+                assert answer.status == 200
+                return
+        except OSError:
+            assert time.monotonic() < deadline, f"{url}/livez did not answer within {seconds:g} s"
+            time.sleep(0.05)
+
+
+def stop(process: subprocess.Popen[Any], *, seconds: float = 15.0) -> int:
+    """End a process with SIGTERM and give its exit code; fail when it does not end."""
+    process.terminate()
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        raise
+
+
+def run(command: list[str], *, cwd: Path, env: Mapping[str, str], seconds: float = 120.0) -> str:
+    """Run a command to its end and give what it printed on stdout; fail with all of it when it does not succeed."""
+    done = subprocess.run(
+        command, cwd=cwd, env=env, capture_output=True, text=True, timeout=seconds, stdin=subprocess.DEVNULL, check=False
+    )
+    assert done.returncode == 0, f"{command} exited with {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout

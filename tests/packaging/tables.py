@@ -1,0 +1,89 @@
+"""The tables of docs/reference that are made from the code. ``make docs`` (``python -m tests.packaging.tables``) writes
+them; a test compares them with what stands in the pages.
+
+A page holds such a table between ``<!-- generated: NAME -->`` and ``<!-- end -->``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from pydantic_core import PydanticUndefined
+
+from service.api import problems
+from service.settings import Settings
+from tests.packaging.project import ROOT
+from worldledger import errors
+from worldledger.errors import SimulationError
+
+_MARKED: Final = re.compile(r"(?<=<!-- generated: )(\w+) -->\n(.*?)<!-- end -->", re.DOTALL)
+
+
+def errors_table() -> list[str]:
+    """Give one row for each class of error: code, class, HTTP status, recovery and meaning."""
+    rows = ["| code | error | HTTP | recovery | meaning |", "| --- | --- | --- | --- | --- |"]
+    for error in _error_classes():
+        bases = [base for base in error.__mro__ if base in problems.TABLE and base is not SimulationError]
+        known = error is SimulationError or bool(bases)
+        status = str(next(problems.TABLE[base].status for base in error.__mro__ if base in problems.TABLE))
+        meaning = _cell(" ".join((inspect.getdoc(error) or "").split()))
+        rows.append(
+            f"| `{error.code}` | `{error.__name__}` | {status if known else '—'} | `{error.recovery.value}` | {meaning} |"
+        )
+    return rows
+
+
+def _error_classes() -> Iterator[type[SimulationError]]:
+    for module in (errors, problems):
+        for value in vars(module).values():
+            if inspect.isclass(value) and issubclass(value, SimulationError) and value.__module__ == module.__name__:
+                yield value
+
+
+def settings_table() -> list[str]:
+    """Give one row for each setting: variable, default and meaning."""
+    rows = ["| variable | default | meaning |", "| --- | --- | --- |"]
+    for name, field in Settings.model_fields.items():
+        default = field.default
+        if name == "home":
+            shown = "`~/.worldledger`"
+        else:
+            shown = "none" if default is None or default is PydanticUndefined else f"`{default}`"
+        rows.append(f"| `WORLDLEDGER_{name.upper()}` | {shown} | {_cell(field.description or '')} |")
+    return rows
+
+
+def _cell(text: str) -> str:
+    return text.replace("``", "`").replace("|", "\\|")
+
+
+TABLES: Final[dict[str, Callable[[], list[str]]]] = {"errors": errors_table, "settings": settings_table}
+
+
+def with_tables(text: str) -> str:
+    """Give a page's text with its generated tables as they should be today."""
+    return _MARKED.sub(lambda found: f"{found[1]} -->\n" + "\n".join(TABLES[found[1]]()) + "\n<!-- end -->", text)
+
+
+def generated_pages() -> list[Path]:
+    """Give the pages that hold generated tables."""
+    return [page for page in sorted((ROOT / "docs").rglob("*.md")) if _MARKED.search(page.read_text())]
+
+
+def main() -> None:
+    """Write the tables anew."""
+    for page in generated_pages():
+        text = page.read_text()
+        wanted = with_tables(text)
+        if wanted != text:
+            page.write_text(wanted)
+            sys.stdout.write(f"{page.relative_to(ROOT)} written\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""The database refuses to change history: by privilege for every role, by trigger for everyone else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from .helpers import write_world
+
+if TYPE_CHECKING:
+    from .helpers import Connection
+
+HISTORY = ("worlds", "effects", "requests")
+ROLES = ("worldledger_service", "worldledger_reader", "worldledger_owner")
+CHANGES = {
+    **{f"update {table}": f"update {table} set world_id = world_id || 'x'" for table in HISTORY},
+    **{f"delete {table}": f"delete from {table}" for table in HISTORY},
+    **{f"truncate {table}": f"truncate {table}" for table in (*HISTORY, "heads")},
+    "update one column": "update effects set recorded_at = now()",
+    "upsert": (
+        "insert into effects select * from effects on conflict (world_id, global_seq) do update set kind = 'Other'"
+    ),
+    "truncate all": "truncate worlds, heads, effects, requests cascade",
+    "delete heads": "delete from heads",
+    "rename a head": "update heads set world_id = 'x'",
+}
+
+
+@pytest.fixture
+async def world(admin: Connection) -> Connection:
+    """Give a superuser's connection to a database with one world."""
+    await write_world(admin, "w")
+    return admin
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("triggers", ["with triggers", "without triggers"])
+async def test_privileges(world: Connection, role: str, change: str, triggers: str) -> None:
+    """Service, reader and owner lack the privilege, whether or not there are triggers (Citus has none)."""
+    if triggers == "without triggers":
+        found = await world.fetch(
+            "select tgname, tgrelid::regclass::text as name from pg_trigger where not tgisinternal"
+        )
+        for row in found:
+            await world.execute(f"drop trigger {row['tgname']} on {row['name']}")
+    await world.execute(f"set role {role}")
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await world.execute(CHANGES[change])
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("replication", ["origin", "replica", "local"])
+async def test_triggers(world: Connection, change: str, replication: str) -> None:
+    """A superuser is refused by trigger, even one who asks for triggers to be passed by."""
+    await world.execute(f"set session_replication_role = {replication}")
+    with pytest.raises(asyncpg.RestrictViolationError, match="history is append-only") as caught:
+        await world.execute(CHANGES[change])
+    assert caught.value.hint
+
+
+async def test_merge_is_refused(world: Connection) -> None:
+    """MERGE goes through the same triggers."""
+    with pytest.raises(asyncpg.RestrictViolationError):
+        await world.execute("merge into effects e using worlds w on e.world_id = w.world_id when matched then delete")
+
+
+REWINDS = {
+    "seq back": "update heads set head_seq = head_seq - 1",
+    "another checksum at the same seq": "update heads set head_checksum = sha256('')",
+    "sim_time back": "update heads set head_seq = head_seq + 1, sim_time = sim_time - 0.5",
+    "wall_time back": "update heads set head_seq = head_seq + 1, wall_time = wall_time - 0.5",
+}
+
+
+@pytest.mark.parametrize("rewind", REWINDS)
+@pytest.mark.parametrize("role", ["worldledger_service", "postgres"])
+async def test_head_moves_forward_only(world: Connection, rewind: str, role: str) -> None:
+    """A head cannot move back, nor be rewritten where it stands, by the service or by a superuser."""
+    await world.execute(f"set role {role}")
+    with pytest.raises(asyncpg.RestrictViolationError, match="the head of w may only move forward"):
+        await world.execute(REWINDS[rewind])
+
+
+async def test_service_appends(world: Connection) -> None:
+    """The service can lock and move a head, and insert effects, requests and whole worlds, in one transaction."""
+    await world.execute("set role worldledger_service")
+    async with world.transaction():
+        await world.execute("select * from heads where world_id = 'w' for update")
+        await world.execute(
+            "update heads set head_seq = 10, head_checksum = sha256('a'), sim_time = 3, wall_time = 2e9"
+        )
+        await world.execute("insert into effects values ('w', 10, '{}', sha256('a'), 'k', 's', 3)")
+        await world.execute("insert into requests values ('w', 's', 'r', sha256('b'), 10, 10)")
+    await write_world(world, "w2")
+    await world.copy_records_to_table(
+        "effects",
+        columns=["world_id", "global_seq", "effect", "checksum", "kind", "source_id", "sim_time"],
+        records=[("w", 11, "{}", b"\0" * 32, "k", "s", 3.0)],
+    )
+    assert await world.fetchval("select count(*) from effects") == 20
+    assert await world.fetchval("select version_num from alembic_version") == "0001"
+
+
+SERVICE_MAY_NOT = {
+    "create tables": "create table mine ()",
+    "touch the revision": "update alembic_version set version_num = '0'",
+    "write through a view": "insert into effect_verification (world_id) values ('x')",
+    "switch triggers off": "alter table effects disable trigger all",
+    "ask for triggers to be passed by": "set session_replication_role = replica",
+}
+
+
+@pytest.mark.parametrize("action", SERVICE_MAY_NOT)
+async def test_service_may_not(admin: Connection, action: str) -> None:
+    """The service's role cannot take the guards away."""
+    # Under SET ROLE a superuser may still set what the session may; here the session itself is no superuser's.
+    await admin.execute("set session authorization worldledger_service")
+    with pytest.raises((asyncpg.InsufficientPrivilegeError, asyncpg.ObjectNotInPrerequisiteStateError)):
+        await admin.execute(SERVICE_MAY_NOT[action])
+
+
+@pytest.mark.parametrize("table", [*HISTORY, "heads"])
+async def test_reader_reads_only(world: Connection, table: str) -> None:
+    """The reader can select from every table, and insert into none."""
+    await world.execute("set role worldledger_reader")
+    assert await world.fetchval(f"select count(*) from {table}") >= 1
+    for refused in (f"insert into {table} select * from {table}", f"select * from {table} for update"):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            async with world.transaction():
+                await world.execute(refused)
+
+
+@pytest.mark.parametrize("table", [*HISTORY, "heads", "verification", "effect_verification", "alembic_version"])
+async def test_nobody_else(admin: Connection, table: str) -> None:
+    """A user who was given no role cannot even read."""
+    name = f"wl_nobody_{uuid4().hex}"
+    await admin.execute(f"create role {name}")
+    await admin.execute(f"set role {name}")
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await admin.execute(f"select * from {table}")
+
+
+BAD_ROWS = {
+    "a short checksum": "insert into effects values ('w', 10, '{}', 'abc', 'k', 's', 0)",
+    "seq 0": "insert into effects values ('w', 0, '{}', sha256(''), 'k', 's', 0)",
+    "a seq twice": "insert into effects values ('w', 9, '{}', sha256(''), 'k', 's', 0)",
+    "no JSON": "insert into effects values ('w', 10, '{', sha256(''), 'k', 's', 0)",
+    "a head without checksum": "insert into heads values ('h', 1, null, 0, 0)",
+    "an endless time": "insert into heads values ('h', 0, null, 'infinity', 0)",
+    "no time": "insert into heads values ('h', 0, null, 0, 'nan')",
+    "a world without name": "insert into worlds values ('', gen_random_uuid(), 'r', 1, '{}', null, 'wall')",
+    "a request without effect": "insert into requests values ('w', 's', 'r', sha256(''), 2, 1)",
+}
+
+
+@pytest.mark.parametrize("row", BAD_ROWS)
+async def test_constraints(world: Connection, row: str) -> None:
+    """Rows that cannot be right are refused by the tables themselves."""
+    with pytest.raises((asyncpg.IntegrityConstraintViolationError, asyncpg.InvalidTextRepresentationError)):
+        await world.execute(BAD_ROWS[row])

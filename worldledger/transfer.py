@@ -1,0 +1,271 @@
+"""The check of an export (format: `worldledger.exports`), line by line. Pure: bytes in, values out.
+
+Each line must be an effect that belongs at its place, the chain over the lines must end in the trailer's
+head_checksum, and the trailer must agree with the genesis. Whoever rewrites a file together with its trailer is found
+only by a head that was noted elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, BinaryIO, Final
+
+from pydantic import ValidationError
+
+from worldledger.canonical import PROFILE, check_stored_text
+from worldledger.chain import Position
+from worldledger.drafts import MAX_PRIORITY, MAX_WORD
+from worldledger.errors import FileRefusedError, InvalidEffectError, SimulationError
+from worldledger.genesis import GENESIS_KIND, NewWorld
+from worldledger.exports import FORMAT, MAX_TRAILER, TRAILER_START, Marks, Trailer
+
+#: Told how many effects and bytes have been looked at.
+Progress = Callable[[int, int], None]
+
+_MIB: Final = 1024 * 1024
+_STEP: Final = 1000
+_TEXTS: Final = ("uuid", "kind", "source_id", "schema_version", "world_id")
+_REQUIRED: Final = frozenset({*_TEXTS, "payload", "global_seq", "sim_time", "priority", "req_id", "wall_time"})
+_ALLOWED: Final = _REQUIRED | {"caused_by", "source_metadata"}
+_UUID: Final = re.compile(r"[0-9a-f]{32}\Z")
+_PLAIN: Final = frozenset({int, float})
+
+
+@dataclass(frozen=True)
+class CheckedExport:
+    """An export in which everything holds.
+
+    ``world`` and ``ruleset_version`` are as the genesis says, ``genesis`` its stored text; ``sim_time`` and
+    ``wall_time`` are those of the last effect.
+    """
+
+    trailer: Trailer
+    world: NewWorld
+    ruleset_version: int
+    genesis: bytes
+    sim_time: float
+    wall_time: float
+
+
+def read_lines(stream: BinaryIO, *, limit: int) -> Iterator[bytes]:
+    """Give the lines with their ends; of a longer line than ``limit`` bytes only so much that its length shows."""
+    while line := stream.readline(limit + 2):
+        yield line
+
+
+def check_export(
+    stream: BinaryIO,
+    *,
+    name: str,
+    noted: Iterable[Position] = (),
+    max_effect_bytes: int = _MIB,
+    progress: Progress | None = None,
+) -> CheckedExport:
+    """Check a whole export, line by line, in bounded memory.
+
+    ``name`` is what errors call the file; ``noted`` are positions that someone kept, through which the chain must
+    pass. Raises FileRefusedError with the ``line`` (counted from 1) and the reason.
+    """
+    check = _Check(name, max_effect_bytes, noted)
+    size = 0
+    for line in read_lines(stream, limit=max(max_effect_bytes, MAX_TRAILER)):
+        check.feed(line)
+        size += len(line)
+        if progress is not None and check.seq % _STEP == 0:
+            progress(check.seq, size)
+    checked = check.finish()
+    if progress is not None:
+        progress(check.seq, size)
+    return checked
+
+
+class _Check:
+    """The state of one check: what the next line must follow."""
+
+    def __init__(self, name: str, max_effect_bytes: int, noted: Iterable[Position]) -> None:
+        self._name = name
+        self._max_effect_bytes = max_effect_bytes
+        self._noted = {position.global_seq: position for position in noted}
+        self._marks = Marks()
+        self._world: NewWorld | None = None
+        self._genesis = b""
+        self._payload: dict[str, Any] = {}
+        self._checksum = ""
+        self._sim_time = self._wall_time = float("-inf")
+        self._trailer: Trailer | None = None
+        self._line = 0
+        self._ended = True
+        self.seq = 0
+
+    def feed(self, line: bytes) -> None:
+        """Take the next line, with its end."""
+        self._line += 1
+        if self._trailer is not None:
+            raise self._refusal("text after the trailer; an export ends there")
+        text = line[:-1] if line.endswith(b"\n") else line
+        self._ended = text is not line
+        if not text.strip():
+            raise self._refusal("a blank line")
+        if text.endswith(b"\r"):
+            raise self._refusal("the line ends in CR LF: the line ends of this file were changed, so it is no export")
+        if text.startswith(TRAILER_START):
+            self._trailer = self._read_trailer(text)
+            return
+        if len(text) > self._max_effect_bytes:
+            raise self._refusal(
+                f"an effect of more than {self._max_effect_bytes} bytes (setting WORLDLEDGER_MAX_EFFECT_BYTES)"
+            )
+        self._read_effect(text)
+
+    def finish(self) -> CheckedExport:
+        """Close the check at the end of the file."""
+        if self._trailer is None:
+            if self._line == 0:
+                self._line = 1
+                raise self._refusal("the file is empty")
+            raise self._refusal("the file ends here without a trailer: it was truncated")
+        if self._noted:
+            missing = min(self._noted)
+            raise self._refusal(f"the log ends at seq {self.seq}, before the given head {missing}", seq=self.seq)
+        assert self._world is not None  # noqa: S101 - a trailer without a genesis was refused
+        return CheckedExport(
+            trailer=self._trailer,
+            world=self._world,
+            ruleset_version=self._payload["ruleset_version"],
+            genesis=self._genesis,
+            sim_time=self._sim_time,
+            wall_time=self._wall_time,
+        )
+
+    # -- effects ---------------------------------------------------------------------------------------------
+
+    def _read_effect(self, text: bytes) -> None:
+        try:
+            effect = check_stored_text(text)
+        except InvalidEffectError as error:
+            if not self._ended:
+                raise self._refusal("the file ends in the middle of this line: it was truncated") from None
+            what = "" if self._world is not None else "not a worldledger export: "
+            raise self._refusal(f"{what}{error.path}: {error.reason}") from None
+        if self._world is None:
+            self._world = self._read_genesis(effect)
+            self._genesis = text
+        problem = effect_problem(effect, self.seq + 1, self._world.world_id)
+        if problem is not None:
+            raise self._refusal(problem, seq=self.seq + 1)
+        for field, before in (("sim_time", self._sim_time), ("wall_time", self._wall_time)):
+            if effect[field] < before:
+                raise self._refusal(f"$.{field}: {effect[field]} is lower than the {before} before", seq=self.seq + 1)
+        self.seq += 1
+        self._sim_time, self._wall_time = effect["sim_time"], effect["wall_time"]
+        self._checksum = sha256(self._checksum.encode() + text).hexdigest()
+        self._marks.add(self._checksum)
+        noted = self._noted.pop(self.seq, None) if self._noted else None
+        if noted is not None and noted.checksum.hex() != self._checksum:
+            what = f"the checksum is {self._checksum[:16]}…, the given head says {noted.checksum.hex()[:16]}…"
+            raise self._refusal(what, seq=self.seq)
+
+    def _read_genesis(self, effect: dict[str, Any]) -> NewWorld:
+        """Give the world that the first effect makes."""
+        payload = effect.get("payload")
+        if effect.get("kind") != GENESIS_KIND or not isinstance(payload, dict):
+            raise self._refusal(
+                f"the first line is not the effect {GENESIS_KIND}: this is not the beginning of an export"
+            )
+        self._payload = payload
+        if payload.get("canonical_profile") != PROFILE:
+            raise self._refusal(f"canonical profile {payload.get('canonical_profile')!r} is unknown to this version")
+        version = payload.get("ruleset_version")
+        if type(version) is not int or not 0 <= version < 2**31:
+            raise self._refusal("$.payload.ruleset_version: not a version number", seq=1)
+        if type(uuid := payload.get("world_uuid")) is not str or not _UUID.match(uuid):
+            raise self._refusal("$.payload.world_uuid: not 32 hex digits", seq=1)
+        fields = {name: payload[name] for name in NewWorld.model_fields if name in payload}
+        try:
+            return NewWorld.model_validate({**fields, "world_id": effect.get("world_id")}).checked()
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            place = ".".join(str(part) for part in first["loc"])
+            raise self._refusal(f"$.payload.{place}: {first['msg']}", seq=1) from None
+        except SimulationError as error:
+            raise self._refusal(error.message, seq=1) from None
+
+    # -- the end ---------------------------------------------------------------------------------------------
+
+    def _read_trailer(self, text: bytes) -> Trailer:
+        try:
+            trailer = Trailer.model_validate(check_stored_text(text)["trailer"])
+        except InvalidEffectError as error:
+            cut = "" if self._ended else " (the file may have been truncated)"
+            raise self._refusal(f"the trailer cannot be read: {error.reason}{cut}") from None
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            place = ".".join(str(part) for part in first["loc"])
+            raise self._refusal(f"the trailer cannot be read: {place}: {first['msg']}") from None
+        if trailer.format != FORMAT:
+            raise self._refusal(f"format {trailer.format!r} is unknown to this version, which reads {FORMAT!r}")
+        if self._world is None:
+            raise self._refusal("a trailer without effects")
+        expected = {
+            "world_id": self._world.world_id,
+            "world_uuid": self._payload.get("world_uuid"),
+            "ruleset": self._world.ruleset,
+            "profile": PROFILE,
+            "count": self.seq,
+            "head_seq": self.seq,
+        }
+        for field, value in expected.items():
+            if (said := getattr(trailer, field)) != value:
+                raise self._refusal(f"the trailer's {field} is {said!r}, the lines before it say {value!r}")
+        if trailer.head_checksum != self._checksum:
+            raise self._changed(trailer)
+        if trailer.marks is not None and trailer.marks != self._marks.written():
+            raise self._refusal("the trailer's marks were changed")
+        return trailer
+
+    def _changed(self, trailer: Trailer) -> FileRefusedError:
+        """Say which lines are not as they were when the trailer was written."""
+        found = self._marks.first_difference(trailer.marks) if trailer.marks is not None else None
+        if found is None:
+            what = f"the checksum over the lines before is {self._checksum[:16]}…, the trailer says "
+            return self._refusal(f"{what}{trailer.head_checksum[:16]}…: a line before, or the trailer, was changed")
+        first, last = found
+        self._line = first
+        if first == last:
+            return self._refusal("this line was changed: from here on the checksums differ", seq=first)
+        return self._refusal(f"this line or one of those up to line {last} was changed", seq=first)
+
+    def _refusal(self, reason: str, *, seq: int | None = None) -> FileRefusedError:
+        world_id = self._world.world_id if self._world is not None else None
+        return FileRefusedError(reason, file=self._name, line=self._line, world_id=world_id, global_seq=seq)
+
+
+def effect_problem(effect: dict[str, Any], seq: int, world_id: str) -> str | None:
+    """Say why a value is not the effect ``seq`` of that world, naming the field; None if it can be."""
+    if not (effect.keys() >= _REQUIRED and effect.keys() <= _ALLOWED):
+        missing = sorted(_REQUIRED - effect.keys())
+        return f"the field {missing[0]} is missing" if missing else f"unknown field {min(effect.keys() - _ALLOWED)!r}"
+    if effect["world_id"] != world_id:
+        return f"an effect of another world ({effect['world_id']!r}, not {world_id!r})"
+    if effect["global_seq"] != seq or type(effect["global_seq"]) is not int:
+        return f"global_seq is {effect['global_seq']!r} where {seq} belongs: lines are missing or out of order"
+    for name in _TEXTS:
+        if type(effect[name]) is not str or not 0 < len(effect[name]) <= MAX_WORD:
+            return f"$.{name}: not a text of 1 to {MAX_WORD} characters"
+    if type(effect["sim_time"]) not in _PLAIN or type(effect["wall_time"]) not in _PLAIN:
+        return "$.sim_time, $.wall_time: not numbers"
+    if type(effect["priority"]) is not int or abs(effect["priority"]) > MAX_PRIORITY:
+        return "$.priority: not an integer of 32 bits"
+    if type(effect["payload"]) is not dict:
+        return "$.payload: not an object"
+    req_id = effect["req_id"]
+    if req_id is not None and (type(req_id) is not str or not 0 < len(req_id) <= MAX_WORD):
+        return f"$.req_id: neither null nor a text of 1 to {MAX_WORD} characters"
+    if "caused_by" in effect and (type(effect["caused_by"]) is not int or not 1 <= effect["caused_by"] < seq):
+        return "$.caused_by: not the global_seq of an earlier effect"
+    if "source_metadata" in effect and type(effect["source_metadata"]) is not dict:
+        return "$.source_metadata: not an object"
+    return None
