@@ -81,6 +81,7 @@ def main() -> None:
     if unknown:
         sys.exit(f"unknown: {', '.join(sorted(unknown))}; there are: {', '.join(ALL)}")
     with tempfile.TemporaryDirectory(prefix="worldledger-bench-") as folder:
+        Path(folder).chmod(0o711)  # as root, the server runs as another user and must get through
         home = Path(folder) / "home"
         with embedded.attach(home, database="postgres") as server:
             report = uvloop.run(run(server.url(), names, Path(folder)))

@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, suppress
 from fcntl import LOCK_EX, flock
 from pathlib import Path
+from shutil import rmtree
+from tempfile import gettempdir
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
@@ -41,8 +43,9 @@ def system_bin_dir() -> Path | None:
 class Servers:
     """The servers of this test run, shared by all its worker processes and stopped after the last of them."""
 
-    def __init__(self, folder: Path, run: str, stack: ExitStack) -> None:
+    def __init__(self, folder: Path, prefix: Path, run: str, stack: ExitStack) -> None:
         self._folder = folder
+        self._prefix = prefix
         self._run = run
         self._stack = stack
         self._urls: dict[str, str] = {}
@@ -64,7 +67,7 @@ class Servers:
             bin_dir = system_bin_dir()
             if bin_dir is None:
                 pytest.skip("no PostgreSQL 15 or newer of the distribution is installed here")
-        home = self._folder / f"server-{kind}"
+        home = Path(f"{self._prefix}-{kind}")
         self._homes.append(home)
         server = self._stack.enter_context(embedded.attach(home, database="postgres", bin_dir=bin_dir))
         return server.url()
@@ -111,7 +114,8 @@ class Servers:
         """Delete the servers' data, which may lie outside the test folder; the last worker succeeds."""
         for home in self._homes:
             with suppress(EmbeddedServerError):
-                embedded.remove(home)
+                embedded.remove(home, timeout=1)
+                rmtree(home, ignore_errors=True)
 
     def execute(self, kind: str, statement: str) -> None:
         """Run one statement on the server's own database."""
@@ -131,8 +135,10 @@ def servers(tmp_path_factory: pytest.TempPathFactory, testrun_uid: str, worker_i
     """Hold the servers of this run."""
     base = tmp_path_factory.getbasetemp()
     folder = base if worker_id == "master" else base.parent
+    # Not below pytest's own folder: nobody but its owner may enter that, and as root the server is somebody else.
+    homes = Path(gettempdir()) / f"worldledger-tests-{testrun_uid[:12]}"
     with ExitStack() as stack:
-        servers = Servers(folder, testrun_uid, stack)
+        servers = Servers(folder, homes, testrun_uid, stack)
         yield servers
         servers.drop_templates(last=worker_id == "master")
     servers.remove()

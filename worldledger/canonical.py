@@ -124,7 +124,7 @@ def _walk(value: Any, path: str, level: int, max_depth: int) -> None:
 
 def _members(value: dict[Any, Any], path: str) -> Iterator[tuple[str, Any]]:
     for key, item in value.items():
-        if not isinstance(key, str):
+        if type(key) is not str:  # orjson takes no subclass here either
             raise InvalidEffectError(f"a key that is not a string: {key!r}", path)
         _check_string(key, path, what="a key")
         yield key, item
@@ -162,10 +162,11 @@ def parse_text(text: bytes, *, path: str = "$") -> Any:
     try:
         decoded = text.decode()
         try:
-            value = json.loads(decoded, object_pairs_hook=pairs)
+            # An int spelt -0 is told apart only where one may stand: the hook costs time for every int.
+            value = json.loads(decoded, object_pairs_hook=pairs, parse_int=_bounded_int if "-0" in decoded else None)
         except json.JSONDecodeError:
             raise
-        except ValueError:  # an integer with more digits than int() accepts: an unreadable one stands in for it
+        except ValueError:  # an integer with more digits than int() accepts
             value = json.loads(decoded, object_pairs_hook=pairs, parse_int=_bounded_int)
     except UnicodeDecodeError as error:
         raise InvalidEffectError(f"not UTF-8 (byte {error.start})", path) from None
@@ -180,7 +181,10 @@ def parse_text(text: bytes, *, path: str = "$") -> Any:
     return value
 
 
-def _bounded_int(digits: str) -> int:
+def _bounded_int(digits: str) -> int | float:
+    """Read an int; one that the gate will refuse anyway may be another: too long, or minus zero (a float to many)."""
+    if digits == "-0":
+        return -0.0
     return int(digits) if len(digits) <= 20 else 10**20
 
 

@@ -19,8 +19,8 @@ from worldledger.canonical import PROFILE, check_stored_text
 from worldledger.chain import Position
 from worldledger.drafts import MAX_PRIORITY, MAX_WORD
 from worldledger.errors import FileRefusedError, InvalidEffectError, SimulationError
-from worldledger.genesis import GENESIS_KIND, NewWorld
 from worldledger.exports import FORMAT, MAX_TRAILER, TRAILER_START, Marks, Trailer
+from worldledger.genesis import GENESIS_KIND, NewWorld
 
 #: Told how many effects and bytes have been looked at.
 Progress = Callable[[int, int], None]
@@ -88,7 +88,9 @@ class _Check:
     def __init__(self, name: str, max_effect_bytes: int, noted: Iterable[Position]) -> None:
         self._name = name
         self._max_effect_bytes = max_effect_bytes
-        self._noted = {position.global_seq: position for position in noted}
+        self._noted: dict[int, list[Position]] = {}
+        for position in noted:
+            self._noted.setdefault(position.global_seq, []).append(position)
         self._marks = Marks()
         self._world: NewWorld | None = None
         self._genesis = b""
@@ -163,10 +165,10 @@ class _Check:
         self._sim_time, self._wall_time = effect["sim_time"], effect["wall_time"]
         self._checksum = sha256(self._checksum.encode() + text).hexdigest()
         self._marks.add(self._checksum)
-        noted = self._noted.pop(self.seq, None) if self._noted else None
-        if noted is not None and noted.checksum.hex() != self._checksum:
-            what = f"the checksum is {self._checksum[:16]}…, the given head says {noted.checksum.hex()[:16]}…"
-            raise self._refusal(what, seq=self.seq)
+        for noted in self._noted.pop(self.seq, ()) if self._noted else ():
+            if noted.checksum.hex() != self._checksum:
+                what = f"the checksum is {self._checksum[:16]}…, the given head says {noted.checksum.hex()[:16]}…"
+                raise self._refusal(what, seq=self.seq)
 
     def _read_genesis(self, effect: dict[str, Any]) -> NewWorld:
         """Give the world that the first effect makes."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from service.store import statements
-from service.store.outages import is_outage
+from service.store.outages import leaves_doubt
 from service.store.records import Head, Receipt
 from service.store.settle import Settler
 from service.store.units import Group, Sealer, Unit
@@ -64,7 +64,8 @@ class Committer:
         self._ready: dict[WorldQueue, None] = {}
         self._waiting = 0
         self._waiting_bytes = 0
-        self._task: asyncio.Task[Any] | None = None
+        self._running = False
+        self._stopped = asyncio.Event()
         self._alone = True
         self._connection: PooledConnection | None = None
         self._aside: set[asyncio.Task[None]] = set()
@@ -84,10 +85,14 @@ class Committer:
         whatever becomes of the unit.
         """
         self._enlist(queue, unit)
-        if self._ready and self._task is None:
+        if self._ready and not self._running:
             if self._alone:
                 # A lone caller writes by itself: a task of its own would only add two turns of the event loop.
-                await self._lead(unit)
+                try:
+                    await self._lead(unit)
+                except asyncio.CancelledError:
+                    unit.future.cancel()
+                    raise
             else:
                 self._wake()
         return await unit.future
@@ -112,8 +117,11 @@ class Committer:
     async def close(self) -> None:
         """Write what waits, then stop. Further calls are refused."""
         self._closing = True
-        while self._task is not None or self._aside:
-            await asyncio.wait([*self._aside, *([self._task] if self._task else [])])
+        while self._running or self._aside:
+            if self._running:
+                await self._stopped.wait()
+            else:
+                await asyncio.wait(self._aside)
         if self._connection is not None:
             connection, self._connection = self._connection, None
             await self._pool.release(connection)
@@ -121,18 +129,28 @@ class Committer:
     # -- the lane ------------------------------------------------------------------------------------------
 
     def _wake(self) -> None:
-        if self._ready and self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run())
+        if self._ready and not self._running:
+            self._begin()
+            self._start(self._run())
+
+    def _begin(self) -> None:
+        self._running = True
+        self._stopped.clear()
+
+    def _end(self) -> None:
+        self._running = False
+        self._wake()
+        if not self._running:
+            self._stopped.set()
 
     async def _lead(self, unit: Unit) -> None:
-        """Write groups until the caller's own unit is answered, then leave the rest to the task."""
-        self._task = asyncio.current_task()
+        """Write groups until the caller's own unit is answered, then leave the rest to a task."""
+        self._begin()
         try:
             while self._ready and not unit.future.done():
                 await self._write_next()
         finally:
-            self._task = None
-            self._wake()
+            self._end()
 
     async def _run(self) -> None:
         """Write groups until nothing is ready."""
@@ -143,8 +161,7 @@ class Committer:
                     # Those who were just answered get their turn, and come back in time for the next group.
                     await asyncio.sleep(0)
         finally:
-            self._task = None
-            self._wake()
+            self._end()
 
     async def _write_next(self) -> None:
         """Write what waits now. The connection is kept: getting one costs as much as a write."""
@@ -221,7 +238,7 @@ class Committer:
         try:
             written = await write_groups(connection, [group for _, _, group in sealed])
         except BaseException as error:
-            lost = is_outage(error) or not isinstance(error, asyncpg.PostgresError)
+            lost = leaves_doubt(error)
             for queue, units, group in sealed:
                 self._settle_aside(queue, units, group if lost else None)
             if lost:
@@ -253,14 +270,14 @@ class Committer:
         if self._connection is not None:
             connection, self._connection = self._connection, None
             connection.terminate()
-            self._start_aside(self._pool.release(connection))
+            self._start(self._pool.release(connection))
 
     # -- aside ---------------------------------------------------------------------------------------------
 
     def _settle_aside(self, queue: WorldQueue, units: list[Unit], in_doubt: Group | None) -> None:
-        self._start_aside(self._settle(queue, units, in_doubt))
+        self._start(self._settle(queue, units, in_doubt))
 
-    def _start_aside(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._aside.add(task)
         task.add_done_callback(self._aside.discard)

@@ -20,7 +20,7 @@ import stamina
 
 from service.database.failures import explain
 from service.store import statements
-from service.store.outages import is_outage
+from service.store.outages import is_outage, leaves_doubt
 from service.store.records import Head, Receipt
 from service.store.units import Group, Sealer, Unit, conflict
 from service.store.writing import write_groups
@@ -61,9 +61,10 @@ class Settler:
                             round_ = _Round(connection, sealer, waiting, doubt)
                             try:
                                 await round_.run()
-                            finally:
-                                # If the commit's answer is lost, this is what may or may not have been written.
-                                doubt = round_.group or doubt
+                            except BaseException as error:
+                                # If the commit's answer was lost, this is what may or may not have been written.
+                                doubt = (round_.group or doubt) if leaves_doubt(error) else doubt
+                                raise
                         doubt = None
                         head = round_.answer()
                         waiting = round_.later

@@ -1,0 +1,79 @@
+"""Request bodies: read under a limit, and parsed as they arrived."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from starlette.requests import ClientDisconnect, Request
+
+from service.api.problems import BodyTooLargeError, InvalidParameterError, UnsupportedMediaTypeError
+from worldledger.canonical import parse_text
+
+#: Bodies larger than this are parsed in a thread, so that other requests go on meanwhile.
+_LARGE: Final = 1024 * 1024
+
+
+async def read_json(request: Request, limit: int) -> Any:
+    """Read and parse a JSON body of at most ``limit`` bytes.
+
+    Raises UnsupportedMediaTypeError, BodyTooLargeError (before more than the limit is held) and InvalidEffectError
+    for what `parse_text` refuses: text that is not UTF-8 or not JSON, and duplicate keys, named by their path.
+    """
+    headers = request.headers
+    declared = headers.get("content-type")
+    if declared is not None and not _is_json(declared):
+        raise UnsupportedMediaTypeError(
+            f"the body is declared as {declared}; send application/json", content_type=declared
+        )
+    length = headers.get("content-length")
+    if length is not None and length.isdecimal() and int(length) > limit:
+        raise _too_large(limit)
+    body = await _read(request, limit)
+    if len(body) > _LARGE:
+        return await asyncio.to_thread(parse_text, body)
+    return parse_text(body)
+
+
+def _is_json(declared: str) -> bool:
+    media_type = declared.partition(";")[0].strip().lower()
+    return media_type == "application/json" or (media_type.startswith("application/") and media_type.endswith("+json"))
+
+
+async def _read(request: Request, limit: int) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        chunk: bytes = message.get("body", b"")
+        size += len(chunk)
+        if size > limit:
+            raise _too_large(limit)
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _too_large(limit: int) -> BodyTooLargeError:
+    return BodyTooLargeError(f"the body has more than {limit} bytes", limit=limit)
+
+
+def idempotency_key(request: Request) -> str | None:
+    """Give the Idempotency-Key header's value, or None; with or without the quotes of an RFC 8941 string.
+
+    Raises InvalidParameterError for a header that stands twice, is empty or is not printable ASCII.
+    """
+    values = request.headers.getlist("idempotency-key")
+    if not values:
+        return None
+    key = values[0]
+    if len(key) >= 2 and key[0] == key[-1] == '"':
+        key = key[1:-1].replace('\\"', '"').replace("\\\\", "\\")
+    if len(values) > 1:
+        raise InvalidParameterError("Idempotency-Key", "stands more than once", "header")
+    if not 0 < len(key) <= 200 or not key.isascii() or not key.isprintable():
+        what = "1 to 200 printable ASCII characters; anything else can be sent as the draft's req_id"
+        raise InvalidParameterError("Idempotency-Key", what, "header")
+    return key

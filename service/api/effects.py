@@ -1,0 +1,127 @@
+"""Appending effects over HTTP."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from fastapi import APIRouter
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api.bodies import idempotency_key, read_json
+from service.api.context import services
+from service.api.openapi import PATH_PARAMETERS, body_of, header, json_of, problems
+from service.api.problems import InvalidParameterError
+from service.store import Receipt
+from worldledger.errors import InvalidEffectError
+
+_ELEMENT: Final = re.compile(r"\$\[(\d+)\]")
+
+
+class _BareRoute(APIRoute):
+    """A route that FastAPI documents and otherwise leaves alone: the endpoint is called with the request."""
+
+    def get_route_handler(self) -> Callable[[Request], Any]:
+        endpoint: Callable[[Request], Awaitable[Response]] = self.endpoint
+        return endpoint
+
+
+router = APIRouter(route_class=_BareRoute, tags=["effects"])
+
+
+@router.post(
+    "/v1/worlds/{world}/effects",
+    operation_id="append_effects",
+    summary="Append one effect or a list, all or none",
+    status_code=201,
+    response_class=Response,
+    responses={
+        200: {
+            **json_of("Receipt", "Receipts"),
+            "description": "Everything in this request had been accepted before; these are the first receipts.",
+            "headers": {"Idempotency-Replayed": header("`true`")},
+        },
+        201: {
+            **json_of("Receipt", "Receipts"),
+            "description": "The effects are durable: one receipt for one draft, `receipts` in order for a list.",
+            "headers": {"Location": header("Where the effect is, when one draft was sent.")},
+        },
+        **problems(404, 409, 413, 415, 422, 503),
+    },
+    openapi_extra={
+        "parameters": [
+            *PATH_PARAMETERS,
+            {
+                "name": "Idempotency-Key",
+                "in": "header",
+                "description": "The req_id of a single draft, for clients that keep such keys in a header. "
+                "If the draft has a req_id too, the two must be equal.",
+                "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
+                "example": "turn-17-alice",
+            },
+        ],
+        "requestBody": body_of("EffectDraft", "EffectDrafts"),
+    },
+)
+async def append_effects(request: Request) -> Response:
+    """Append one EffectDraft, or a list of 1 to 1,000 that is written whole or not at all, in its order.
+
+    The answer comes once the effects are durable. A draft with a `req_id` is written once per (world, source_id,
+    req_id), however often it is sent: a repetition is answered with the first receipt, which then says `replayed`,
+    and another body under the same req_id is refused. Refusals name the draft's index in a list and the JSON path.
+    """
+    found = services(request)
+    log = await found.store.log(request.path_params["world"])
+    try:
+        drafts = await read_json(request, found.settings.max_body_bytes)
+    except InvalidEffectError as error:
+        raise _within_list(error) from None
+    key = idempotency_key(request)
+    if type(drafts) is dict:
+        if key is not None:
+            _keyed(drafts, key)
+        receipt = (await log.append_all((drafts,)))[0]
+        if receipt.replayed:
+            return _json(_receipt(receipt), 200, {"Idempotency-Replayed": "true"})
+        return _json(_receipt(receipt), 201, {"Location": f"/v1/worlds/{log.world_id}/effects/{receipt.global_seq}"})
+    if type(drafts) is not list or not drafts:
+        raise InvalidEffectError("a body is one draft, or a list of at least one", "$")
+    if key is not None:
+        what = "is for single drafts; give each draft of a list a req_id of its own"
+        raise InvalidParameterError("Idempotency-Key", what, "header")
+    try:
+        receipts = await log.append_all(drafts)
+    except InvalidEffectError as error:
+        # A list of one is still a list: its draft has the index 0.
+        raise (error.at(0) if len(drafts) == 1 and error.index is None else error) from None
+    text = f'{{"receipts":[{",".join(map(_receipt, receipts))}]}}'
+    if all(receipt.replayed for receipt in receipts):
+        return _json(text, 200, {"Idempotency-Replayed": "true"})
+    return _json(text, 201, {})
+
+
+def _keyed(draft: dict[str, Any], key: str) -> None:
+    if draft.get("req_id") not in {None, key} if isinstance(draft.get("req_id"), str | None) else True:
+        raise InvalidParameterError("Idempotency-Key", "differs from the draft's req_id", "header")
+    draft["req_id"] = key
+
+
+def _within_list(error: InvalidEffectError) -> InvalidEffectError:
+    """Turn a path that begins in the body's list into index and path of the draft."""
+    match = _ELEMENT.match(error.path)
+    if match is None:
+        return error
+    return InvalidEffectError(error.reason, f"${error.path[match.end() :]}", int(match[1]))
+
+
+def _receipt(receipt: Receipt) -> str:
+    seq, uuid, checksum, replayed = receipt
+    flag = "true" if replayed else "false"
+    return f'{{"global_seq":{seq},"uuid":"{uuid}","checksum":"{checksum}","replayed":{flag}}}'
+
+
+def _json(text: str, status: int, headers: dict[str, str]) -> Response:
+    return Response(text, status, headers, "application/json")

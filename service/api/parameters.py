@@ -1,0 +1,59 @@
+"""The parameters that several routes share, checked so that nothing they hold can upset the database."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+from urllib.parse import quote, urlencode
+
+from fastapi import Path, Query
+from starlette.requests import Request
+
+from service.api.problems import InvalidParameterError
+from worldledger.canonical import MAX_INT, gate
+from worldledger.chain import Position
+from worldledger.drafts import MAX_WORD
+from worldledger.errors import InvalidEffectError, SimulationError
+from worldledger.genesis import NAME_RULE
+
+_NAME_PATTERN: Final = "^[A-Za-z0-9][A-Za-z0-9._~-]{0,199}$"
+
+WorldName = Annotated[
+    str,
+    Path(
+        description=f"The world's name: {NAME_RULE}.",
+        json_schema_extra={"pattern": _NAME_PATTERN, "minLength": 1, "maxLength": 200},
+    ),
+]
+Seq = Annotated[int, Path(ge=1, le=MAX_INT, description="The effect's global_seq.")]
+AfterSeq = Annotated[int, Query(ge=0, le=MAX_INT, description="Give effects after this global_seq.")]
+UntilSeq = Annotated[int | None, Query(ge=0, le=MAX_INT, description="Give effects up to this global_seq.")]
+Limit = Annotated[int | None, Query(ge=1, le=MAX_INT, description="Give at most this many.")]
+Kind = Annotated[str | None, Query(min_length=1, max_length=MAX_WORD, description="Give effects of this kind only.")]
+SourceId = Annotated[
+    str | None, Query(min_length=1, max_length=MAX_WORD, description="Give effects of this source only.")
+]
+
+
+def check_text(parameter: str, value: str | None) -> None:
+    """Raise InvalidParameterError for text that PostgreSQL cannot hold."""
+    try:
+        gate(value)
+    except InvalidEffectError as error:
+        raise InvalidParameterError(parameter, error.reason) from None
+
+
+def position(parameter: str, text: str) -> Position:
+    """Read ``SEQ:CHECKSUM``. Raises InvalidParameterError."""
+    try:
+        found = Position.parse(text)
+    except SimulationError as error:
+        raise InvalidParameterError(parameter, error.message) from None
+    if found.global_seq > MAX_INT:
+        raise InvalidParameterError(parameter, f"no global_seq lies beyond {MAX_INT}")
+    return found
+
+
+def next_link(request: Request, **changes: Any) -> dict[str, str]:
+    """Give the Link header of the next page: this request with other parameters (RFC 8288)."""
+    query = {**request.query_params, **changes}
+    return {"Link": f'<{quote(request.url.path)}?{urlencode(query)}>; rel="next"'}

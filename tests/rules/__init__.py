@@ -1,0 +1,1 @@
+"""The rules: pure functions, tested without a database, a clock or a network."""

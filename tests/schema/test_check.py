@@ -1,0 +1,132 @@
+"""`worldledger db check` names everything that is not as the migrations made it."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.database import schema
+from service.database.catalogue import compare, expected
+
+from .helpers import connected
+
+#: What somebody did to a database, and how one of the findings begins.
+TAMPERINGS = {
+    "a trigger is dropped": (
+        "drop trigger effects_append_only on effects",
+        "trigger effects_append_only on effects: missing",
+    ),
+    "a trigger is disabled": (
+        "alter table effects disable trigger effects_append_only",
+        "trigger effects_append_only on effects: but is: CREATE TRIGGER",
+    ),
+    "a trigger may be passed by": (
+        "alter table heads enable trigger heads_forward_only",
+        "trigger heads_forward_only on heads: but is",
+    ),
+    "a trigger function does nothing": (
+        "create or replace function refuse_change() returns trigger language plpgsql"
+        " as $$ begin return coalesce(new, old); end $$",
+        "function refuse_change(): but is",
+    ),
+    "a privilege is granted": (
+        "grant update on effects to worldledger_service",
+        "privilege on relation effects: unexpected: worldledger_service may UPDATE",
+    ),
+    "a privilege on a column is granted": (
+        "grant update (kind) on effects to worldledger_service",
+        "privilege on column effects.kind: unexpected: worldledger_service may UPDATE",
+    ),
+    "everybody may read": (
+        "grant select on effects to public",
+        "privilege on relation effects: unexpected: everybody may SELECT",
+    ),
+    "everybody may create": (
+        "grant create on schema public to public",
+        "privilege on schema public: unexpected: everybody may CREATE",
+    ),
+    "a privilege is revoked": (
+        "revoke insert on effects from worldledger_service",
+        "privilege on relation effects: missing: worldledger_service may INSERT",
+    ),
+    "a column is added": ("alter table effects add extra int", "column effects.extra: unexpected: integer"),
+    "a column's type is changed": (
+        "alter table requests alter first_seq type numeric",
+        "column requests.first_seq: but is: numeric not null",
+    ),
+    "a column may be null": ("alter table effects alter kind drop not null", "column effects.kind: but is: text"),
+    "a default is gone": ("alter table effects alter recorded_at drop default", "column effects.recorded_at: but is"),
+    "an index is dropped": (
+        "drop index effects_world_id_kind_global_seq_idx",
+        "index effects_world_id_kind_global_seq_idx: missing",
+    ),
+    "an index is added": ("create index more on effects (kind)", "index more: unexpected"),
+    "a check is dropped": (
+        "alter table effects drop constraint effects_checksum_check",
+        "constraint effects_checksum_check on effects: missing",
+    ),
+    "a rule swallows inserts": (
+        "create rule swallow as on insert to effects do instead nothing",
+        "rule swallow on effects: unexpected",
+    ),
+    "a table is not durable": ("alter table effects set unlogged", "relation effects: but is"),
+    "rows are hidden": ("alter table effects enable row level security", "relation effects: but is"),
+    "a policy is there": ("create policy p on effects for select using (false)", "policy p on effects: unexpected"),
+    "a child table hides rows": (
+        "create table child () inherits (effects)",
+        "inheritance: unexpected: child from effects",
+    ),
+    "a view lies": (
+        "create or replace view effect_verification as"
+        ' select world_id, global_seq, global_seq as expected_seq, null::text collate "C" as problem from effects',
+        "view effect_verification: but is",
+    ),
+    "the owner is another": (
+        "alter table effects owner to postgres",
+        "relation effects: but is: table, owner postgres",
+    ),
+    "a foreign table is there": ("create table theirs (x int)", "relation theirs: unexpected"),
+    "a foreign function is there": (
+        "create function f() returns int language sql as 'select 1'",
+        "function f(): unexpected",
+    ),
+    "a comment is gone": ("comment on column effects.kind is null", "comment on table column effects.kind: missing"),
+}
+
+
+@pytest.mark.parametrize("name", TAMPERINGS)
+async def test_check_notices(database_url: str, name: str) -> None:
+    """A change to the schema is a finding."""
+    statement, beginning = TAMPERINGS[name]
+    async with connected(database_url) as connection:
+        await connection.execute(statement)
+    findings = await schema.check(database_url)
+    assert any(finding.startswith(beginning) for finding in findings), findings
+
+
+async def test_check_ignores_extensions(database_url: str) -> None:
+    """What belongs to an extension is not ours to judge; other schemas are not looked at."""
+    async with connected(database_url) as connection:
+        if not await connection.fetchval("select count(*) from pg_available_extensions where name = 'pg_trgm'"):
+            pytest.skip("this server has no pg_trgm")
+        await connection.execute("create extension pg_trgm; create schema other; create table other.t (x int)")
+    assert [line for line in await schema.check(database_url) if not line.startswith("setting ")] == []
+
+
+async def test_check_without_tables(empty_database_url: str) -> None:
+    """A database that was never migrated is one finding: what to run."""
+    assert await schema.check(empty_database_url) == ["the database has no tables yet: run `worldledger db upgrade`"]
+
+
+def test_compare() -> None:
+    """A thing that is there on both sides, but otherwise, shows both; long definitions are cut."""
+    wanted = ["index a: x", "index b: y", "privilege on t: r may SELECT"]
+    found = ["index a: " + "z" * 400, "index c: y", "privilege on t: s may SELECT"]
+    assert compare(found, wanted) == [
+        "index a: should be: x",
+        "index a: but is: " + "z" * 300 + "…",
+        "index b: missing: y",
+        "index c: unexpected: y",
+        "privilege on t: missing: r may SELECT",
+        "privilege on t: unexpected: s may SELECT",
+    ]
+    assert compare(expected(), expected()) == []

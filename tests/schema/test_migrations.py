@@ -1,0 +1,224 @@
+"""Migrated equals fresh, up and down; two at once queue up; what does not fit is refused with what to run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import asyncpg
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import NullPool
+
+from service.database import schema
+from service.database.catalogue import expected
+from service.database.tables import METADATA
+from worldledger.errors import SchemaVersionError, StoreUnavailableError
+
+from .helpers import TABLES, connected, write_world
+
+
+async def _catalogue(url: str) -> list[str]:
+    async with connected(url) as connection:
+        return await schema.catalogue(connection)
+
+
+async def test_migrated_equals_fresh(make_database: Callable[..., str]) -> None:
+    """Migrations and today's definitions make the same schema, down to privileges, triggers and comments."""
+    migrated, fresh = make_database(migrated=False), make_database(migrated=False)
+    await schema.upgrade(migrated)
+    await schema.create_fresh(fresh)
+    assert await _catalogue(migrated) == await _catalogue(fresh)
+
+
+async def test_snapshot_is_up_to_date(database_url: str) -> None:
+    """catalogue.txt is what a migrated database has, on every version; else write it anew (see catalogue.py)."""
+    assert await _catalogue(database_url) == expected()
+    assert [line for line in await schema.check(database_url) if not line.startswith("setting ")] == []
+
+
+async def test_alembic_sees_no_difference(database_url: str) -> None:
+    """Alembic's own comparison of the tables with a migrated database finds nothing."""
+
+    async def connect(*_: Any, **__: Any) -> Any:
+        return await asyncpg.connect(database_url)
+
+    def compare(connection: Any) -> list[Any]:
+        context = MigrationContext.configure(
+            connection, opts={"compare_type": True, "compare_server_default": True, "target_metadata": METADATA}
+        )
+        return list(compare_metadata(context, METADATA))
+
+    engine = create_async_engine("postgresql+asyncpg://", async_creator=connect, poolclass=NullPool)
+    async with engine.connect() as connection:
+        assert await connection.run_sync(compare) == []
+    await engine.dispose()
+
+
+async def test_down_and_up_again(empty_database_url: str) -> None:
+    """A downgrade to base drops everything but the roles and Alembic's table, and the way up works again."""
+    await schema.upgrade(empty_database_url)
+    whole = await _catalogue(empty_database_url)
+    await schema.downgrade(empty_database_url, "base")
+    left = [line for line in await _catalogue(empty_database_url) if "alembic_version" not in line]
+    assert {line.split(" ", 1)[0] for line in left} == {"role", "comment", "privilege"}
+    assert [line for line in left if line.startswith("role ")] == [line for line in whole if line.startswith("role ")]
+    assert all("schema public" in line or "role worldledger" in line for line in left if not line.startswith("role "))
+    async with connected(empty_database_url) as connection:
+        assert (await schema.revision_state(connection)).status == "empty"
+    await schema.upgrade(empty_database_url)
+    assert await _catalogue(empty_database_url) == whole
+
+
+async def test_downgrade_spares_history(database_url: str) -> None:
+    """A downgrade that would drop effects is refused, and nothing is gone."""
+    async with connected(database_url) as connection:
+        await write_world(connection, "w")
+    with pytest.raises(StoreUnavailableError, match="the log holds effects"):
+        await schema.downgrade(database_url, "base")
+    assert await _catalogue(database_url) == expected()
+
+
+async def test_upgrade_twice(database_url: str) -> None:
+    """An upgrade of a database that is up to date changes nothing."""
+    async with connected(database_url) as connection:
+        await write_world(connection, "w")
+    await schema.upgrade(database_url)
+    async with connected(database_url) as connection:
+        assert await connection.fetchval("select verified from verification")
+
+
+async def test_upgrades_at_once(make_database: Callable[..., str]) -> None:
+    """Upgrades of one database at the same moment queue up, and of another database do not get in the way."""
+    urls = [make_database(migrated=False) for _ in range(2)]
+    await asyncio.gather(*(schema.upgrade(url) for url in urls * 3))
+    for url in urls:
+        assert await _catalogue(url) == expected()
+
+
+async def test_failed_migration_leaves_nothing(empty_database_url: str) -> None:
+    """A migration that fails half-way is rolled back as a whole, and can be run again."""
+    async with connected(empty_database_url) as connection:
+        await connection.execute("create view verification as select 1 as one")
+    with pytest.raises(StoreUnavailableError, match='"verification" already exists'):
+        await schema.upgrade(empty_database_url)
+    async with connected(empty_database_url) as connection:
+        assert await connection.fetchval("select to_regclass('effects')") is None
+        await connection.execute("drop view verification")
+    await schema.upgrade(empty_database_url)
+    assert await _catalogue(empty_database_url) == expected()
+
+
+async def test_states(database_url: str, empty_database_url: str) -> None:
+    """Empty, older and newer databases are told apart, and the message says what to run."""
+    async with connected(empty_database_url) as connection:
+        state = await schema.revision_state(connection)
+        assert state.status == "empty"
+        with pytest.raises(SchemaVersionError, match="run `worldledger db upgrade`"):
+            schema.require_current(state)
+    async with connected(database_url) as connection:
+        state = await schema.revision_state(connection)
+        assert (state.status, state.current) == ("current", schema.REVISIONS[-1])
+        schema.require_current(state)
+        await connection.execute("update alembic_version set version_num = 'f00d'")
+        with pytest.raises(SchemaVersionError, match="f00d.*install a newer worldledger"):
+            schema.require_current(await schema.revision_state(connection))
+    with pytest.raises(SchemaVersionError, match="install a newer worldledger"):
+        await schema.upgrade(database_url)
+    (finding,) = await schema.check(database_url)
+    assert "f00d" in finding
+    older = schema.SchemaState("0000", "0001", "older")
+    with pytest.raises(SchemaVersionError, match="at revision 0000, this program needs 0001: run"):
+        schema.require_current(older)
+
+
+async def test_encoding(servers: Any, server_kind: str) -> None:
+    """A database that is not in UTF-8 is refused, because text could not be kept."""
+    name = servers.create(server_kind, None)
+    servers.drop(server_kind, name)
+    database = name.rpartition("/")[2].partition("?")[0]
+    await asyncio.to_thread(
+        servers.execute, server_kind, f"create database {database} encoding 'SQL_ASCII' locale 'C' template template0"
+    )
+    with pytest.raises(SchemaVersionError, match="encoding is SQL_ASCII"):
+        await schema.upgrade(name)
+    await asyncio.to_thread(servers.drop, server_kind, name)
+
+
+def test_revisions_are_the_files() -> None:
+    """The program's list of revisions is that of the migration files, in order, in one line."""
+    config = Config()
+    config.set_main_option("script_location", str(schema.migrations_dir()))
+    scripts = ScriptDirectory.from_config(config)
+    assert [script.revision for script in scripts.walk_revisions()][::-1] == list(schema.REVISIONS)
+
+
+def test_migrations_import_no_application() -> None:
+    """A migration must do next year what it does today: nothing in the folder imports our packages."""
+    for path in schema.migrations_dir().rglob("*.py"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            assert not line.startswith(("import service", "from service", "import worldledger", "from worldledger"))
+
+
+def test_migrations_need_the_upgrade_command() -> None:
+    """Alembic run by hand, without a connection under the owner's role, says what to run instead."""
+    from alembic import command
+
+    config = Config()
+    config.set_main_option("script_location", str(schema.migrations_dir()))
+    with pytest.raises(CommandError, match="worldledger db upgrade"):
+        command.upgrade(config, "head")
+
+
+_UNCOMMENTED = """
+select pg_describe_object(classid, objid, objsubid) as what from (
+    select 'pg_class'::regclass as classid, oid as objid, 0 as objsubid from pg_class
+    where relnamespace = 'public'::regnamespace and relkind <> 'c'
+    union all
+    select 'pg_class'::regclass, attrelid, attnum from pg_attribute join pg_class on pg_class.oid = attrelid
+    where relnamespace = 'public'::regnamespace and relkind in ('r', 'v', 'c') and attnum > 0
+    union all
+    select 'pg_proc'::regclass, oid, 0 from pg_proc where pronamespace = 'public'::regnamespace
+    union all
+    select 'pg_type'::regclass, pg_type.oid, 0 from pg_type join pg_class on pg_class.oid = typrelid
+    where typnamespace = 'public'::regnamespace and relkind = 'c'
+    union all
+    select 'pg_trigger'::regclass, oid, 0 from pg_trigger where not tgisinternal
+    union all
+    select 'pg_constraint'::regclass, oid, 0 from pg_constraint
+    where connamespace = 'public'::regnamespace and contype <> 'n'
+) as objects
+where not exists (
+    select from pg_description d
+    where d.classoid = classid and d.objoid = objid and d.objsubid = objects.objsubid and d.description <> '')
+"""
+
+
+async def test_everything_has_a_comment(database_url: str) -> None:
+    """Every table, column, constraint, index, trigger, view, type and function says what it is for."""
+    async with connected(database_url) as connection:
+        assert [row["what"] for row in await connection.fetch(_UNCOMMENTED)] == []
+        roles = await connection.fetch(
+            "select shobj_description(oid, 'pg_authid') as comment from pg_roles where rolname like 'worldledger\\_%'"
+        )
+        assert len(roles) == 3
+        assert all(row["comment"] for row in roles)
+
+
+async def test_owner_owns_everything(database_url: str) -> None:
+    """Tables, views and functions belong to worldledger_owner, whoever migrated."""
+    async with connected(database_url) as connection:
+        owners = await connection.fetch(
+            "select distinct relowner::regrole::text from pg_class where relnamespace = 'public'::regnamespace"
+            " union select proowner::regrole::text from pg_proc where pronamespace = 'public'::regnamespace"
+        )
+        assert [row[0] for row in owners] == ["worldledger_owner"]
+        assert (
+            await connection.fetchval("select count(*) from pg_tables where schemaname = 'public'") == len(TABLES) + 1
+        )
