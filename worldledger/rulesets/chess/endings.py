@@ -112,7 +112,7 @@ def standard_result(text: str) -> str | None:
     """Give the key of a result in PGN's own words (blanks and dashes of any kind allowed), else None."""
     if text in _RESULTS:
         return text
-    key = "".join(text[:20].split()).translate(_DASHES)
+    key = "".join(text.split()).translate(_DASHES) if len(text) <= 40 else ""
     return key if key in _RESULTS else None
 
 
@@ -136,6 +136,8 @@ def ending_of(
         if outcome is not None:
             ending.warnings.append("the record gives no result, but the game is over by the rules")
             _by_the_board(outcome, ending)
+        elif tag is None and said is None:
+            ending.warnings.append("there is no result; the game counts as unfinished")
         return ending
     result, told = recorded
     ending.result = result
@@ -162,16 +164,20 @@ def _recorded(
 ) -> tuple[Result, Reason | None] | None:
     """Give the recorded result and the reason that its own words tell; None for no or no readable result."""
     texts = [text for text in (tag, said) if text is not None and len(text) <= MAX_RESULT]
-    if tag is not None and said is not None and (standard_result(tag) or tag) != (standard_result(said) or said):
-        ending.warnings.append(f"the Result tag says {_short(tag)} and the text behind the moves {_short(said)}")
-    for text in texts:
-        if is_illegal_move_text(text):
-            return _illegal(board, text, players, ending), "illegal_move"
+    keys = [standard_result(text) for text in texts]
+    illegal = next((text for text in texts if is_illegal_move_text(text)), None)
+    if illegal is not None:
+        result = _illegal(board, illegal, players, ending)
+        if any(key is not None and _RESULTS[key] not in {None, result} for key in keys):
+            ending.warnings.append(f"{_short(illegal)} is recorded, and another result too")
+        return result, "illegal_move"
+    if len(keys) == 2 and None not in keys and _RESULTS[keys[0] or "*"] != _RESULTS[keys[1] or "*"]:
+        ending.warnings.append(f"the Result tag says {texts[0]} and the text behind the moves {texts[1]}")
     for text in texts:
         key = standard_result(text)
         if key is not None:
-            result = _RESULTS[key]
-            return None if result is None else (result, None)
+            found = _RESULTS[key]
+            return None if found is None else (found, None)
         told = _in_words(text, players)
         if told is not None:
             return told

@@ -26,7 +26,7 @@ def game_digest(tags: Sequence[tuple[str, str]], tokens: Sequence[str]) -> str:
 
 
 def world_name(white: str | None, black: str | None, date: str, digest: str) -> str:
-    """Give ``white-vs-black-date-digest`` in ``[a-z0-9-]``, at most 73 characters; the digest part has 12 of them.
+    """Give ``white-vs-black-date-digest`` in ``[a-z0-9-]``, at most 72 characters; the digest part has 12 of them.
 
     Names are cut, and where nothing of one can be written in ASCII the colour stands for it; unknown parts of the
     date are left out.

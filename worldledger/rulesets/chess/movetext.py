@@ -121,7 +121,7 @@ class Playthrough:
             if glyph is not None:
                 self._add_nag(glyph)
             return True
-        result = standard_result(token)
+        result = standard_result(token) if token[0] in "01½*" else None
         if result is not None:
             self.tokens.append(result)
             if self.result is not None and standard_result(self.result) != result:

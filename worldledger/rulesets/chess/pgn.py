@@ -1,7 +1,8 @@
 """Recorded chess games: a PGN file in, the effects of each game out.
 
 Pure: bytes in, values out, no clock and no randomness. The same game gives the same drafts wherever it was found:
-neither the file's name nor its encoding or line endings go into them. One game gives, in this order,
+neither the file's name nor its encoding or layout goes into them (white space inside comments and tags does, verbatim).
+One game gives, in this order,
 
 - ``GameStarted`` (source ``pgn-import``): ``white``, ``black``, ``event``, ``site``, ``date``, ``round`` and
   ``time_control`` (as in the tags, null where missing or ``?``), ``agents`` (the source_id of each colour), ``variant``
@@ -151,7 +152,7 @@ def _read_game(raw: RawGame, max_plies: int, max_effect_bytes: int) -> RecordedG
     }
     raw_result = game.result if result_tag is None else by_name["Result"]
     drafts = _drafts(start, game, ending, raw_result, agents)
-    if len(raw.text) > max_effect_bytes // 8:  # JSON writes a character in at most 6 bytes
+    if len(raw.text) > max_effect_bytes // 32:  # JSON writes a character in up to 6 bytes, some tags several times
         _check_sizes(drafts, max_effect_bytes)
     return RecordedGame(
         index=raw.index,

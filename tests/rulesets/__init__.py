@@ -1,0 +1,1 @@
+"""Rulesets: what each kind of world makes of what happens in it."""
