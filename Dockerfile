@@ -11,11 +11,11 @@ FROM python:3.13-slim
 LABEL org.opencontainers.image.title="worldledger" \
       org.opencontainers.image.licenses="GPL-3.0-or-later"
 ENV PYTHONUNBUFFERED=1
-RUN useradd --system --uid 10001 --create-home worldledger
+RUN useradd --system --uid 10001 --create-home --home-dir /var/lib/worldledger worldledger
 RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
     pip install --no-cache-dir --no-index --no-deps --root-user-action=ignore /wheels/*.whl
 USER worldledger
-WORKDIR /home/worldledger
+WORKDIR /var/lib/worldledger
 EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s \
     CMD ["python", "-c", "from urllib.request import urlopen; urlopen('http://127.0.0.1:8000/livez', timeout=2)"]

@@ -15,7 +15,8 @@ help: ## list these commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
 
 run: .venv/.run ## set up, import the example games and serve http://127.0.0.1:8000
-	@$(BIN)/worldledger import pgn examples/games --experiment examples --quiet
+	@said=$$($(BIN)/worldledger import pgn examples/games --experiment examples) || { echo "$$said" >&2; exit 1; }; \
+	case $$said in "imported 0 games"*) ;; *) echo "$$said" ;; esac
 	@exec $(BIN)/worldledger serve
 
 test: .venv/.test lint ## everything: lint, types, imports and the whole suite
@@ -34,7 +35,7 @@ bench: .venv/.bench ## measure, and write docs/benchmarks.md (some minutes)
 	$(BIN)/python -m benchmarks
 
 docs: .venv/.test ## write the generated tables of docs/reference anew
-	$(BIN)/python -m tests.packaging.tables
+	$(BIN)/python -m tests.shipping.tables
 
 lock: .venv/.made ## renew constraints.txt with the newest versions that pyproject.toml allows
 	@sh .ci/lock

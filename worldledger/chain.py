@@ -17,7 +17,7 @@ import orjson
 from worldledger.canonical import canonical_json
 from worldledger.errors import SimulationError, TamperedError
 
-_POSITION = re.compile(r"(\d{1,18}):([0-9a-fA-F]{64})\Z")
+_POSITION = re.compile(r"([0-9]{1,18}):([0-9a-fA-F]{64})\Z")
 
 
 def link(previous: bytes | None, text: bytes) -> bytes:
@@ -152,6 +152,8 @@ class Verifier:
 
     def feed(self, rows: Sequence[StoredEffect]) -> bool:
         """Check seq, checksum and query columns of the rows that follow; False once something does not hold."""
+        if self.finding is not None:
+            return False
         start = self.position
         holds = self.feed_chain(rows)
         good = rows if holds else rows[: self.position.global_seq - start.global_seq]
@@ -172,40 +174,42 @@ class Verifier:
                 what = _column_difference(effect, row, world_id)
             except (ValueError, TypeError, KeyError) as error:
                 what = f"the stored text is not an effect ({type(error).__name__}: {error})"
-            self.effects = self.effects - (self.position.global_seq - start.global_seq) + row[0] - 1 - start.global_seq
-            previous = (
-                start.checksum if row[0] == start.global_seq + 1 else rows[row[0] - start.global_seq - 2].checksum
-            )
-            self.position = Position(row[0] - 1, previous)
-            self.finding = Finding(world_id, row[0], what)
-            return False
-        return holds and self._pass_heads(start, rows)
+            self._stop_before(start, rows, row[0], what)
+            break
+        self._pass_heads(start, rows)
+        return self.finding is None
 
     def finish(self, head: Position | None = None) -> Verdict:
         """Close the check: the chain must end at the head (if given) and have passed every noted head."""
+        reached = self.position.global_seq
         if self.finding is None and head is not None and head != self.position:
-            at = max(min(head.global_seq, self.position.global_seq), 1)
-            if head.global_seq == self.position.global_seq:
+            if head.global_seq == reached:
                 what = f"the head's checksum is {head.checksum.hex()[:16]}…, the log's is {_short(self.position)}"
+                self.finding = Finding(self.world_id, reached, what)
             else:
-                what = f"the head names seq {head.global_seq}, the log ends at seq {self.position.global_seq}"
-                at += 1 if head.global_seq > self.position.global_seq else 0
-            self.finding = Finding(self.world_id, at, what)
+                what = f"the head names seq {head.global_seq}, the log ends at seq {reached}"
+                self.finding = Finding(self.world_id, min(head.global_seq, reached) + 1, what)
         if self.finding is None and self._heads:
             noted = self._heads[-1]
-            what = f"the log ends at seq {self.position.global_seq}, before the given head {noted.global_seq}"
-            self.finding = Finding(self.world_id, self.position.global_seq + 1, what)
+            what = f"the log ends at seq {reached}, before the given head {noted.global_seq}"
+            self.finding = Finding(self.world_id, reached + 1, what)
         return Verdict(self.world_id, self.position, self.effects, self.finding)
 
-    def _pass_heads(self, start: Position, rows: Sequence[StoredEffect]) -> bool:
+    def _pass_heads(self, start: Position, rows: Sequence[StoredEffect]) -> None:
+        """Compare the noted heads with the good rows: one that differs comes before whatever was found after it."""
         while self._heads and self._heads[-1].global_seq <= self.position.global_seq:
             noted = self._heads.pop()
             row = rows[noted.global_seq - start.global_seq - 1]
             if row.checksum != noted.checksum:
                 what = f"the checksum is {row.checksum.hex()[:16]}…, the given head says {_short(noted)}"
-                self.finding = Finding(self.world_id, noted.global_seq, what)
-                return False
-        return True
+                self._stop_before(start, rows, noted.global_seq, what)
+
+    def _stop_before(self, start: Position, rows: Sequence[StoredEffect], seq: int, what: str) -> None:
+        """Go back to the row before ``seq``, one of these rows, and keep what was found there."""
+        self.effects -= self.position.global_seq - (seq - 1)
+        place = seq - start.global_seq - 1
+        self.position = Position(seq - 1, rows[place - 1].checksum) if place else start
+        self.finding = Finding(self.world_id, seq, what)
 
     def _stop(self, seq: int, previous: bytes, before: int, what: str, at: int) -> bool:
         self.effects += seq - before

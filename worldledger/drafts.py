@@ -92,8 +92,11 @@ def check_draft(draft: Any, *, system: bool = False) -> CheckedDraft:
     source_id: Any = draft.get("source_id")
     schema_version: Any = draft.get("schema_version")
     try:
-        plain = _are_plain(kind, source_id, schema_version)
-    except TypeError:  # unhashable: no string at all
+        # The length comes first, so that nothing large is ever remembered.
+        plain = len(kind) + len(source_id) + len(schema_version) <= 3 * MAX_WORD and _are_plain(
+            kind, source_id, schema_version
+        )
+    except TypeError:  # without a length or a hash: no string at all
         plain = False
     if not plain:
         for name in ("kind", "source_id", "schema_version"):
@@ -109,7 +112,7 @@ def check_draft(draft: Any, *, system: bool = False) -> CheckedDraft:
     return CheckedDraft(kind, body, source_id, schema_version, *_optional(draft))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096, typed=True)
 def _are_plain(*words: Any) -> bool:
     """Tell whether strings are short and plainly harmless; the same few come again and again."""
     return all(
@@ -163,6 +166,11 @@ def effect_text(
     if draft.source_metadata is not None:
         effect["source_metadata"] = orjson.Fragment(draft.source_metadata)
     return orjson.dumps(effect, option=orjson.OPT_SORT_KEYS)
+
+
+def check_req_id(value: Any) -> str:
+    """Give an idempotency key back if a draft may have it; raise InvalidEffectError if not."""
+    return _word({"req_id": value}, "req_id")
 
 
 def _word(draft: Mapping[str, Any], name: str) -> str:

@@ -97,7 +97,7 @@ class Trailer(BaseModel):
     ruleset: str
     count: int
     head_seq: int
-    head_checksum: str = Field(pattern=r"^[0-9a-f]{64}\Z")
+    head_checksum: str = Field(pattern=r"^[0-9a-f]{64}$")
     marks: WrittenMarks | None = None
 
     @property

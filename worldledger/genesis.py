@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
-from worldledger.canonical import PROFILE, gate
+from worldledger.canonical import PROFILE, canonical_json, gate
 from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
 from worldledger.errors import InvalidConfigError, InvalidEffectError, InvalidNameError
 
@@ -79,6 +79,7 @@ class NewWorld(BaseModel):
         try:
             gate(self.config, path="$.config", level=3)
             gate(self.experiment, path="$.experiment", level=3)
+            gate(self.parent and self.parent.model_dump(), path="$.parent", level=3)
         except InvalidEffectError as error:
             raise InvalidConfigError(f"{error.path}: {error.reason}", path=error.path) from None
         return self
@@ -119,7 +120,8 @@ def genesis_problem(text: bytes, columns: Mapping[str, Any]) -> str | None:
         if payload["canonical_profile"] != PROFILE:
             return f"canonical profile {payload['canonical_profile']!r} is unknown to this version"
         for name in ("world_uuid", "ruleset", "ruleset_version", "config", "experiment", "time_authority"):
-            if payload[name] != columns[name]:
+            # As texts, because to Python 1, 1.0 and True are one value.
+            if payload[name] != columns[name] or canonical_json(payload[name]) != canonical_json(columns[name]):
                 return f"column {name} of the world is {columns[name]!r}, its genesis says {payload[name]!r}"
     except (ValueError, TypeError, KeyError) as error:
         return f"the first effect is no genesis ({type(error).__name__}: {error})"

@@ -39,7 +39,7 @@ class CheckedExport:
     """An export in which everything holds.
 
     ``world`` and ``ruleset_version`` are as the genesis says, ``genesis`` its stored text; ``sim_time`` and
-    ``wall_time`` are those of the last effect.
+    ``wall_time`` are those of the last effect; ``longest`` is the longest line's bytes.
     """
 
     trailer: Trailer
@@ -48,6 +48,7 @@ class CheckedExport:
     genesis: bytes
     sim_time: float
     wall_time: float
+    longest: int
 
 
 def read_lines(stream: BinaryIO, *, limit: int) -> Iterator[bytes]:
@@ -98,13 +99,14 @@ class _Check:
         self._checksum = ""
         self._sim_time = self._wall_time = float("-inf")
         self._trailer: Trailer | None = None
-        self._line = 0
+        self._line = self._longest = 0
         self._ended = True
         self.seq = 0
 
     def feed(self, line: bytes) -> None:
         """Take the next line, with its end."""
         self._line += 1
+        self._longest = max(self._longest, len(line))
         if self._trailer is not None:
             raise self._refusal("text after the trailer; an export ends there")
         text = line[:-1] if line.endswith(b"\n") else line
@@ -140,6 +142,7 @@ class _Check:
             genesis=self._genesis,
             sim_time=self._sim_time,
             wall_time=self._wall_time,
+            longest=self._longest,
         )
 
     # -- effects ---------------------------------------------------------------------------------------------
@@ -211,22 +214,20 @@ class _Check:
             raise self._refusal(f"format {trailer.format!r} is unknown to this version, which reads {FORMAT!r}")
         if self._world is None:
             raise self._refusal("a trailer without effects")
-        expected = {
-            "world_id": self._world.world_id,
-            "world_uuid": self._payload.get("world_uuid"),
-            "ruleset": self._world.ruleset,
-            "profile": PROFILE,
-            "count": self.seq,
-            "head_seq": self.seq,
-        }
-        for field, value in expected.items():
-            if (said := getattr(trailer, field)) != value:
-                raise self._refusal(f"the trailer's {field} is {said!r}, the lines before it say {value!r}")
+        self._compare(trailer, {"count": self.seq, "head_seq": self.seq})
         if trailer.head_checksum != self._checksum:
             raise self._changed(trailer)
+        world_uuid = self._payload["world_uuid"]
+        self._compare(trailer, {"world_id": self._world.world_id, "world_uuid": world_uuid})
+        self._compare(trailer, {"ruleset": self._world.ruleset, "profile": PROFILE})
         if trailer.marks is not None and trailer.marks != self._marks.written():
             raise self._refusal("the trailer's marks were changed")
         return trailer
+
+    def _compare(self, trailer: Trailer, expected: dict[str, Any]) -> None:
+        for field, value in expected.items():
+            if (said := getattr(trailer, field)) != value:
+                raise self._refusal(f"the trailer's {field} is {said!r}, the lines before it say {value!r}")
 
     def _changed(self, trailer: Trailer) -> FileRefusedError:
         """Say which lines are not as they were when the trailer was written."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
+import orjson
 from starlette.requests import ClientDisconnect, Request
 
 from service.api.problems import BodyTooLargeError, InvalidParameterError, UnsupportedMediaTypeError
@@ -31,7 +32,21 @@ async def read_json(request: Request, limit: int) -> Any:
         raise _too_large(limit)
     body = await _read(request, limit)
     if len(body) > _LARGE:
-        return await asyncio.to_thread(parse_text, body)
+        return await asyncio.to_thread(_parse, body)
+    return _parse(body)
+
+
+def _parse(body: bytes) -> Any:
+    """Parse as `parse_text` does, several times faster where a text is compact and plain.
+
+    A text that orjson gives back unchanged has lost nothing on the way: no second key, no digit, no character.
+    """
+    try:
+        value = orjson.loads(body)
+        if orjson.dumps(value) == body:
+            return value
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        pass
     return parse_text(body)
 
 

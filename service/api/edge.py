@@ -24,6 +24,7 @@ class Edge:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

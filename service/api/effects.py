@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
@@ -16,6 +16,7 @@ from service.api.context import services
 from service.api.openapi import PATH_PARAMETERS, body_of, header, json_of, problems
 from service.api.problems import InvalidParameterError
 from service.store import Receipt
+from worldledger.effects import EffectDraft
 from worldledger.errors import InvalidEffectError
 
 _ELEMENT: Final = re.compile(r"\$\[(\d+)\]")
@@ -76,14 +77,14 @@ async def append_effects(request: Request) -> Response:
     found = services(request)
     log = await found.store.log(request.path_params["world"])
     try:
-        drafts = await read_json(request, found.settings.max_body_bytes)
+        drafts: Any = await read_json(request, found.settings.max_body_bytes)
     except InvalidEffectError as error:
         raise _within_list(error) from None
     key = idempotency_key(request)
     if type(drafts) is dict:
         if key is not None:
             _keyed(drafts, key)
-        receipt = (await log.append_all((drafts,)))[0]
+        receipt = (await log.append_all([cast(EffectDraft, drafts)]))[0]
         if receipt.replayed:
             return _json(_receipt(receipt), 200, {"Idempotency-Replayed": "true"})
         return _json(_receipt(receipt), 201, {"Location": f"/v1/worlds/{log.world_id}/effects/{receipt.global_seq}"})
@@ -104,7 +105,8 @@ async def append_effects(request: Request) -> Response:
 
 
 def _keyed(draft: dict[str, Any], key: str) -> None:
-    if draft.get("req_id") not in {None, key} if isinstance(draft.get("req_id"), str | None) else True:
+    stated = draft.get("req_id")
+    if stated is not None and stated != key:
         raise InvalidParameterError("Idempotency-Key", "differs from the draft's req_id", "header")
     draft["req_id"] = key
 

@@ -17,6 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute, Match
 from starlette.types import Scope
 
 from worldledger import errors
@@ -213,6 +214,9 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
     detail = str(error.detail)
     if detail == phrase and error.status_code in _FRAMEWORK_CODES:
         detail = f"{request.method} {_instance(request.scope)}: {phrase.lower()}; /openapi.json lists the routes"
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(_allowed(request))
     return _render(
         request.scope,
         error.status_code,
@@ -220,5 +224,16 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
         detail=detail,
         code=_FRAMEWORK_CODES.get(error.status_code, f"http_{error.status_code}"),
         recovery=RecoveryAction.ABORT,
-        headers=error.headers,
+        headers=headers,
     )
+
+
+def _allowed(request: Request) -> list[str]:
+    """Give the methods of all routes that have this path; the framework names only those of the first."""
+    routes: list[BaseRoute] = request.app.router.routes
+    found = [
+        method
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
+        if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes)
+    ]
+    return ["GET", "HEAD", *found[1:]] if found[:1] == ["GET"] else found

@@ -30,6 +30,8 @@ def comments(texts: dict[str, str]) -> list[str]:
 #: (duplicate_object, unique_violation, or "tuple concurrently updated", which is an internal_error) is fine.
 #: A user without CREATEROLE goes on when an administrator has made the roles and granted them.
 ROLES: Final = [
+    # The lock of migrations/env.py: within one database only one at a time.
+    "select pg_advisory_xact_lock(512919627634)",
     """
 do $roles$
 declare

@@ -6,18 +6,22 @@ that is done under the owner's role. Alembic gets a connection that is already s
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from alembic import command
 from alembic.config import Config
+from alembic.util import CommandError
 from sqlalchemy import Connection as SyncConnection
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from service.database import guards, verification
+from service.database.address import describe
 from service.database.catalogue import catalogue, check
 from service.database.engine import connect_one
 from service.database.failures import explained
@@ -41,6 +45,10 @@ __all__ = [
 
 _OLDEST_SERVER: Final = 150000
 _MIGRATING: Final = "worldledger migration"
+
+#: Alembic keeps what it is doing in globals: in one process only one database is migrated at a time. A lock of
+#: threads, because callers may have an event loop each.
+_ALEMBIC: Final = threading.Lock()
 
 
 def migrations_dir() -> Path:
@@ -67,12 +75,17 @@ async def _as_owner(url: str, work: Callable[[SyncConnection], Any]) -> None:
 
     # asyncpg reads the address, so every form that it knows (sockets, several hosts) works here too.
     engine = create_async_engine("postgresql+asyncpg://", async_creator=connect, poolclass=NullPool)
+    while not _ALEMBIC.acquire(blocking=False):  # noqa: ASYNC110 - an event belongs to one loop only
+        await asyncio.sleep(0.05)
     try:
         with explained(url, SQLAlchemyError):
             async with engine.connect() as connection:
                 await connection.run_sync(work)
                 await connection.commit()
+    except CommandError as error:
+        raise SchemaVersionError(f"{describe(url)}: {error}") from error
     finally:
+        _ALEMBIC.release()
         await engine.dispose()
 
 
@@ -121,7 +134,7 @@ async def downgrade(url: str, revision: str) -> None:
     """Take a database back to an older revision (``base``: no tables). Roles stay.
 
     Raises:
-        StoreUnavailableError: the log has effects: a downgrade drops tables, and history is not to be lost.
+        SchemaVersionError: the log has effects: a downgrade drops tables, and history is not to be lost.
     """
     await prepare(url)
     await _as_owner(url, lambda connection: command.downgrade(_config(connection), revision))

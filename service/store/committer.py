@@ -221,39 +221,52 @@ class Committer:
 
     async def _write(self, connection: PooledConnection, taken: list[tuple[WorldQueue, list[Unit]]]) -> None:
         """Write the groups in one statement and answer their callers."""
-        sealed: list[tuple[WorldQueue, list[Unit], Group]] = []
+        sealed: list[tuple[WorldQueue, Group, list[Unit]]] = []
         for queue, units in taken:
             assert queue.head is not None  # noqa: S101 - loaded just before
-            group, later = queue.sealer.seal(queue.head, units)
+            try:
+                group, later, refused = queue.sealer.seal(queue.head, units)
+            except Exception as error:  # noqa: BLE001 - a broken clock, say: its callers are told, the world goes on
+                for unit in units:
+                    unit.fail(error)
+                self._done(queue)
+                continue
             queue.pending.extendleft(reversed(later))
             self._waiting += sum(len(unit.drafts) for unit in later)
             self._waiting_bytes += sum(unit.size for unit in later)
             if group.texts:
-                sealed.append((queue, [unit for unit, _ in group.units], group))
+                sealed.append((queue, group, refused))
             else:
                 group.answer()
-                self._done(queue)
+                self._go_on(queue, refused)
         if not sealed:
             return
         try:
-            written = await write_groups(connection, [group for _, _, group in sealed])
+            written = await write_groups(connection, [group for _, group, _ in sealed])
         except BaseException as error:
             lost = leaves_doubt(error)
-            for queue, units, group in sealed:
-                self._settle_aside(queue, units, group if lost else None)
+            for queue, group, refused in sealed:
+                self._settle_aside(queue, [*(unit for unit, _ in group.units), *refused], group if lost else None)
             if lost:
                 self._drop_connection()
             if not isinstance(error, Exception):
                 raise
             return
-        for queue, units, group in sealed:
+        for queue, group, refused in sealed:
             if group.world_id in written:
                 queue.head = group.after
                 group.answer()
-                self._done(queue)
                 self._tell(queue)
+                self._go_on(queue, refused)
             else:
-                self._settle_aside(queue, units, None)
+                self._settle_aside(queue, [*(unit for unit, _ in group.units), *refused], None)
+
+    def _go_on(self, queue: WorldQueue, refused: list[Unit]) -> None:
+        """Let the world's next units come; what was refused is judged again under the lock before it is told so."""
+        if refused:
+            self._settle_aside(queue, refused, None)
+        else:
+            self._done(queue)
 
     def _tell(self, queue: WorldQueue) -> None:
         """Tell whoever follows heads (`service.store.watch`) where this world's now is."""

@@ -49,7 +49,7 @@ class EventLog:
         InvalidEffectError (with the JSON path), TimeAuthorityError, SimTimeOrderError, RequestConflictError,
         OverloadedError or StoreUnavailableError; after the last the outcome may be unknown (its details say so).
         """
-        if source_metadata:
+        if source_metadata and isinstance(draft, Mapping):
             draft = {**draft, "source_metadata": dict(source_metadata)}
         return (await self.append_all([draft]))[0].global_seq
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +50,7 @@ class Reader:
         kind: str | None = None,
         source_id: str | None = None,
         limit: int | None = None,
-    ) -> AsyncIterator[list[StoredEffect]]:
+    ) -> AsyncGenerator[list[StoredEffect], None]:
         """Give rows with after_seq < global_seq <= until_seq, ascending, filtered if asked.
 
         A batch holds at most 1,000 rows and about ``read_batch_bytes`` stored bytes, and no connection is held

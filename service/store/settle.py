@@ -48,7 +48,8 @@ class Settler:
         Gives the head afterwards, or None where it is not known.
         """
         waiting = list(units)
-        doubt = in_doubt
+        # Every group that was sent without an answer; none is forgotten before the head has moved past it.
+        doubts = [] if in_doubt is None else [in_doubt]
         deadline = self._settings.append_deadline
         head: Head | None = None
         try:
@@ -58,46 +59,45 @@ class Settler:
                 with attempt:
                     while waiting:
                         async with self._pool.acquire(timeout=deadline) as connection:
-                            round_ = _Round(connection, sealer, waiting, doubt)
+                            round_ = _Round(connection, sealer, waiting, doubts)
                             try:
                                 await round_.run()
                             except BaseException as error:
                                 # If the commit's answer was lost, this is what may or may not have been written.
-                                doubt = (round_.group or doubt) if leaves_doubt(error) else doubt
+                                if round_.group is not None and leaves_doubt(error):
+                                    doubts.append(round_.group)
                                 raise
-                        doubt = None
+                        doubts = []
                         head = round_.answer()
                         waiting = round_.later
         except Exception as error:  # noqa: BLE001 - every caller must be told, whatever it was
-            self._fail(waiting, error, in_doubt=doubt)
+            self._fail(waiting, error, doubts)
             return None
         return head
 
-    def _fail(self, units: Sequence[Unit], error: Exception, *, in_doubt: Group | None) -> None:
+    def _fail(self, units: Sequence[Unit], error: Exception, doubts: Sequence[Group]) -> None:
         explained = explain(error, self._url)
-        if in_doubt is not None:
-            told = StoreUnavailableError(
-                f"{explained.message}; whether this call was written is not known: "
-                "send it again with the same req_id, or read the log",
-                outcome="unknown",
-            )
-        else:
-            told = explained  # type: ignore[assignment]
+        unknown = StoreUnavailableError(
+            f"{explained.message}; whether this call was written is not known: "
+            "send it again with the same req_id, or read the log",
+            outcome="unknown",
+        )
+        sent = {unit for doubt in doubts for unit, _ in doubt.units}
         for unit in units:
-            unit.fail(told)
+            unit.fail(unknown if unit in sent else explained)
 
 
 class _Round:
     """One transaction under the head's lock."""
 
     def __init__(
-        self, connection: PooledConnection, sealer: Sealer, units: Sequence[Unit], doubt: Group | None
+        self, connection: PooledConnection, sealer: Sealer, units: Sequence[Unit], doubts: Sequence[Group]
     ) -> None:
         self._connection = connection
         self._sealer = sealer
         self._units = [unit for unit in units if not unit.future.done()]
-        self._doubt = doubt
-        self._answered: Group | None = None
+        self._doubts = doubts
+        self._written: list[Group] = []
         self._head: Head | None = None
         #: what was sent to be written in this round
         self.group: Group | None = None
@@ -109,12 +109,13 @@ class _Round:
             if row is None:
                 raise WorldNotFoundError(f"no world named {self._sealer.world_id!r}", world_id=self._sealer.world_id)
             self._head = Head(*row)
-            if self._doubt is not None and await self._is_written(self._doubt):
-                self._answered = self._doubt
-                done = {unit for unit, _ in self._doubt.units}
-                self._units = [unit for unit in self._units if unit not in done]
+            for doubt in self._doubts:
+                if await self._is_written(doubt):
+                    self._written.append(doubt)
+                    done = {unit for unit, _ in doubt.units}
+                    self._units = [unit for unit in self._units if unit not in done]
             await self._resolve_requests()
-            group, self.later = self._sealer.seal(self._head, self._units)
+            group, self.later, _ = self._sealer.seal(self._head, self._units, final=True)
             if group.texts:
                 self.group = group
                 written = await write_groups(self._connection, [group])
@@ -125,8 +126,8 @@ class _Round:
 
     def answer(self) -> Head | None:
         """Tell the callers, after the commit; give the head."""
-        if self._answered is not None:
-            self._answered.answer()
+        for group in self._written:
+            group.answer()
         if self.group is None:
             return self._head
         self.group.answer()

@@ -94,6 +94,12 @@ insert into worlds (world_id, world_uuid, ruleset, ruleset_version, config, expe
 values ($1, $2, $3, $4, $5::text::json, $6, $7) on conflict (world_id) do nothing returning 1
 """
 
+#: The same from a genesis ($5, its stored text), whose config is kept to the letter.
+INSERT_WORLD_OF_GENESIS = """
+insert into worlds (world_id, world_uuid, ruleset, ruleset_version, config, experiment, time_authority)
+values ($1, $2, $3, $4, $5::text::json -> 'payload' -> 'config', $6, $7) on conflict (world_id) do nothing returning 1
+"""
+
 INSERT_HEAD = """
 insert into heads (world_id, head_seq, head_checksum, sim_time, wall_time) values ($1, $2, $3, $4, $5)
 """

@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from service.store.records import Head, Receipt
-from worldledger.drafts import CheckedDraft, check_draft, effect_text
+from worldledger.drafts import CheckedDraft, check_draft, check_req_id, effect_text
 from worldledger.effects import order_key
 from worldledger.errors import (
     EffectTooLargeError,
@@ -85,8 +85,11 @@ class Unit:
 
     @classmethod
     def of_request(cls, drafts: Sequence[Any], *, source_id: str, req_id: str, limit: int, system: bool) -> Unit:
-        """Check the drafts that one request makes together."""
-        unit = cls.of([{**draft, "req_id": None} for draft in drafts], limit=limit, system=system)
+        """Check the drafts that one request makes together; its req_id takes the place of their own."""
+        if len(drafts) > limit:
+            raise InvalidEffectError(f"{len(drafts)} drafts in one call; at most {limit}", limit=limit)
+        check_req_id(req_id)
+        unit = cls(list(check_each(drafts, system=system)), ())
         unit.drafts = [draft._replace(req_id=req_id) for draft in unit.drafts]
         if any(draft.source_id != source_id for draft in unit.drafts):
             raise InvalidEffectError("the drafts of one request have its source_id", "$.source_id")
@@ -201,15 +204,17 @@ class Sealer:
             index=index,
         )
 
-    def seal(self, head: Head, units: Sequence[Unit]) -> tuple[Group, list[Unit]]:
+    def seal(self, head: Head, units: Sequence[Unit], *, final: bool = False) -> tuple[Group, list[Unit], list[Unit]]:
         """Write the units' effects after the head, in the promised order.
 
-        Gives the group and the units that must wait for the next one, because they repeat a request of this one.
-        A unit that cannot be written is told so at once and takes no place.
+        Gives the group, the units that must wait for the next one, because they repeat a request of this one, and
+        those that are refused; these take no place. A refusal is ``final``, and told at once, only when the head is
+        locked and the units' requests were looked up: else the head may be an old one, or the request known.
         """
         wall_time = self.now(head)
         group = Group(self.world_id, head, head)
         later: list[Unit] = []
+        refused: list[Unit] = []
         requested: set[tuple[str, str]] = set()
         keys: set[tuple[str, str]] = set()
         ordered = units if len(units) == 1 else sorted(units, key=lambda unit: unit.key(head))
@@ -224,11 +229,14 @@ class Sealer:
             try:
                 self._add(group, unit, wall_time)
             except SimulationError as error:
-                unit.fail(error)
+                if final:
+                    unit.fail(error)
+                else:
+                    refused.append(unit)
             else:
                 if unit.requests:
                     requested |= keys
-        return group, later
+        return group, later, refused
 
     def _add(self, group: Group, unit: Unit, wall_time: float) -> None:
         """Add one unit to the group; on an error the group is as it was."""
@@ -255,7 +263,7 @@ class Sealer:
                 group.sources.append(draft.source_id)
                 group.sim_times.append(sim_time)
                 written[index] = Receipt(seq, uuid, hexdigest)
-        except SimulationError:
+        except BaseException:
             group.cut(mark)
             raise
         if written:

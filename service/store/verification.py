@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from service.store import statements
+from service.store.ahead import ahead
 from service.store.records import WorldRecord
 from worldledger.chain import ORIGIN, Finding, Position, StoredEffect, Verdict, Verifier
 from worldledger.errors import WorldNotFoundError
@@ -51,17 +52,19 @@ async def verify_world(
     end = Position(extent["head_seq"], extent["head_checksum"])
     total = max(end.global_seq - start.global_seq, 0)
     last: StoredEffect | None = None
-    async for batch in reader.batches(world_id, after_seq=start.global_seq, until_seq=end.global_seq):
-        holds = verifier.feed(batch)
-        if last is None and start == ORIGIN and verifier.position.global_seq > 0:
-            problem = genesis_problem(batch[0].text, WorldRecord.of(row).genesis_columns())
-            if problem is not None:
-                return Verdict(world_id, ORIGIN, 0, Finding(world_id, 1, problem))
-        if not holds:
-            break
-        last = batch[-1]
-        if progress is not None:
-            progress(verifier.effects, total)
+    rows = reader.batches(world_id, after_seq=start.global_seq, until_seq=end.global_seq)
+    async with ahead(rows) as batches:
+        async for batch in batches:
+            holds = verifier.feed(batch)
+            if last is None and start == ORIGIN and verifier.position.global_seq > 0:
+                problem = genesis_problem(batch[0].text, WorldRecord.of(row).genesis_columns())
+                if problem is not None:
+                    return Verdict(world_id, ORIGIN, 0, Finding(world_id, 1, problem))
+            if not holds:
+                break
+            last = batch[-1]
+            if progress is not None:
+                progress(verifier.effects, total)
     verdict = verifier.finish(end)
     finding = verdict.finding or _ending_problem(world_id, extent, last)
     return Verdict(world_id, verdict.position, verdict.effects, finding)

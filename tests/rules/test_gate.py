@@ -23,23 +23,33 @@ from .values import ANY_JSON, nested, offences, same
 
 @dataclass
 class Point:
+    """What orjson would write by itself."""
+
     x: int = 1
 
 
 class Word(str):
+    """A string that is not quite one."""
+
     __slots__ = ()
 
 
 class Colour(StrEnum):
+    """An enum that is a string."""
+
     RED = "red"
 
 
 class Level(IntEnum):
+    """An enum that is an int."""
+
     HIGH = 3
     BEYOND = 2**53
 
 
 class Trap(Enum):
+    """Values that orjson writes without a word."""
+
     NAN = math.nan
     MINUS_ZERO = -0.0
     NUL = "a\x00"

@@ -33,7 +33,7 @@ ANY_JSON: st.SearchStrategy[Any] = st.recursive(
     max_leaves=12,
 )
 
-_SAFE_TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"), max_size=8)
+_SAFE_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=8)
 
 #: JSON values that the gate must let through.
 GOOD_JSON: st.SearchStrategy[Any] = st.recursive(

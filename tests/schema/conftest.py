@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session", params=["embedded", "system"])
-def server_kind(request: pytest.FixtureRequest) -> str:
-    """Name the server that a test runs on."""
+def server_kind(request: pytest.FixtureRequest, servers: Any) -> str:
+    """Name the server that a test runs on, and have it running before a test's event loop is."""
+    servers.url(request.param)
     return str(request.param)
 
 
@@ -25,6 +26,12 @@ def shared_url(servers: Any, server_kind: str) -> Iterator[str]:
     url = servers.create(server_kind, servers.template(server_kind))
     yield url
     servers.drop(server_kind, url)
+
+
+@pytest.fixture
+def two_empty_urls(make_database: Callable[..., str]) -> list[str]:
+    """Give a superuser's addresses of two empty databases."""
+    return [make_database(migrated=False) for _ in range(2)]
 
 
 @pytest.fixture

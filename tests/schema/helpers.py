@@ -130,8 +130,13 @@ async def connected(url: str, **settings: str) -> AsyncIterator[Connection]:
         await connection.close()
 
 
+def with_database(url: str, database: str) -> str:
+    """Give the same server's address with another database."""
+    return urlunsplit(urlsplit(url)._replace(path=f"/{database}"))
+
+
 def with_user(url: str, user: str, password: str) -> str:
     """Give the same address for another user."""
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{quote(user)}:{quote(password)}@{place}"))
+    return urlunsplit(parts._replace(netloc=f"{quote(user, safe='')}:{quote(password, safe='')}@{place}"))

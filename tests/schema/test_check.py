@@ -24,8 +24,10 @@ TAMPERINGS = {
         "trigger heads_forward_only on heads: but is",
     ),
     "a trigger function does nothing": (
-        "create or replace function refuse_change() returns trigger language plpgsql"
-        " as $$ begin return coalesce(new, old); end $$",
+        """
+        create or replace function refuse_change() returns trigger language plpgsql
+        as $$ begin return coalesce(new, old); end $$
+        """,
         "function refuse_change(): but is",
     ),
     "a privilege is granted": (
@@ -76,13 +78,15 @@ TAMPERINGS = {
         "inheritance: unexpected: child from effects",
     ),
     "a view lies": (
-        "create or replace view effect_verification as"
-        ' select world_id, global_seq, global_seq as expected_seq, null::text collate "C" as problem from effects',
+        """
+        create or replace view effect_verification as
+        select world_id, global_seq, global_seq as expected_seq, null::text collate "C" as problem from effects
+        """,
         "view effect_verification: but is",
     ),
     "the owner is another": (
-        "alter table effects owner to postgres",
-        "relation effects: but is: table, owner postgres",
+        "alter table effects owner to pg_database_owner",
+        "relation effects: but is: table, owner pg_database_owner",
     ),
     "a foreign table is there": ("create table theirs (x int)", "relation theirs: unexpected"),
     "a foreign function is there": (

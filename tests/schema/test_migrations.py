@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import sys
 from typing import Any
+from uuid import uuid4
 
 import asyncpg
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
@@ -21,7 +23,7 @@ from service.database.catalogue import expected
 from service.database.tables import METADATA
 from worldledger.errors import SchemaVersionError, StoreUnavailableError
 
-from .helpers import TABLES, connected, write_world
+from .helpers import TABLES, connected, with_database, write_world
 
 
 async def _catalogue(url: str) -> list[str]:
@@ -29,9 +31,9 @@ async def _catalogue(url: str) -> list[str]:
         return await schema.catalogue(connection)
 
 
-async def test_migrated_equals_fresh(make_database: Callable[..., str]) -> None:
+async def test_migrated_equals_fresh(two_empty_urls: list[str]) -> None:
     """Migrations and today's definitions make the same schema, down to privileges, triggers and comments."""
-    migrated, fresh = make_database(migrated=False), make_database(migrated=False)
+    migrated, fresh = two_empty_urls
     await schema.upgrade(migrated)
     await schema.create_fresh(fresh)
     assert await _catalogue(migrated) == await _catalogue(fresh)
@@ -80,7 +82,7 @@ async def test_downgrade_spares_history(database_url: str) -> None:
     """A downgrade that would drop effects is refused, and nothing is gone."""
     async with connected(database_url) as connection:
         await write_world(connection, "w")
-    with pytest.raises(StoreUnavailableError, match="the log holds effects"):
+    with pytest.raises(SchemaVersionError, match="the log holds effects"):
         await schema.downgrade(database_url, "base")
     assert await _catalogue(database_url) == expected()
 
@@ -94,11 +96,13 @@ async def test_upgrade_twice(database_url: str) -> None:
         assert await connection.fetchval("select verified from verification")
 
 
-async def test_upgrades_at_once(make_database: Callable[..., str]) -> None:
-    """Upgrades of one database at the same moment queue up, and of another database do not get in the way."""
-    urls = [make_database(migrated=False) for _ in range(2)]
-    await asyncio.gather(*(schema.upgrade(url) for url in urls * 3))
-    for url in urls:
+async def test_upgrades_at_once(two_empty_urls: list[str]) -> None:
+    """Upgrades of one database at the same moment queue up, and those of another do not get in the way."""
+    code = "import asyncio, sys; from service.database import schema; asyncio.run(schema.upgrade(sys.argv[1]))"
+    others = [await asyncio.create_subprocess_exec(sys.executable, "-c", code, url) for url in two_empty_urls * 2]
+    await asyncio.gather(*(schema.upgrade(url) for url in two_empty_urls * 2))
+    assert [await process.wait() for process in others] == [0, 0, 0, 0]
+    for url in two_empty_urls:
         assert await _catalogue(url) == expected()
 
 
@@ -127,7 +131,7 @@ async def test_states(database_url: str, empty_database_url: str) -> None:
         assert (state.status, state.current) == ("current", schema.REVISIONS[-1])
         schema.require_current(state)
         await connection.execute("update alembic_version set version_num = 'f00d'")
-        with pytest.raises(SchemaVersionError, match="f00d.*install a newer worldledger"):
+        with pytest.raises(SchemaVersionError, match=r"f00d.*install a newer worldledger"):
             schema.require_current(await schema.revision_state(connection))
     with pytest.raises(SchemaVersionError, match="install a newer worldledger"):
         await schema.upgrade(database_url)
@@ -138,17 +142,18 @@ async def test_states(database_url: str, empty_database_url: str) -> None:
         schema.require_current(older)
 
 
-async def test_encoding(servers: Any, server_kind: str) -> None:
+async def test_encoding(server_url: str) -> None:
     """A database that is not in UTF-8 is refused, because text could not be kept."""
-    name = servers.create(server_kind, None)
-    servers.drop(server_kind, name)
-    database = name.rpartition("/")[2].partition("?")[0]
-    await asyncio.to_thread(
-        servers.execute, server_kind, f"create database {database} encoding 'SQL_ASCII' locale 'C' template template0"
-    )
-    with pytest.raises(SchemaVersionError, match="encoding is SQL_ASCII"):
-        await schema.upgrade(name)
-    await asyncio.to_thread(servers.drop, server_kind, name)
+    name = f"schema_ascii_{uuid4().hex}"
+    async with connected(server_url) as connection:
+        await connection.execute(
+            f"create database {name} encoding 'SQL_ASCII' locale_provider libc locale 'C' template template0"
+        )
+        try:
+            with pytest.raises(SchemaVersionError, match="encoding is SQL_ASCII"):
+                await schema.upgrade(with_database(server_url, name))
+        finally:
+            await connection.execute(f"drop database {name} with (force)")
 
 
 def test_revisions_are_the_files() -> None:
@@ -168,8 +173,6 @@ def test_migrations_import_no_application() -> None:
 
 def test_migrations_need_the_upgrade_command() -> None:
     """Alembic run by hand, without a connection under the owner's role, says what to run instead."""
-    from alembic import command
-
     config = Config()
     config.set_main_option("script_location", str(schema.migrations_dir()))
     with pytest.raises(CommandError, match="worldledger db upgrade"):

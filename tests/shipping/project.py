@@ -83,7 +83,14 @@ def stop(process: subprocess.Popen[Any], *, seconds: float = 15.0) -> int:
 def run(command: list[str], *, cwd: Path, env: Mapping[str, str], seconds: float = 120.0) -> str:
     """Run a command to its end and give what it printed on stdout; fail with all of it when it does not succeed."""
     done = subprocess.run(
-        command, cwd=cwd, env=env, capture_output=True, text=True, timeout=seconds, stdin=subprocess.DEVNULL, check=False
+        command,
+        cwd=cwd,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        stdin=subprocess.DEVNULL,
+        check=False,
     )
     assert done.returncode == 0, f"{command} exited with {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout

@@ -1,4 +1,4 @@
-"""The tables of docs/reference that are made from the code. ``make docs`` (``python -m tests.packaging.tables``) writes
+"""The tables of docs/reference that are made from the code. ``make docs`` (``python -m tests.shipping.tables``) writes
 them; a test compares them with what stands in the pages.
 
 A page holds such a table between ``<!-- generated: NAME -->`` and ``<!-- end -->``.
@@ -17,9 +17,10 @@ from pydantic_core import PydanticUndefined
 
 from service.api import problems
 from service.settings import Settings
-from tests.packaging.project import ROOT
 from worldledger import errors
 from worldledger.errors import SimulationError
+
+from .project import ROOT
 
 _MARKED: Final = re.compile(r"(?<=<!-- generated: )(\w+) -->\n(.*?)<!-- end -->", re.DOTALL)
 
@@ -30,12 +31,15 @@ def errors_table() -> list[str]:
     for error in _error_classes():
         bases = [base for base in error.__mro__ if base in problems.TABLE and base is not SimulationError]
         known = error is SimulationError or bool(bases)
-        status = str(next(problems.TABLE[base].status for base in error.__mro__ if base in problems.TABLE))
-        meaning = _cell(" ".join((inspect.getdoc(error) or "").split()))
-        rows.append(
-            f"| `{error.code}` | `{error.__name__}` | {status if known else '—'} | `{error.recovery.value}` | {meaning} |"
-        )
+        status = str(_status(error)) if known else "—"
+        meaning = _cell(re.sub(r" \(seeds/[^)]*\)", "", " ".join((inspect.getdoc(error) or "").split())))
+        cells = (f"`{error.code}`", f"`{error.__name__}`", status, f"`{error.recovery.value}`", meaning)
+        rows.append(f"| {' | '.join(cells)} |")
     return rows
+
+
+def _status(error: type[SimulationError]) -> int:
+    return next(problems.TABLE[base].status for base in error.__mro__ if base in problems.TABLE)
 
 
 def _error_classes() -> Iterator[type[SimulationError]]:

@@ -1,0 +1,95 @@
+"""How routes are documented: small builders for their declarations, and the finished OpenAPI document."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from service.api import schemas
+from service.api.problems import MEDIA_TYPE
+from worldledger.genesis import NAME_RULE
+
+_DESCRIPTION: Final = """
+An append-only, checksum-chained log of effects for multi-agent simulations.
+
+Every error is `application/problem+json` (RFC 9457); its `code` is for programs, `detail` for people. Effects are
+served exactly as they were hashed: `checksum = SHA-256(hex(previous checksum) + bytes)`.
+
+There is no authentication yet: the service listens on the loopback address unless told otherwise, and whoever
+reaches it may read and append.
+"""
+
+TAGS: Final = [
+    {"name": "worlds", "description": "Worlds and where their logs end."},
+    {"name": "effects", "description": "Appending and reading effects."},
+    {"name": "verification", "description": "Proving that nothing was changed."},
+    {"name": "health", "description": "For supervisors and load balancers."},
+]
+
+#: For routes that FastAPI does not look into.
+PATH_PARAMETERS: Final[list[dict[str, Any]]] = [
+    {
+        "name": "world",
+        "in": "path",
+        "required": True,
+        "description": f"The world's name: {NAME_RULE}.",
+        "schema": {
+            "type": "string",
+            "pattern": "^[A-Za-z0-9][A-Za-z0-9._~-]{0,199}$",
+            "minLength": 1,
+            "maxLength": 200,
+        },
+        "example": "market-town",
+    }
+]
+
+
+def _reference(*names: str) -> dict[str, Any]:
+    found = [{"$ref": f"#/components/schemas/{name}"} for name in names]
+    return found[0] if len(found) == 1 else {"anyOf": found}
+
+
+def json_of(*names: str) -> dict[str, Any]:
+    """Document a JSON answer of one of these shapes."""
+    return {"content": {"application/json": {"schema": _reference(*names)}}}
+
+
+def body_of(*names: str) -> dict[str, Any]:
+    """Document a required JSON body of one of these shapes."""
+    return {"required": True, **json_of(*names)}
+
+
+def header(description: str) -> dict[str, Any]:
+    """Document a response header."""
+    return {"description": description, "schema": {"type": "string"}}
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Document problem answers; 500 is always possible, and 503 says when to try again."""
+    found: dict[int | str, dict[str, Any]] = {}
+    for status in (*statuses, 500):
+        found[status] = {
+            "description": HTTPStatus(status).phrase,
+            "content": {MEDIA_TYPE: {"schema": _reference("Problem")}},
+        }
+        if status == 503:
+            found[status]["headers"] = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
+    return found
+
+
+def document(app: FastAPI, version: str) -> None:
+    """Make the application give its OpenAPI document, with the shapes that the routes refer to."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            found = get_openapi(
+                title="Worldledger", version=version, description=_DESCRIPTION, routes=app.routes, tags=TAGS
+            )
+            found.setdefault("components", {}).setdefault("schemas", {}).update(schemas.components())
+            app.openapi_schema = found
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]

@@ -1,0 +1,259 @@
+"""The shapes of requests and answers as OpenAPI shows them.
+
+They document; no effect passes through them. What is accepted is decided by `worldledger.drafts.check_draft` and
+`NewWorld`, and answers about effects are made of the stored bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel
+from pydantic.json_schema import models_json_schema
+
+from service.store import WorldRecord
+from worldledger.canonical import MAX_INT
+from worldledger.drafts import MAX_PRIORITY, MAX_WORD
+from worldledger.errors import RecoveryAction
+from worldledger.genesis import NewWorld
+
+_HEX64 = r"^[0-9a-f]{64}$"
+_HEX32 = r"^[0-9a-f]{32}$"
+
+Word = Annotated[str, Field(min_length=1, max_length=MAX_WORD)]
+GlobalSeq = Annotated[int, Field(ge=1, le=MAX_INT)]
+
+_DRAFT: dict[str, Any] = {
+    "kind": "SpeakSent",
+    "payload": {"text": "Good morning", "to": ["bob"]},
+    "source_id": "alice",
+    "schema_version": "1.0.0",
+    "req_id": "turn-17-alice",
+}
+_CHECKSUM = "6f2c0f0e5b1de0b1a7b0f0e0d9c8b7a6958473625140302f1e0d0c0b0a090807"
+_UUID = "0b9a1f7c5d3e4f60a1b2c3d4e5f60718"
+_RECEIPT: dict[str, Any] = {"global_seq": 42, "uuid": _UUID, "checksum": _CHECKSUM, "replayed": False}
+_EFFECT: dict[str, Any] = {
+    **_DRAFT,
+    "uuid": _UUID,
+    "global_seq": 42,
+    "sim_time": 12.5,
+    "world_id": "market-town",
+    "priority": 0,
+    "wall_time": 1764277353.25,
+}
+
+
+class Shape(BaseModel):
+    """Base of the documented shapes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class EffectDraft(Shape):
+    """An effect to be accepted. Kinds that begin with World, Intent or Generation are the service's own."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_DRAFT]})
+
+    kind: Word
+    payload: dict[str, JsonValue] = Field(
+        description="Any JSON object that survives unchanged: no integers beyond ±(2^53-1), no -0.0, no NUL characters "
+        "or lone surrogates, no key twice, nested at most 100 deep."
+    )
+    source_id: Word = Field(description="Who or what the effect comes from, such as an agent_id.")
+    schema_version: Word = Field(description="Semantic version of the payload's shape.")
+    sim_time: float | None = Field(
+        default=None,
+        description="Seconds of the world's own time; only where its time_authority is `client` or this source. "
+        "Never lower than the world's.",
+    )
+    priority: int = Field(
+        default=0, ge=-MAX_PRIORITY, le=MAX_PRIORITY, description="Higher goes first among drafts that wait together."
+    )
+    req_id: Word | None = Field(default=None, description="Idempotency key, unique per (world, source_id).")
+    caused_by: GlobalSeq | None = Field(default=None, description="global_seq of an earlier effect of this world.")
+    source_metadata: dict[str, JsonValue] | None = Field(default=None, description="Facts about the source.")
+
+
+class EffectDrafts(RootModel[Annotated[list[EffectDraft], Field(min_length=1, max_length=1000)]]):
+    """Drafts that are written whole or not at all, in this order."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [[_DRAFT]]})
+
+
+class Receipt(Shape):
+    """What is told about an accepted effect, once it is durable."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_RECEIPT]})
+
+    global_seq: GlobalSeq
+    uuid: str = Field(pattern=_HEX32)
+    checksum: str = Field(
+        pattern=_HEX64, description="SHA-256 over the previous checksum (hex) and the effect's bytes."
+    )
+    replayed: bool = Field(description="Whether an earlier request with this req_id made the effect.")
+
+
+class Receipts(Shape):
+    """The receipts of a list, in its order."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"receipts": [_RECEIPT]}]})
+
+    receipts: list[Receipt]
+
+
+class Effect(Shape):
+    """An effect of the log: the stored bytes, exactly as they were hashed."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [_EFFECT]})
+
+    uuid: str
+    kind: Word
+    payload: dict[str, JsonValue]
+    global_seq: GlobalSeq
+    sim_time: float
+    source_id: Word
+    schema_version: Word
+    world_id: str
+    priority: int
+    req_id: str | None
+    wall_time: float
+    caused_by: int | None = None
+    source_metadata: dict[str, JsonValue] | None = None
+
+
+class EffectPage(Shape):
+    """A page of effects in ascending order, each exactly as stored, with their checksums beside them."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "world_id": "market-town",
+                    "effects": [_EFFECT],
+                    "checksums": [_CHECKSUM],
+                    "through_seq": 42,
+                    "next_after_seq": 42,
+                }
+            ]
+        },
+    )
+
+    world_id: str
+    effects: list[Effect]
+    checksums: list[str] = Field(description="The chain checksum of each effect, hex, in the same order.")
+    through_seq: int = Field(
+        description="Up to here the page has everything that was asked for: the after_seq with which to ask for later "
+        "effects."
+    )
+    next_after_seq: int | None = Field(description="The after_seq of the next page; null when this is the last.")
+
+
+class WorldPage(Shape):
+    """A page of worlds by name."""
+
+    worlds: list[WorldRecord]
+    next_after: str | None = Field(description="The `after` of the next page; null when this is the last.")
+
+
+class ChainPosition(Shape):
+    """A place in a chain."""
+
+    global_seq: int = Field(ge=0)
+    checksum: str = Field(description="Hex; empty at seq 0.")
+
+
+class FindingShape(Shape):
+    """The first thing that does not hold."""
+
+    global_seq: int
+    what: str
+
+
+class Verification(Shape):
+    """The outcome of a verification. Keep `position`: given as `head` (or `from`) it ties later ones to this one."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "world_id": "market-town",
+                    "verified": True,
+                    "effects": 42,
+                    "position": {"global_seq": 42, "checksum": _CHECKSUM},
+                    "finding": None,
+                }
+            ]
+        },
+    )
+
+    world_id: str
+    verified: bool
+    effects: int = Field(description="How many effects were checked.")
+    position: ChainPosition = Field(description="The last place up to which everything holds.")
+    finding: FindingShape | None
+
+
+class Health(Shape):
+    """That the process lives, or is ready to work."""
+
+    status: Literal["alive", "ready"]
+
+
+class Problem(BaseModel):
+    """Problem details (RFC 9457), with the facts of the error beside them."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:worldledger:problem:invalid_effect",
+                    "title": "The effect is refused",
+                    "status": 422,
+                    "detail": "draft 3, $.payload.price: not a finite number",
+                    "code": "invalid_effect",
+                    "recovery": "modify_intent",
+                    "instance": "/v1/worlds/market-town/effects",
+                    "path": "$.payload.price",
+                    "index": 3,
+                }
+            ]
+        },
+    )
+
+    type: str = Field(description="`urn:worldledger:problem:` and the code.")
+    title: str
+    status: int
+    detail: str = Field(description="What is wrong with this request, for people.")
+    code: str = Field(description="A stable name, for programs.")
+    recovery: RecoveryAction = Field(description="What the caller can do.")
+    instance: str
+    path: str | None = Field(default=None, description="JSON path of the offending value.")
+    index: int | None = Field(default=None, description="Place of the offending draft in its list.")
+
+
+ALL: tuple[type[BaseModel], ...] = (
+    EffectDraft,
+    EffectDrafts,
+    EffectPage,
+    Health,
+    NewWorld,
+    Problem,
+    Receipt,
+    Receipts,
+    Verification,
+    WorldPage,
+    WorldRecord,
+)
+
+
+def components() -> dict[str, Any]:
+    """Give every shape's JSON schema by name, as they stand under ``#/components/schemas``."""
+    _, document = models_json_schema(
+        [(shape, "validation") for shape in ALL], ref_template="#/components/schemas/{model}"
+    )
+    found: dict[str, Any] = document["$defs"]
+    return found

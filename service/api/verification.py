@@ -1,0 +1,76 @@
+"""Verifying a world over HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import orjson
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api.context import services
+from service.api.openapi import json_of, problems
+from service.api.parameters import WorldName, position
+from service.store.verification import verify_world
+from worldledger.chain import ORIGIN
+from worldledger.genesis import check_world_name
+
+router = APIRouter(tags=["verification"])
+
+_POSITION = r"^[0-9]{1,16}:[0-9a-fA-F]{64}$"
+_EXAMPLE = "42:6f2c0f0e5b1de0b1a7b0f0e0d9c8b7a6958473625140302f1e0d0c0b0a090807"
+
+
+@router.get(
+    "/v1/worlds/{world}/verification",
+    operation_id="verify_world",
+    summary="Verify a world's whole chain",
+    response_class=Response,
+    responses={
+        200: {**json_of("Verification"), "description": "The outcome, whether everything holds or not."},
+        **problems(404, 422, 503),
+    },
+)
+async def verification(
+    request: Request,
+    world: WorldName,
+    start: Annotated[
+        str | None,
+        Query(
+            alias="from",
+            description="`SEQ:CHECKSUM`: a position known to be good, after which to begin.",
+            json_schema_extra={"pattern": _POSITION},
+        ),
+    ] = None,
+    head: Annotated[
+        list[str] | None,
+        Query(
+            description="`SEQ:CHECKSUM`, repeatable: a position noted earlier, through which the chain must pass.",
+            json_schema_extra={"items": {"type": "string", "pattern": _POSITION}},
+        ),
+    ] = None,
+) -> Response:
+    """Check every link of the chain, every query column, the world's row against its genesis, and the head.
+
+    Without noted positions a log is checked against itself; whoever wants to find a chain that was rewritten as a
+    whole, or cut off at its end, keeps the `position` of an earlier answer elsewhere and gives it as `head`.
+    """
+    verdict = await verify_world(
+        services(request).store.reader,
+        check_world_name(world),
+        start=ORIGIN if start is None else position("from", start),
+        noted=[position("head", noted) for noted in head or []],
+    )
+    finding = verdict.finding
+    outcome = {
+        "world_id": verdict.world_id,
+        "verified": verdict.verified,
+        "effects": verdict.effects,
+        "position": {
+            "global_seq": verdict.position.global_seq,
+            "checksum": verdict.position.checksum.hex(),
+        },
+        "finding": None if finding is None else {"global_seq": finding.global_seq, "what": finding.what},
+    }
+    return Response(orjson.dumps(outcome), 200, {"Cache-Control": "no-store"}, "application/json")

@@ -1,0 +1,146 @@
+"""Creating, listing and looking at worlds over HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api.bodies import read_json
+from service.api.caching import REVALIDATE, etag, not_modified
+from service.api.context import services
+from service.api.openapi import body_of, header, json_of, problems
+from service.api.parameters import Limit, WorldName, check_text, next_link
+from service.store import WorldRecord
+from worldledger.canonical import child
+from worldledger.errors import InvalidConfigError, InvalidEffectError
+from worldledger.genesis import NewWorld
+
+router = APIRouter(tags=["worlds"])
+
+_DEFAULT: Final = 100
+#: Worlds are read so many at a time, until a page has this many bytes: configs may be large.
+_AT_ONCE: Final = 100
+_PAGE_BYTES: Final = 4 * 1024 * 1024
+
+
+@router.post(
+    "/v1/worlds",
+    operation_id="create_world",
+    summary="Create a world",
+    status_code=201,
+    response_class=Response,
+    responses={
+        201: {
+            **json_of("WorldRecord"),
+            "description": "The world, with its genesis at global_seq 1.",
+            "headers": {"Location": header("Where the world is."), "ETag": header("The head's tag.")},
+        },
+        **problems(409, 413, 415, 422, 503),
+    },
+    openapi_extra={"requestBody": body_of("NewWorld")},
+)
+async def create_world(request: Request) -> Response:
+    """Create a world: its genesis `WorldCreated` says once what it is, and can never be changed."""
+    found = services(request)
+    try:
+        value = await read_json(request, found.settings.max_body_bytes)
+    except InvalidEffectError as error:
+        raise InvalidConfigError(f"{error.path}: {error.reason}", path=error.path) from None
+    record = await found.store.create_world(_new_world(value))
+    return _answer(record, 201, {"Location": f"/v1/worlds/{record.world_id}", **_headers(record)})
+
+
+def _new_world(value: Any) -> NewWorld:
+    """Read the body's shape strictly, so that nothing is taken for something else."""
+    try:
+        return NewWorld.model_validate(value, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        path = "$"
+        for key in first["loc"]:
+            path = child(path, key)
+        if first["type"] == "extra_forbidden":
+            reason = f"unknown field; a world has {', '.join(NewWorld.model_fields)}"
+        elif first["type"] == "missing":
+            reason = "is missing"
+        else:
+            reason = first["msg"]
+        raise InvalidConfigError(f"{path}: {reason}", path=path) from None
+
+
+@router.get(
+    "/v1/worlds",
+    operation_id="list_worlds",
+    summary="List worlds by name",
+    response_class=Response,
+    responses={
+        200: {
+            **json_of("WorldPage"),
+            "description": "A page of worlds.",
+            "headers": {"Link": header('`rel="next"`: the next page, if there is one.')},
+        },
+        **problems(422, 503),
+    },
+)
+async def list_worlds(
+    request: Request,
+    experiment: Annotated[
+        str | None, Query(min_length=1, max_length=200, description="Give the worlds of this experiment only.")
+    ] = None,
+    after: Annotated[str, Query(max_length=200, description="Give worlds whose names come after this one.")] = "",
+    limit: Limit = None,
+) -> Response:
+    """Give a page of worlds, sorted by name. A page may be shorter than `limit` when configs are large."""
+    check_text("experiment", experiment)
+    check_text("after", after)
+    found = services(request)
+    wanted = min(_DEFAULT if limit is None else limit, found.settings.page_limit)
+    texts: list[str] = []
+    size = 0
+    position, more = after, True
+    while more and len(texts) < wanted and size < _PAGE_BYTES:
+        few = min(wanted - len(texts), _AT_ONCE)
+        records = await found.store.worlds(experiment=experiment, after=position, limit=few + 1)
+        more = len(records) > few
+        for record in records[:few]:
+            texts.append(record.model_dump_json())
+            size += len(texts[-1])
+            position = record.world_id
+    following = f'"{position}"' if more else "null"
+    headers = {"Cache-Control": REVALIDATE, **(next_link(request, after=position) if more else {})}
+    body = f'{{"worlds":[{",".join(texts)}],"next_after":{following}}}'
+    return Response(body, 200, headers, "application/json")
+
+
+@router.get(
+    "/v1/worlds/{world}",
+    operation_id="get_world",
+    summary="Look at a world and its head",
+    response_class=Response,
+    responses={
+        200: {
+            **json_of("WorldRecord"),
+            "description": "The world with its present head.",
+            "headers": {"ETag": header('`"<world>:<head_seq>:<first 8 digits of head_checksum>"`')},
+        },
+        304: {"description": "The head is still the one that If-None-Match names."},
+        **problems(404, 422, 503),
+    },
+)
+async def get_world(request: Request, world: WorldName) -> Response:
+    """Give what a world is and where its log ends now."""
+    record = await services(request).store.world(world)
+    headers = _headers(record)
+    return not_modified(request, headers) or _answer(record, 200, headers)
+
+
+def _headers(record: WorldRecord) -> dict[str, str]:
+    return {"ETag": etag(record.world_id, record.head_seq, record.head_checksum), "Cache-Control": REVALIDATE}
+
+
+def _answer(record: WorldRecord, status: int, headers: dict[str, str]) -> Response:
+    return Response(record.model_dump_json(), status, headers, "application/json")

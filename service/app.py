@@ -1,0 +1,190 @@
+"""The one place where the service is put together, and the loop that serves it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import math
+import signal
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from importlib.metadata import version
+
+import uvicorn
+import uvloop
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+
+from service.api import effects, health, reading, tail, verification, worlds
+from service.api.context import Services
+from service.api.edge import Edge
+from service.api.openapi import document
+from service.api.problems import on_http_exception, on_simulation_error, on_validation_error
+from service.settings import Settings
+from service.store import Store
+from service.store.watch import HeadWatcher
+from worldledger.errors import SimulationError
+
+_BACKLOG = 2048
+#: Seconds beyond the deadline of appends that a stopping server waits for its requests.
+_GRACE = 5
+
+
+class ListenError(SimulationError):
+    """The address to listen on cannot be had: taken, not allowed, or not this machine's; details: host, port."""
+
+    code = "cannot_listen"
+
+
+def create_app(settings: Settings, database_url: str, *, clock: Callable[[], float] = time.time) -> FastAPI:
+    """Put the service together. The database is opened by the application's lifespan, not here.
+
+    The lifespan raises StoreUnavailableError or SchemaVersionError if it cannot begin.
+    """
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with (
+            Store.open(database_url, settings, clock=clock) as store,
+            HeadWatcher.over(store, interval=settings.poll_interval) as watcher,
+        ):
+            app.state.services = services = Services(settings=settings, store=store, watcher=watcher)
+            try:
+                yield
+            finally:
+                services.stopping.set()
+
+    app = FastAPI(
+        lifespan=lifespan,
+        redirect_slashes=False,
+        redoc_url=None,
+        middleware=[Middleware(Edge)],
+        exception_handlers={
+            SimulationError: on_simulation_error,
+            RequestValidationError: on_validation_error,
+            HTTPException: on_http_exception,
+        },
+    )
+    for room in (effects, reading, tail, worlds, verification, health):
+        app.include_router(room.router)
+    document(app, version("worldledger"))
+    return app
+
+
+# -- serving -----------------------------------------------------------------------------------------------
+
+
+def run(settings: Settings, database_url: str, *, ready: Callable[[str], None] | None = None) -> None:
+    """Serve on uvloop until SIGINT or SIGTERM; see `serve`."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(settings, database_url, ready=ready))
+
+
+async def serve(settings: Settings, database_url: str, *, ready: Callable[[str], None] | None = None) -> None:
+    """Serve until SIGINT or SIGTERM, or until cancelled; then stop gracefully.
+
+    ``ready`` is called with the URL once requests are answered; with port 0 it tells the port that was taken.
+    Stopping means: no new connections, tails end, requests that run are answered, what waits is written. A second
+    SIGINT does not wait for the requests. Raises ListenError, StoreUnavailableError or SchemaVersionError before
+    anything is served.
+    """
+    listener = await _listen(settings.host, settings.port)
+    with listener:
+        app = create_app(settings, database_url)
+        async with app.router.lifespan_context(app):
+            url = _url(settings.host, listener)
+            server = _Server(
+                uvicorn.Config(
+                    app,
+                    http="httptools",
+                    ws="none",
+                    lifespan="off",  # opened above, so that what goes wrong is raised and not logged
+                    log_config=None,
+                    access_log=False,
+                    server_header=False,
+                    timeout_graceful_shutdown=math.ceil(settings.append_deadline) + _GRACE,
+                ),
+                on_ready=lambda: ready(url) if ready is not None else None,
+                on_stop=app.state.services.stopping.set,
+            )
+            with _signals(server):
+                await _until_stopped(server, listener)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, told when to stop by us, and telling when it is ready and when it begins to stop."""
+
+    def __init__(self, config: uvicorn.Config, *, on_ready: Callable[[], None], on_stop: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+        self._on_stop = on_stop
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to `serve`: uvicorn would raise them anew at the end, before anything is cleaned up."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._on_stop()
+        await super().shutdown(sockets)
+
+
+async def _until_stopped(server: _Server, listener: socket.socket) -> None:
+    running = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        server.should_exit = True
+        await running
+        raise
+
+
+@contextlib.contextmanager
+def _signals(server: _Server) -> Iterator[None]:
+    """Stop the server on SIGINT and SIGTERM, where this thread may say so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        loop.add_signal_handler(number, server.handle_exit, number, None)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            loop.remove_signal_handler(number)
+            signal.signal(number, handler)
+
+
+async def _listen(host: str, port: int) -> socket.socket:
+    """Take the address, or raise ListenError."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, *_, address = min(found, key=lambda each: each[0] != socket.AF_INET)
+        return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            why = "another program uses it; stop that one, or choose another port (--port, WORLDLEDGER_PORT)"
+        elif error.errno == errno.EACCES:
+            why = "it is not allowed here; ports below 1024 need privileges"
+        else:
+            why = f"{error.strerror or error}; check --host and --port"
+        raise ListenError(f"cannot listen on {host} port {port}: {why}", host=host, port=port) from error
+
+
+def _url(host: str, listener: socket.socket) -> str:
+    port = listener.getsockname()[1]
+    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}.get(host) or (f"[{host}]" if ":" in host else host)  # noqa: S104
+    return f"http://{name}:{port}"

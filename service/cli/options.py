@@ -1,0 +1,41 @@
+"""Options and arguments that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+_DATABASE = "Database"
+
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--database-url",
+        envvar="WORLDLEDGER_DATABASE_URL",
+        metavar="URL",
+        help="An existing PostgreSQL, 15 or newer: postgresql://user@host/database. Without it: an embedded one.",
+        show_default=False,
+        rich_help_panel=_DATABASE,
+    ),
+]
+Home = Annotated[
+    Path | None,
+    typer.Option(
+        "--home",
+        envvar="WORLDLEDGER_HOME",
+        metavar="FOLDER",
+        help="The folder of the embedded PostgreSQL.",
+        show_default="~/.worldledger",
+        rich_help_panel=_DATABASE,
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no remarks.")]
+Json = Annotated[bool, typer.Option("--json", help="Write JSON: a list of objects.")]
+World = Annotated[str, typer.Argument(metavar="WORLD", help="A world's name.", show_default=False)]
+
+
+def examples(*lines: str) -> str:
+    """Give the examples that stand below a command's help."""
+    return "\n".join(["Example:" if len(lines) == 1 else "Examples:", "", *(f"  {line}" for line in lines)])

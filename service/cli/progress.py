@@ -1,0 +1,37 @@
+"""A progress bar on stderr, where that is a terminal and nobody asked for quiet."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+#: Told how much is done, how much there is in all (None: not known), and a remark to show.
+Tell = Callable[[float, float | None, str], None]
+
+
+@contextmanager
+def progress_bar(label: str, *, quiet: bool = False) -> Iterator[Tell]:
+    """Lend a function that moves the bar; without a terminal it does nothing."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda done, total, remark: None
+        return
+    from rich.console import Console  # noqa: PLC0415 - slow to load, and only people look at it
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[remark]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(
+        *columns, console=Console(stderr=True), transient=True, redirect_stdout=sys.stdout.isatty()
+    ) as progress:
+        task = progress.add_task(label, total=None, remark="")
+
+        def tell(done: float, total: float | None, remark: str) -> None:
+            progress.update(task, completed=done, total=total, remark=remark)
+
+        yield tell

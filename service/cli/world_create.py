@@ -1,0 +1,84 @@
+"""``worldledger world create``: a new world."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from service.cli.connect import target, with_store
+from service.cli.options import DatabaseUrl, Home, examples
+from service.cli.output import put
+from worldledger.errors import FileRefusedError, InvalidConfigError, InvalidEffectError
+
+if TYPE_CHECKING:
+    from worldledger.genesis import NewWorld
+
+EXAMPLES = examples(
+    "worldledger world create my-world", "worldledger world create island --time-authority unity --config island.json"
+)
+
+
+def command(
+    ctx: typer.Context,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="Letters, digits and . _ - ~; the first a letter or digit.", show_default=False
+        ),
+    ],
+    ruleset: Annotated[str, typer.Option("--ruleset", metavar="NAME", help="The rules of the world.")] = "sandbox",
+    experiment: Annotated[
+        str | None, typer.Option("--experiment", metavar="NAME", help="A label under which to find it.")
+    ] = None,
+    time_authority: Annotated[
+        str,
+        typer.Option(
+            "--time-authority",
+            metavar="WHO",
+            help="Who sets sim_time: wall, client (any draft) or an adapter such as unity.",
+        ),
+    ] = "wall",
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="A JSON object: the ruleset's own settings.")
+    ] = None,
+    database_url: DatabaseUrl = None,
+    home: Home = None,
+) -> None:
+    """Create an empty world; what is given here stands in its first effect for ever."""
+    world = _world(
+        world_id=name,
+        ruleset=ruleset,
+        experiment=experiment,
+        time_authority=time_authority,
+        config={} if config is None else _read(config),
+    )
+    record = with_store(target(ctx, database_url, home), lambda store: store.create_world(world))
+    put(f"created {record.world_id}, head {record.head.position}")
+
+
+def _world(**fields: Any) -> NewWorld:
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    from worldledger.genesis import NewWorld  # noqa: PLC0415
+
+    try:
+        return NewWorld(**fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise InvalidConfigError(f"{first['loc'][0]}: {first['msg']}") from None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    from worldledger.canonical import parse_text  # noqa: PLC0415
+
+    try:
+        value = parse_text(file.read_bytes())
+    except OSError as error:
+        raise FileRefusedError(f"cannot be read ({error.strerror})", file=str(file)) from None
+    except InvalidEffectError as error:
+        raise FileRefusedError(f"{error.path}: {error.reason}", file=str(file)) from None
+    if not isinstance(value, dict):
+        raise FileRefusedError("a config is a JSON object", file=str(file))
+    return value

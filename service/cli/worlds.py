@@ -1,0 +1,63 @@
+"""``worldledger worlds``: which worlds there are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from service.cli.connect import target, with_store
+from service.cli.options import DatabaseUrl, Home, Json, examples
+from service.cli.output import json_list, put, say
+
+if TYPE_CHECKING:
+    from service.store import Store, WorldRecord
+
+EXAMPLES = examples("worldledger worlds --experiment first", "worldledger worlds --json | jq -r '.[].world_id'")
+
+_HEADER = ("WORLD", "RULESET", "EXPERIMENT", "EFFECTS", "CREATED")
+
+
+def command(
+    ctx: typer.Context,
+    experiment: Annotated[
+        str | None, typer.Option("--experiment", metavar="NAME", help="Only the worlds of this experiment.")
+    ] = None,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+    home: Home = None,
+) -> None:
+    """List the worlds by name, with their heads."""
+    with_store(
+        target(ctx, database_url, home),
+        lambda store: _as_json(store, experiment) if as_json else _as_table(store, experiment),
+    )
+
+
+async def _as_json(store: Store, experiment: str | None) -> None:
+    with json_list() as item:
+        async for world in store.every_world(experiment=experiment):
+            item(world.model_dump(mode="json"))
+
+
+async def _as_table(store: Store, experiment: str | None) -> None:
+    """Write pages of aligned columns, so that no number of worlds has to be held."""
+    first = True
+    after = ""
+    while page := await store.worlds(experiment=experiment, after=after, limit=500):
+        rows = [_row(world) for world in page]
+        if first:
+            rows.insert(0, _HEADER)
+            first = False
+        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
+        for row in rows:
+            put("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+        after = page[-1].world_id
+    if first:
+        where = "" if experiment is None else f" in the experiment {experiment!r}"
+        say(f"there are no worlds{where}; make some with `worldledger import pgn` or `worldledger world create`")
+
+
+def _row(world: WorldRecord) -> tuple[str, ...]:
+    created = world.created_at.astimezone().strftime("%Y-%m-%d %H:%M")
+    return world.world_id, world.ruleset, world.experiment or "-", str(world.head_seq), created

@@ -1,0 +1,260 @@
+"""Recorded games into the log: a game is a world, appended whole or not at all.
+
+Which world a game becomes follows from the experiment and the game alone, so a second run adds nothing, and after a
+kill the same command goes on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import unicodedata
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
+
+from pydantic import ValidationError
+
+from service.store.ahead import ahead
+from worldledger.errors import (
+    FileRefusedError,
+    InvalidConfigError,
+    SchemaVersionError,
+    SimulationError,
+    StoreUnavailableError,
+    UnknownRulesetError,
+    WorldExistsError,
+)
+from worldledger.genesis import NewWorld
+from worldledger.rulesets.chess.pgn import BrokenGame, RecordedGame, read_games
+
+if TYPE_CHECKING:
+    from service.store.store import Store
+
+T = TypeVar("T")
+
+#: After these no other game can go in either.
+_FATAL: Final = (StoreUnavailableError, SchemaVersionError, UnknownRulesetError)
+#: Longest label of an experiment in a world's name.
+_LABEL: Final = 40
+_DIGITS: Final = 6
+
+
+@dataclass(frozen=True)
+class Notice:
+    """What people should know about a file or one of its games: that it was refused, or what was odd about it."""
+
+    file: str
+    text: str
+    line: int | None = None
+    game: int | None = None
+    refused: bool = False
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{place}: {self.text}" if self.game is None else f"{place}: game {self.game}: {self.text}"
+
+
+@dataclass
+class Summary:
+    """What an import did: how many games are new, how many were there already, and what was refused."""
+
+    files: int = 0
+    imported: int = 0
+    already: int = 0
+    effects: int = 0
+    refused: list[Notice] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far an import is: bytes of all files, and games looked at."""
+
+    done: int
+    total: int
+    games: int
+
+
+def experiment_label(experiment: str) -> str:
+    """Give what stands for an experiment in its worlds' names, in ``[a-z0-9-]``.
+
+    It is the experiment itself where that consists of these characters and is short, else a slug of it with some
+    digits of its hash: two experiments never share a label.
+    """
+    plain = unicodedata.normalize("NFKD", experiment).encode("ascii", "ignore").decode().lower()
+    slug = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
+    if slug == experiment and len(slug) <= _LABEL:
+        return slug
+    digits = sha256(experiment.encode()).hexdigest()[:_DIGITS]
+    return f"{slug[: _LABEL - _DIGITS - 1].rstrip('-') or 'experiment'}-{digits}"
+
+
+def world_of_game(game: RecordedGame, *, experiment: str | None, file: str) -> NewWorld:
+    """Give the world that a recorded game becomes.
+
+    Its name is ``[experiment-]white-vs-black-date-`` and 12 hex digits of the game's digest. The config keeps the
+    whole digest, and where the recording was found (the file's name without its folder).
+    """
+    name = os.fsencode(Path(file).name).decode(errors="replace")
+    return NewWorld(
+        world_id=game.name if experiment is None else f"{experiment_label(experiment)}-{game.name}",
+        ruleset="chess",
+        experiment=experiment,
+        time_authority="client",
+        config={"digest": game.digest, "recording": {"file": name, "game": game.index, "line": game.line}},
+    )
+
+
+async def import_games(
+    store: Store,
+    paths: Iterable[Path],
+    *,
+    experiment: str | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    notice: Callable[[Notice], None] | None = None,
+) -> Summary:
+    """Import the games of PGN files, and of all ``*.pgn`` in folders and their subfolders, in the order of names.
+
+    What cannot be taken (a file that is unreadable or none, a broken game) is refused and told, by ``notice`` at once
+    and in the summary; everything else goes in. The next game is read while one is being written; no more than two
+    are held. Raises InvalidConfigError for an experiment that cannot be a label, StoreUnavailableError when the
+    database goes away, with what is in by then.
+    """
+    _check_experiment(experiment)
+    run = _Import(store, experiment, progress, notice)
+    files = run.find(paths)
+    try:
+        for file in files:
+            await run.file(file)
+    except StoreUnavailableError as error:
+        done = run.summary.imported
+        rest = f"run the same command again for the rest ({done} of this run {'is' if done == 1 else 'are'} in)"
+        raise StoreUnavailableError(f"{error.message}; {rest}", **error.details) from error
+    return run.summary
+
+
+class _Import:
+    """One run over many files."""
+
+    def __init__(
+        self,
+        store: Store,
+        experiment: str | None,
+        progress: Callable[[Progress], None] | None,
+        notice: Callable[[Notice], None] | None,
+    ) -> None:
+        self._store = store
+        self._experiment = experiment
+        self._progress = progress
+        self._notice = notice
+        self._done = self._total = self._games = 0
+        self.summary = Summary()
+
+    def find(self, paths: Iterable[Path]) -> list[Path]:
+        """Give each file once."""
+        found: dict[str, Path] = {}
+        for path in paths:
+            for file in self._files(path):
+                found.setdefault(os.path.realpath(file), file)
+        for file in found.values():
+            with suppress(OSError):  # it will be told when it is opened
+                self._total += file.stat().st_size
+        return list(found.values())
+
+    def _files(self, path: Path) -> Iterator[Path]:
+        if not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises where the way to it may not be searched
+            yield path
+            return
+        empty = True
+        for folder, folders, names in os.walk(path, onerror=self._refuse_folder):
+            folders.sort()
+            for name in sorted(names):
+                if name.lower().endswith(".pgn"):
+                    empty = False
+                    yield Path(folder, name)
+        if empty:
+            self._tell(Notice(str(path), "no file named *.pgn in this folder", refused=True))
+
+    def _refuse_folder(self, error: OSError) -> None:
+        self._tell(Notice(str(error.filename), f"the folder cannot be read ({error.strerror})", refused=True))
+
+    async def file(self, path: Path) -> None:
+        """Import the games of one file."""
+        self.summary.files += 1
+        name = str(path)
+        size = 0
+        try:
+            with path.open("rb") as stream:
+                size = os.fstat(stream.fileno()).st_size
+                async with ahead(_in_thread(read_games(stream, name=name))) as games:
+                    async for game in games:
+                        await self._game(game, name)
+                        self._advance(_position(stream), 1)
+        except FileRefusedError as error:
+            self._tell(Notice(name, error.reason, line=error.details.get("line"), refused=True))
+        except OSError as error:
+            self._tell(Notice(name, f"the file cannot be read ({error.strerror or error})", refused=True))
+        self._done += size
+        self._advance(0, 0)
+
+    async def _game(self, game: RecordedGame | BrokenGame, file: str) -> None:
+        if isinstance(game, BrokenGame):
+            self._tell(Notice(file, game.reason, line=game.line, game=game.index, refused=True))
+            return
+        try:
+            await self._write(game, file)
+        except _FATAL:
+            raise
+        except SimulationError as error:
+            self._tell(Notice(file, error.message, line=game.line, game=game.index, refused=True))
+        else:
+            for warning in game.warnings:
+                self._tell(Notice(file, warning, line=game.line, game=game.index))
+
+    async def _write(self, game: RecordedGame, file: str) -> None:
+        world = world_of_game(game, experiment=self._experiment, file=file)
+        try:
+            await self._store.import_world(world, game.drafts)
+        except WorldExistsError:
+            there = await self._store.world(world.world_id)
+            if there.experiment != self._experiment or there.config.get("digest") != game.digest:
+                raise WorldExistsError(
+                    f"its world would be {world.world_id}, and another world has that name", world_id=world.world_id
+                ) from None
+            self.summary.already += 1
+        else:
+            self.summary.imported += 1
+            self.summary.effects += len(game.drafts) + 1
+
+    def _tell(self, notice: Notice) -> None:
+        if notice.refused:
+            self.summary.refused.append(notice)
+        if self._notice is not None:
+            self._notice(notice)
+
+    def _advance(self, position: int, games: int) -> None:
+        self._games += games
+        if self._progress is not None:
+            self._progress(Progress(min(self._done + position, self._total), self._total, self._games))
+
+
+def _check_experiment(experiment: str | None) -> None:
+    try:
+        NewWorld(world_id="any", experiment=experiment).checked()
+    except ValidationError as error:
+        what = error.errors(include_url=False)[0]["msg"]
+        raise InvalidConfigError(f"the experiment's name: {what}", path="$.experiment") from None
+
+
+def _position(stream: BinaryIO) -> int:
+    return stream.tell() if stream.seekable() else 0
+
+
+async def _in_thread(items: Iterator[T]) -> AsyncIterator[T]:
+    """Give the items of an iterator whose work is done in a thread, so that the loop stays free."""
+    while (item := await asyncio.to_thread(next, items, None)) is not None:
+        yield item

@@ -1,0 +1,256 @@
+"""Export and import of whole worlds: the stored bytes out to a file, and a file's own bytes in again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
+from itertools import islice
+from typing import TYPE_CHECKING, Any, BinaryIO
+from uuid import UUID
+
+import asyncpg
+import orjson
+
+from service.store import statements
+from service.store.ahead import ahead
+from service.store.units import request_digest
+from worldledger.chain import ORIGIN, Position
+from worldledger.drafts import effect_body_digest
+from worldledger.errors import FileRefusedError, WorldExistsError
+from worldledger.exports import ExportWriter, Trailer
+from worldledger.transfer import CheckedExport, read_lines
+
+if TYPE_CHECKING:
+    from asyncpg.pool import PoolConnectionProxy
+
+    from service.store.bulk import Row
+    from service.store.reader import Reader
+    from service.store.records import WorldRecord
+
+    PooledConnection = PoolConnectionProxy[asyncpg.Record]
+
+#: Told how many effects there are so far.
+Progress = Callable[[int], None]
+
+#: Effects in one COPY. Several to a transaction, so that neither the requests gathered meanwhile nor the time that
+#: one statement takes grow with the file.
+_CHUNK = 20_000
+#: Seconds that one COPY may take.
+_COPY_TIMEOUT = 600.0
+
+
+async def export_world(
+    reader: Reader, world: WorldRecord, write: Callable[[bytes], object], progress: Progress | None = None
+) -> Trailer:
+    """Write a world's log up to the head that its record names, in the format of `worldledger.exports`.
+
+    ``write`` is handed pieces of a few MiB at most. Effects that are appended meanwhile are left out. Raises
+    TamperedError where the chain does not hold: such a log makes no export.
+    """
+    head = world.head.position
+    writer = ExportWriter(world.world_id, head)
+    written = 0
+    async with ahead(reader.batches(world.world_id, until_seq=head.global_seq)) as batches:
+        async for batch in batches:
+            write(writer.lines(batch))
+            written += len(batch)
+            if progress is not None:
+                progress(written)
+    trailer = writer.trailer()
+    write(trailer.line() + b"\n")
+    return trailer
+
+
+async def import_export(
+    reader: Reader, stream: BinaryIO, checked: CheckedExport, *, name: str, progress: Progress | None = None
+) -> bool:
+    """Restore a world from an export that `check_export` has looked at; ``stream`` is read from its beginning.
+
+    Everything goes in by one transaction: the effects as the bytes of the file, the world's row from the genesis, the
+    requests from the effects' req_ids. Gives False, and writes nothing, where the very same log is there already.
+    Raises WorldExistsError where another log of that name is, telling how they differ, and FileRefusedError if the
+    file is no longer the one that was checked.
+    """
+    stream.seek(0)
+    async with reader.connection() as connection, connection.transaction():
+        if await _insert_world(connection, checked):
+            await _Restorer(connection, stream, checked, name, progress).run()
+            return True
+    await _compare(reader, stream, checked)
+    return False
+
+
+async def _insert_world(connection: PooledConnection, checked: CheckedExport) -> bool:
+    world = checked.world
+    inserted = await connection.fetchval(
+        statements.INSERT_WORLD_OF_GENESIS,
+        world.world_id,
+        UUID(checked.trailer.world_uuid),
+        world.ruleset,
+        checked.ruleset_version,
+        checked.genesis.decode(),
+        world.experiment,
+        world.time_authority,
+    )
+    return inserted is not None
+
+
+class _Restorer:
+    """Copies a checked file into the log, inside the caller's transaction."""
+
+    def __init__(
+        self,
+        connection: PooledConnection,
+        stream: BinaryIO,
+        checked: CheckedExport,
+        name: str,
+        progress: Progress | None,
+    ) -> None:
+        self._connection = connection
+        self._stream = stream
+        self._checked = checked
+        self._name = name
+        self._progress = progress
+        self._world_id = checked.world.world_id
+        self._position = ORIGIN
+        self._asked: tuple[str, str] | None = None
+        self._digests: list[bytes] = []
+        self._requests: list[tuple[str, str, str, bytes, int, int]] = []
+
+    async def run(self) -> None:
+        checked = self._checked
+        lines = _effect_lines(self._stream, checked)
+        while self._position.global_seq < checked.trailer.count:
+            await self._copy("effects", self._rows(islice(lines, _CHUNK)), statements.EFFECT_COLUMNS)
+            await self._copy_requests()
+            if self._progress is not None:
+                self._progress(self._position.global_seq)
+        self._end_request()
+        await self._copy_requests()
+        if self._position != checked.trailer.head:
+            raise self._changed()
+        await self._connection.execute(
+            statements.INSERT_HEAD, self._world_id, *self._position, checked.sim_time, checked.wall_time
+        )
+
+    async def _copy(self, table: str, rows: Iterable[tuple[object, ...]], columns: tuple[str, ...]) -> None:
+        await self._connection.copy_records_to_table(table, records=rows, columns=columns, timeout=_COPY_TIMEOUT)
+
+    def _rows(self, lines: Iterator[bytes]) -> Iterator[Row]:
+        """Give the rows of the lines, chained anew: it must come out at the trailer's checksum again."""
+        seq, checksum = self._position
+        for line in lines:
+            text = line.removesuffix(b"\n")
+            seq += 1
+            checksum = sha256(checksum.hex().encode() + text).digest()
+            try:
+                effect = orjson.loads(text)
+                self._take_request(effect, seq)
+                yield (
+                    self._world_id,
+                    seq,
+                    text.decode(),
+                    checksum,
+                    effect["kind"],
+                    effect["source_id"],
+                    effect["sim_time"],
+                )
+            except (ValueError, TypeError, KeyError):
+                raise self._changed() from None
+        if seq == self._position.global_seq:
+            raise self._changed()  # fewer lines than before
+        self._position = Position(seq, checksum)
+
+    # -- requests --------------------------------------------------------------------------------------------
+
+    def _take_request(self, effect: dict[str, Any], seq: int) -> None:
+        """Gather effects with one req_id: those of a request stand together."""
+        req_id = effect["req_id"]
+        asked = None if req_id is None else (effect["source_id"], req_id)
+        if asked != self._asked:
+            self._end_request(seq - 1)
+            self._asked = asked
+        if asked is not None:
+            self._digests.append(effect_body_digest(effect))
+
+    def _end_request(self, last: int | None = None) -> None:
+        if self._asked is not None:
+            last_seq = self._position.global_seq if last is None else last
+            digest = request_digest(self._digests)
+            first_seq = last_seq - len(self._digests) + 1
+            self._requests.append((self._world_id, *self._asked, digest, first_seq, last_seq))
+        self._asked = None
+        self._digests = []
+
+    async def _copy_requests(self) -> None:
+        if not self._requests:
+            return
+        try:
+            await self._copy("requests", self._requests, statements.REQUEST_COLUMNS)
+        except asyncpg.UniqueViolationError:
+            raise self._repeated_request() from None
+        self._requests = []
+
+    def _repeated_request(self) -> FileRefusedError:
+        """Find the request that comes back after other effects; only a file with that fault is read for it."""
+        seen: set[tuple[str, str]] = set()
+        before: tuple[str, str] | None = None
+        self._stream.seek(0)
+        for seq, line in enumerate(_effect_lines(self._stream, self._checked), 1):
+            effect = orjson.loads(line)
+            asked = (effect["source_id"], effect["req_id"]) if effect["req_id"] is not None else None
+            if asked is not None and asked != before:
+                if asked in seen:
+                    what = (
+                        f"$.req_id: {asked[1]!r} of {asked[0]!r} was used before, by other effects than the one above"
+                    )
+                    return FileRefusedError(what, file=self._name, line=seq, global_seq=seq)
+                seen.add(asked)
+            before = asked
+        return self._changed()
+
+    def _changed(self) -> FileRefusedError:
+        return FileRefusedError("the file was changed while it was being imported; nothing was kept", file=self._name)
+
+
+def _effect_lines(stream: BinaryIO, checked: CheckedExport) -> Iterator[bytes]:
+    return islice(read_lines(stream, limit=checked.longest), checked.trailer.count)
+
+
+async def _compare(reader: Reader, stream: BinaryIO, checked: CheckedExport) -> None:
+    """Raise WorldExistsError, saying where the logs part, unless the very same log is there."""
+    world_id = checked.world.world_id
+    async with reader.connection() as connection:
+        head = await connection.fetchrow(statements.HEAD, world_id)
+    if head is not None and (head["head_seq"], head["head_checksum"]) == checked.trailer.head:
+        return
+    stream.seek(0)
+    here, there = (head["head_seq"] if head is not None else 0), checked.trailer.count
+    same = await _common(reader, world_id, _effect_lines(stream, checked))
+    if same < min(here, there):
+        how = f"differs from seq {same + 1} on" if same else "is another one from its genesis on"
+    elif here > there:
+        how = f"has the whole file and goes on, to seq {here}; the file ends at seq {there}"
+    elif here < there:
+        how = f"ends at seq {here}, where the file goes on to seq {there}; import it into another database"
+    else:
+        how = "has another head; run `worldledger verify`"
+    raise WorldExistsError(
+        f"a world named {world_id!r} is already there, and its log {how}; nothing was imported",
+        world_id=world_id,
+        head_seq=here,
+        global_seq=same + 1,
+    )
+
+
+async def _common(reader: Reader, world_id: str, lines: Iterator[bytes]) -> int:
+    """Give the seq up to which a world's log and the lines are the same."""
+    seq = 0
+    async with ahead(reader.batches(world_id)) as batches:
+        async for batch in batches:
+            for row in batch:
+                line = next(lines, None)
+                if line is None or row.text != line.removesuffix(b"\n"):
+                    return seq
+                seq = row.global_seq
+    return seq

@@ -1,0 +1,278 @@
+"""The chain: the seed's checksum, and what verification finds (every attack of the plan, in memory)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import orjson
+import pytest
+
+from worldledger.chain import ORIGIN, ChainRow, Position, StoredEffect, Verifier, chain_checksum, link, verify
+from worldledger.errors import SimulationError, TamperedError
+
+from . import chains
+from .chains import end, honest, make_effect, recomputed, stored, verdicts
+
+Rows = list[StoredEffect]
+COUNT = 9
+
+
+def _replaced(rows: Rows, seq: int, **changed: Any) -> Rows:
+    return [row._replace(**changed) if row.global_seq == seq else row for row in rows]
+
+
+def _edited(rows: Rows, seq: int) -> Rows:
+    return _replaced(rows, seq, text=rows[seq - 1].text.replace(b'"x":', b'"x":1'))
+
+
+def _swapped(rows: Rows, one: int, other: int, *columns: str) -> Rows:
+    first, second = rows[one - 1], rows[other - 1]
+    rows = _replaced(rows, one, **{name: getattr(second, name) for name in columns})
+    return _replaced(rows, other, **{name: getattr(first, name) for name in columns})
+
+
+def _renumbered(rows: Rows, seq: int, new: int) -> Rows:
+    return sorted(_replaced(rows, seq, global_seq=new), key=lambda row: row.global_seq)
+
+
+_EVERYTHING = ("text", "checksum", "kind", "source_id", "sim_time")
+
+ATTACKS: dict[str, tuple[Callable[[Rows], Rows], int, str]] = {
+    "a value is changed": (lambda rows: _edited(rows, 5), 5, "checksum differs"),
+    "a value of the first effect is changed": (lambda rows: _edited(rows, 1), 1, "checksum differs"),
+    "a value of the last effect is changed": (lambda rows: _edited(rows, 9), 9, "checksum differs"),
+    "a checksum is changed": (lambda rows: _replaced(rows, 5, checksum=bytes(32)), 5, "checksum differs"),
+    "a checksum is cut short": (lambda rows: _replaced(rows, 5, checksum=rows[4].checksum[:31]), 5, "checksum differs"),
+    "the column kind is changed": (lambda rows: _replaced(rows, 5, kind="Other"), 5, "column kind is 'Other'"),
+    "the column source_id is changed": (lambda rows: _replaced(rows, 5, source_id="x"), 5, "column source_id is 'x'"),
+    "the column sim_time is changed": (lambda rows: _replaced(rows, 5, sim_time=1.2500001), 5, "column sim_time"),
+    "an effect is deleted": (lambda rows: rows[:4] + rows[5:], 5, "missing: the next effect in the log is seq 6"),
+    "the first effect is deleted": (lambda rows: rows[1:], 1, "missing: the next effect in the log is seq 2"),
+    "the last effect is deleted": (lambda rows: rows[:-1], 9, "the head names seq 9, the log ends at seq 8"),
+    "all effects are deleted": (lambda _: [], 1, "the head names seq 9, the log ends at seq 0"),
+    "two texts change places": (lambda rows: _swapped(rows, 4, 6, "text"), 4, "checksum differs"),
+    "two effects change places": (lambda rows: _swapped(rows, 4, 6, *_EVERYTHING), 4, "checksum differs"),
+    "the order of the rows is changed": (lambda rows: [*rows[:3], rows[4], rows[3], *rows[5:]], 4, "missing"),
+    "a row comes twice": (lambda rows: [*rows[:5], rows[4], *rows[5:]], 6, "seq 5 stands where seq 6 belongs"),
+    "a row is inserted": (
+        lambda rows: [
+            *rows[:5],
+            rows[5]._replace(text=b"{}"),
+            *(row._replace(global_seq=row.global_seq + 1) for row in rows[5:]),
+        ],
+        6,
+        "checksum differs",
+    ),
+    "a row is appended beyond the head": (
+        lambda rows: [*rows, stored(make_effect("w", 10), rows[-1].checksum.hex())],
+        10,
+        "the head names seq 9, the log ends at seq 10",
+    ),
+    "an effect is renumbered into a gap": (lambda rows: _renumbered(rows, 5, 12), 5, "missing"),
+    "everything is renumbered": (
+        lambda rows: [row._replace(global_seq=row.global_seq + 1) for row in rows],
+        1,
+        "missing",
+    ),
+    "deletion and renumbering": (
+        lambda rows: rows[:4] + [row._replace(global_seq=row.global_seq - 1) for row in rows[5:]],
+        5,
+        "checksum differs",
+    ),
+    "another world's row": (lambda rows: [*rows[:4], honest(COUNT, "v")[4], *rows[5:]], 5, "checksum differs"),
+    "another world's effect, chained in": (lambda rows: recomputed(rows, 4, world_id="v"), 5, "column world_id is 'w'"),
+    "a number of its own, chained in": (lambda rows: recomputed(rows, 4, global_seq=7)[:5], 5, "missing"),
+    "a chain recomputed from some seq on": (lambda rows: recomputed(rows, 4, payload={}), 9, "the head's checksum"),
+    "text that is no JSON, chained in": (
+        lambda rows: [*rows[:8], rows[8]._replace(text=b"{", checksum=link(rows[7].checksum, b"{"))],
+        9,
+        "not an effect",
+    ),
+    "text that is no effect, chained in": (
+        lambda rows: [*rows[:8], rows[8]._replace(text=b"[]", checksum=link(rows[7].checksum, b"[]"))],
+        9,
+        "not an effect",
+    ),
+}
+
+
+@pytest.mark.parametrize(("attack", "seq", "what"), ATTACKS.values(), ids=ATTACKS.keys())
+def test_finds_what_was_done_to_the_log(attack: Callable[[Rows], Rows], seq: int, what: str) -> None:
+    """What was done is found at the first seq concerned, whatever the batches, and what it is gets said."""
+    rows = honest(COUNT)
+    verdict = verdicts(attack(rows), head=end(rows))
+    assert verdict.finding is not None
+    assert (verdict.finding.world_id, verdict.finding.global_seq) == ("w", seq)
+    assert what in verdict.finding.what
+    assert not verdict.verified
+
+
+@pytest.mark.parametrize("start", range(COUNT + 1))
+def test_an_honest_log_is_verified_from_any_position(start: int) -> None:
+    """An honest log verifies from its origin and from any position in it, up to its head."""
+    rows = honest(COUNT)
+    verdict = verdicts(
+        rows[start:], start=end(rows[:start]), head=end(rows), noted=[end(rows[:7])] if start < 7 else []
+    )
+    assert verdict.verified
+    assert verdict.position == end(rows)
+
+
+def test_a_verdict_is_where_the_next_check_begins() -> None:
+    """The position of one check is the start of the next, which sees what was done since."""
+    rows = honest(COUNT)
+    first = verify("w", rows[:4])
+    assert verify("w", rows[4:], start=first.position, head=end(rows)).effects == 5
+    edited = verify("w", _edited(rows, 5)[4:], start=first.position)
+    assert edited.finding is not None
+    assert edited.finding.global_seq == 5
+
+
+def test_a_wrong_start_is_found_at_the_next_effect() -> None:
+    """A start that is not of this chain shows at the first effect after it."""
+    rows = honest(COUNT)
+    verdict = verdicts(rows[4:], start=Position(4, bytes(32)), head=end(rows))
+    assert verdict.finding is not None
+    assert verdict.finding.global_seq == 5
+
+
+@pytest.mark.parametrize("seq", range(1, COUNT + 1))
+def test_a_recomputed_chain_misses_a_noted_head(seq: int) -> None:
+    """A chain that was recomputed, together with its head, does not pass through a position noted before."""
+    rows = honest(COUNT)
+    forged = recomputed(rows, seq - 1, payload={"forged": True})
+    for noted in range(1, COUNT + 1):
+        verdict = verdicts(forged, head=end(forged), noted=[end(rows[:noted])])
+        assert verdict.verified is (noted < seq)
+        if verdict.finding is not None:
+            assert verdict.finding.global_seq == noted
+            assert verdict.position.global_seq == noted - 1
+    every = verdicts(forged, head=end(forged), noted=[end(rows[: at + 1]) for at in range(COUNT)])
+    assert every.finding is not None
+    assert every.finding.global_seq == seq
+
+
+def test_a_noted_head_is_looked_at_before_a_later_fault() -> None:
+    """Of two faults the earlier is named, also when one is a noted head's and the other is in the same batch."""
+    rows = honest(COUNT)
+    noted = [Position(3, bytes(32))]
+    for later in (_edited(rows, 6), _replaced(rows, 6, kind="Other"), rows[:5] + rows[6:]):
+        verdict = verdicts(later, noted=noted)
+        assert verdict.finding is not None
+        assert verdict.finding.global_seq == 3
+
+
+def test_a_tail_cut_off_with_its_head_misses_a_noted_head() -> None:
+    """A log whose tail and head were cut off together ends before a position noted before."""
+    rows = honest(COUNT)
+    verdict = verdicts(rows[:6], head=end(rows[:6]), noted=[end(rows)])
+    assert verdict.finding is not None
+    assert verdict.finding.global_seq == 7
+    assert "before the given head 9" in verdict.finding.what
+
+
+def test_noted_heads_before_or_at_the_start() -> None:
+    """A noted head before the start cannot be checked and is said to be so; at the start it must agree."""
+    rows = honest(COUNT)
+    start = end(rows[:5])
+    before = verdicts(rows[5:], start=start, noted=[end(rows[:3])])
+    assert before.finding is not None
+    assert "before the start" in before.finding.what
+    assert verdicts(rows[5:], start=start, noted=[start]).verified
+    other = verdicts(rows[5:], start=start, noted=[Position(5, bytes(32))])
+    assert other.finding is not None
+    assert other.finding.global_seq == 5
+
+
+def test_the_seeds_lines_agree() -> None:
+    """The seed's own five lines give the checksums of the library, from an effect and from its stored bytes."""
+    previous: str | None = None
+    for row in honest(COUNT):
+        effect = orjson.loads(row.text)
+        theirs = chains.chain_checksum(effect, previous)
+        assert theirs == chain_checksum(effect, previous) == chain_checksum(row.text, previous) == row.checksum.hex()
+        assert link(bytes.fromhex(previous) if previous else None, row.text).hex() == theirs
+        previous = theirs
+
+
+def test_a_checksum_known_by_heart() -> None:
+    """The chain's checksums are these, for ever and on every machine."""
+    first = chain_checksum(b'{"a":1}', None)
+    assert first == "015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862"
+    assert (
+        chain_checksum({"b": 2, "a": "é"}, first) == "20b644eb306b6b603683c5fad8652a449bcb35367dcb9332cbed6d51ddc29a29"
+    )
+
+
+def test_the_chain_alone_can_be_checked() -> None:
+    """Rows without query columns are checked for their order and their checksums."""
+    rows = [ChainRow(row.global_seq, row.text, row.checksum) for row in honest(COUNT)]
+    verifier = Verifier("w")
+    assert verifier.feed_chain(rows[:4])
+    assert verifier.feed_chain(iter(rows[4:]))
+    assert verifier.finish().effects == COUNT
+    assert not Verifier("w").feed_chain(rows[:2] + rows[3:])
+
+
+def test_a_finding_stays() -> None:
+    """After its first finding a verifier looks at nothing more."""
+    rows = honest(COUNT)
+    verifier = Verifier("w")
+    assert not verifier.feed(_edited(rows, 2)[:2])
+    assert not verifier.feed(rows[2:])
+    assert not verifier.feed_chain([])
+    verdict = verifier.finish(end(rows))
+    assert verdict.finding is not None
+    assert (verdict.finding.global_seq, verdict.position.global_seq, verdict.effects) == (2, 1, 1)
+
+
+def test_an_iterator_is_read_no_further_than_the_fault() -> None:
+    """Verification stops reading with the batch in which something does not hold, and holds one batch at a time."""
+    rows = _edited(honest(COUNT), 3)
+    taken: list[int] = []
+
+    def reading() -> Iterator[StoredEffect]:
+        for row in rows:
+            taken.append(row.global_seq)
+            yield row
+
+    verdict = verify("w", reading(), batch=2)
+    assert verdict.finding is not None
+    assert verdict.finding.global_seq == 3
+    assert taken == [1, 2, 3, 4]
+
+
+def test_an_empty_log_ends_at_its_origin() -> None:
+    """Nothing at all verifies as nothing; a head that promises more does not."""
+    assert verify("w", []).position == ORIGIN
+    assert verify("w", [], head=ORIGIN).verified
+
+
+def test_a_finding_can_be_raised() -> None:
+    """A finding as an error names the world, the seq and what differs, for people and for programs."""
+    finding = verify("w", _edited(honest(3), 2)).finding
+    assert finding is not None
+    error = finding.error()
+    assert isinstance(error, TamperedError)
+    assert str(error).startswith("world w, seq 2: checksum differs")
+    assert error.details["global_seq"] == 2
+
+
+def test_positions_are_read_as_they_are_printed() -> None:
+    """A position prints as SEQ:CHECKSUM and is read back; anything else is an error that shows the form."""
+    position = end(honest(2))
+    assert Position.parse(f" {position}\n") == position
+    assert Position.parse(str(position).upper()) == position
+    for text in (
+        "",
+        "5",
+        ":",
+        "5:abc",
+        f"-1:{'0' * 64}",
+        f"5:{'g' * 64}",
+        f"{'9' * 40}:{'0' * 64}",
+        f"\u0665:{'0' * 64}",
+    ):
+        with pytest.raises(SimulationError, match="SEQ:CHECKSUM"):
+            Position.parse(text)

@@ -1,0 +1,183 @@
+"""How a world begins: names, settings, and the genesis against the worlds table."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import orjson
+import pytest
+from pydantic import ValidationError
+
+from worldledger.drafts import check_draft, effect_text
+from worldledger.effects import SERVICE_SOURCE
+from worldledger.errors import InvalidConfigError, InvalidNameError, ReservedKindError
+from worldledger.genesis import NAME_RULE, NewWorld, Parent, check_world_name, genesis_draft, genesis_problem
+
+_UUID = "7d3f4c9e0f0a4c589a405f1d6b1f2a11"
+
+
+def columns(**changed: Any) -> dict[str, Any]:
+    """Make the world's row as the worlds table holds it."""
+    return {
+        "world_id": "w",
+        "world_uuid": _UUID,
+        "ruleset": "sandbox",
+        "ruleset_version": 1,
+        "config": {"size": 8, "deep": [1, {"a": None}]},
+        "experiment": "e1",
+        "time_authority": "client",
+        **changed,
+    }
+
+
+def genesis(**changed: Any) -> bytes:
+    """Write the genesis of that world, with some of its payload changed."""
+    row = columns()
+    world = NewWorld(world_id="w", config=row["config"], experiment="e1", time_authority="client")
+    draft = genesis_draft(world, world_uuid=_UUID, ruleset_version=1)
+    draft["payload"] |= changed
+    checked = check_draft(draft, system=True)
+    return effect_text(checked, world_id="w", global_seq=1, uuid="u", sim_time=0.0, wall_time=1.0)
+
+
+@pytest.mark.parametrize("name", ["a", "0", "Game-1.pgn~2_x", "x" * 200, "9" * 200])
+def test_names_that_are_allowed(name: str) -> None:
+    """Letters, digits and four signs make a name, up to 200 characters."""
+    assert check_world_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        ".",
+        "..",
+        "-a",
+        "_a",
+        "~a",
+        "a/b",
+        "a b",
+        "a\n",
+        "\na",
+        "a\x00",
+        "ä",
+        "a%20",
+        "x" * 201,
+        "a:b",
+        "a'b",
+        "\ud800",
+        "٣",
+    ],
+)
+def test_names_that_are_refused(name: str) -> None:
+    """Any other name is refused, and the message says which are allowed."""
+    with pytest.raises(InvalidNameError) as caught:
+        check_world_name(name)
+    assert NAME_RULE in str(caught.value)
+    with pytest.raises(InvalidNameError):
+        NewWorld(world_id=name).checked()
+
+
+@pytest.mark.parametrize("authority", ["wall", "client", "unity", "unreal-5", "a" * 63, "x_1"])
+def test_time_authorities_that_are_allowed(authority: str) -> None:
+    """The wall clock, the client or any adapter's name is a time authority."""
+    assert NewWorld(world_id="w", time_authority=authority).checked().time_authority == authority
+
+
+@pytest.mark.parametrize("authority", ["", "Wall", "1x", "a b", "unity\n", "a" * 64, "é"])
+def test_time_authorities_that_are_refused(authority: str) -> None:
+    """Any other time authority is refused with its path."""
+    with pytest.raises(InvalidConfigError) as caught:
+        NewWorld(world_id="w", time_authority=authority).checked()
+    assert caught.value.details["path"] == "$.time_authority"
+
+
+@pytest.mark.parametrize(
+    ("changed", "path"),
+    [
+        ({"config": {"a": [math.nan]}}, "$.config.a[0]"),
+        ({"config": {"a": {1}}}, "$.config.a"),
+        ({"config": {"a": "\x00"}}, "$.config.a"),
+        ({"experiment": "a\x00"}, "$.experiment"),
+        ({"parent": Parent(world_uuid="u", world_id="\x00", global_seq=1, checksum="c")}, "$.parent.world_id"),
+        ({"parent": Parent(world_uuid="u", world_id="w", global_seq=2**53, checksum="c")}, "$.parent.global_seq"),
+    ],
+)
+def test_settings_that_could_not_be_kept_are_refused(changed: dict[str, Any], path: str) -> None:
+    """What would not survive in the genesis is refused before anything is made, with its path."""
+    with pytest.raises(InvalidConfigError) as caught:
+        NewWorld(world_id="w", **changed).checked()
+    assert caught.value.details["path"] == path
+
+
+@pytest.mark.parametrize("changed", [{"experiment": ""}, {"experiment": "x" * 201}, {"colour": 1}, {"config": []}])
+def test_a_world_has_these_fields_and_no_others(changed: dict[str, Any]) -> None:
+    """Unknown fields and labels of the wrong length are no world."""
+    with pytest.raises(ValidationError):
+        NewWorld(**{"world_id": "w", **changed})
+
+
+def test_a_genesis_says_once_what_the_world_is() -> None:
+    """The genesis is the service's own effect and holds everything that is trusted about the world."""
+    effect = orjson.loads(genesis())
+    assert (effect["kind"], effect["source_id"]) == ("WorldCreated", SERVICE_SOURCE)
+    assert effect["payload"] == {
+        "world_uuid": _UUID,
+        "ruleset": "sandbox",
+        "ruleset_version": 1,
+        "config": {"size": 8, "deep": [1, {"a": None}]},
+        "experiment": "e1",
+        "canonical_profile": "orjson-sorted/1",
+        "time_authority": "client",
+    }
+    with pytest.raises(ReservedKindError):
+        check_draft(genesis_draft(NewWorld(world_id="w"), world_uuid=_UUID, ruleset_version=1))
+
+
+def test_a_fork_names_its_parent() -> None:
+    """The genesis of a fork names the place in the parent's chain where it left."""
+    parent = Parent(world_uuid="u", world_id="p", global_seq=7, checksum="ab")
+    draft = genesis_draft(NewWorld(world_id="w", parent=parent).checked(), world_uuid=_UUID, ruleset_version=1)
+    assert draft["payload"]["parent"] == {"world_uuid": "u", "world_id": "p", "global_seq": 7, "checksum": "ab"}
+
+
+def test_a_row_that_repeats_its_genesis_is_no_problem() -> None:
+    """The world's row and its genesis agree when nobody touched them."""
+    assert genesis_problem(genesis(), columns()) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("world_uuid", "0" * 32),
+        ("ruleset", "chess"),
+        ("ruleset_version", 2),
+        ("config", {}),
+        ("config", {"size": 8.0, "deep": [1, {"a": None}]}),
+        ("config", {"size": 8, "deep": [True, {"a": None}]}),
+        ("experiment", None),
+        ("time_authority", "wall"),
+    ],
+)
+def test_a_row_that_differs_from_its_genesis_is_named(name: str, value: Any) -> None:
+    """A column that does not say what the genesis says is named, also where Python calls both values equal."""
+    problem = genesis_problem(genesis(), columns(**{name: value}))
+    assert problem is not None
+    assert problem.startswith(f"column {name} of the world is ")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (genesis().replace(b'"WorldCreated"', b'"Said"'), "the first effect is 'Said'"),
+        (genesis(canonical_profile="other/1"), "canonical profile 'other/1' is unknown"),
+        (genesis().replace(b'"ruleset":', b'"rules":'), "no genesis"),
+        (b"[]", "no genesis"),
+        (b"{", "no genesis"),
+        (b'{"kind":"WorldCreated","payload":null}', "no genesis"),
+    ],
+)
+def test_a_first_effect_that_is_no_genesis(text: bytes, problem: str) -> None:
+    """A first effect of another kind, profile or shape is said to be no genesis."""
+    assert problem in (genesis_problem(text, columns()) or "")

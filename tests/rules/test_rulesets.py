@@ -1,0 +1,97 @@
+"""Rulesets are found by name among the installed entry points, a third party's too."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from worldledger.drafts import check_draft
+from worldledger.errors import RecoveryAction, UnknownRulesetError
+from worldledger.rulesets import Ruleset, known_rulesets, load_ruleset, registry
+
+_MODULE = """
+from worldledger.rulesets import Ruleset
+
+class Go(Ruleset):
+    name = "go"
+    version = 7
+
+RULESET = Go()
+NOT_ONE = object()
+"""
+
+
+def _forget() -> None:
+    registry._offered.cache_clear()
+    load_ruleset.cache_clear()
+
+
+@pytest.fixture
+def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Install a package of somebody else's that offers rulesets, good and bad; give its module's name."""
+    module = "somebodys_rules"
+    info = tmp_path / f"{module}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[worldledger.rulesets]\n"
+        f"go = {module}:RULESET\n"
+        f"not-one = {module}:NOT_ONE\n"
+        f"no-name = {module}:MISSING\n"
+        "no-module = no_such_module_anywhere:RULESET\n"
+    )
+    (tmp_path / f"{module}.py").write_text(_MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    _forget()
+    yield module
+    sys.modules.pop(module, None)
+    _forget()
+
+
+def test_the_projects_own_rulesets_are_registered() -> None:
+    """Chess and sandbox are there by name, each saying its own name and version."""
+    assert {"chess", "sandbox"} <= set(known_rulesets())
+    for name in ("chess", "sandbox"):
+        ruleset = load_ruleset(name)
+        assert (ruleset.name, ruleset.version >= 1) == (name, True)
+        assert load_ruleset(name) is ruleset
+
+
+def test_a_third_partys_ruleset_is_found(third_party: str) -> None:
+    """A ruleset that an installed package names in its entry points is found beside our own."""
+    assert {"go", "sandbox"} <= set(known_rulesets())
+    ruleset = load_ruleset("go")
+    assert (type(ruleset).__module__, ruleset.version) == (third_party, 7)
+
+
+@pytest.mark.parametrize("name", ["", "Chess", "go", "sandbox ", "../chess"])
+def test_an_unknown_ruleset_is_a_clear_error(name: str) -> None:
+    """A name that nobody offers is an error that lists the names there are."""
+    with pytest.raises(UnknownRulesetError) as caught:
+        load_ruleset(name)
+    assert repr(name) in str(caught.value)
+    assert "chess, " in str(caught.value)
+    assert set(caught.value.details["known"]) >= {"chess", "sandbox"}
+    assert caught.value.recovery is RecoveryAction.MODIFY_INTENT
+
+
+@pytest.mark.usefixtures("third_party")
+@pytest.mark.parametrize(
+    ("name", "what"), [("not-one", "no Ruleset"), ("no-name", "MISSING"), ("no-module", "no_such_module_anywhere")]
+)
+def test_a_ruleset_that_cannot_be_loaded_is_a_clear_error(name: str, what: str) -> None:
+    """An entry point that leads nowhere, or to something else, is an error that names it."""
+    with pytest.raises(UnknownRulesetError) as caught:
+        load_ruleset(name)
+    assert repr(name) in str(caught.value)
+    assert what in str(caught.value)
+
+
+def test_the_base_takes_any_config_and_passes_drafts_on() -> None:
+    """A ruleset without rules of its own takes any config and writes drafts as they came."""
+    drafts = [check_draft({"kind": "Said", "payload": {}, "source_id": "a", "schema_version": "1"})]
+    Ruleset().check_config({"anything": 1})
+    assert Ruleset().decide(drafts) is drafts

@@ -1,0 +1,131 @@
+"""Connections work under the role that fits them, and say what is wrong when they cannot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from urllib.parse import parse_qs, urlsplit, urlunsplit
+from uuid import uuid4
+
+import pytest
+
+from service.database import guards, schema
+from service.database.engine import connect_one, connect_pool
+from service.database.failures import explained
+from worldledger.errors import SchemaVersionError, StoreUnavailableError
+
+from .helpers import connected, with_database, with_user
+
+
+@pytest.fixture
+async def ordinary_user(database_url: str) -> AsyncIterator[tuple[str, str]]:
+    """Make a user without any right; give its name and address."""
+    user, password = f"wl_user_{uuid4().hex[:12]}", "se:cr@t/%?#x"
+    async with connected(database_url) as connection:
+        await connection.execute(f"create role {user} login password '{password}'")
+        yield user, with_user(database_url, user, password)
+        await connection.execute(f"drop owned by {user}; drop role {user}")
+
+
+async def test_pool_works_as_the_service(database_url: str) -> None:
+    """Each connection of a pool is under the service's role, before and after it was given back and cleaned."""
+    async with await connect_pool(database_url, max_size=1, application_name="wl tests") as pool:
+        for _ in range(3):
+            async with pool.acquire() as connection:
+                assert await connection.fetchval("select current_user") == guards.SERVICE_ROLE
+                assert await connection.fetchval("show application_name") == "wl tests"
+                assert await connection.fetchval("show search_path") == '"$user", public'
+                await connection.execute("set application_name = 'other'")
+        async with pool.acquire() as connection:
+            await connection.execute("set role worldledger_reader; reset role")
+            assert await connection.fetchval("select current_user") == guards.SERVICE_ROLE
+
+
+async def test_one_connection(database_url: str) -> None:
+    """A single connection works as the address's user, or under the role that is asked for."""
+    for role in (None, guards.READER_ROLE):
+        connection = await connect_one(database_url, role=role)
+        try:
+            assert await connection.fetchval("select current_user") == (role or urlsplit(database_url).username)
+        finally:
+            await connection.close()
+
+
+async def test_user_without_the_role(ordinary_user: tuple[str, str], database_url: str) -> None:
+    """A user who is no member of the role is told what an administrator has to run; after that it works."""
+    user, url = ordinary_user
+    with pytest.raises(StoreUnavailableError) as caught:
+        await connect_pool(url)
+    assert f'GRANT "worldledger_service" TO "{user}"' in caught.value.message
+    assert caught.value.__cause__ is not None
+    async with connected(database_url) as connection:
+        await connection.execute(f'GRANT "worldledger_service" TO "{user}"')
+    async with await connect_pool(url) as pool:
+        assert await pool.fetchval("select count(*) from effects") == 0
+
+
+async def test_command_timeout(database_url: str) -> None:
+    """A statement that takes longer than the limit ends."""
+    async with await connect_pool(database_url, command_timeout=0.05) as pool:
+        with pytest.raises(TimeoutError):
+            await pool.fetchval("select pg_sleep(30)")
+
+
+async def test_database_that_was_never_migrated(empty_database_url: str) -> None:
+    """Where a role or a table is missing, the message says to migrate."""
+    connection = await connect_one(empty_database_url)
+    try:
+        assert (await schema.revision_state(connection)).status == "empty"
+    finally:
+        await connection.close()
+    with pytest.raises(SchemaVersionError, match="run `worldledger db upgrade`"):
+        await connect_one(empty_database_url, role="worldledger_no_such_role")
+
+
+async def test_wrong_addresses(database_url: str) -> None:
+    """Wrong password, database, host, socket, port and form are told apart, and no password is ever shown."""
+    secret = "hunter2hunter2"
+    cases = {
+        with_user(database_url, "postgres", secret): "refuses the password",
+        with_user(database_url, "nobody_here", secret): "refuses the password",
+        with_database(database_url, "no_such_database"): "does not exist.*create it first",
+        f"postgresql://postgres:{secret}@127.0.0.1:1/x": r"at 127\.0\.0\.1:1 as user 'postgres' cannot be reached",
+        f"postgresql://postgres:{secret}@/x?host=/no/such/folder": "at /no/such/folder.*cannot be reached",
+        f"postgresql://postgres:{secret}@no-such-host.invalid/x": "cannot be reached",
+        f"mysql://root:{secret}@127.0.0.1/x": "the address is not understood",
+        f"postgresql://postgres:{secret}/@127.0.0.1/x": "the address is not understood",
+        f"{secret}": "the address is not understood",
+        database_url + ("&" if "?" in database_url else "?") + "no_such_setting=1": "settings that PostgreSQL does not",
+    }
+    for url, expected in cases.items():
+        with pytest.raises(StoreUnavailableError, match=expected) as caught:
+            await connect_pool(url)
+        assert secret not in caught.value.message
+        assert secret not in str(caught.value.details)
+        with pytest.raises(StoreUnavailableError, match=expected):
+            await schema.upgrade(url)
+
+
+async def test_other_forms_of_an_address(database_url: str) -> None:
+    """``postgres://`` and a host given as a query parameter work, for migrations too."""
+    parts = urlsplit(database_url)
+    query = parse_qs(parts.query)
+    host = query["host"][0] if "host" in query else str(parts.hostname)
+    port = query["port"][0] if "port" in query else str(parts.port or 5432)
+    user = parts.netloc.rpartition("@")[0]
+    url = urlunsplit(("postgres", f"{user}@", parts.path, f"host={host}&port={port}", ""))
+    await schema.upgrade(url)
+    async with await connect_pool(url) as pool:
+        assert await pool.fetchval("select count(*) from worlds") == 0
+
+
+async def test_lost_connection(database_url: str) -> None:
+    """A session that an administrator ends is an outage, not an error of the program."""
+    async with connected(database_url) as killer, await connect_pool(database_url, min_size=1, max_size=1) as pool:
+        pid = await pool.fetchval("select pg_backend_pid()")
+        waiting = asyncio.ensure_future(pool.fetchval("select pg_sleep(30)"))
+        while not await killer.fetchval("select count(*) from pg_stat_activity where wait_event = 'PgSleep'"):
+            await asyncio.sleep(0)
+        await killer.execute("select pg_terminate_backend($1)", pid)
+        with pytest.raises(StoreUnavailableError, match=r"is shutting down|broke off"), explained(database_url):
+            await waiting

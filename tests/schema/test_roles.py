@@ -1,0 +1,136 @@
+"""Roles are made once for a cluster, whoever migrates first, and whatever that user may do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from service.database import guards, schema
+from worldledger.errors import StoreUnavailableError
+
+from .helpers import connected, with_database, with_user, write_world
+
+NAMES = ("owner", "service", "reader")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A user with a database of its own, and roles of a prefix that nothing else on the cluster uses."""
+
+    url: str
+    user: str
+    prefix: str
+
+    @property
+    def statements(self) -> list[str]:
+        """The statements of ``guards.ROLES``, for those roles."""
+        return [statement.replace("worldledger_", self.prefix) for statement in guards.ROLES]
+
+
+@pytest.fixture
+async def place(server_url: str) -> AsyncIterator[Place]:
+    """Make such a user without any right but to own the database."""
+    tag = uuid4().hex[:12]
+    user, prefix = f"wl_admin_{tag}", f"wl_roles_{tag}_"
+    url = with_user(with_database(server_url, user), user, "pw")
+    async with connected(server_url) as connection:
+        await connection.execute(f"create role {user} login password 'pw'")
+        await connection.execute(f"create database {user} owner {user}")
+        yield Place(url, user, prefix)
+        await connection.execute(f"drop database {user} with (force)")
+        await connection.execute(f"drop role if exists {', '.join(prefix + name for name in NAMES)}, {user}")
+
+
+async def _prepare(url: str, statements: list[str]) -> None:
+    async with connected(url) as connection, connection.transaction():
+        for statement in statements:
+            await connection.execute(statement)
+
+
+async def test_createrole_and_owner_of_the_database(place: Place, server_url: str) -> None:
+    """A user with CREATEROLE who owns the database, and is no superuser, makes the roles and may become each."""
+    async with connected(server_url) as connection:
+        await connection.execute(f"alter role {place.user} createrole")
+    for _ in range(2):
+        await _prepare(place.url, place.statements)
+    for name in NAMES:
+        async with connected(place.url, role=place.prefix + name) as connection:
+            assert await connection.fetchval("select current_user") == place.prefix + name
+    async with connected(place.url, role=place.prefix + "owner") as connection:
+        await connection.execute("create table made (x int)")
+    async with connected(place.url) as connection:
+        comments = await connection.fetch(
+            "select shobj_description(oid, 'pg_authid') as comment from pg_roles where starts_with(rolname, $1)",
+            place.prefix,
+        )
+        assert [bool(row["comment"]) for row in comments] == [True] * 3
+        # Once all is there, the user needs no right to make roles any more.
+    async with connected(server_url) as connection:
+        await connection.execute(f"alter role {place.user} nocreaterole")
+    await _prepare(place.url, place.statements)
+
+
+async def test_user_who_may_not_make_roles(place: Place) -> None:
+    """Without CREATEROLE, and with no roles there, the error says what an administrator has to run."""
+    with pytest.raises(asyncpg.InsufficientPrivilegeError, match="is missing") as caught:
+        await _prepare(place.url, place.statements)
+    owner = place.prefix + "owner"
+    assert caught.value.hint == f"As an administrator: CREATE ROLE {owner} NOLOGIN; GRANT {owner} TO {place.user}"
+
+
+@pytest.mark.usefixtures("database_url")  # somebody migrated a database of this cluster before
+async def test_user_who_was_granted_the_roles(place: Place, server_url: str) -> None:
+    """An administrator can make the roles and grant them: then a whole migration works, as does the service."""
+    with pytest.raises(StoreUnavailableError, match="GRANT worldledger_owner TO " + place.user):
+        await schema.upgrade(place.url)
+    async with connected(server_url) as connection:
+        roles = ", ".join(f"worldledger_{name}" for name in NAMES)
+        await connection.execute(f"grant {roles} to {place.user}")
+    await schema.upgrade(place.url)
+    assert [line for line in await schema.check(place.url) if not line.startswith("setting ")] == []
+    async with connected(place.url, role=guards.SERVICE_ROLE) as connection:
+        await write_world(connection, "w")
+    async with connected(place.url) as connection:
+        assert await connection.fetchval("select verified from verification")
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await connection.execute("update effects set kind = 'Other'")
+
+
+@pytest.mark.usefixtures("database_url")
+async def test_user_who_does_not_own_the_database(place: Place, server_url: str, empty_database_url: str) -> None:
+    """A user who may not let the owner create tables is told who may."""
+    async with connected(server_url) as connection:
+        roles = ", ".join(f"worldledger_{name}" for name in NAMES)
+        await connection.execute(f"grant {roles} to {place.user}")
+    with pytest.raises(StoreUnavailableError, match=r"permission denied for schema public|Migrate as the owner"):
+        await schema.upgrade(with_user(empty_database_url, place.user, "pw"))
+
+
+async def test_two_databases_at_once(two_empty_urls: list[str], place: Place, server_url: str) -> None:
+    """Two databases of one cluster that are prepared at the same moment both find their roles."""
+    urls = [*two_empty_urls, with_database(server_url, place.user)]
+    await asyncio.gather(*(_prepare(url, place.statements) for url in urls))
+    async with connected(server_url) as connection:
+        found = await connection.fetch("select rolcanlogin from pg_roles where starts_with(rolname, $1)", place.prefix)
+        assert [row["rolcanlogin"] for row in found] == [False] * 3
+        for url in urls:
+            async with connected(url) as database:
+                for name in NAMES:
+                    await database.execute(f"drop owned by {place.prefix}{name}")
+
+
+async def test_roles_cannot_log_in_or_more(database_url: str) -> None:
+    """The three roles have no login and no power over the cluster, and are in no other role."""
+    async with connected(database_url) as connection:
+        rows = await connection.fetch(
+            "select rolcanlogin or rolsuper or rolcreaterole or rolcreatedb or rolreplication or rolbypassrls as power,"
+            " exists (select from pg_auth_members where member = r.oid) as joined"
+            " from pg_roles r where rolname = any($1)",
+            [guards.OWNER_ROLE, guards.SERVICE_ROLE, guards.READER_ROLE],
+        )
+        assert [(row["power"], row["joined"]) for row in rows] == [(False, False)] * 3

@@ -1,0 +1,89 @@
+"""The Dockerfile: its command is run as it stands, beside a database, and it ends when Docker asks it to."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from .project import ROOT, environment, stop, wait_until_live
+
+
+class Instruction(NamedTuple):
+    """One instruction of a Dockerfile, its continuation lines joined."""
+
+    name: str
+    value: str
+
+
+def instructions() -> list[Instruction]:
+    """Read the Dockerfile."""
+    lines = [line for line in (ROOT / "Dockerfile").read_text().splitlines() if not line.lstrip().startswith("#")]
+    joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
+    return [Instruction(*line.split(maxsplit=1)) for line in joined.splitlines() if line]
+
+
+def _last(name: str) -> str:
+    return next(found.value for found in reversed(instructions()) if found.name == name)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@pytest.fixture
+def port() -> int:
+    """A port that is free at this moment; it stands in for 8000."""
+    return _free_port()
+
+
+def test_the_command_serves_and_ends_at_sigterm(database_url: str, port: int, tmp_path: Path) -> None:
+    """CMD, with only the port changed, serves a migrated database, passes HEALTHCHECK, and SIGTERM ends it well."""
+    command = json.loads(_last("CMD"))
+    assert command == ["worldledger", "serve", "--host", "0.0.0.0"]
+    env = environment(WORLDLEDGER_DATABASE_URL=database_url, WORLDLEDGER_PORT=str(port), HOME=str(tmp_path))
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, cwd=tmp_path, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+        )
+        try:
+            wait_until_live(f"http://127.0.0.1:{port}", process)
+            check = json.loads(_last("HEALTHCHECK").partition("CMD ")[2])
+            assert check[0] == "python"
+            subprocess.run([sys.executable, *(part.replace("8000", str(port)) for part in check[1:])], check=True)
+            assert stop(process) == 0, log.read_text()
+        finally:
+            process.kill()
+            process.wait()
+
+
+def test_the_image_runs_as_an_ordinary_user() -> None:
+    """The last USER is not root, and it is set before the command."""
+    names = [found.name for found in instructions()]
+    assert _last("USER") not in {"root", "0"}
+    assert names.index("USER") < names.index("CMD")
+
+
+def test_the_port_is_the_service_s_own() -> None:
+    """EXPOSE names the port that the service takes unless told otherwise."""
+    from service.settings import Settings  # noqa: PLC0415 - nothing else here needs the service
+
+    assert int(_last("EXPOSE")) == Settings.model_fields["port"].default
+
+
+def test_the_image_has_a_supported_python_and_the_pinned_versions() -> None:
+    """Both stages begin from the same slim Python that the project supports, and the wheels are the pinned ones."""
+    bases = {found.value.split()[0] for found in instructions() if found.name == "FROM"}
+    assert len(bases) == 1
+    match = re.fullmatch(r"python:3\.(\d+)-slim", bases.pop())
+    assert match is not None
+    assert int(match[1]) >= 11
+    assert "--constraint constraints.txt" in next(found.value for found in instructions() if found.name == "RUN")

@@ -1,0 +1,114 @@
+"""The commands for people: what they say and do before anything is installed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .project import ROOT, environment
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A folder with spaces in its path that holds the Makefile and what it looks at."""
+    folder = tmp_path / "a folder of mine"
+    folder.mkdir()
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, folder)
+    return folder
+
+
+def _make(folder: Path, *arguments: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
+    env = {name: value for name, value in environment().items() if not name.startswith("MAKE")}
+    if path is not None:
+        env["PATH"] = path
+    return subprocess.run(
+        [shutil.which("make") or "make", *arguments],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+
+
+def _tools(folder: Path, python: str | None) -> str:
+    """Make a folder for PATH with the shell's tools, and a python3 that is this script if one is given."""
+    tools = folder / "tools"
+    tools.mkdir()
+    for name in ("sh", "sed", "expand", "cat", "pwd", "rm", "touch", "echo"):
+        found = shutil.which(name)
+        if found:
+            (tools / name).symlink_to(found)
+    if python is not None:
+        script = tools / "python3"
+        script.write_text(f"#!/bin/sh\n{python}\n")
+        script.chmod(0o755)
+    return str(tools)
+
+
+def test_make_alone_lists_the_commands(checkout: Path) -> None:
+    """`make` names every command with a word on what it does, and touches nothing."""
+    done = _make(checkout)
+    assert done.returncode == 0, done.stderr
+    listed = re.findall(r"^  make (\w+) +\S", done.stdout, re.MULTILINE)
+    assert listed == re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {"run", "test", "check", "lint", "bench", "lock", "clean", "help"} <= set(listed)
+    assert not (checkout / ".venv").exists()
+
+
+def test_a_machine_without_a_new_enough_python_is_told_so(checkout: Path) -> None:
+    """With no Python, or only an old one, `make run` says which version is needed."""
+    for number, python in enumerate((None, "exit 1")):
+        (checkout / str(number)).mkdir()
+        done = _make(checkout, "run", path=_tools(checkout / str(number), python))
+        assert done.returncode != 0
+        assert "Python 3.11 or newer" in done.stderr
+        assert not (checkout / ".venv").exists()
+
+
+def test_a_python_without_venv_is_told_which_package_is_missing(checkout: Path) -> None:
+    """Debian ships Python without its venv module; `make run` names the package that brings it."""
+    python = 'case "$*" in *ensurepip*) exit 1;; *) exit 0;; esac'
+    done = _make(checkout, "run", path=_tools(checkout, python))
+    assert done.returncode != 0
+    assert "python3-venv" in done.stderr
+
+
+def test_an_environment_that_was_moved_is_made_anew(checkout: Path) -> None:
+    """A .venv that was made in another folder is removed, for its scripts name that folder."""
+    scripts = checkout / ".venv" / "bin"
+    scripts.mkdir(parents=True)
+    (scripts / "python").symlink_to("/bin/true")
+    made = checkout / ".venv" / ".made"
+    made.write_text(f"{checkout}\n")
+    _make(checkout, "help")
+    assert made.exists()
+    made.write_text("/somewhere else\n")
+    _make(checkout, "help")
+    assert not (checkout / ".venv").exists()
+
+
+def test_the_recipes_are_plain_shell() -> None:
+    """Nothing asks for another shell than sh, and sh accepts the scripts beside it."""
+    assert "SHELL" not in (ROOT / "Makefile").read_text()
+    subprocess.run(["sh", "-n", ".ci/lock"], cwd=ROOT, check=True)
+
+
+def test_ci_runs_the_suite() -> None:
+    """.ci/run is an executable bash script that calls `make test`."""
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    assert script.read_text().startswith("#!/usr/bin/env bash\n")
+    assert re.search(r"^make test\b", script.read_text(), re.MULTILINE)
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("no bash here")
+    subprocess.run([bash, "-n", script], check=True)

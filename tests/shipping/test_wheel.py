@@ -1,0 +1,141 @@
+"""A built wheel, installed in an environment of its own, works from another folder and needs no checkout."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from collections.abc import Callable
+from email import message_from_bytes
+from pathlib import Path
+
+import pytest
+
+from service.database.embedded import remove, stop
+
+from .project import ROOT, environment, pyproject, run
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel and the source archive without downloading anything; give their folder."""
+    folder = tmp_path_factory.mktemp("dist")
+    build = [sys.executable, "-m", "build", "--no-isolation", "--wheel", "--sdist", "--outdir", str(folder), str(ROOT)]
+    run(build, cwd=folder, env=environment())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    """Give the wheel."""
+    (found,) = built.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the wheel alone into a fresh environment that borrows this one's dependencies; give its scripts."""
+    folder = tmp_path_factory.mktemp("a fresh environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    python = folder / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", "--no-index"]
+    run([*pip, str(wheel)], cwd=folder, env=environment())
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    # A path that a .pth file names is not searched for further .pth files: the editable install stays out of sight.
+    borrowed = folder / "lib" / version / "site-packages" / "borrowed.pth"
+    borrowed.write_text(f"{sysconfig.get_path('purelib')}\n{sysconfig.get_path('platlib')}\n")
+    return folder / "bin"
+
+
+@pytest.fixture
+def worldledger(installed: Path, tmp_path: Path) -> Callable[..., str]:
+    """Give a function that runs the installed command in a folder of its own."""
+    env = environment(PATH=f"{installed}:/usr/bin:/bin", HOME=str(tmp_path), COLUMNS="200")
+    env.pop("PYTHONPATH", None)
+
+    def call(*arguments: str, **variables: str) -> str:
+        return run([str(installed / "worldledger"), *arguments], cwd=tmp_path, env={**env, **variables})
+
+    return call
+
+
+def test_the_wheel_holds_what_it_needs_and_no_more(wheel: Path) -> None:
+    """Code, type markers, migrations, example games and the licence are inside; tests and benchmarks are not."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        (metadata,) = [name for name in names if name.endswith(".dist-info/METADATA")]
+        message = message_from_bytes(archive.read(metadata))
+    tops = {name.split("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"worldledger", "service"}
+    revisions = {path.name for path in (ROOT / "migrations" / "versions").glob("*.py")}
+    assert {f"service/migrations/versions/{name}" for name in revisions} <= names
+    games = {path.name for path in (ROOT / "examples" / "games").glob("*.pgn")}
+    assert games
+    assert {f"service/example_games/{name}" for name in games} <= names
+    assert {"service/migrations/env.py", "worldledger/py.typed", "service/py.typed"} <= names
+    assert any(name.endswith("/licenses/LICENSE") for name in names)
+    assert message["License-Expression"] == "GPL-3.0-or-later"
+    assert message["Version"] == pyproject()["project"]["version"]
+    assert "make run" in str(message.get_payload())
+
+
+def test_the_source_archive_is_a_whole_checkout(built: Path) -> None:
+    """Whoever unpacks the source archive finds the Makefile and all that its commands use."""
+    (archive,) = built.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        names = {name.partition("/")[2] for name in opened.getnames()}
+    wanted = {"Makefile", "constraints.txt", "pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "Dockerfile"}
+    wanted |= {"docker-compose.yml", ".ci/run", "tests/conftest.py", "docs/architecture.md", "migrations/env.py"}
+    assert wanted <= names
+
+
+def test_the_installed_code_is_the_one_that_runs(installed: Path, tmp_path: Path) -> None:
+    """Modules and version come from the fresh environment, not from a checkout."""
+    code = (
+        "import service, worldledger, sys; from importlib.metadata import version; "
+        "print(service.__file__, worldledger.__file__, version('worldledger'), sep='\\n')"
+    )
+    env = environment()
+    env.pop("PYTHONPATH", None)
+    found = run([str(installed / "python"), "-c", code], cwd=tmp_path, env=env).splitlines()
+    site = str(installed.parent)
+    assert found[0].startswith(site)
+    assert found[1].startswith(site)
+    assert found[2] == pyproject()["project"]["version"]
+
+
+def test_help_is_shown(worldledger: Callable[..., str]) -> None:
+    """`worldledger --help` names the commands."""
+    shown = worldledger("--help")
+    for command in ("import", "worlds", "log", "verify", "export", "serve", "db"):
+        assert command in shown
+
+
+def test_it_migrates_imports_and_verifies(
+    worldledger: Callable[..., str], installed: Path, empty_database_url: str
+) -> None:
+    """On an empty database it migrates, imports the packaged games, adds nothing the second time, and verifies."""
+    (games,) = installed.parent.glob("lib/python*/site-packages/service/example_games")
+    url = {"WORLDLEDGER_DATABASE_URL": empty_database_url}
+    worldledger("db", "upgrade", **url)
+    worldledger("db", "check", **url)
+    worldledger("import", "pgn", str(games), "--experiment", "examples", **url)
+    listed = worldledger("worlds", "--experiment", "examples", "--json", **url)
+    assert '"chess"' in listed
+    worldledger("import", "pgn", str(games), "--experiment", "examples", **url)
+    assert worldledger("worlds", "--experiment", "examples", "--json", **url) == listed
+    worldledger("verify", "--all", **url)
+
+
+def test_it_brings_its_own_server(worldledger: Callable[..., str], tmp_path: Path) -> None:
+    """Without a database it starts the embedded server under the home that is named."""
+    home = tmp_path / "a home"
+    try:
+        assert worldledger("worlds", "--json", "--home", str(home)).strip() == "[]"
+    finally:
+        stop(home)
+        remove(home)

@@ -1,0 +1,76 @@
+"""These tests run on the newest and on the oldest PostgreSQL; worlds, not databases, keep them apart."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+import pytest
+
+from service.settings import Settings
+from service.store import EventLog, Store
+from worldledger.genesis import NewWorld
+
+if TYPE_CHECKING:
+    from tests.conftest import Servers
+
+    from .helpers import Connection
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session", params=["embedded", "system"])
+def server_kind(request: pytest.FixtureRequest) -> str:
+    """Name the server that a test runs on."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def shared_url(servers: Servers, server_kind: str) -> Iterator[str]:
+    """Give a superuser's address of one database for all tests of this folder on that server."""
+    url = servers.create(server_kind, servers.template(server_kind))
+    yield url
+    servers.drop(server_kind, url)
+
+
+@pytest.fixture
+def database_url(shared_url: str) -> str:
+    """Give the shared database's address: a database for each test would take most of the time."""
+    return shared_url
+
+
+@pytest.fixture
+async def admin(database_url: str) -> AsyncIterator[Connection]:
+    """Give a superuser's own connection."""
+    connection = await asyncpg.connect(database_url)
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+def world_id() -> str:
+    """Give the name of a world that only this test uses."""
+    return f"w-{next(_numbers)}"
+
+
+@pytest.fixture
+async def log(store: Store, world_id: str) -> EventLog:
+    """Give the log of a new world in which any draft may set sim_time."""
+    await store.create_world(NewWorld(world_id=world_id, time_authority="client"))
+    return await store.log(world_id)
+
+
+@pytest.fixture
+async def open_store(database_url: str) -> AsyncIterator[Callable[..., Awaitable[Store]]]:
+    """Give an opener of further stores, each as if in a process of its own: ``settings=``, ``clock=`` …"""
+    async with AsyncExitStack() as stack:
+
+        async def opened(url: str = database_url, *, clock: Any = None, new_uuid: Any = None, **settings: Any) -> Store:
+            more = {} if clock is None else {"clock": clock}
+            wanted = Settings(**{"pool_size": 3, **settings})
+            return await stack.enter_async_context(Store.open(url, wanted, new_uuid=new_uuid, **more))
+
+        yield opened

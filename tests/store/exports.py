@@ -1,0 +1,66 @@
+"""Exports made by hand: a world's effects as texts, put together to a file that holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from worldledger.chain import Position, StoredEffect, link
+from worldledger.exports import ExportWriter
+
+WORLD_UUID = "0123456789abcdef0123456789abcdef"
+
+
+def effect(seq: int, world_id: str = "w", **fields: Any) -> dict[str, Any]:
+    """Make an effect as it stands in a log."""
+    return {
+        "uuid": f"{seq:032x}",
+        "kind": "Said",
+        "payload": {"n": seq},
+        "global_seq": seq,
+        "sim_time": float(seq),
+        "source_id": "a1",
+        "schema_version": "1.0.0",
+        "world_id": world_id,
+        "priority": 0,
+        "req_id": None,
+        "wall_time": 1000.0 + seq,
+        **fields,
+    }
+
+
+def genesis(world_id: str = "w", **payload: Any) -> dict[str, Any]:
+    """Make a world's first effect."""
+    made = {
+        "world_uuid": WORLD_UUID,
+        "ruleset": "sandbox",
+        "ruleset_version": 1,
+        "config": {},
+        "experiment": None,
+        "canonical_profile": "orjson-sorted/1",
+        "time_authority": "client",
+    }
+    return effect(1, world_id, kind="WorldCreated", source_id="worldledger", payload=made | payload)
+
+
+def text(value: Any) -> bytes:
+    """Write a value in the canonical profile."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
+
+def texts(count: int, world_id: str = "w") -> list[bytes]:
+    """Make the texts of a whole log."""
+    return [text(genesis(world_id)), *(text(effect(seq, world_id)) for seq in range(2, count + 1))]
+
+
+def export_of(lines: Sequence[bytes], world_id: str = "w") -> bytes:
+    """Put effects' texts together to an export, chained and with its trailer."""
+    rows: list[StoredEffect] = []
+    checksum = b""
+    for seq, line in enumerate(lines, 1):
+        checksum = link(checksum, line)
+        rows.append(StoredEffect(seq, line, checksum, "", "", 0.0))
+    writer = ExportWriter(world_id, Position(len(rows), checksum))
+    return writer.lines(rows) + writer.trailer().line() + b"\n"
