@@ -2,7 +2,7 @@
 # Recipes are plain POSIX sh and name relative paths only, so the checkout may stand under any path.
 
 BIN := .venv/bin
-PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet -c constraints.txt
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_USE_PEP517=1 $(BIN)/python -m pip install --quiet -c constraints.txt
 INPUTS := pyproject.toml constraints.txt
 
 # An environment does not survive a move of its folder or the loss of its Python: then it is made anew.
@@ -17,6 +17,7 @@ help: ## list these commands
 run: .venv/.run ## set up, import the example games and serve http://127.0.0.1:8000
 	@said=$$($(BIN)/worldledger import pgn examples/games --experiment examples) || { echo "$$said" >&2; exit 1; }; \
 	case $$said in "imported 0 games"*) ;; *) echo "$$said" ;; esac
+	@[ -n "$$VIRTUAL_ENV" ] || echo 'In another terminal, ". .venv/bin/activate" puts the command worldledger on your PATH.'
 	@exec $(BIN)/worldledger serve
 
 test: .venv/.test lint ## everything: lint, types, imports and the whole suite

@@ -5,8 +5,9 @@ Revision: ${up_revision}, after ${down_revision or "nothing"}. ${create_date.dat
 
 from __future__ import annotations
 
+import sqlalchemy as sa
 from alembic import op
-
+${imports if imports else ""}
 revision = ${repr(up_revision)}
 down_revision = ${repr(down_revision)}
 branch_labels = ${repr(branch_labels)}
@@ -14,8 +15,8 @@ depends_on = ${repr(depends_on)}
 
 
 def upgrade() -> None:
-    ${upgrades if upgrades else "op.get_bind().exec_driver_sql('')"}
+    ${upgrades if upgrades else "pass"}
 
 
 def downgrade() -> None:
-    ${downgrades if downgrades else "op.get_bind().exec_driver_sql('')"}
+    ${downgrades if downgrades else "pass"}

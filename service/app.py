@@ -109,19 +109,18 @@ async def serve(settings: Settings, database_url: str, *, ready: Callable[[str],
                     server_header=False,
                     timeout_graceful_shutdown=math.ceil(settings.append_deadline) + _GRACE,
                 ),
-                on_ready=lambda: ready(url) if ready is not None else None,
                 on_stop=app.state.services.stopping.set,
             )
             with _signals(server):
-                await _until_stopped(server, listener)
+                await _until_stopped(server, listener, lambda: ready(url) if ready is not None else None)
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, told when to stop by us, and telling when it is ready and when it begins to stop."""
+    """uvicorn's server, told when to stop by us, and telling when it has started and when it begins to stop."""
 
-    def __init__(self, config: uvicorn.Config, *, on_ready: Callable[[], None], on_stop: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, *, on_stop: Callable[[], None]) -> None:
         super().__init__(config)
-        self._on_ready = on_ready
+        self.listening = asyncio.Event()
         self._on_stop = on_stop
 
     @contextlib.contextmanager
@@ -131,21 +130,28 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._on_ready()
+        self.listening.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._on_stop()
         await super().shutdown(sockets)
 
 
-async def _until_stopped(server: _Server, listener: socket.socket) -> None:
+async def _until_stopped(server: _Server, listener: socket.socket, ready: Callable[[], None]) -> None:
+    """Serve until the server stops; whatever else ends this, a graceful stop comes first."""
     running = asyncio.create_task(server.serve(sockets=[listener]))
+    listening = asyncio.create_task(server.listening.wait())
     try:
+        await asyncio.wait({running, listening}, return_when=asyncio.FIRST_COMPLETED)
+        if listening.done():
+            ready()
         await asyncio.shield(running)
-    except asyncio.CancelledError:
+    except BaseException:
         server.should_exit = True
         await running
         raise
+    finally:
+        listening.cancel()
 
 
 @contextlib.contextmanager

@@ -120,8 +120,10 @@ class Servers:
     def execute(self, kind: str, statement: str) -> None:
         """Run one statement on the server's own database."""
 
+        url = self.url(kind)  # starting a server blocks, so not inside the loop
+
         async def run() -> None:
-            connection = await asyncpg.connect(self.url(kind))
+            connection = await asyncpg.connect(url)
             try:
                 await connection.execute(statement)
             finally:

@@ -220,13 +220,13 @@ from (
     from (
         select worlds.world_id, 0::bigint as effects, null::bigint as last_seq, null::text as problem from worlds
         union all
-        select heads.world_id, 0, null, null from heads
+        select heads.world_id, 0::bigint as effects, null::bigint as last_seq, null::text as problem from heads
         union all
         select effect_verification.world_id,
-               count(*),
-               max(effect_verification.global_seq),
+               count(*) as effects,
+               max(effect_verification.global_seq) as last_seq,
                min(to_char(coalesce(effect_verification.expected_seq, 0), 'FM0000000000000000000')
-                   || ' ' || effect_verification.problem)
+                   || ' ' || effect_verification.problem) as problem
         from effect_verification
         group by effect_verification.world_id
     ) as parts

@@ -58,6 +58,12 @@ class UnsupportedMediaTypeError(SimulationError):
     recovery = RecoveryAction.MODIFY_INTENT
 
 
+class InternalError(SimulationError):
+    """An error that nobody foresaw."""
+
+    code = "internal_error"
+
+
 # -- the table ---------------------------------------------------------------------------------------------
 
 
@@ -99,7 +105,7 @@ TABLE: Final[Mapping[type[SimulationError], Answer]] = {
 _FOR_THE_OPERATOR: Final[Mapping[str, str]] = {
     errors.StoreUnavailableError.code: "the database is not available at the moment; the service's log says why",
     errors.SchemaVersionError.code: "the database's schema does not fit this program: see `worldledger db check`",
-    "simulation_error": "an internal error; the service's log says more",
+    InternalError.code: "an internal error; the service's log says more",
 }
 _OUTCOME_UNKNOWN: Final = (
     "the database went away; whether this call was written is not known: send it again with the same req_id, "
@@ -126,7 +132,8 @@ def problem_response(scope: Scope, error: SimulationError) -> Response:
         unknown = details.get("outcome") == "unknown"
         detail = _OUTCOME_UNKNOWN if unknown else _FOR_THE_OPERATOR[error.code]
         details = {"outcome": "unknown"} if unknown else {}
-        log.warning("not available", error=error.message, code=error.code, route=_instance(scope))
+        if answer.status == 503:
+            log.warning("not available", error=error.message, code=error.code, route=_instance(scope))
     headers = {} if answer.retry_after is None else {"Retry-After": str(answer.retry_after)}
     return _render(
         scope,
@@ -142,7 +149,7 @@ def problem_response(scope: Scope, error: SimulationError) -> Response:
 
 def internal_error(scope: Scope) -> Response:
     """Make the response for an error that nobody foresaw; it tells nothing of the inside."""
-    return problem_response(scope, SimulationError("unforeseen"))
+    return problem_response(scope, InternalError("see the traceback"))
 
 
 def _render(

@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 from typing import Annotated
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 import typer
 
@@ -65,8 +65,9 @@ def split_password(url: str) -> tuple[str, str | None]:
     user, colon, quoted = login.partition(":")
     if colon:
         password = unquote(quoted)
-    rest = urlencode([pair for pair in query if pair[0] != "password"], safe="/")
-    return urlunsplit(parts._replace(netloc=f"{user}{at}{place}", query=rest)), password
+    # libpq takes a plus sign for what it is.
+    rest = urlencode([pair for pair in query if pair[0] != "password"], safe="/", quote_via=quote)
+    return f"{parts.scheme}://{user}{at}{place}{parts.path}{'?' if rest else ''}{rest}", password
 
 
 def _find_psql() -> str:

@@ -49,7 +49,7 @@ def command(
         from service.store.transfer import export_world  # noqa: PLC0415
 
         record = await store.world(world)
-        with _written_whole(output) as write, progress_bar(f"exporting {world}", quiet=quiet) as tell:
+        with _written_whole(output) as write, progress_bar(f"exporting {world}", quiet=quiet or output == "-") as tell:
             trailer = await export_world(
                 store.reader, record, write, lambda done: tell(done, record.head_seq, f"{done} effects")
             )

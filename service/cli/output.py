@@ -22,14 +22,35 @@ def _shown(character: str) -> str:
     return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
+#: Prints a line above what moves on the terminal, while something does.
+_above: list[Callable[[str], object]] = []
+
+
+@contextmanager
+def above(printer: Callable[[str], object]) -> Iterator[None]:
+    """Have lines that go to a terminal printed by ``printer``, so that they do not run into a progress bar."""
+    _above.append(printer)
+    try:
+        yield
+    finally:
+        _above.remove(printer)
+
+
 def say(text: str) -> None:
     """Say something to the user, on stderr."""
-    sys.stderr.write("".join(f"worldledger: {plain(line)}\n" for line in text.splitlines()))
+    for line in text.splitlines():
+        if _above:
+            _above[-1](f"worldledger: {plain(line)}")
+        else:
+            sys.stderr.write(f"worldledger: {plain(line)}\n")
     sys.stderr.flush()
 
 
 def put(line: str) -> None:
     """Write a line of text to stdout."""
+    if _above and sys.stdout.isatty():
+        _above[-1](plain(line))
+        return
     try:
         sys.stdout.write(plain(line) + "\n")
         sys.stdout.flush()

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from service.cli.output import above
+
 #: Told how much is done, how much there is in all (None: not known), and a remark to show.
 Tell = Callable[[float, float | None, str], None]
 
@@ -26,9 +28,13 @@ def progress_bar(label: str, *, quiet: bool = False) -> Iterator[Tell]:
         TextColumn("{task.fields[remark]}"),
         TimeRemainingColumn(),
     )
-    with Progress(
-        *columns, console=Console(stderr=True), transient=True, redirect_stdout=sys.stdout.isatty()
-    ) as progress:
+    console = Console(stderr=True)
+
+    def print_above(line: str) -> None:  # as it is: neither wrapped nor coloured, so that it can be copied
+        console.print(line, markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+    bar = Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
+    with bar as progress, above(print_above):
         task = progress.add_task(label, total=None, remark="")
 
         def tell(done: float, total: float | None, remark: str) -> None:

@@ -75,9 +75,11 @@ def command(
     trusted = ORIGIN if start is None else Position.parse(start)
     where = target(ctx, database_url, home)
     if file is not None:
-        _verify_file(file, noted, max_effect_bytes=where.settings.max_effect_bytes, as_json=as_json, quiet=quiet)
+        _verify_file(
+            file, noted, max_effect_bytes=where.settings.max_effect_bytes, as_json=as_json, quiet=quiet or as_json
+        )
         return
-    with progress_bar("verifying", quiet=quiet) as tell:
+    with progress_bar("verifying", quiet=quiet or as_json) as tell:
         run = _Run(names, noted, trusted, tell)
         if as_json:
             with json_list() as item:

@@ -45,6 +45,7 @@ _UNAVAILABLE: Final = {
     "40": ("is contended", _RETRY),
     "58": ("cannot read or write its files", "look at the server's log"),
     "XX": ("reports an internal error", "look at the server's log"),
+    "08P01": ("does not understand the connection", "connect to PostgreSQL itself, not through a pooler"),
     "08": ("broke off the connection", _RETRY),
 }
 

@@ -37,7 +37,6 @@ __all__ = [
     "create_fresh",
     "downgrade",
     "migrations_dir",
-    "prepare",
     "require_current",
     "revision_state",
     "upgrade",
@@ -89,14 +88,10 @@ async def _as_owner(url: str, work: Callable[[SyncConnection], Any]) -> None:
         await engine.dispose()
 
 
-async def prepare(url: str) -> SchemaState:
-    """Make the roles and let the owner work in schema public; give the database's state.
+async def _prepare(url: str, revision: str) -> bool:
+    """Make the roles and let the owner work in schema public; give False if nothing is to do for the revision.
 
-    Raises:
-        SchemaVersionError: the server is older than PostgreSQL 15, the database is not in UTF-8, or its
-            revision is unknown to this program.
-        StoreUnavailableError: not reachable, or the user may not do it; the message says what an
-            administrator has to run.
+    A database that is up to date is not touched, so that a user who may not migrate can still ask for it.
     """
     connection = await connect_one(url, application_name=_MIGRATING)
     try:
@@ -113,10 +108,12 @@ async def prepare(url: str) -> SchemaState:
             state = await revision_state(connection)
             if state.status == "newer":
                 require_current(state)
+            if state.status == "current" and revision in {"head", state.head}:
+                return False
             async with connection.transaction():
                 for statement in guards.ROLES:
                     await connection.execute(statement)
-            return state
+            return True
     finally:
         await connection.close()
 
@@ -124,10 +121,16 @@ async def prepare(url: str) -> SchemaState:
 async def upgrade(url: str, revision: str = "head") -> None:
     """Bring a database to a revision; a database that is there already is left as it is.
 
-    Two upgrades at once queue up; the second finds nothing to do. All or nothing. Raises as ``prepare`` does.
+    Two upgrades at once queue up; the second finds nothing to do. All or nothing.
+
+    Raises:
+        SchemaVersionError: the server is older than PostgreSQL 15, the database is not in UTF-8, or its
+            revision is unknown to this program.
+        StoreUnavailableError: not reachable, or the user may not do it; the message says what an
+            administrator has to run.
     """
-    await prepare(url)
-    await _as_owner(url, lambda connection: command.upgrade(_config(connection), revision))
+    if await _prepare(url, revision):
+        await _as_owner(url, lambda connection: command.upgrade(_config(connection), revision))
 
 
 async def downgrade(url: str, revision: str) -> None:
@@ -136,7 +139,7 @@ async def downgrade(url: str, revision: str) -> None:
     Raises:
         SchemaVersionError: the log has effects: a downgrade drops tables, and history is not to be lost.
     """
-    await prepare(url)
+    await _prepare(url, revision)
     await _as_owner(url, lambda connection: command.downgrade(_config(connection), revision))
 
 
@@ -157,5 +160,5 @@ async def create_fresh(url: str) -> None:
         for statement in guards.VERSION_TABLE:
             connection.exec_driver_sql(statement)
 
-    await prepare(url)
+    await _prepare(url, "head")
     await _as_owner(url, create)

@@ -136,6 +136,7 @@ from (
     window log as (partition by effects.world_id order by effects.global_seq)
 ) as linked
 """,
+    # Every column is named, so that a dump restores to the same definition.
     # Worlds, heads and effects are gathered by UNION ALL and not by FULL JOIN, so that a condition on world_id
     # reaches the index of effects. The first problem of a world is the least text of seq and problem: a running
     # minimum needs no memory where an ordered list of problems would.
@@ -166,13 +167,13 @@ from (
     from (
         select worlds.world_id, 0::bigint as effects, null::bigint as last_seq, null::text as problem from worlds
         union all
-        select heads.world_id, 0, null, null from heads
+        select heads.world_id, 0::bigint as effects, null::bigint as last_seq, null::text as problem from heads
         union all
         select effect_verification.world_id,
-               count(*),
-               max(effect_verification.global_seq),
+               count(*) as effects,
+               max(effect_verification.global_seq) as last_seq,
                min(to_char(coalesce(effect_verification.expected_seq, 0), 'FM0000000000000000000')
-                   || ' ' || effect_verification.problem)
+                   || ' ' || effect_verification.problem) as problem
         from effect_verification
         group by effect_verification.world_id
     ) as parts

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,32 @@ if TYPE_CHECKING:
 Row = tuple[str, int, str, bytes, str, str, float]
 #: How often progress is told, in effects.
 _STEP = 1000
+#: Seconds that a COPY may take: as long as it takes. The time limit of statements is not meant for it.
+_NO_LIMIT = 30 * 86_400.0
+
+
+class _CallersError(Exception):
+    """Carries an error of the caller's own iterable past those who explain the database's errors."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+@contextmanager
+def callers_errors_as_they_are() -> Iterator[None]:
+    """Raise what the caller's iterable of drafts raised, which is no trouble of the database's."""
+    try:
+        yield
+    except _CallersError as carried:
+        raise carried.error from carried.error.__cause__
+
+
+def _from_caller(drafts: Iterable[Any]) -> Iterator[Any]:
+    try:
+        yield from drafts
+    except Exception as error:
+        raise _CallersError(error) from error
 
 
 class BulkWriter:
@@ -42,20 +70,34 @@ class BulkWriter:
         """Write the drafts inside the caller's transaction and give the new head."""
         before = self.head
         await self._connection.copy_records_to_table(
-            "effects", records=self._rows(drafts, progress), columns=statements.EFFECT_COLUMNS
+            "effects", records=self._rows(drafts, progress), columns=statements.EFFECT_COLUMNS, timeout=_NO_LIMIT
         )
-        if self._requests:
-            try:
-                await self._connection.copy_records_to_table(
-                    "requests", records=self._requests, columns=statements.REQUEST_COLUMNS
-                )
-            except asyncpg.UniqueViolationError:
-                raise conflict("one of this import") from None
+        if self.head == before:
+            return before  # there was nothing
+        await self._write_requests()
         if before.seq:
             await self._connection.execute(statements.SET_HEAD, self._sealer.world_id, *self.head, before.seq)
         else:
             await self._connection.execute(statements.INSERT_HEAD, self._sealer.world_id, *self.head)
         return self.head
+
+    async def _write_requests(self) -> None:
+        if not self._requests:
+            return
+        try:
+            async with self._connection.transaction():  # a savepoint, so that the culprit can be looked for
+                await self._connection.copy_records_to_table(
+                    "requests", records=self._requests, columns=statements.REQUEST_COLUMNS, timeout=_NO_LIMIT
+                )
+        except asyncpg.UniqueViolationError:
+            keys = [(source_id, req_id) for _, source_id, req_id, *_ in self._requests]
+            known = await self._connection.fetchrow(
+                statements.KNOWN_REQUESTS, self._sealer.world_id, *map(list, zip(*keys, strict=True))
+            )
+            twice = next((key for key, times in Counter(keys).items() if times > 1), None)
+            if known is not None:
+                raise conflict(known["req_id"], global_seq=known["first_seq"]) from None
+            raise conflict(twice[1] if twice else "of this import") from None
 
     def _rows(self, drafts: Iterable[Any], progress: Callable[[int], None] | None) -> Iterator[Row]:
         sealer = self._sealer
@@ -65,7 +107,7 @@ class BulkWriter:
         prefix = checksum.hex().encode()
         written = 0
         system = self._system
-        for index, given in enumerate(drafts):
+        for index, given in enumerate(_from_caller(drafts)):
             try:
                 draft = check_draft(given, system=system)
             except InvalidEffectError as error:
@@ -83,4 +125,5 @@ class BulkWriter:
                 progress(_STEP)
         if progress is not None:
             progress(written % _STEP)
-        self.head = Head(seq, checksum, sim_time, wall_time)
+        if written:
+            self.head = Head(seq, checksum, sim_time, wall_time)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -47,11 +48,6 @@ class WorldQueue:
     def world_id(self) -> str:
         """The world's name."""
         return self.sealer.world_id
-
-    @property
-    def idle(self) -> bool:
-        """Whether nothing waits and nothing is being written."""
-        return not self.busy and not self.pending
 
 
 class Committer:
@@ -170,6 +166,7 @@ class Committer:
         try:
             if self._connection is None:
                 self._connection = await self._pool.acquire()
+                await self._connection.execute(statements.BRIEF_LOCK_WAITS)
             for queue, _ in taken:
                 if queue.head is None:
                     queue.head = await self._load_head(self._connection, queue.world_id)
@@ -282,7 +279,8 @@ class Committer:
         """Give a broken connection back to the pool, which makes a new one in its place."""
         if self._connection is not None:
             connection, self._connection = self._connection, None
-            connection.terminate()
+            with suppress(asyncpg.InterfaceError):  # the pool has noticed by itself and taken it back
+                connection.terminate()
             self._start(self._pool.release(connection))
 
     # -- aside ---------------------------------------------------------------------------------------------

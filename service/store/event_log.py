@@ -37,11 +37,6 @@ class EventLog:
         """What turns drafts into this world's effects."""
         return self._queue.sealer
 
-    @property
-    def idle(self) -> bool:
-        """Whether nothing of this world waits for a commit."""
-        return self._queue.idle
-
     async def append(self, draft: EffectDraft, *, source_metadata: Mapping[str, Any] | None = None) -> int:
         """Append one effect and give its global_seq, once it is durable.
 

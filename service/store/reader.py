@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Larger than any global_seq.
 END = 2**62
+#: What PostgreSQL cannot hold in a text, so that nothing there can equal a text that has one.
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _MOST_ROWS = 1000
 
 
@@ -57,7 +60,9 @@ class Reader:
         between batches, so a slow consumer costs the database nothing. ``limit`` is the most rows in all.
         """
         statement, filters = _batch_statement(kind, source_id)
-        until = END if until_seq is None else until_seq
+        if not all(map(storable, (world_id, *filters))):
+            return
+        until = END if until_seq is None else min(until_seq, END)
         left = END if limit is None else limit
         position = max(after_seq, 0)
         while left > 0 and position < until:
@@ -75,11 +80,12 @@ class Reader:
     async def effect(self, world_id: str, global_seq: int) -> StoredEffect:
         """Give one stored effect. Raises EffectNotFoundError, which names the head."""
         async with self.connection() as connection:
-            row = None
-            if 0 < global_seq < END:
+            row = head = None
+            if 0 < global_seq < END and storable(world_id):
                 row = await connection.fetchrow(statements.EFFECT_AT, world_id, global_seq)
             if row is None:
-                head = await connection.fetchval(statements.HEAD, world_id)
+                if storable(world_id):
+                    head = await connection.fetchval(statements.HEAD, world_id)
                 raise EffectNotFoundError(
                     f"world {world_id!r} has no effect {global_seq}; its head is {head}",
                     world_id=world_id,
@@ -91,11 +97,17 @@ class Reader:
     async def head_seqs(self, world_ids: list[str]) -> dict[str, int]:
         """Give the present head_seq of each of these worlds that exists."""
         async with self.connection() as connection:
-            return dict(await connection.fetch(statements.HEADS, world_ids))  # type: ignore[arg-type]
+            known = await connection.fetch(statements.HEADS, [*filter(storable, world_ids)])
+        return {row["world_id"]: row["head_seq"] for row in known}
 
     async def verify(self, world_id: str) -> Verdict:
         """Verify one world; see `service.store.verification.verify_world`."""
         return await verify_world(self, world_id)
+
+
+def storable(text: str) -> bool:
+    """Tell whether PostgreSQL can hold a text; asking it by any other would be an error of the statement."""
+    return _UNSTORABLE.search(text) is None
 
 
 def _batch_statement(kind: str | None, source_id: str | None) -> tuple[str, list[Any]]:

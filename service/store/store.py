@@ -7,6 +7,8 @@ import uuid
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 import asyncpg
 import orjson
@@ -15,11 +17,11 @@ from service.database.engine import connect_pool
 from service.database.revision import require_current, revision_state
 from service.settings import Settings
 from service.store import statements
-from service.store.bulk import BulkWriter
+from service.store.bulk import BulkWriter, callers_errors_as_they_are
 from service.store.committer import Committer, WorldQueue
 from service.store.event_log import EventLog
 from service.store.identity import Uuids
-from service.store.reader import Reader
+from service.store.reader import Reader, storable
 from service.store.records import Head, WorldRecord
 from service.store.units import Sealer
 from worldledger.drafts import check_draft
@@ -27,6 +29,9 @@ from worldledger.effects import EffectDraft
 from worldledger.errors import EffectTooLargeError, InvalidConfigError, WorldExistsError, WorldNotFoundError
 from worldledger.genesis import NewWorld, check_world_name, genesis_draft
 from worldledger.rulesets import load_ruleset
+
+if TYPE_CHECKING:
+    from service.database.engine import PooledConnection
 
 #: Worlds whose heads one process remembers; the least recently used idle ones go first.
 _REMEMBERED = 10_000
@@ -50,6 +55,8 @@ class Store:
         self._new_uuid = new_uuid
         self._committer = Committer(pool, settings, url)
         self._logs: OrderedDict[str, EventLog] = OrderedDict()
+        #: every log that somebody still holds, remembered or not: a world never has two in one process
+        self._held: WeakValueDictionary[str, EventLog] = WeakValueDictionary()
         self.reader = Reader(pool, settings, url)
 
     @classmethod
@@ -128,7 +135,7 @@ class Store:
         genesis = genesis_draft(world, world_uuid=world_uuid.hex, ruleset_version=ruleset.version)
         sealer = self._sealer(world.world_id, world.time_authority)
         first = self._first_head(sealer, genesis)
-        async with self.reader.connection() as connection, connection.transaction():
+        async with self._bulk_transaction() as connection:
             created = await connection.fetchval(
                 statements.INSERT_WORLD,
                 world.world_id,
@@ -147,6 +154,12 @@ class Store:
                 await BulkWriter(connection, sealer, writer.head).write(drafts, progress)
         return await self.world(world.world_id)
 
+    @asynccontextmanager
+    async def _bulk_transaction(self) -> AsyncIterator[PooledConnection]:
+        with callers_errors_as_they_are():
+            async with self.reader.connection() as connection, connection.transaction():
+                yield connection
+
     def _first_head(self, sealer: Sealer, genesis: EffectDraft) -> Head:
         """Give the head before the genesis, once it is clear that the genesis can be written."""
         start = Head(0, b"", 0.0, 0.0)
@@ -164,7 +177,7 @@ class Store:
         The world's head is locked meanwhile: other appends to it wait. Gives the new head.
         """
         log = await self.log(world_id)
-        async with self.reader.connection() as connection, connection.transaction():
+        async with self._bulk_transaction() as connection:
             row = await connection.fetchrow(statements.LOCK_HEAD, world_id)
             if row is None:
                 raise WorldNotFoundError(f"no world named {world_id!r}", world_id=world_id)
@@ -184,6 +197,8 @@ class Store:
 
     async def worlds(self, *, experiment: str | None = None, after: str = "", limit: int = 100) -> list[WorldRecord]:
         """Give a page of worlds by name, those after ``after``."""
+        if experiment is not None and not storable(experiment):
+            return []
         async with self.reader.connection() as connection:
             if experiment is None:
                 rows = await connection.fetch(statements.WORLDS, after, limit)
@@ -208,7 +223,7 @@ class Store:
             self._logs.move_to_end(world_id)
             return log
         record = await self.world(world_id)
-        log = self._logs.get(world_id)  # another caller may have been quicker
+        log = self._held.get(world_id)  # another caller may have been quicker
         if log is None:
             load_ruleset(record.ruleset)
             queue = WorldQueue(self._sealer(world_id, record.time_authority), record.head)
@@ -219,14 +234,11 @@ class Store:
                 reader=self.reader,
                 max_unit=self._settings.max_unit,
             )
-            self._logs[world_id] = log
-            self._forget_old()
+            self._held[world_id] = log
+        self._logs[world_id] = log
+        if len(self._logs) > _REMEMBERED:
+            self._logs.popitem(last=False)
         return log
-
-    def _forget_old(self) -> None:
-        for world_id in list(self._logs)[: max(len(self._logs) - _REMEMBERED, 0)]:
-            if self._logs[world_id].idle:
-                del self._logs[world_id]
 
     def _sealer(self, world_id: str, authority: str) -> Sealer:
         return Sealer(

@@ -76,7 +76,7 @@ async def import_export(
         if await _insert_world(connection, checked):
             await _Restorer(connection, stream, checked, name, progress).run()
             return True
-    await _compare(reader, stream, checked)
+    await _compare(reader, stream, checked, name)
     return False
 
 
@@ -119,7 +119,7 @@ class _Restorer:
 
     async def run(self) -> None:
         checked = self._checked
-        lines = _effect_lines(self._stream, checked)
+        lines = _effect_lines(self._stream, checked, self._name)
         while self._position.global_seq < checked.trailer.count:
             await self._copy("effects", self._rows(islice(lines, _CHUNK)), statements.EFFECT_COLUMNS)
             await self._copy_requests()
@@ -196,7 +196,7 @@ class _Restorer:
         seen: set[tuple[str, str]] = set()
         before: tuple[str, str] | None = None
         self._stream.seek(0)
-        for seq, line in enumerate(_effect_lines(self._stream, self._checked), 1):
+        for seq, line in enumerate(_effect_lines(self._stream, self._checked, self._name), 1):
             effect = orjson.loads(line)
             asked = (effect["source_id"], effect["req_id"]) if effect["req_id"] is not None else None
             if asked is not None and asked != before:
@@ -213,11 +213,14 @@ class _Restorer:
         return FileRefusedError("the file was changed while it was being imported; nothing was kept", file=self._name)
 
 
-def _effect_lines(stream: BinaryIO, checked: CheckedExport) -> Iterator[bytes]:
-    return islice(read_lines(stream, limit=checked.longest), checked.trailer.count)
+def _effect_lines(stream: BinaryIO, checked: CheckedExport, name: str) -> Iterator[bytes]:
+    try:
+        yield from islice(read_lines(stream, limit=checked.longest), checked.trailer.count)
+    except OSError as error:  # which would else be taken for the database's
+        raise FileRefusedError(f"cannot be read any more ({error.strerror or error})", file=name) from error
 
 
-async def _compare(reader: Reader, stream: BinaryIO, checked: CheckedExport) -> None:
+async def _compare(reader: Reader, stream: BinaryIO, checked: CheckedExport, name: str) -> None:
     """Raise WorldExistsError, saying where the logs part, unless the very same log is there."""
     world_id = checked.world.world_id
     async with reader.connection() as connection:
@@ -226,7 +229,7 @@ async def _compare(reader: Reader, stream: BinaryIO, checked: CheckedExport) -> 
         return
     stream.seek(0)
     here, there = (head["head_seq"] if head is not None else 0), checked.trailer.count
-    same = await _common(reader, world_id, _effect_lines(stream, checked))
+    same = await _common(reader, world_id, _effect_lines(stream, checked, name))
     if same < min(here, there):
         how = f"differs from seq {same + 1} on" if same else "is another one from its genesis on"
     elif here > there:

@@ -214,6 +214,15 @@ async def test_everything_has_a_comment(database_url: str) -> None:
         assert all(row["comment"] for row in roles)
 
 
+@pytest.mark.parametrize("view", ["verification", "effect_verification"])
+async def test_views_come_back_from_a_dump(database_url: str, view: str) -> None:
+    """A view made again from its own definition, as restoring a dump does, is the same, so that `check` is content."""
+    async with connected(database_url) as connection:
+        definition = await connection.fetchval("select pg_get_viewdef($1::text::regclass)", view)
+        await connection.execute(f"create or replace view {view} as {definition}")
+    assert await _catalogue(database_url) == expected()
+
+
 async def test_owner_owns_everything(database_url: str) -> None:
     """Tables, views and functions belong to worldledger_owner, whoever migrated."""
     async with connected(database_url) as connection:

@@ -95,6 +95,7 @@ async def test_user_who_was_granted_the_roles(place: Place, server_url: str) -> 
     assert [line for line in await schema.check(place.url) if not line.startswith("setting ")] == []
     async with connected(place.url, role=guards.SERVICE_ROLE) as connection:
         await write_world(connection, "w")
+    await schema.upgrade(place.url)
     async with connected(place.url) as connection:
         assert await connection.fetchval("select verified from verification")
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
@@ -109,6 +110,13 @@ async def test_user_who_does_not_own_the_database(place: Place, server_url: str,
         await connection.execute(f"grant {roles} to {place.user}")
     with pytest.raises(StoreUnavailableError, match=r"permission denied for schema public|Migrate as the owner"):
         await schema.upgrade(with_user(empty_database_url, place.user, "pw"))
+
+
+async def test_up_to_date_needs_no_owner(place: Place, server_url: str, database_url: str) -> None:
+    """An upgrade that has nothing to do works for a user who is only a member of the service's role."""
+    async with connected(server_url) as connection:
+        await connection.execute(f"grant {guards.SERVICE_ROLE} to {place.user}")
+    await schema.upgrade(with_user(database_url, place.user, "pw"))
 
 
 async def test_two_databases_at_once(two_empty_urls: list[str], place: Place, server_url: str) -> None:

@@ -15,6 +15,7 @@ from typing import Final
 
 from pydantic_core import PydanticUndefined
 
+from service import app
 from service.api import problems
 from service.settings import Settings
 from worldledger import errors
@@ -29,13 +30,16 @@ def errors_table() -> list[str]:
     """Give one row for each class of error: code, class, HTTP status, recovery and meaning."""
     rows = ["| code | error | HTTP | recovery | meaning |", "| --- | --- | --- | --- | --- |"]
     for error in _error_classes():
-        bases = [base for base in error.__mro__ if base in problems.TABLE and base is not SimulationError]
-        known = error is SimulationError or bool(bases)
-        status = str(_status(error)) if known else "—"
+        status = str(_status(error)) if _goes_over_http(error) else "—"
         meaning = _cell(re.sub(r" \(seeds/[^)]*\)", "", " ".join((inspect.getdoc(error) or "").split())))
         cells = (f"`{error.code}`", f"`{error.__name__}`", status, f"`{error.recovery.value}`", meaning)
         rows.append(f"| {' | '.join(cells)} |")
     return rows
+
+
+def _goes_over_http(error: type[SimulationError]) -> bool:
+    own = any(base in problems.TABLE for base in error.__mro__[: error.__mro__.index(SimulationError)])
+    return own or error is SimulationError or error.__module__ == problems.__name__
 
 
 def _status(error: type[SimulationError]) -> int:
@@ -43,7 +47,7 @@ def _status(error: type[SimulationError]) -> int:
 
 
 def _error_classes() -> Iterator[type[SimulationError]]:
-    for module in (errors, problems):
+    for module in (errors, problems, app):
         for value in vars(module).values():
             if inspect.isclass(value) and issubclass(value, SimulationError) and value.__module__ == module.__name__:
                 yield value

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
+
+from service.app import create_app
+from service.cli.main import make_app
+from service.settings import Settings
+from worldledger.errors import SimulationError
 
 from .project import ROOT, pages
 from .tables import generated_pages, with_tables
 
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-_KINDS = {"console", "python", "sql", "json", "text", "sh", "sse"}
+_KINDS = {"console", "python", "sql", "json", "text", "sh"}
 
 by_page = pytest.mark.parametrize("page", pages(), ids=lambda page: page.relative_to(ROOT).as_posix())
 
@@ -76,3 +84,56 @@ def test_generated_tables_are_today_s() -> None:
     assert {page.name for page in found} == {"errors.md", "settings.md"}
     for page in found:
         assert page.read_text() == with_tables(page.read_text()), f"{page.relative_to(ROOT)}: run `make docs`"
+
+
+def _sections(page: Path, heading: str) -> dict[str, str]:
+    """Give the sections of a page whose headings look like that, by what stands in their backticks."""
+    parts = re.split(rf"^{heading} `(.+)`$", page.read_text(), flags=re.MULTILINE)
+    return {
+        name: re.split(r"^#", text, flags=re.MULTILINE)[0] for name, text in zip(parts[1::2], parts[2::2], strict=True)
+    }
+
+
+def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield path, command
+    else:
+        for name, found in inner.items():
+            yield from _commands(found, f"{path} {name}")
+
+
+def test_every_command_is_described_with_its_options() -> None:
+    """cli.md has a section for each command, which names each of its options and no others."""
+    page = ROOT / "docs" / "reference" / "cli.md"
+    sections = _sections(page, "##")
+    commands = dict(_commands(typer.main.get_command(make_app()), "worldledger"))
+    assert set(sections) == set(commands)
+    for name, command in commands.items():
+        options = {opt for found in command.params for opt in found.opts if opt.startswith("--")}
+        common = {"--database-url", "--home", "--quiet"}
+        named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", sections[name]))
+        assert options - common <= named, name
+        assert named <= options, name
+        assert common - {"--quiet"} <= options, name
+
+
+def test_every_route_is_described() -> None:
+    """http.md has a section for each route of the service, and for no other."""
+    paths = create_app(Settings(), "postgresql://nobody@localhost/nothing").openapi()["paths"]
+    routes = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
+    assert set(_sections(ROOT / "docs" / "reference" / "http.md", "###")) == routes
+
+
+def test_every_error_is_in_the_table() -> None:
+    """Every class of error of the project stands in errors.md, and no two have the same code."""
+    waiting = [SimulationError]
+    codes: dict[str, str] = {}
+    text = (ROOT / "docs" / "reference" / "errors.md").read_text()
+    while waiting:
+        error = waiting.pop()
+        waiting += error.__subclasses__()
+        if not error.__module__.startswith(("worldledger", "service")):
+            continue  # a test's own
+        assert f"| `{error.code}` | `{error.__name__}` |" in text, f"{error.__name__}: run `make docs`"
+        assert codes.setdefault(error.code, error.__name__) == error.__name__

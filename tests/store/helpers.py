@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
@@ -86,5 +87,5 @@ async def assert_sound(store: Store, world_id: str, receipts: Iterable[Receipt] 
     keys = Counter((effect["source_id"], effect["req_id"]) for effect in loaded if effect["req_id"] is not None)
     assert not [key for key, times in keys.items() if times > 1]
     times = [(effect["sim_time"], effect["wall_time"]) for effect in loaded]
-    assert all(b >= a for one, two in zip(times, times[1:], strict=False) for a, b in zip(one, two, strict=True))
+    assert all(b >= a for one, two in itertools.pairwise(times) for a, b in zip(one, two, strict=True))
     return [effect["payload"].get("n") for effect in loaded[1:]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -88,11 +88,12 @@ async def test_another_body_under_the_same_key_is_refused(
 ) -> None:
     """A req_id that comes back with another body is refused, naming the seq that it made."""
     await log.append(draft(1, req_id="r"))
+    changed: dict[str, Any] = {"n": 1, "req_id": "r", **other}
     with pytest.raises(RequestConflictError) as caught:
-        await log.append(draft(**{"n": 1, "req_id": "r", **other}))  # type: ignore[arg-type]
+        await log.append(draft(**changed))
     assert (caught.value.details["req_id"], caught.value.details["global_seq"]) == ("r", 2)
     with pytest.raises(RequestConflictError) as caught:
-        await log.append_all([draft("new"), draft(**{"n": 1, "req_id": "r", **other})])  # type: ignore[arg-type]
+        await log.append_all([draft("new"), draft(**changed)])
     assert caught.value.details["index"] == 1
     assert await assert_sound(store, log.world_id) == [1]
 

@@ -70,10 +70,13 @@ async def test_requests_of_several_effects_that_race(log: EventLog, store: Store
     """A request of several effects is written once and whole, whichever store is first."""
     logs = [log, *await _logs(open_store, log.world_id, 2)]
     drafts = [draft(n) for n in range(4)]
-    work = [of.append_request(drafts, source_id="a1", req_id=f"r{n}") for n in range(6) for of in logs]
-    answers = await asyncio.gather(*work, *(of.append(draft("other")) for of in logs))
+    others = [start(of.append(draft("other"))) for of in logs]
+    answers = await asyncio.gather(
+        *(of.append_request(drafts, source_id="a1", req_id=f"r{n}") for n in range(6) for of in logs)
+    )
+    await asyncio.gather(*others)
     for n in range(6):
-        assert len({tuple(receipt[:3] for receipt in answer) for answer in answers[3 * n : 3 * n + 3]}) == 1  # type: ignore[union-attr]
+        assert len({tuple(receipt[:3] for receipt in answer) for answer in answers[3 * n : 3 * n + 3]}) == 1
     rows = await log.get_entries_since(1)
     by_request = [[row.effect["payload"]["n"] for row in rows if row.req_id == f"r{n}"] for n in range(6)]
     assert by_request == [[0, 1, 2, 3]] * 6
@@ -110,18 +113,23 @@ async def test_stores_that_race_on_many_worlds(store: Store, open_store: Opener,
 async def test_a_world_of_a_busy_lock_does_not_spoil_others(
     store: Store, world_id: str, admin: Connection, database_url: str
 ) -> None:
-    """A head that somebody holds for long keeps nobody else's world from being written for good."""
+    """A head that somebody holds for long keeps nobody else's world waiting until it is let go."""
     names = [f"{world_id}.{n}" for n in range(4)]
     logs = []
     for name in names:
         await store.create_world(NewWorld(world_id=name))
         logs.append(await store.log(name))
-    async with holding_head(database_url, names[0]) as holder:
+    async with holding_head(database_url, names[0]):
         blocked = start(logs[0].append(draft("blocked")))
         await wait_for_waiters(admin)
-        others = [start(log.append(draft("free"))) for log in logs[1:]]
-        await holder.execute("select 1")
-    assert await asyncio.gather(blocked, *others) == [2, 2, 2, 2]
+        for _ in range(2):
+            await asyncio.gather(*(log.append(draft("free")) for log in logs[1:]))
+        group = [start(log.append(draft("all"))) for log in logs]
+        await asyncio.gather(*group[1:])
+        assert not blocked.done()
+        assert not group[0].done()
+    assert await blocked == 2
+    assert await asyncio.gather(*group) == [3, 4, 4, 4]
 
 
 async def test_a_cause_that_another_process_wrote(log: EventLog, open_store: Opener) -> None:

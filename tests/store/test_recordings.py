@@ -197,7 +197,7 @@ async def test_after_an_outage_the_rest_goes_in(
         " values ($1, gen_random_uuid(), 'chess', 1, '{}', 'client')",
         name.replace(f"{experiment}-x", experiment),
     )
-    with pytest.raises(StoreUnavailableError, match="run the same command again for the rest .1 of this run is in"):
+    with pytest.raises(StoreUnavailableError, match=r"run the same command again for the rest .1 of this run is in"):
         await import_games(short, [tmp_path], experiment=experiment)
     await somebody.rollback()
     summary = await import_games(store, [tmp_path], experiment=experiment)

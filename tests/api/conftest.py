@@ -1,0 +1,60 @@
+"""An application on a database of its own, clients for it, and worlds in it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+
+from service.api.context import Services
+from service.app import create_app
+
+from .helpers import Served, serving, settings
+
+
+@pytest.fixture
+async def app(database_url: str) -> AsyncIterator[FastAPI]:
+    """Run an application in this process, without a socket."""
+    made = create_app(settings(), database_url)
+    async with made.router.lifespan_context(made):
+        yield made
+
+
+@pytest.fixture
+def services(app: FastAPI) -> Services:
+    """Give what the application's routes are handed."""
+    found: Services = app.state.services
+    return found
+
+
+@pytest.fixture
+async def client(app: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
+    """Talk to the application."""
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://worldledger") as made:
+        yield made
+
+
+@pytest.fixture
+async def world(client: httpx2.AsyncClient) -> str:
+    """Create a world whose drafts may set sim_time; give its name."""
+    response = await client.post("/v1/worlds", json={"world_id": "town", "time_authority": "client"})
+    assert response.status_code == 201, response.text
+    return "town"
+
+
+@pytest.fixture
+async def served(database_url: str) -> AsyncIterator[Served]:
+    """Serve on a real socket."""
+    async with serving(database_url) as made:
+        yield made
+
+
+@pytest.fixture
+async def remote(served: Served) -> AsyncIterator[httpx2.AsyncClient]:
+    """Talk to the served application; the world ``town`` is there."""
+    async with httpx2.AsyncClient(base_url=served.url, timeout=60) as made:
+        response = await made.post("/v1/worlds", json={"world_id": "town", "time_authority": "client"})
+        assert response.status_code == 201, response.text
+        yield made

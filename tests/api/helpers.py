@@ -1,0 +1,169 @@
+"""Tools of these tests: drafts, problems, a served application, server-sent events, waiting for something."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, cast
+from unittest import mock
+from urllib.parse import urlsplit
+
+import httpx2
+import orjson
+from fastapi import FastAPI
+
+from service import app as composition
+from service.api.context import Services
+from service.settings import Settings
+
+JSON = {"Content-Type": "application/json"}
+
+
+def draft(n: Any = 0, **fields: Any) -> dict[str, Any]:
+    """Make a draft whose payload carries ``n``."""
+    return {"kind": "Said", "payload": {"n": n}, "source_id": "a1", "schema_version": "1.0.0", **fields}
+
+
+def settings(**changes: Any) -> Settings:
+    """Make settings that take few connections and any free port."""
+    return Settings(**{"pool_size": 4, "port": 0, "append_deadline": 5.0, "poll_interval": 0.02, **changes})
+
+
+def problem(response: httpx2.Response, status: int, code: str, **members: Any) -> dict[str, Any]:
+    """Check that a response is a whole problem of this status and code, with these members; give it."""
+    assert response.headers["content-type"] == "application/problem+json", response.text
+    found: dict[str, Any] = response.json()
+    assert (response.status_code, found["code"]) == (status, code), found
+    assert found["status"] == status
+    assert found["type"] == f"urn:worldledger:problem:{code}"
+    assert {"title", "detail", "recovery", "instance"} <= found.keys()
+    assert all(found["title"] and found["detail"] for _ in "x")
+    assert {name: found.get(name) for name in members} == members
+    return found
+
+
+def chain_checksum(text: bytes, previous: str | None) -> str:
+    """Compute a checksum as the seed does, in its five lines, from the bytes of an effect."""
+    h = sha256()
+    if previous:
+        h.update(previous.encode())
+    h.update(text)
+    return h.hexdigest()
+
+
+async def wait_for(condition: Callable[[], Any], what: str, seconds: float = 30.0) -> None:
+    """Wait until the condition holds; the limit only turns a hang into a failure."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline, f"never happened: {what}"
+        await asyncio.sleep(0.002)
+
+
+@dataclass
+class Served:
+    """A service that listens on a real socket, in this very process."""
+
+    url: str
+    app: FastAPI
+    task: asyncio.Task[None]
+
+    @property
+    def services(self) -> Services:
+        """What the service's routes are handed."""
+        found: Services = self.app.state.services
+        return found
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Open a bare connection."""
+        parts = urlsplit(self.url)
+        return await asyncio.open_connection(parts.hostname, parts.port)
+
+    async def stop(self) -> None:
+        """Stop the service as a signal does, and wait for its end."""
+        self.task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self.task
+
+
+@asynccontextmanager
+async def serving(database_url: str, **changes: Any) -> AsyncIterator[Served]:
+    """Serve for as long as the block runs."""
+    made: list[FastAPI] = []
+    create = composition.create_app
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[str] = loop.create_future()
+
+    def keep(*arguments: Any, **keywords: Any) -> FastAPI:
+        made.append(create(*arguments, **keywords))
+        return made[-1]
+
+    with mock.patch.object(composition, "create_app", keep):
+        task = loop.create_task(composition.serve(settings(**changes), database_url, ready=ready.set_result))
+        await asyncio.wait(cast(set[Any], {task, ready}), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+    served = Served(ready.result(), made[0], task)
+    try:
+        yield served
+    finally:
+        await served.stop()
+
+
+@dataclass(frozen=True)
+class Event:
+    """One server-sent event."""
+
+    id: int
+    event: str
+    data: bytes
+
+    @property
+    def n(self) -> Any:
+        """What the draft's payload carried."""
+        return orjson.loads(self.data)["payload"].get("n")
+
+
+class Tail:
+    """Reads server-sent events from an open response."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        self.response = response
+        self._lines = response.aiter_lines()
+
+    async def block(self) -> list[str]:
+        """Give the lines of the next event or comment; nothing at the end of the stream."""
+        lines: list[str] = []
+        async for line in self._lines:
+            if not line:
+                break
+            lines.append(line)
+        return lines
+
+    async def events(self, count: int) -> list[Event]:
+        """Give the next events; comments are passed over."""
+        found: list[Event] = []
+        while len(found) < count:
+            lines = await self.block()
+            assert lines, "the stream has ended"
+            if lines[0].startswith(":"):
+                continue
+            fields = [line.partition(": ") for line in lines]
+            data = "\n".join(value for name, _, value in fields if name == "data")
+            named = {name: value for name, _, value in fields}
+            found.append(Event(int(named["id"]), named["event"], data.encode()))
+        return found
+
+
+@asynccontextmanager
+async def tailing(
+    client: httpx2.AsyncClient, world: str, headers: Mapping[str, str] | None = None, **query: Any
+) -> AsyncIterator[Tail]:
+    """Open a tail, and begin once it is known to follow."""
+    async with client.stream("GET", f"/v1/worlds/{world}/tail", params=query, headers=headers) as response:
+        assert response.status_code == 200, await response.aread()
+        tail = Tail(response)
+        assert (await tail.block())[0].startswith(": after ")
+        yield tail

@@ -1,0 +1,185 @@
+"""Creating worlds, listing them, looking at one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+import orjson
+import pytest
+
+from worldledger.chain import link
+
+from .helpers import JSON, draft, problem
+
+
+async def test_a_world_is_created_with_its_genesis(client: httpx2.AsyncClient) -> None:
+    """Creating a world answers 201 with the world, where it is, and a head that is its genesis."""
+    body = {"world_id": "w-1.a~b_c", "ruleset": "sandbox", "config": {"size": 3}, "experiment": "trial"}
+    response = await client.post("/v1/worlds", json=body)
+    assert response.status_code == 201
+    assert response.headers["location"] == "/v1/worlds/w-1.a~b_c"
+    record = response.json()
+    assert {name: record[name] for name in body} == body
+    assert (record["head_seq"], record["time_authority"]) == (1, "wall")
+
+    found = await client.get(response.headers["location"])
+    assert found.json() == record
+    genesis = await client.get("/v1/worlds/w-1.a~b_c/effects/1")
+    assert genesis.json()["kind"] == "WorldCreated"
+    assert genesis.json()["payload"]["config"] == {"size": 3}
+    assert link(None, genesis.content).hex() == record["head_checksum"]
+
+
+async def test_a_name_is_given_once(client: httpx2.AsyncClient, world: str) -> None:
+    """A second world of a name is refused and changes nothing of the first."""
+    problem(await client.post("/v1/worlds", json={"world_id": world}), 409, "world_exists", world_id=world)
+    assert (await client.get(f"/v1/worlds/{world}")).json()["time_authority"] == "client"
+
+
+_NO_WORLDS: list[tuple[bytes, str, str | None]] = [
+    (b"{}", "invalid_config", "$.world_id"),
+    (b"[]", "invalid_config", "$"),
+    (b"null", "invalid_config", "$"),
+    (b'{"world_id":7}', "invalid_config", "$.world_id"),
+    (b'{"world_id":"w","bogus":1}', "invalid_config", "$.bogus"),
+    (b'{"world_id":"w","experiment":""}', "invalid_config", "$.experiment"),
+    (b'{"world_id":"w","config":[]}', "invalid_config", "$.config"),
+    (b'{"world_id":"w","config":{"a":{"b":NaN}}}', "invalid_config", "$.config.a.b"),
+    (b'{"world_id":"w","config":{"a":{"b":1,"b":2}}}', "invalid_config", "$.config.a"),
+    (b'{"world_id":"w","world_id":"v"}', "invalid_config", "$"),
+    (b'{"world_id":"w","time_authority":"Wall Clock"}', "invalid_config", "$.time_authority"),
+    (b'{"world_id":"w","parent":{"world_uuid":"x"}}', "invalid_config", "$.parent.world_id"),
+    (b'{"world_id":"w"', "invalid_config", "$"),
+    (b"", "invalid_config", "$"),
+    (b'\xff{"world_id":"w"}', "invalid_config", "$"),
+    (b'{"world_id":"w","ruleset":"whist"}', "unknown_ruleset", None),
+    (b'{"world_id":"w","ruleset":"\\ud800"}', "unknown_ruleset", None),
+    (b'{"world_id":"a b"}', "invalid_name", None),
+    (b'{"world_id":""}', "invalid_name", None),
+    (b'{"world_id":"\\u0000"}', "invalid_name", None),
+    (b'{"world_id":"\\ud800"}', "invalid_name", None),
+    (b'{"world_id":"../etc"}', "invalid_name", None),
+    (b'{"world_id":"' + b"w" * 201 + b'"}', "invalid_name", None),
+]
+
+
+async def test_a_world_that_cannot_be_is_refused(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
+    """What is wrong with a new world is named by its path, and nothing is created."""
+    for body, code, path in _NO_WORLDS:
+        with subtests.test(body=body[:60]):
+            problem(await client.post("/v1/worlds", content=body, headers=JSON), 422, code, path=path)
+    assert (await client.get("/v1/worlds")).json()["worlds"] == []
+
+
+async def test_an_unknown_ruleset_names_the_known_ones(client: httpx2.AsyncClient) -> None:
+    """A world with a ruleset that is not installed is told which are."""
+    found = problem(await client.post("/v1/worlds", json={"world_id": "w", "ruleset": "whist"}), 422, "unknown_ruleset")
+    assert {"chess", "sandbox"} <= set(found["known"])
+
+
+async def test_a_config_over_the_limit_is_refused(client: httpx2.AsyncClient) -> None:
+    """A config too large for the genesis effect is refused."""
+    body = {"world_id": "w", "config": {"text": "x" * 2**20}}
+    problem(await client.post("/v1/worlds", json=body), 422, "invalid_config", path="$.config")
+
+
+async def test_a_name_is_not_echoed_without_end(client: httpx2.AsyncClient) -> None:
+    """However long the refused name is, the answer is short."""
+    response = await client.post("/v1/worlds", json={"world_id": "w" * 1_000_000})
+    problem(response, 422, "invalid_name")
+    assert len(response.content) < 5000
+
+
+async def _walk(client: httpx2.AsyncClient, path: str) -> list[list[str]]:
+    pages = []
+    url: str | None = path
+    while url is not None:
+        response = await client.get(url)
+        assert response.status_code == 200, response.text
+        pages.append([world["world_id"] for world in response.json()["worlds"]])
+        url = response.links["next"]["url"] if "next" in response.links else None
+        assert (url is None) == (response.json()["next_after"] is None)
+    return pages
+
+
+async def test_worlds_are_listed_page_by_page(client: httpx2.AsyncClient) -> None:
+    """Following rel=next gives every world once, by name, and the last page says that it is the last."""
+    names = [f"w{number}" for number in range(7)]
+    for name in reversed(names):
+        body: dict[str, Any] = {"world_id": name, "experiment": "odd & even" if name in {"w1", "w3", "w5"} else None}
+        assert (await client.post("/v1/worlds", json=body)).status_code == 201
+    assert await _walk(client, "/v1/worlds?limit=3") == [names[:3], names[3:6], names[6:]]
+    assert await _walk(client, "/v1/worlds?limit=7") == [names]
+    assert await _walk(client, "/v1/worlds?experiment=odd%20%26%20even&limit=2") == [["w1", "w3"], ["w5"]]
+    assert await _walk(client, "/v1/worlds?experiment=none") == [[]]
+    assert await _walk(client, "/v1/worlds?after=w5") == [["w6"]]
+    assert await _walk(client, "/v1/worlds?limit=9007199254740991") == [names]
+
+
+async def test_a_page_of_large_worlds_is_cut(client: httpx2.AsyncClient) -> None:
+    """A page ends after a few MiB, however many worlds it was asked for, and the walk still gives them all."""
+    for number in range(102):
+        config = {"text": "x" * 900_000} if number < 6 else {}
+        body = {"world_id": f"w{number:03}", "config": config}
+        assert (await client.post("/v1/worlds", json=body)).status_code == 201
+    pages = await _walk(client, "/v1/worlds?limit=1000")
+    assert [len(page) for page in pages] == [100, 2]
+
+
+async def test_a_bad_listing_is_refused(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
+    """A parameter that cannot be is refused by its name."""
+    numbers = ["limit=0", "limit=-1", "limit=x", "limit=99999999999999999999"]
+    for query in [*numbers, "experiment=", "experiment=%00", "after=%00", f"after={'x' * 201}"]:
+        with subtests.test(query=query):
+            response = await client.get(f"/v1/worlds?{query}")
+            name = query.partition("=")[0]
+            problem(response, 422, "invalid_parameter", parameter=name, **{"in": "query"})
+
+
+async def test_a_world_s_tag_follows_its_head(client: httpx2.AsyncClient, world: str) -> None:
+    """The ETag stands for the head: 304 while it is the client's, another one after an append."""
+    first = await client.get(f"/v1/worlds/{world}")
+    tag = first.headers["etag"]
+    assert tag == f'"{world}:1:{first.json()["head_checksum"][:8]}"'
+    for asked in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+        unchanged = await client.get(f"/v1/worlds/{world}", headers={"If-None-Match": asked})
+        assert (unchanged.status_code, unchanged.content, unchanged.headers["etag"]) == (304, b"", tag)
+    assert (await client.post(f"/v1/worlds/{world}/effects", json=draft())).status_code == 201
+    second = await client.get(f"/v1/worlds/{world}", headers={"If-None-Match": tag})
+    assert second.status_code == 200
+    assert second.headers["etag"].startswith(f'"{world}:2:')
+    assert second.headers["cache-control"] == "no-cache"
+
+
+_ABOUT_A_WORLD = ["", "/effects", "/effects?format=ndjson", "/effects/1", "/tail", "/verification"]
+
+
+async def test_an_unknown_world_is_not_found_anywhere(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
+    """Every route about a world that is not there says so."""
+    for path in _ABOUT_A_WORLD:
+        with subtests.test(path=path):
+            problem(await client.get(f"/v1/worlds/nowhere{path}"), 404, "world_not_found", world_id="nowhere")
+
+
+async def test_a_name_that_cannot_be_is_refused_anywhere(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
+    """Every route refuses a world name outside the allowed set, however it is encoded."""
+    for name in ["a%20b", "%00", "a%00b", "-a", "w" * 201, "%F0%9F%99%82", "%ED%A0%80", "%FF", "..%5C", "w%0A"]:
+        for path in _ABOUT_A_WORLD:
+            with subtests.test(name=name, path=path):
+                problem(await client.get(f"/v1/worlds/{name}{path}"), 422, "invalid_name")
+
+
+async def test_posting_to_an_unknown_world_is_refused(client: httpx2.AsyncClient) -> None:
+    """Appending to a world that is not there, or cannot be, is refused."""
+    problem(await client.post("/v1/worlds/nowhere/effects", json=draft()), 404, "world_not_found")
+    problem(await client.post("/v1/worlds/a%00b/effects", json=draft()), 422, "invalid_name")
+
+
+async def test_a_config_comes_back_as_it_was_sent(client: httpx2.AsyncClient) -> None:
+    """A config's numbers and characters are neither rounded nor replaced."""
+    config = {"big": 2**53 - 1, "small": 5e-324, "whole": 1.0, "text": "é \U0001f642 \\ \n", "none": None}
+    created = await client.post("/v1/worlds", json={"world_id": "w", "config": config})
+    assert created.json()["config"] == config
+    sort = orjson.OPT_SORT_KEYS
+    assert orjson.dumps(created.json()["config"], option=sort) == orjson.dumps(config, option=sort)

@@ -1,0 +1,202 @@
+"""Tools of these tests: the program in a process of its own, worlds to work on, waiting for something to be true."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import asyncpg
+
+from service.settings import Settings
+from service.store import Store
+from worldledger.effects import EffectDraft
+from worldledger.genesis import NewWorld
+
+#: The console script of the environment that runs the tests.
+SCRIPT = Path(sys.executable).with_name("worldledger")
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "pgn"
+
+GAME = '[Event "Cup"]\n[White "Ann"]\n[Black "Bob"]\n[Round "{}"]\n[Result "0-1"]\n\n1. f3 e5 2. g4 Qh4# 0-1\n\n'
+
+
+class Result(NamedTuple):
+    """How a command ended, and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Give an environment without settings of ours but those that are given."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WORLDLEDGER_", "PG"))}
+    return {**kept, "COLUMNS": "100", "TERM": "dumb", **more}
+
+
+def call(*arguments: str, stdin: bytes | None = None, **env: str) -> Result:
+    """Run the program to its end."""
+    done = subprocess.run(
+        [SCRIPT, *arguments], input=stdin, capture_output=True, env=environment(**env), timeout=120, check=False
+    )
+    return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+class Running:
+    """The program in a process of its own, its stdout line by line; a context manager that leaves none behind."""
+
+    def __init__(self, *arguments: str, **env: str) -> None:
+        self.process = subprocess.Popen(
+            [SCRIPT, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(**env),
+        )
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._said: list[str] = []
+        self._threads = [threading.Thread(target=self._read_out), threading.Thread(target=self._read_err)]
+        for thread in self._threads:
+            thread.start()
+
+    def _read_out(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(line)
+        self._lines.put("")
+
+    def _read_err(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self._said.append(line)
+
+    @property
+    def err(self) -> str:
+        """What it has said on stderr so far."""
+        return "".join(self._said)
+
+    def line(self) -> str:
+        """Give its next line; fail if there is none."""
+        line = self._lines.get(timeout=120)
+        assert line, f"it ended: {self.err}"
+        return line.rstrip("\n")
+
+    def end(self, number: int | None = None) -> Result:
+        """Send it a signal if one is given, wait for its end, and give what it had still to say."""
+        if number is not None:
+            self.process.send_signal(number)
+        code = self.process.wait(timeout=120)
+        for thread in self._threads:
+            thread.join()
+        rest = []
+        while line := self._lines.get():
+            rest.append(line)
+        return Result(code, "".join(rest), self.err)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        for thread in self._threads:
+            thread.join()
+        for stream in (self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def drafts(count: int) -> Iterable[EffectDraft]:
+    """Make drafts of two kinds and two sources."""
+    for n in range(count):
+        yield {
+            "kind": "Said" if n % 2 else "Moved",
+            "payload": {"n": n, "text": "ä" * 50},
+            "source_id": f"a{n % 3}",
+            "schema_version": "1.0.0",
+        }
+
+
+def seed(url: str, world_id: str, count: int = 9, **fields: Any) -> None:
+    """Make a world with ``count`` effects after its genesis."""
+
+    async def work() -> None:
+        async with Store.open(url, Settings(pool_size=2)) as store:
+            await store.import_world(NewWorld(world_id=world_id, **fields), drafts(count))
+
+    asyncio.run(work())
+
+
+def append(url: str, world_id: str, count: int = 1) -> None:
+    """Append effects to a world."""
+
+    async def work() -> None:
+        async with Store.open(url, Settings(pool_size=2)) as store:
+            await (await store.log(world_id)).append_all(list(drafts(count)))
+
+    asyncio.run(work())
+
+
+def sql(url: str, *statements: str) -> list[tuple[Any, ...]]:
+    """Run statements, and give the rows of the last."""
+
+    async def work() -> list[tuple[Any, ...]]:
+        connection = await asyncpg.connect(url)
+        try:
+            rows: list[asyncpg.Record] = []
+            for statement in statements:
+                rows = await connection.fetch(statement)
+            return [tuple(row) for row in rows]
+        finally:
+            await connection.close()
+
+    return asyncio.run(work())
+
+
+def wait_for(condition: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
+    """Wait until the condition holds; the limit only turns a hang into a failure."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"never happened: {what}"
+        time.sleep(0.02)
+
+
+class Lock:
+    """A lock that somebody else holds on the database, so that a command has to wait in the middle of its work."""
+
+    def __init__(self, url: str, statement: str) -> None:
+        self._url = url
+        self._statement = statement
+        self._loop = asyncio.new_event_loop()
+
+    def __enter__(self) -> Self:
+        self._connection = self._loop.run_until_complete(asyncpg.connect(self._url))
+        self._loop.run_until_complete(self._connection.execute(f"begin; {self._statement}"))
+        return self
+
+    def wait_for_waiter(self) -> None:
+        """Wait until a command waits for the lock."""
+        statement = """
+            select count(*) from pg_stat_activity
+            where datname = current_database() and application_name = 'worldledger' and wait_event_type = 'Lock'
+        """
+        wait_for(lambda: sql(self._url, statement) == [(1,)], "a command waits for the lock")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.run_until_complete(self._connection.close())
+        self._loop.close()

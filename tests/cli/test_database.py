@@ -1,0 +1,199 @@
+"""Getting at the database: what can be wrong with it, told in one line; and the commands that look after it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+
+from service.cli.db_shell import split_password
+
+from .conftest import Cli
+from .helpers import Result, call, seed, sql
+
+
+def refused(result: Result) -> str:
+    """Give the one line in which a command says why it could not run."""
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("worldledger: ")
+    assert result.err.count("\n") == 1
+    assert "Traceback" not in result.err
+    return result.err
+
+
+def test_an_empty_database(cli: Cli, empty_database_url: str) -> None:
+    """A database without tables is left alone; the error says what to run, and then it works."""
+    for command in (["worlds"], ["verify", "--all"], ["world", "create", "w"]):
+        assert "worldledger db upgrade" in refused(cli(*command, "--database-url", empty_database_url))
+    assert cli("db", "upgrade", "--database-url", empty_database_url).out.startswith("the database is at revision 0001")
+    assert cli("worlds", "--json", "--database-url", empty_database_url).out == "[]\n"
+    assert cli("db", "upgrade", "--database-url", empty_database_url).code == 0
+
+
+def test_a_newer_database(on: Cli, database_url: str) -> None:
+    """A schema of a later version is not touched; the error says what to do."""
+    sql(database_url, "update alembic_version set version_num = '9999'")
+    for command in (["worlds"], ["db", "upgrade"]):
+        said = refused(on(*command))
+        assert "revision 9999" in said
+        assert "install a newer worldledger" in said
+
+
+def test_a_wrong_password(cli: Cli, database_url: str) -> None:
+    """A password that is refused is said, and not shown."""
+    parts = urlsplit(database_url)
+    place = parts.netloc.rpartition("@")[2]
+    url = urlunsplit(parts._replace(netloc=f"postgres:Tr0ub4dor@{place}"))
+    said = refused(cli("worlds", "--database-url", url))
+    assert "refuses the password" in said
+    assert "Tr0ub4dor" not in said
+
+
+def test_an_absent_server(cli: Cli, unused_tcp_port: int) -> None:
+    """Where nobody answers, the address is named."""
+    url = f"postgresql://postgres:secret@127.0.0.1:{unused_tcp_port}/worldledger"
+    said = refused(cli("worlds", "--database-url", url))
+    assert f"127.0.0.1:{unused_tcp_port}" in said
+    assert "cannot be reached" in said
+    assert "secret" not in said
+
+
+def test_an_absent_database(cli: Cli, database_url: str) -> None:
+    """A database that does not exist is named, and how to make it."""
+    url = urlunsplit(urlsplit(database_url)._replace(path="/no_such_database"))
+    said = refused(cli("worlds", "--database-url", url))
+    assert "no_such_database" in said
+    assert "createdb" in said
+
+
+@pytest.mark.parametrize("url", ["mysql://x", "nonsense", "postgresql://a:p@ss@host:x/db"])
+def test_an_address_that_is_none(cli: Cli, url: str) -> None:
+    """What is no address is refused with the form that is expected."""
+    assert "expected postgresql://user:password@host" in refused(cli("worlds", "--database-url", url))
+
+
+def test_a_home_that_cannot_be(cli: Cli, tmp_path: Path) -> None:
+    """A home that cannot be used is named."""
+    file = tmp_path / "file"
+    file.touch()
+    assert str(file) in refused(cli("worlds", "--home", str(file)))
+
+
+def test_a_setting_that_makes_no_sense(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable with a value that cannot be is named."""
+    monkeypatch.setenv("WORLDLEDGER_POOL_SIZE", "many")
+    assert "WORLDLEDGER_POOL_SIZE" in refused(cli("worlds"))
+
+
+# -- worlds ------------------------------------------------------------------------------------------------------
+
+
+def test_create_a_world(on: Cli, tmp_path: Path) -> None:
+    """A world gets what was given into its genesis; a second one of that name is refused."""
+    config = tmp_path / "config.json"
+    config.write_text('{"size": 3}')
+    options = ["--experiment", "e", "--time-authority", "unity", "--config", str(config)]
+    result = on("world", "create", "island", *options)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("created island, head 1:")
+    log = on("log", "island").out
+    for part in ('"config":{"size":3}', '"experiment":"e"', '"time_authority":"unity"', '"ruleset":"sandbox"'):
+        assert part in log
+    assert "already there" in refused(on("world", "create", "island"))
+
+
+def test_worlds_that_cannot_be(on: Cli, tmp_path: Path) -> None:
+    """A bad name, an unknown ruleset, a config that is none: one line each."""
+    config = tmp_path / "config.json"
+    for data, why in {"[]": "a config is a JSON object", "{": "not JSON", '{"a":1,"a":2}': "stands twice"}.items():
+        config.write_text(data)
+        said = refused(on("world", "create", "w", "--config", str(config)))
+        assert str(config) in said
+        assert why in said
+    assert "cannot be a world's name" in refused(on("world", "create", "a b"))
+    assert "cannot be a world's name" in refused(on("world", "create", "ä"))
+    assert "unknown ruleset 'go'" in refused(on("world", "create", "w", "--ruleset", "go"))
+    assert "time_authority" in refused(on("world", "create", "w", "--time-authority", "Me!"))
+    assert "experiment" in refused(on("world", "create", "w", "--experiment", ""))
+    assert on("worlds", "--json").out == "[]\n"
+
+
+# -- db ----------------------------------------------------------------------------------------------------------
+
+
+def test_check(on: Cli, database_url: str) -> None:
+    """A database as it should be is exit code 0; a missing guard is a line and exit code 1."""
+    assert on("db", "check") == (0, "the database is as it should be\n", "")
+    sql(database_url, "drop trigger effects_append_only on effects")
+    result = on("db", "check")
+    assert (result.code, result.err) == (1, "")
+    assert "trigger effects_append_only on effects: missing" in result.out
+
+
+def test_check_of_an_empty_database(cli: Cli, empty_database_url: str) -> None:
+    """A database without tables is not as it should be."""
+    result = cli("db", "check", "--database-url", empty_database_url)
+    assert result.code == 1
+    assert "worldledger db upgrade" in result.out
+
+
+def test_shell(database_url: str) -> None:
+    """The shell runs as a reader, or as the address's user if asked, and its exit code is ours."""
+    seed(database_url, "w")
+    url = ("--database-url", database_url)
+    assert call("db", "shell", *url, "--csv", "-tc", "select current_user, count(*) from worlds").out == (
+        "worldledger_reader,1\n"
+    )
+    assert call("db", "shell", *url, "--admin", "-Atc", "select current_user").out == "postgres\n"
+    result = call("db", "shell", *url, "-c", "delete from worlds")
+    assert result.code == 1
+    assert "permission denied" in result.err
+    assert call("db", "shell", *url, stdin=b"select 6 * 7 as answer \\gset\n\\echo :answer\n").out == "42\n"
+
+
+@pytest.mark.parametrize(
+    ("url", "address", "password"),
+    [
+        ("postgresql://me@host/db", "postgresql://me@host/db", None),
+        ("postgresql://me:a%40b@host:1/db?x=y", "postgresql://me@host:1/db?x=y", "a@b"),
+        ("postgresql://me:s@/db?host=%2Ftmp%2Frun%20dir&port=1", "postgresql://me@/db?host=/tmp/run%20dir&port=1", "s"),
+        ("postgresql:///db?user=me&password=s%26", "postgresql:///db?user=me", "s&"),
+        ("postgresql://[::1]:5/db", "postgresql://[::1]:5/db", None),
+    ],
+)
+def test_no_process_list_shows_a_password(url: str, address: str, password: str | None) -> None:
+    """The shell gets the password by its environment, and the address without it."""
+    assert split_password(url) == (address, password)
+
+
+def test_an_unfit_psql(on: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any psql the error says what to install."""
+    monkeypatch.setattr("service.database.embedded.binaries.wheel_folder", lambda: None)
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    assert "psql was not found" in refused(on("db", "shell"))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_unreadable_files(on: Cli, tmp_path: Path) -> None:
+    """A file that may not be read is named."""
+    file = tmp_path / "secret.pgn"
+    file.touch(mode=0)
+    result = on("import", "pgn", str(file))
+    assert result.code == 1
+    assert f"{file}: the file cannot be read (Permission denied)" in result.err
+    assert "Permission denied" in refused(on("import", "log", str(file)))
+
+
+def test_many_worlds_are_listed_page_by_page(on: Cli, database_url: str, make_database: Callable[..., str]) -> None:
+    """More worlds than a page holds are all listed, once."""
+    sql(
+        database_url,
+        "insert into worlds (world_id, world_uuid, ruleset, ruleset_version, config, time_authority)"
+        " select 'w' || n, gen_random_uuid(), 'sandbox', 1, '{}', 'wall' from generate_series(1001, 2100) n",
+    )
+    listed = [line.split()[0] for line in on("worlds").out.splitlines()[1:]]
+    assert listed == [f"w{number}" for number in range(1001, 2101)]

@@ -1,0 +1,173 @@
+"""The embedded server: every command works without any setting up, and beside a running `serve`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.database.embedded import remove, status, stop
+
+from .helpers import GAME, Running, call, wait_for
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Path]:
+    """Give a home that does not exist yet."""
+    home = tmp_path / "fresh home"
+    yield home
+    stop(home)
+    remove(home)
+
+
+def get(address: str) -> Any:
+    """Get JSON over HTTP."""
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        return json.load(answer)
+
+
+def post(address: str, body: Any) -> Any:
+    """Post JSON over HTTP."""
+    request = urllib.request.Request(address, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)
+
+
+def serving(home: Path, *more: str) -> tuple[Running, str]:
+    """Start a service; give it and its address."""
+    running = Running("serve", "--port", "0", "--home", str(home), *more)
+    try:
+        address = running.line().removeprefix("Worldledger serves ").split()[0]
+    except BaseException:
+        running.__exit__(None, None, None)
+        raise
+    return running, address
+
+
+def test_the_first_command_sets_everything_up(fresh: Path, tmp_path: Path) -> None:
+    """On a new machine a first import works by itself, and what it says of the set-up is not on stdout."""
+    (tmp_path / "a.pgn").write_text(GAME.format(1))
+    result = call("import", "pgn", str(tmp_path / "a.pgn"), "--home", str(fresh))
+    assert result == (0, "imported 1 game (7 effects); from 1 file\n", "worldledger: setting up the database\n")
+    result = call("verify", "--all", WORLDLEDGER_HOME=str(fresh))
+    assert (result.code, result.err) == (0, "")
+    assert call("db", "check", "--home", str(fresh)).code == 0
+    assert call("db", "shell", "--home", str(fresh), "-Atc", "select count(*) from worlds").out == "1\n"
+    # What was set up by hand only half is finished by the next command.
+    admin = ("db", "shell", "--admin", "--home", str(fresh), "-qc")
+    assert call(*admin, "drop schema public cascade; create schema public").code == 0
+    assert call("worlds", "--json", "--home", str(fresh)).out == "[]\n"
+
+
+def test_commands_beside_a_service(home: Path, tmp_path: Path) -> None:
+    """Commands use the server that a service started, see what it wrote, and it sees what they wrote."""
+    running, address = serving(home)
+    with running:
+        assert [running.line().split()[0] for _ in range(4)] == [
+            f"{address}/docs",
+            "curl",
+            "worldledger",
+            "worldledger",
+        ]
+        post(f"{address}/v1/worlds", {"world_id": "from-http"})
+        listed = json.loads(call("worlds", "--json", "--home", str(home)).out)
+        assert "from-http" in [world["world_id"] for world in listed]
+        assert call("world", "create", "from-cli", "--home", str(home)).code == 0
+        assert get(f"{address}/v1/worlds/from-cli")["head_seq"] == 1
+        file = str(tmp_path / "f")
+        assert call("export", "from-http", "-o", file, "--home", str(home)).code == 0
+        assert call("import", "log", file, "--home", str(home)).out.startswith("already there")
+        assert call("verify", "--all", "--home", str(home)).code == 0
+        result = running.end(signal.SIGTERM)
+    assert (result.code, result.err) == (0, "")
+
+
+@pytest.mark.parametrize("service_first", [True, False], ids=["the service starts first", "the command starts first"])
+@pytest.mark.parametrize("service_last", [True, False], ids=["the service ends last", "the command ends last"])
+def test_whoever_starts_and_ends_first(home: Path, service_first: bool, service_last: bool) -> None:
+    """Neither a service nor a command is disturbed by the other's beginning or end."""
+    world_id = f"shared-{service_first}-{service_last}"
+    assert call("world", "create", world_id, "--home", str(home)).code == 0
+    draft = {"kind": "Said", "payload": {}, "source_id": "a", "schema_version": "1.0.0"}
+
+    def follow() -> Running:
+        running = Running("log", world_id, "--follow", "--home", str(home))
+        assert json.loads(running.line())["global_seq"] == 1
+        return running
+
+    if service_first:
+        service, address = serving(home)
+        command = follow()
+    else:
+        command = follow()
+        service, address = serving(home)
+    with service, command:
+        post(f"{address}/v1/worlds/{world_id}/effects", draft)
+        assert json.loads(command.line())["global_seq"] == 2
+        if service_last:
+            assert command.end(signal.SIGINT).code == 130
+            assert post(f"{address}/v1/worlds/{world_id}/effects", draft)["global_seq"] == 3
+            assert service.end(signal.SIGINT).code == 0
+        else:
+            assert service.end(signal.SIGINT).code == 0
+            second, address = serving(home)
+            with second:
+                post(f"{address}/v1/worlds/{world_id}/effects", draft)
+                assert json.loads(command.line())["global_seq"] == 3
+                assert second.end(signal.SIGTERM).code == 0
+            assert command.end(signal.SIGINT).code == 130
+
+
+def test_two_services_on_one_home(home: Path) -> None:
+    """A second service on another port serves the same worlds; on the same port it says that it is taken."""
+    first, one = serving(home)
+    with first:
+        second, other = serving(home)
+        with second:
+            post(f"{one}/v1/worlds", {"world_id": "seen-by-both"})
+            assert get(f"{other}/v1/worlds/seen-by-both")["head_seq"] == 1
+            result = call("serve", "--port", one.rpartition(":")[2], "--home", str(home))
+            assert (result.code, result.out) == (2, "")
+            assert "another program uses it" in result.err
+            assert "--port" in result.err
+
+
+def test_follow_outlives_a_crash_of_the_server(home: Path) -> None:
+    """When PostgreSQL is killed it comes back, and --follow goes on with what is appended then."""
+    assert call("world", "create", "survivor", "--home", str(home)).code == 0
+    service, address = serving(home)
+    with service, Running("log", "survivor", "--follow", "--home", str(home)) as command:
+        assert json.loads(command.line())["global_seq"] == 1
+        found = status(home)
+        assert found is not None
+        assert found.postmaster_pid is not None
+        os.kill(found.postmaster_pid, signal.SIGKILL)
+        wait_for(lambda: _revived(home, found.postmaster_pid), "the server is back")
+        draft = {"kind": "Said", "payload": {}, "source_id": "a", "schema_version": "1.0.0", "req_id": "1"}
+        assert post(f"{address}/v1/worlds/survivor/effects", draft)["global_seq"] == 2
+        assert json.loads(command.line())["global_seq"] == 2
+        assert command.end(signal.SIGINT).code == 130
+
+
+def _revived(home: Path, before: int | None) -> bool:
+    found = status(home)
+    return found is not None and found.state == "ready" and found.postmaster_pid != before
+
+
+def test_a_host_that_others_can_reach_is_warned_of(home: Path) -> None:
+    """Listening on more than this machine is allowed, and said."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with Running("serve", "--host", "0.0.0.0", "--port", str(port), "--home", str(home)) as running:
+        assert running.line().startswith(f"Worldledger serves http://127.0.0.1:{port} ")
+        assert "no authentication" in running.err
+        assert running.end(signal.SIGTERM).code == 0

@@ -1,0 +1,161 @@
+"""`export` and `import log`: files that are whole or not there, and worlds that come back."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.store.exports import export_of, genesis, text
+
+from .conftest import Cli
+from .helpers import SCRIPT, append, call, environment, seed, sql
+
+
+@pytest.fixture
+def other(cli: Cli, make_database: Callable[..., str]) -> Cli:
+    """Give a function that runs one command on a second database."""
+    url = make_database()
+    return lambda *arguments: cli(*arguments, "--database-url", url)
+
+
+def test_there_and_back(on: Cli, other: Cli, database_url: str, tmp_path: Path) -> None:
+    """A world that is exported and imported elsewhere exports the same file there, and verifies."""
+    seed(database_url, "w", experiment="e")
+    file, again = tmp_path / "w.ndjson", tmp_path / "again.ndjson"
+    result = on("export", "w", "-o", str(file))
+    assert (result.code, result.out) == (0, "")
+    assert result.err.startswith("worldledger: exported w: 10 effects, head 10:")
+    result = other("import", "log", str(file))
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("imported w, 10 effects, head 10:")
+    assert other("export", "w", "-o", str(again)).code == 0
+    assert again.read_bytes() == file.read_bytes()
+    assert other("verify", "--all").code == 0
+    assert other("worlds", "--experiment", "e", "--json").out.count("world_id") == 1
+
+
+def test_import_again(on: Cli, database_url: str, tmp_path: Path) -> None:
+    """What is there already is no error; a log that has gone on is."""
+    seed(database_url, "w")
+    file = str(tmp_path / "w.ndjson")
+    on("export", "w", "-o", file)
+    result = on("import", "log", file)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("already there, nothing to do: w, 10 effects, head 10:")
+    append(database_url, "w")
+    result = on("import", "log", file)
+    assert (result.code, result.out) == (2, "")
+    assert "has the whole file and goes on, to seq 11; the file ends at seq 10; nothing was imported" in result.err
+
+
+@pytest.mark.parametrize(
+    ("change", "line", "reason"),
+    [
+        pytest.param(lambda lines: lines[:4], 4, "truncated", id="truncated"),
+        pytest.param(lambda lines: [*lines[:2], lines[3], lines[2], *lines[4:]], 3, "out of order", id="reordered"),
+        pytest.param(lambda lines: [line.replace(b'"n":3', b'"n":4') for line in lines], 5, "changed", id="edited"),
+        pytest.param(lambda lines: [], 1, "empty", id="empty"),
+    ],
+)
+def test_a_file_that_does_not_hold(
+    on: Cli,
+    other: Cli,
+    database_url: str,
+    tmp_path: Path,
+    change: Callable[[list[bytes]], list[bytes]],
+    line: int,
+    reason: str,
+) -> None:
+    """A truncated, reordered or edited file is refused by its line, and nothing of it is written."""
+    seed(database_url, "w")
+    file = tmp_path / "w.ndjson"
+    on("export", "w", "-o", str(file))
+    file.write_bytes(b"".join(change(file.read_bytes().splitlines(keepends=True))))
+    result = other("import", "log", str(file))
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith(f"worldledger: {file}:{line}: ")
+    assert reason in result.err
+    assert result.err.endswith("; nothing was imported\n")
+    assert other("worlds", "--json").out == "[]\n"
+
+
+def test_through_pipes(on: Cli, database_url: str, make_database: Callable[..., str]) -> None:
+    """`-` is stdout and stdin: a world goes from one database to another through a pipe."""
+    seed(database_url, "w", 3000)
+    url = make_database()
+    with subprocess.Popen(
+        [SCRIPT, "export", "w", "-o", "-", "--quiet", "--database-url", database_url],
+        stdout=subprocess.PIPE,
+        env=environment(),
+    ) as source:
+        assert source.stdout is not None
+        data = source.stdout.read()
+        assert source.wait(timeout=60) == 0
+    result = call("import", "log", "-", "--database-url", url, stdin=data)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("imported w, 3001 effects")
+    assert call("verify", "--file", "-", stdin=data).out.startswith("verified -: w 3001 effects")
+
+
+def test_an_export_replaces_a_file_at_its_end(on: Cli, database_url: str, tmp_path: Path) -> None:
+    """A file of that name is replaced by the whole export, also behind a link; a failed export leaves it as it was."""
+    seed(database_url, "w")
+    file, link = tmp_path / "w.ndjson", tmp_path / "link"
+    file.write_text("old")
+    link.symlink_to(file)
+    sql(
+        database_url, "alter table effects disable trigger all", "update effects set effect = '{}' where global_seq = 3"
+    )
+    result = on("export", "w", "-o", str(link))
+    assert (result.code, result.out) == (1, "")
+    assert "world w, seq 3: checksum differs" in result.err
+    assert file.read_text() == "old"
+    sql(database_url, "delete from effects where global_seq >= 3")
+    seed(database_url, "v")
+    assert on("export", "v", "-o", str(link)).code == 0
+    assert link.is_symlink()
+    assert file.read_text().count("\n") == 11
+    umask = os.umask(0)
+    os.umask(umask)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o666 & ~umask
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "w.ndjson"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_places_that_cannot_be_written(on: Cli, database_url: str, tmp_path: Path) -> None:
+    """A full device, an absent folder, a folder: exit code 2, and why."""
+    seed(database_url, "w")
+    for place, why in {
+        "/dev/full": "No space left",
+        tmp_path / "no" / "f": "No such file",
+        tmp_path: "Is a direc",
+    }.items():
+        result = on("export", "w", "-o", str(place))
+        assert (result.code, result.out) == (2, "")
+        assert f"{place}: cannot be written ({why}" in result.err
+    assert Path("/dev/full").is_char_device()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_unknown_things(on: Cli, tmp_path: Path) -> None:
+    """An unknown world or file is exit code 2, and leaves no file."""
+    assert on("export", "nowhere", "-o", str(tmp_path / "f")) == (2, "", "worldledger: no world named 'nowhere'\n")
+    assert list(tmp_path.iterdir()) == []
+    result = on("import", "log", str(tmp_path / "absent"))
+    assert (result.code, result.out) == (2, "")
+    assert "absent: cannot be read (No such file or directory)" in result.err
+
+
+def test_an_unknown_ruleset_is_mentioned(on: Cli, other: Cli, database_url: str, tmp_path: Path) -> None:
+    """A world whose ruleset is not installed is imported, with a remark."""
+    file = tmp_path / "mars.ndjson"
+    file.write_bytes(export_of([text(genesis(ruleset="from-mars"))]))
+    result = on("import", "log", str(file))
+    assert result.code == 0
+    assert "the ruleset 'from-mars' of this world is not installed" in result.err
+    assert other("import", "log", str(file), "--quiet").err == ""

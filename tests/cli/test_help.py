@@ -1,0 +1,68 @@
+"""What the program says about itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from .conftest import Cli
+from .helpers import call
+
+COMMANDS = [
+    ("import", "pgn"),
+    ("import", "log"),
+    ("worlds",),
+    ("log",),
+    ("verify",),
+    ("export",),
+    ("world", "create"),
+    ("serve",),
+    ("db", "upgrade"),
+    ("db", "check"),
+    ("db", "shell"),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_has_help_with_an_example(cli: Cli, command: tuple[str, ...]) -> None:
+    """`--help` shows an example of the command, and the options that lead to the database."""
+    result = cli(*command, "--help")
+    assert (result.code, result.err) == (0, "")
+    shown = result.out.partition("Example")[2]
+    assert f"worldledger {' '.join(command)}" in shown
+    for option in ("--database-url", "WORLDLEDGER_DATABASE_URL", "--home", "WORLDLEDGER_HOME"):
+        assert option in result.out
+
+
+@pytest.mark.parametrize("group", [(), ("import",), ("world",), ("db",)], ids=" ".join)
+def test_groups_name_their_commands(cli: Cli, group: tuple[str, ...]) -> None:
+    """Without a command, what there is is listed."""
+    result = cli(*group)
+    for command in COMMANDS:
+        if command[: len(group)] == group:
+            assert command[len(group)] in result.out
+
+
+def test_version() -> None:
+    """`--version` is that of the installed distribution."""
+    assert call("--version") == (0, f"worldledger {version('worldledger')}\n", "")
+
+
+def test_wrong_usage(cli: Cli) -> None:
+    """An unknown command or option is exit code 2, and no traceback."""
+    for arguments in (["fly"], ["worlds", "--fly"], ["log"], ["log", "w", "--after", "-1"], ["export", "w"]):
+        result = cli(*arguments)
+        assert result.code == 2
+        assert "Error" in result.err
+        assert "Traceback" not in result.err
+
+
+def test_help_loads_nothing_heavy() -> None:
+    """The program starts without the libraries that only some of its commands need."""
+    heavy = "{'asyncpg', 'pydantic', 'sqlalchemy', 'alembic', 'fastapi', 'uvicorn', 'chess', 'orjson', 'rich'}"
+    program = f"import sys, service.cli.main; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,87 @@
+"""`import pgn`: what is good goes in, what is not is named, and a second run adds nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .conftest import Cli
+from .helpers import GAME, SHARED, sql
+
+
+def test_games_go_in_once(on: Cli, tmp_path: Path) -> None:
+    """The summary counts games and effects; the same command again adds nothing."""
+    (tmp_path / "a.pgn").write_text(GAME.format(1) + GAME.format(2))
+    (tmp_path / "b.pgn").write_text(GAME.format(3))
+    assert on("import", "pgn", str(tmp_path), "--experiment", "cup") == (
+        0,
+        "imported 3 games (21 effects); from 2 files\n",
+        "",
+    )
+    assert on("import", "pgn", str(tmp_path), "--experiment", "cup") == (
+        0,
+        "imported 0 games (0 effects), 3 already there; from 2 files\n",
+        "",
+    )
+    assert len(on("worlds", "--experiment", "cup").out.splitlines()) == 4
+    assert on("verify", "--all").code == 0
+
+
+def test_bad_input_is_named_and_the_rest_goes_in(on: Cli, tmp_path: Path) -> None:
+    """Broken games, files that are none, an empty and an absent one, and a line of 50 MB: told, exit code 1."""
+    files = {name: tmp_path / f"{name}.pgn" for name in ("mixed", "text", "empty", "long", "absent")}
+    files["mixed"].write_text(
+        GAME.format(1) + GAME.format(2).replace("[Event", '[FEN "none"]\n[Event') + GAME.format(3)
+    )
+    files["text"].write_text("This is not a game.\n")
+    files["empty"].touch()
+    files["long"].write_bytes(b"x" * 50_000_000)
+    result = on("import", "pgn", *map(str, files.values()), "--experiment", "cup")
+    assert (result.code, result.out) == (1, "imported 2 games (14 effects), 5 refused; from 5 files\n")
+    lines = result.err.splitlines()
+    assert len(lines) == 5
+    for line, (place, why) in zip(
+        lines,
+        (
+            (f"{files['mixed']}:9: game 2: ", "FEN"),
+            (f"{files['text']}:1: ", "not a PGN file"),
+            (f"{files['empty']}:1: ", "the file is empty"),
+            (f"{files['long']}:1: ", "not a PGN file"),
+            (f"{files['absent']}: ", "cannot be read (No such file or directory)"),
+        ),
+        strict=True,
+    ):
+        assert line.startswith(f"worldledger: refused: {place}")
+        assert why in line
+
+
+def test_what_was_odd_is_noted(on: Cli, tmp_path: Path) -> None:
+    """A game that was taken with a remark is noted, unless --quiet; the exit code stays 0."""
+    file = tmp_path / "a.pgn"
+    file.write_text("Some words before.\n\n" + GAME.format(1))
+    result = on("import", "pgn", str(file), "--experiment", "a")
+    assert result.code == 0
+    assert result.err.startswith(f"worldledger: note: {file}:3: game 1: ")
+    assert on("import", "pgn", str(file), "--experiment", "b", "--quiet").err == ""
+
+
+def test_an_experiment_that_cannot_be_one(on: Cli, database_url: str, tmp_path: Path) -> None:
+    """An experiment's name that is too long is exit code 2, before anything is read."""
+    (tmp_path / "a.pgn").write_text(GAME.format(1))
+    result = on("import", "pgn", str(tmp_path), "--experiment", "x" * 201)
+    assert (result.code, result.out) == (2, "")
+    assert "200 characters" in result.err
+    assert sql(database_url, "select count(*) from worlds") == [(0,)]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the recorded games are not here")
+def test_sixty_recorded_games(on: Cli, database_url: str) -> None:
+    """All of a folder of real games go in, none twice, and the log verifies, in the program and in SQL."""
+    assert on("import", "pgn", str(SHARED), "--experiment", "real").out.startswith("imported 60 games (")
+    assert " 60 already there; from 60 files" in on("import", "pgn", str(SHARED), "--experiment", "real").out
+    assert len(on("verify", "--all").out.splitlines()) == 60
+    rejected = "select count(*) from effects where kind = 'MoveRejected'"
+    assert sql(database_url, rejected) == [(4,)]
+    assert sql(database_url, "select count(*) from verification where verified is not true") == [(0,)]

@@ -1,0 +1,123 @@
+"""Commands that are stopped in the middle: nothing is half-written, and the same command finishes the work."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from service.store.recordings import world_of_game
+from worldledger.rulesets.chess.pgn import RecordedGame, read_games
+
+from .helpers import GAME, Lock, Running, call, seed, sql, wait_for
+
+#: As long as somebody holds this, whoever wants to read or write effects waits.
+_EFFECTS = "lock table effects in access exclusive mode"
+
+SIGNALS = pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"]
+)
+
+
+@pytest.fixture
+def empty(make_database: Callable[..., str]) -> str:
+    """Give the address of a second database."""
+    return make_database()
+
+
+@SIGNALS
+def test_verify_is_stopped(database_url: str, number: int, code: int) -> None:
+    """A verification that is stopped says so in one word, and no verdict."""
+    seed(database_url, "w")
+    with (
+        Lock(database_url, _EFFECTS) as lock,
+        Running("verify", "w", "--database-url", database_url) as running,
+    ):
+        lock.wait_for_waiter()
+        assert running.end(number) == (code, "", "worldledger: stopped\n")
+
+
+@SIGNALS
+def test_export_is_stopped(database_url: str, tmp_path: Path, number: int, code: int) -> None:
+    """An export that is stopped leaves no file."""
+    seed(database_url, "w")
+    with (
+        Lock(database_url, _EFFECTS) as lock,
+        Running("export", "w", "-o", str(tmp_path / "f"), "--database-url", database_url) as running,
+    ):
+        lock.wait_for_waiter()
+        assert running.end(number) == (code, "", "worldledger: stopped\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@SIGNALS
+def test_import_of_a_log_is_stopped(database_url: str, empty: str, tmp_path: Path, number: int, code: int) -> None:
+    """An import that is stopped leaves no trace of the world; the same command brings it in."""
+    seed(database_url, "w", 100)
+    file = str(tmp_path / "w.ndjson")
+    assert call("export", "w", "-o", file, "--database-url", database_url).code == 0
+    with Lock(empty, _EFFECTS) as lock, Running("import", "log", file, "--database-url", empty) as running:
+        lock.wait_for_waiter()
+        assert running.end(number) == (code, "", "worldledger: stopped\n")
+    assert call("worlds", "--json", "--database-url", empty).out == "[]\n"
+    assert call("import", "log", file, "--database-url", empty).out.startswith("imported w, 101 effects")
+
+
+@pytest.fixture
+def games(tmp_path: Path) -> list[str]:
+    """Write five games, one a file; give the names of their worlds in the experiment cup, in the order of files."""
+    names = []
+    for number in range(1, 6):
+        file = tmp_path / f"{number}.pgn"
+        file.write_text(GAME.format(number))
+        with file.open("rb") as stream:
+            (game,) = read_games(stream, name="f")
+        assert isinstance(game, RecordedGame)
+        names.append(world_of_game(game, experiment="cup", file=file.name).world_id)
+    return names
+
+
+def making(world_id: str) -> str:
+    """Give the statement of somebody who is just making a world, so that whoever makes the same has to wait."""
+    return (
+        "insert into worlds (world_id, world_uuid, ruleset, ruleset_version, config, time_authority)"
+        f" values ('{world_id}', gen_random_uuid(), 'chess', 1, '{{}}', 'client')"
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)],
+    ids=["Ctrl-C", "SIGTERM", "kill -9"],
+)
+def test_import_of_games_is_resumed(
+    database_url: str, games: list[str], tmp_path: Path, number: int, code: int
+) -> None:
+    """What was in when an import was stopped stays, whole; the same command brings the rest, and nothing twice."""
+    command = ("import", "pgn", str(tmp_path), "--experiment", "cup", "--database-url", database_url)
+    with Lock(database_url, making(games[2])) as lock, Running(*command) as running:
+        lock.wait_for_waiter()
+        assert running.end(number).code == code
+    heads = "select world_id, head_seq from heads order by world_id"
+    assert sql(database_url, heads) == sorted((name, 7) for name in games[:2])
+    result = call(*command)
+    assert (result.code, result.out) == (0, "imported 3 games (21 effects), 2 already there; from 5 files\n")
+    assert sql(database_url, heads) == sorted((name, 7) for name in games)
+    assert call("verify", "--all", "--database-url", database_url).code == 0
+
+
+def test_import_of_a_log_is_killed(database_url: str, empty: str, tmp_path: Path) -> None:
+    """An import that is killed leaves no trace once the database has noticed; the same command brings it in."""
+    seed(database_url, "w", 20_000)
+    file = str(tmp_path / "w.ndjson")
+    assert call("export", "w", "-o", file, "--database-url", database_url).code == 0
+    with Lock(empty, _EFFECTS) as lock, Running("import", "log", file, "--database-url", empty) as running:
+        lock.wait_for_waiter()
+        assert running.end(signal.SIGKILL).code == -9
+    left = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+    wait_for(lambda: sql(empty, left) == [(0,)], "the database notices")
+    assert sql(empty, "select count(*) from worlds") == [(0,)]
+    assert call("import", "log", file, "--database-url", empty).out.startswith("imported w, 20001 effects")
+    assert call("verify", "--all", "--database-url", empty).code == 0

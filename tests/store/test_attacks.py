@@ -1,0 +1,296 @@
+"""Verification finds what a superuser did to the tables, and names the right seq (every attack of the plan)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING
+
+import asyncpg
+import orjson
+import pytest
+
+from service.store import EventLog, Store
+from service.store.records import WorldRecord
+from service.store.verification import every_world, verify_world
+from tests.rules.chains import chained
+from worldledger.chain import ORIGIN, Position, Verdict
+from worldledger.errors import WorldNotFoundError
+from worldledger.genesis import NewWorld
+
+from .helpers import draft
+
+if TYPE_CHECKING:
+    from .helpers import Connection
+
+COUNT = 9
+TABLES = ("worlds", "heads", "effects", "requests")
+
+
+@pytest.fixture
+async def intruder(database_url: str) -> AsyncIterator[Connection]:
+    """Give a superuser's connection, with the guards taken away until the test is over."""
+    connection = await asyncpg.connect(database_url)
+    for table in TABLES:
+        await connection.execute(f"alter table {table} disable trigger all")
+    yield connection
+    for table in TABLES:
+        await connection.execute(f"alter table {table} enable trigger all")
+    await connection.close()
+
+
+@pytest.fixture
+async def world(store: Store, world_id: str) -> WorldRecord:
+    """Give a world of nine effects, with the neighbour it is attacked from: its name and ``.v``."""
+    for name in (world_id, f"{world_id}.v"):
+        await store.create_world(
+            NewWorld(world_id=name, time_authority="client", config={"size": 8, "on": True}, experiment="e")
+        )
+        log = await store.log(name)
+        await log.append_all([draft(n, kind=f"K{n % 2}", sim_time=n / 4, req_id=f"r{n}") for n in range(2, COUNT + 1)])
+    return await store.world(world_id)
+
+
+async def _positions(store: Store, world_id: str) -> list[Position]:
+    rows = [row async for batch in store.reader.batches(world_id) for row in batch]
+    return [ORIGIN, *(Position(row.global_seq, row.checksum) for row in rows)]
+
+
+async def _verify(store: Store, world_id: str, *, start: Position = ORIGIN, noted: Sequence[Position] = ()) -> Verdict:
+    return await verify_world(store.reader, world_id, start=start, noted=noted)
+
+
+_EDIT = "update effects set effect = replace(effect::text, '\"n\":5', '\"n\":55')::json where {w} and global_seq = 5"
+_SWAP = """
+    update effects e set {columns} from effects o
+    where e.world_id = '{world}' and o.world_id = '{world}' and (e.global_seq, o.global_seq) in ((4, 6), (6, 4))
+"""
+_SHIFT_UP = "update effects set global_seq = global_seq + {by} where {w} and global_seq >= {start}"
+_COPY = """
+    insert into effects select world_id, {to}, effect, checksum, kind, source_id, sim_time
+    from effects where {w} and global_seq = {seq}
+"""
+_TO_HEAD = """
+    update heads h set head_seq = e.global_seq, head_checksum = e.checksum, sim_time = e.sim_time,
+                       wall_time = (e.effect ->> 'wall_time')::float8
+    from effects e where h.world_id = '{world}' and e.world_id = '{world}' and e.global_seq = {seq}
+"""
+_WORLD = "update worlds set {change} where {w}"
+_HEAD = "update heads set {change} where {w}"
+_ROW = "update effects set {change} where {w} and global_seq = 5"
+
+ATTACKS: dict[str, tuple[list[str], int, str]] = {
+    "a value is changed": ([_EDIT], 5, "checksum differs"),
+    "a text is spelt otherwise": ([_ROW.format(change="effect = (' ' || effect::text)::json", w="{w}")], 5, "checksum"),
+    "a checksum is changed": ([_ROW.format(change="checksum = sha256('')", w="{w}")], 5, "checksum differs"),
+    "the column kind is changed": ([_ROW.format(change="kind = 'Other'", w="{w}")], 5, "column kind is 'Other'"),
+    "the column source_id is changed": ([_ROW.format(change="source_id = 'x'", w="{w}")], 5, "column source_id is 'x'"),
+    "the column sim_time is changed": ([_ROW.format(change="sim_time = 1.26", w="{w}")], 5, "column sim_time is 1.26"),
+    "the column sim_time is no number": (
+        [_ROW.format(change="sim_time = 'NaN'", w="{w}")],
+        5,
+        "column sim_time is nan",
+    ),
+    "the column world_id is changed": ([_ROW.format(change="world_id = '{world}.x'", w="{w}")], 5, "missing"),
+    "an effect is deleted": (["delete from effects where {w} and global_seq = 5"], 5, "missing"),
+    "the genesis is deleted": (["delete from effects where {w} and global_seq = 1"], 1, "missing"),
+    "the last effect is deleted": (["delete from effects where {w} and global_seq = 9"], 9, "the head names seq 9"),
+    "all effects are deleted": (["delete from effects where {w}"], 1, "the head names seq 9, the log ends at seq 0"),
+    "all is deleted and the head put back": (
+        ["delete from effects where {w}", _HEAD.format(change="head_seq = 0, head_checksum = null", w="{w}")],
+        1,
+        "no genesis",
+    ),
+    "two texts change places": ([_SWAP.replace("{columns}", "effect = o.effect")], 4, "checksum differs"),
+    "two effects change places": (
+        [_SWAP.replace("{columns}", "effect = o.effect, checksum = o.checksum, sim_time = o.sim_time")],
+        4,
+        "checksum differs",
+    ),
+    "an effect is inserted": (
+        [
+            _SHIFT_UP.format(by=1000, start=6, w="{w}"),
+            _SHIFT_UP.format(by=-999, start=1000, w="{w}"),
+            _COPY.format(seq=7, to=6, w="{w}"),
+        ],
+        7,
+        "checksum differs",
+    ),
+    "an effect is added behind the head": (
+        [_COPY.format(seq=9, to=10, w="{w}")],
+        10,
+        "goes on beyond its head",
+    ),
+    "an effect is added far behind the head": ([_SHIFT_UP.format(by=991, start=9, w="{w}")], 9, "the head names seq 9"),
+    "an effect is renumbered": (
+        ["update effects set global_seq = 100 where {w} and global_seq = 5"],
+        5,
+        "missing: the next effect in the log is seq 6",
+    ),
+    "an effect is deleted and the rest renumbered": (
+        [
+            "delete from effects where {w} and global_seq = 5",
+            _SHIFT_UP.format(by=1000, start=6, w="{w}"),
+            _SHIFT_UP.format(by=-1001, start=1000, w="{w}"),
+        ],
+        5,
+        "checksum differs",
+    ),
+    "another world's effect stands in its place": (
+        [
+            "delete from effects where {w} and global_seq = 5",
+            "update effects set world_id = '{world}' where world_id = '{world}.v' and global_seq = 5",
+        ],
+        5,
+        "checksum differs",
+    ),
+    "the tail is cut off": (["delete from effects where {w} and global_seq > 6"], 7, "the head names seq 9"),
+    "the head is put back": ([_TO_HEAD.replace("{seq}", "6")], 7, "goes on beyond its head (seq 6)"),
+    "the head is put forward": ([_HEAD.format(change="head_seq = 12", w="{w}")], 10, "the head names seq 12"),
+    "the head's checksum is changed": (
+        [_HEAD.format(change="head_checksum = sha256('')", w="{w}")],
+        9,
+        "the head's checksum",
+    ),
+    "the head's sim_time is changed": (
+        [_HEAD.format(change="sim_time = 99", w="{w}")],
+        9,
+        "the head's sim_time is 99.0",
+    ),
+    "the head's wall_time is changed": (
+        [_HEAD.format(change="wall_time = 99", w="{w}")],
+        9,
+        "the head's wall_time is 99.0",
+    ),
+    "the world's row is deleted": (["delete from worlds where {w}"], 1, "missing from the table worlds"),
+    "the head's row is deleted": (["delete from heads where {w}"], 1, "missing from the table heads"),
+    **{
+        f"the world's {change.split()[0]} is changed": (
+            [_WORLD.format(change=change, w="{w}")],
+            1,
+            f"column {change.split()[0]}",
+        )
+        for change in (
+            "world_uuid = gen_random_uuid()",
+            "ruleset = 'chess'",
+            "ruleset_version = 9",
+            "experiment = null",
+            "time_authority = 'wall'",
+            """config = '{{"on":true,"size":9}}'""",
+        )
+    },
+    "the world's config is changed to what Python calls equal": (
+        [_WORLD.format(change="""config = '{{"on":1,"size":8.0}}'""", w="{w}")],
+        1,
+        "column config",
+    ),
+}
+
+
+@pytest.mark.parametrize(("statements", "seq", "what"), ATTACKS.values(), ids=ATTACKS.keys())
+async def test_finds_what_was_done(
+    store: Store, world: WorldRecord, intruder: Connection, statements: list[str], seq: int, what: str
+) -> None:
+    """Whatever was done to a world's rows, its verification says so and names the first seq concerned."""
+    name = world.world_id
+    assert (await _verify(store, name)).verified
+    for statement in statements:
+        await intruder.execute(statement.format(world=name, w=f"world_id = '{name}'"))
+    verdict = await _verify(store, name)
+    assert verdict.finding is not None
+    assert (verdict.finding.world_id, verdict.finding.global_seq) == (name, seq), verdict.finding
+    assert what in verdict.finding.what
+
+
+async def _recompute(intruder: Connection, world_id: str, start: int) -> None:
+    """Change the effect at ``start`` and compute every checksum from there on, and the head, as an able forger does."""
+    rows = await intruder.fetch("select * from effects where world_id = $1 order by global_seq", world_id)
+    loaded = [orjson.loads(row["effect"]) for row in rows[start - 1 :]]
+    loaded[0]["payload"] = {**loaded[0]["payload"], "forged": True}
+    for row in chained(loaded, rows[start - 2]["checksum"].hex() if start > 1 else None):
+        await intruder.execute(
+            "update effects set effect = $3::text::json, checksum = $4 where world_id = $1 and global_seq = $2",
+            *(world_id, row.global_seq, row.text.decode(), row.checksum),
+        )
+    await intruder.execute(_TO_HEAD.format(world=world_id, seq=len(rows)))
+
+
+@pytest.mark.parametrize("seq", [1, 2, 5, 9])
+async def test_a_recomputed_chain_is_found_with_a_noted_head(
+    store: Store, world: WorldRecord, intruder: Connection, seq: int
+) -> None:
+    """A chain recomputed from some seq on, head and all, is found by whoever noted a position from there on."""
+    honest = await _positions(store, world.world_id)
+    await _recompute(intruder, world.world_id, seq)
+    assert (await _verify(store, world.world_id)).verified
+    for noted in honest[1:]:
+        verdict = await _verify(store, world.world_id, noted=[noted])
+        assert verdict.verified is (noted.global_seq < seq)
+        assert verdict.finding is None or verdict.finding.global_seq == noted.global_seq
+    verdict = await _verify(store, world.world_id, start=honest[seq - 1], noted=honest[seq:])
+    assert verdict.finding is not None
+    assert verdict.finding.global_seq == seq
+
+
+async def test_a_tail_cut_off_with_its_head_is_found_with_a_noted_head(
+    store: Store, world: WorldRecord, intruder: Connection
+) -> None:
+    """A tail cut off with the head put back to match is found by whoever noted a later position."""
+    honest = await _positions(store, world.world_id)
+    await intruder.execute("delete from effects where world_id = $1 and global_seq > 6", world.world_id)
+    await intruder.execute(_TO_HEAD.format(world=world.world_id, seq=6))
+    assert (await _verify(store, world.world_id)).verified
+    assert (await _verify(store, world.world_id, noted=honest[1:7])).verified
+    for noted in honest[7:]:
+        verdict = await _verify(store, world.world_id, noted=[noted])
+        assert verdict.finding is not None
+        assert verdict.finding.global_seq == 7
+
+
+@pytest.mark.parametrize("start", range(COUNT + 1))
+async def test_a_check_can_begin_anywhere(store: Store, world: WorldRecord, intruder: Connection, start: int) -> None:
+    """From a trusted position on only what comes after it is looked at, and found."""
+    honest = await _positions(store, world.world_id)
+    verdict = await _verify(store, world.world_id, start=honest[start])
+    assert (verdict.verified, verdict.effects, verdict.position) == (True, COUNT - start, honest[-1])
+    await intruder.execute(_EDIT.format(w=f"world_id = '{world.world_id}'"))
+    verdict = await _verify(store, world.world_id, start=honest[start])
+    assert verdict.verified is (start >= 5)
+    assert verdict.finding is None or verdict.finding.global_seq == 5
+
+
+async def test_a_start_beyond_the_head_is_found(store: Store, world: WorldRecord) -> None:
+    """A position that the log does not reach is a finding, and a wrong one at the head too."""
+    for start in (Position(COUNT + 3, bytes(32)), Position(COUNT, bytes(32))):
+        verdict = await _verify(store, world.world_id, start=start)
+        assert verdict.finding is not None
+        assert verdict.finding.global_seq in {COUNT, COUNT + 1}
+
+
+async def test_what_a_check_is_told_as_it_goes(store: Store, log: EventLog) -> None:
+    """A long check tells its progress, and writing goes on meanwhile without disturbing it."""
+    await store.bulk_append(log.world_id, (draft(n) for n in range(2500)))
+    told: list[tuple[int, int]] = []
+    verdict = await verify_world(store.reader, log.world_id, progress=lambda done, total: told.append((done, total)))
+    assert verdict.verified
+    assert told[-1] == (2501, 2501)
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+
+
+async def test_orphans_are_found_through_their_names(store: Store, world: WorldRecord, intruder: Connection) -> None:
+    """Effects whose world and head were deleted are found by their name, as is a head without effects."""
+    name = world.world_id
+    await intruder.execute("delete from worlds where world_id = any($1)", [name, f"{name}.v"])
+    await intruder.execute("delete from heads where world_id = $1", name)
+    await intruder.execute("delete from effects where world_id = $1", f"{name}.v")
+    names = {found async for found in every_world(store.reader)}
+    assert {name, f"{name}.v"} <= names
+    for orphan in (name, f"{name}.v"):
+        verdict = await _verify(store, orphan)
+        assert verdict.finding is not None
+        assert (verdict.finding.global_seq, "missing from the table worlds" in verdict.finding.what) == (1, True)
+
+
+async def test_a_world_without_a_trace_is_not_found(store: Store) -> None:
+    """A world of which nothing stands anywhere cannot be verified."""
+    with pytest.raises(WorldNotFoundError):
+        await _verify(store, "nobodys")
