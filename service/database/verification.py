@@ -80,7 +80,7 @@ begin
     end if;
     made := genesis -> 'payload';
     return case
-        when made ->> 'world_uuid' is distinct from world_uuid::text
+        when made ->> 'world_uuid' is distinct from replace(world_uuid::text, '-', '')
             then 'worlds row differs from genesis: world_uuid'
         when made ->> 'ruleset' is distinct from ruleset then 'worlds row differs from genesis: ruleset'
         when made ->> 'ruleset_version' is distinct from ruleset_version::text

@@ -81,6 +81,11 @@ class HeadWatcher:
             if not waiting and self._waiting.get(world_id) is waiting:
                 del self._waiting[world_id]
 
+    @property
+    def waiting(self) -> int:
+        """How many wait now."""
+        return sum(map(len, self._waiting.values()))
+
     def moved(self, world_id: str, head_seq: int) -> None:
         """Take note of a world's head and wake those who wait for it."""
         if head_seq <= self._heads.get(world_id, 0):

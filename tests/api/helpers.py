@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, cast
+from typing import Any
 from unittest import mock
 from urllib.parse import urlsplit
 
@@ -102,7 +102,8 @@ async def serving(database_url: str, **changes: Any) -> AsyncIterator[Served]:
 
     with mock.patch.object(composition, "create_app", keep):
         task = loop.create_task(composition.serve(settings(**changes), database_url, ready=ready.set_result))
-        await asyncio.wait(cast(set[Any], {task, ready}), return_when=asyncio.FIRST_COMPLETED)
+        first: set[asyncio.Future[Any]] = {task, ready}
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             task.result()
     served = Served(ready.result(), made[0], task)

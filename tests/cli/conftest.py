@@ -22,7 +22,7 @@ Cli = Callable[..., Result]
 def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
     """Give a function that runs one command in this process, as the console script does."""
     for name in list(os.environ):
-        if name.startswith("WORLDLEDGER_"):
+        if name.startswith("WORLDLEDGER_") and name != "WORLDLEDGER_TEST_DATABASE_URL":
             monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "100")
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from .conftest import Cli
-from .helpers import append, seed, sql
+from .helpers import SCRIPT, append, environment, seed, sql
 
 _CHANGE = """
     update effects set effect = replace(effect::text, '"n":3', '"n":4')::json where world_id = 'w' and global_seq = 5
@@ -193,3 +197,27 @@ def test_files_that_are_no_exports(cli: Cli, tmp_path: Path) -> None:
         result = cli("verify", "--file", str(path))
         assert (result.code, result.out) == (2, "")
         assert "cannot be read" in result.err
+
+
+def test_on_a_terminal(database_url: str) -> None:
+    """On a terminal a bar moves, and the lines above it stay whole, so that a head can be copied."""
+    seed(database_url, "w", 3000)
+    above, below = pty.openpty()
+    with subprocess.Popen(
+        [SCRIPT, "verify", "w", "nowhere", "--database-url", database_url],
+        stdin=subprocess.DEVNULL,
+        stdout=below,
+        stderr=below,
+        env=environment(COLUMNS="60", TERM="xterm"),
+    ) as process:
+        os.close(below)
+        shown = b""
+        with contextlib.suppress(OSError):  # the other end is closed
+            while data := os.read(above, 4096):
+                shown += data
+        assert process.wait(timeout=60) == 2
+    os.close(above)
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode()).replace("\r", "\n").splitlines()
+    assert any(re.fullmatch(r"verified w 3001 effects, head 3001:[0-9a-f]{64}", line) for line in lines)
+    assert "worldledger: no world named 'nowhere'" in lines
+    assert any(line.startswith("verifying ") for line in lines)

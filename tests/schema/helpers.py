@@ -42,7 +42,7 @@ def link(previous: bytes | None, text: str) -> bytes:
 def make_effect(world_id: str, seq: int, **changed: Any) -> dict[str, Any]:
     """Make one effect; the first is the genesis."""
     genesis = {
-        "world_uuid": str(WORLD_UUID),
+        "world_uuid": WORLD_UUID.hex,
         "ruleset": "sandbox",
         "ruleset_version": 1,
         "config": CONFIG,
