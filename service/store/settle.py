@@ -80,6 +80,7 @@ class Settler:
         unknown = StoreUnavailableError(
             f"{explained.message}; whether this call was written is not known: "
             "send it again with the same req_id, or read the log",
+            **explained.details,
             outcome="unknown",
         )
         sent = {unit for doubt in doubts for unit, _ in doubt.units}

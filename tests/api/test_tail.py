@@ -152,7 +152,8 @@ async def test_a_tail_is_read_in_bounded_chunks(services: Services, client: http
     """A tail far behind gets what it missed in chunks of a few MiB of whole events, asked for one by one."""
     for _ in range(3):
         await client.post(PATH, json=[draft("x" * 900_000) for _ in range(5)])
-    sizes, ids = [], []
+    sizes: list[int] = []
+    ids: list[int] = []
     async with aclosing(_events(services, world, 1)) as events:
         while len(ids) < 15:
             chunk = await anext(events)

@@ -13,7 +13,7 @@ import pytest
 from service.cli.db_shell import split_password
 
 from .conftest import Cli
-from .helpers import Result, call, seed, sql
+from .helpers import GAME, Result, call, seed, sql
 
 
 def refused(result: Result) -> str:
@@ -68,6 +68,21 @@ def test_an_absent_database(cli: Cli, database_url: str) -> None:
     said = refused(cli("worlds", "--database-url", url))
     assert "no_such_database" in said
     assert "createdb" in said
+
+
+def test_a_read_only_database(on: Cli, database_url: str, tmp_path: Path) -> None:
+    """A database that takes no writes, as a standby, is named as such; nothing is counted as imported."""
+    seed(database_url, "w")
+    file, games = str(tmp_path / "w.ndjson"), tmp_path / "a.pgn"
+    games.write_text(GAME.format(1))
+    assert on("export", "w", "-o", file).code == 0
+    sql(database_url, f"alter database {urlsplit(database_url).path[1:]} set default_transaction_read_only = on")
+    assert "is read-only" in refused(on("world", "create", "v"))
+    assert "is read-only" in refused(on("import", "log", file))
+    said = refused(on("import", "pgn", str(games)))
+    assert "is read-only" in said
+    assert "run the same command again for the rest (0 of this run are in)" in said
+    assert on("verify", "--all").code == 0
 
 
 @pytest.mark.parametrize("url", ["mysql://x", "nonsense", "postgresql://a:p@ss@host:x/db"])

@@ -1,0 +1,163 @@
+"""The OpenAPI document: whole, true to the program, and true to its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+from pydantic import BaseModel
+
+from service.api import schemas
+from service.api.problems import TABLE, problem_response
+from worldledger import drafts, errors
+from worldledger.genesis import NewWorld
+
+from .helpers import draft
+
+METHODS = {"get", "post", "put", "patch", "delete"}
+
+
+@pytest.fixture
+async def document(client: httpx2.AsyncClient) -> dict[str, Any]:
+    """Give the document as clients get it."""
+    found: dict[str, Any] = (await client.get("/openapi.json")).json()
+    return found
+
+
+def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, item in document["paths"].items():
+        for method in METHODS & item.keys():
+            yield f"{method.upper()} {path}", item[method]
+
+
+def _references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("$ref"), str):
+            yield value["$ref"]
+        for member in value.values():
+            yield from _references(member)
+    elif isinstance(value, list):
+        for member in value:
+            yield from _references(member)
+
+
+async def test_every_route_is_described(document: dict[str, Any]) -> None:
+    """Each operation has an id of its own, a tag that is explained, a summary and a description."""
+    found = dict(_operations(document))
+    assert set(found) == {
+        "POST /v1/worlds",
+        "GET /v1/worlds",
+        "GET /v1/worlds/{world}",
+        "POST /v1/worlds/{world}/effects",
+        "GET /v1/worlds/{world}/effects",
+        "GET /v1/worlds/{world}/effects/{seq}",
+        "GET /v1/worlds/{world}/tail",
+        "GET /v1/worlds/{world}/verification",
+        "GET /livez",
+        "GET /readyz",
+    }
+    tags = {tag["name"] for tag in document["tags"]}
+    for name, operation in found.items():
+        assert operation["summary"], name
+        assert operation["description"], name
+        assert set(operation["tags"]) <= tags, name
+        assert all(parameter.get("description") for parameter in operation.get("parameters", [])), name
+    assert len({operation["operationId"] for operation in found.values()}) == len(found)
+
+
+async def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    """No reference is broken, and no shape of FastAPI's own errors is left."""
+    for reference in _references(document):
+        value: Any = document
+        for part in reference.removeprefix("#/").split("/"):
+            assert part in value, reference
+            value = value[part]
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+async def test_every_error_is_declared_as_a_problem(document: dict[str, Any]) -> None:
+    """Whatever is not a success or a 304 is problem+json, and every operation may fail with a 500."""
+    for name, operation in _operations(document):
+        assert "500" in operation["responses"], name
+        for status, response in operation["responses"].items():
+            if int(status) >= 400:
+                assert list(response["content"]) == ["application/problem+json"], (name, status)
+
+
+def test_every_error_of_the_service_has_its_answer(subtests: pytest.Subtests) -> None:
+    """No error that a request can meet falls through to the base: each has a row of its own in the table."""
+    not_over_http = {errors.FileRefusedError, errors.TamperedError, errors.EmbeddedServerError}
+    named = {
+        value
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, errors.SimulationError)
+    }
+    assert named - not_over_http <= TABLE.keys()
+    codes = [error.code for error in TABLE]
+    assert len(set(codes)) == len(codes)
+
+
+def test_what_cannot_be_written_as_json_is_still_answered() -> None:
+    """Details with lone surrogates or foreign values make a readable problem all the same."""
+    error = errors.InvalidNameError("\ud800 is no name", world_id="\udfff", odd=object())
+    response = problem_response({"type": "http", "raw_path": b"/x"}, error)
+    assert response.status_code == 422
+    assert b"is no name" in bytes(response.body)
+    bytes(response.body).decode()
+
+
+def test_the_documented_draft_is_the_one_that_is_checked() -> None:
+    """The shape of drafts in the document has exactly the fields that the program knows."""
+    assert set(schemas.EffectDraft.model_fields) == set(drafts._KNOWN)
+    required = {name for name, field in schemas.EffectDraft.model_fields.items() if field.is_required()}
+    assert required == {"kind", "payload", "source_id", "schema_version"}
+
+
+@pytest.mark.parametrize("shape", [shape for shape in schemas.ALL if shape.model_json_schema().get("examples")])
+def test_examples_are_of_their_shape(shape: type[BaseModel]) -> None:
+    """Every example in the document is valid."""
+    for example in shape.model_json_schema()["examples"]:
+        shape.model_validate(example)
+
+
+async def test_the_example_draft_is_accepted(client: httpx2.AsyncClient, document: dict[str, Any]) -> None:
+    """What the document shows can be posted as it stands."""
+    await client.post("/v1/worlds", json={"world_id": "market-town"})
+    for name in ("EffectDraft", "EffectDrafts"):
+        example = document["components"]["schemas"][name]["examples"][0]
+        response = await client.post("/v1/worlds/market-town/effects", json=example)
+        assert response.status_code in {200, 201}, response.text
+
+
+async def test_answers_have_their_documented_shapes(client: httpx2.AsyncClient) -> None:
+    """Each route's answer is of the shape that the document gives it."""
+    created = await client.post("/v1/worlds", json={"world_id": "w"})
+    one = await client.post("/v1/worlds/w/effects", json=draft())
+    several = await client.post("/v1/worlds/w/effects", json=[draft(), draft(caused_by=1, source_metadata={"a": 1})])
+    shapes: list[tuple[type[BaseModel], httpx2.Response]] = [
+        (schemas.WorldRecord, created),
+        (schemas.WorldRecord, await client.get("/v1/worlds/w")),
+        (schemas.WorldPage, await client.get("/v1/worlds")),
+        (schemas.Receipt, one),
+        (schemas.Receipts, several),
+        (schemas.EffectPage, await client.get("/v1/worlds/w/effects")),
+        (schemas.EffectPage, await client.get("/v1/worlds/w/effects?limit=2")),
+        (schemas.Effect, await client.get("/v1/worlds/w/effects/4")),
+        (schemas.Verification, await client.get("/v1/worlds/w/verification")),
+        (schemas.Verification, await client.get(f"/v1/worlds/w/verification?head=3:{'0' * 64}")),
+        (schemas.Health, await client.get("/livez")),
+        (schemas.Health, await client.get("/readyz")),
+        (schemas.Problem, await client.get("/v1/worlds/nowhere")),
+        (schemas.Problem, await client.post("/v1/worlds/w/effects", json=[draft(kind=7)])),
+    ]
+    for shape, response in shapes:
+        shape.model_validate_json(response.content)
+    assert NewWorld.model_validate({"world_id": "w"}).world_id == "w"
+
+
+async def test_the_document_is_readable_by_people(client: httpx2.AsyncClient) -> None:
+    """/docs shows it."""
+    response = await client.get("/docs")
+    assert (response.status_code, response.headers["content-type"]) == (200, "text/html; charset=utf-8")

@@ -1,0 +1,163 @@
+"""Starting and stopping the service: addresses, signals, what waits, what cannot begin."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from service import app as composition
+from service.app import ListenError, serve
+from tests.store.helpers import holding_head, wait_for_waiters
+from tests.store.proxy import Proxy
+from worldledger.errors import SchemaVersionError, StoreUnavailableError
+
+from .helpers import Served, draft, problem, serving, settings, tailing, wait_for
+
+PATH = "/v1/worlds/town/effects"
+
+_PROGRAM = """
+import sys
+from service.app import run
+from service.settings import Settings
+run(Settings(port=0, pool_size=2), sys.argv[1], ready=lambda url: print(url, flush=True))
+print("stopped", flush=True)
+"""
+
+
+async def test_it_listens_where_it_is_told(database_url: str) -> None:
+    """The URL that is told is the one that answers, for addresses and names."""
+    for host, begins in (("127.0.0.1", "http://127.0.0.1:"), ("localhost", "http://localhost:")):
+        async with serving(database_url, host=host) as served, httpx2.AsyncClient(base_url=served.url) as client:
+            assert served.url.startswith(begins)
+            assert (await client.get("/readyz")).json() == {"status": "ready"}
+
+
+async def test_a_taken_port_is_a_clear_error(database_url: str) -> None:
+    """A port in use is named, before the database is touched, and nothing is left open."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ListenError, match=f"port {port}.*another program uses it") as caught:
+            await serve(settings(port=port), database_url)
+    assert caught.value.details == {"host": "127.0.0.1", "port": port}
+
+
+async def test_an_address_that_is_not_ours_is_a_clear_error(database_url: str) -> None:
+    """An address of another machine, or none at all, cannot be listened on."""
+    for host in ("192.0.2.1", "no such host"):
+        with pytest.raises(ListenError, match="cannot listen on"):
+            await serve(settings(host=host), database_url)
+
+
+async def test_an_absent_database_is_a_clear_error() -> None:
+    """Without a database nothing is served: the error names it, and the port is free again."""
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        nobody = held.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    ready: list[str] = []
+    for _ in range(2):
+        with pytest.raises(StoreUnavailableError, match="cannot be reached"):
+            await serve(settings(port=port), f"postgresql://postgres@127.0.0.1:{nobody}/none", ready=ready.append)
+    assert ready == []
+
+
+async def test_a_database_without_tables_is_a_clear_error(empty_database_url: str) -> None:
+    """A database that was never migrated says what to run."""
+    with pytest.raises(SchemaVersionError, match="worldledger db upgrade"):
+        await serve(settings(), empty_database_url)
+
+
+async def test_a_failing_start_stops_again(database_url: str) -> None:
+    """If whoever is told of the start fails, the service stops in good order and the error comes out."""
+
+    def fail(url: str) -> None:
+        raise ZeroDivisionError(url)
+
+    with pytest.raises(ZeroDivisionError, match="http://127"):
+        await serve(settings(), database_url, ready=fail)
+
+
+async def test_tails_end_cleanly_when_it_stops(served: Served, remote: httpx2.AsyncClient) -> None:
+    """A stopping service ends open tails properly; nothing is cut off."""
+    async with tailing(remote, "town") as one, tailing(remote, "town", after_seq=0) as two:
+        assert [event.id for event in await two.events(1)] == [1]
+        stopping = asyncio.create_task(served.stop())
+        assert await one.block() == []
+        assert await two.block() == []
+        await stopping
+
+
+async def test_what_waits_is_written_when_it_stops(
+    database_url: str, served: Served, remote: httpx2.AsyncClient
+) -> None:
+    """Appends under way when the service stops are written and answered."""
+    async with holding_head(database_url, "town") as holder:
+        posts = [asyncio.create_task(remote.post(PATH, json=draft(n))) for n in range(8)]
+        await wait_for_waiters(holder)
+        await wait_for(lambda: served.services.store.waiting == 7, "the others wait behind")
+        stopping = asyncio.create_task(served.stop())
+        await served.services.stopping.wait()
+    responses = await asyncio.gather(*posts)
+    await stopping
+    assert {response.status_code for response in responses} == {201}
+    assert sorted(response.json()["global_seq"] for response in responses) == list(range(2, 10))
+    async with serving(database_url) as again, httpx2.AsyncClient(base_url=again.url) as client:
+        verified = (await client.get("/v1/worlds/town/verification")).json()
+        assert (verified["verified"], verified["effects"]) == (True, 9)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_stops_it_in_good_order(database_url: str, number: signal.Signals, tmp_path: Path) -> None:
+    """SIGTERM and SIGINT let the program go on after serving, tails ended and exit code 0."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(composition.__file__).parents[1])}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _PROGRAM, database_url),
+        cwd=tmp_path,
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    url = (await process.stdout.readline()).decode().strip()
+    async with httpx2.AsyncClient(base_url=url, timeout=60) as client:
+        assert (await client.post("/v1/worlds", json={"world_id": "town"})).status_code == 201
+        async with tailing(client, "town") as tail:
+            process.send_signal(number)
+            assert await tail.block() == []
+    output, errors = await process.communicate()
+    assert (process.returncode, output, errors) == (0, b"stopped\n", b"")
+
+
+async def test_it_recovers_from_an_outage_by_itself(database_url: str) -> None:
+    """While the database is away appends and readiness are 503 with Retry-After; then all works again."""
+    async with (
+        Proxy(database_url).running() as proxy,
+        serving(proxy.url, append_deadline=0.3) as served,
+        httpx2.AsyncClient(base_url=served.url, timeout=60) as client,
+    ):
+        await client.post("/v1/worlds", json={"world_id": "town"})
+        assert (await client.post(PATH, json=draft(req_id="before"))).status_code == 201
+        for round_ in range(2):
+            proxy.refuse_all()
+            proxy.cut_all()
+            responses = [await client.get(path) for path in ("/readyz", "/v1/worlds", "/v1/worlds/town", PATH)]
+            responses += [await client.post(PATH, json=draft(req_id=f"r{round_}"))]
+            responses += [await client.post("/v1/worlds/other/effects", json=draft())]
+            for response in responses:
+                found = problem(response, 503, "store_unavailable", recovery="retry_with_delay")
+                assert int(response.headers["retry-after"]) > 0
+                assert "127.0.0.1" not in response.text, "addresses are for the operator"
+                assert "postgres" not in found["detail"]
+            assert (await client.get("/livez")).json() == {"status": "alive"}
+            proxy.accept_again()
+            assert (await client.get("/readyz")).status_code == 200
+            assert (await client.post(PATH, json=draft(req_id=f"r{round_}"))).status_code in {200, 201}
+        verified = (await client.get("/v1/worlds/town/verification")).json()
+        assert (verified["verified"], verified["effects"]) == (True, 4)

@@ -1,0 +1,84 @@
+"""Tools of these tests: the service in a process of its own, and waiting for something to be true."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+#: The console script of the environment that runs the tests.
+SCRIPT = Path(sys.executable).with_name("worldledger")
+
+
+def wait_for(condition: Callable[[], Any], what: str, seconds: float = 60.0) -> Any:
+    """Wait until the condition holds, and give it; the limit only turns a hang into a failure."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"never happened: {what}"
+        time.sleep(0.01)
+    return found
+
+
+def free_port() -> int:
+    """Give a port that nobody listens on at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def environment() -> dict[str, str]:
+    """Give an environment in which no setting of ours is made: the product's own are what is tested."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WORLDLEDGER_", "PG"))}
+    return {**kept, "PYTHONPATH": str(ROOT)}
+
+
+class Service:
+    """``worldledger serve`` on the embedded server of a home; it can be killed and started again on its port."""
+
+    def __init__(self, home: Path) -> None:
+        self.port = free_port()
+        self._home = home
+        self._log = home.with_name("service.log").open("ab")
+        self.process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = [str(SCRIPT), "serve", "--home", str(self._home), "--port", str(self.port)]
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, env=environment()
+        )
+        self.process = process
+        return process
+
+    def is_ready(self) -> bool:
+        """Tell whether it answers and can use its database."""
+        assert self.process.poll() is None, Path(self._log.name).read_text()
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=10) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def kill(self) -> None:
+        """Kill it with SIGKILL."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def start_again(self) -> None:
+        """Start it anew after `kill`."""
+        self._start()
+
+    def close(self) -> None:
+        """Leave no process behind."""
+        if self.process.poll() is None:
+            self.kill()
+        self._log.close()
