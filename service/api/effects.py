@@ -61,7 +61,6 @@ router = APIRouter(route_class=_BareRoute, tags=["effects"])
                 "description": "The req_id of a single draft, for clients that keep such keys in a header. "
                 "If the draft has a req_id too, the two must be equal.",
                 "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
-                "example": "turn-17-alice",
             },
         ],
         "requestBody": body_of("EffectDraft", "EffectDrafts"),

@@ -28,9 +28,15 @@ Seq = Annotated[int, Path(ge=1, le=MAX_INT, description="The effect's global_seq
 AfterSeq = Annotated[int, Query(ge=0, le=MAX_INT, description="Give effects after this global_seq.")]
 UntilSeq = Annotated[int | None, Query(ge=0, le=MAX_INT, description="Give effects up to this global_seq.")]
 Limit = Annotated[int | None, Query(ge=1, le=MAX_INT, description="Give at most this many.")]
-Kind = Annotated[str | None, Query(min_length=1, max_length=MAX_WORD, description="Give effects of this kind only.")]
+#: How OpenAPI says that a text has no NUL character; `check_text` is what refuses it.
+NO_NUL: Final[dict[str, Any]] = {"pattern": r"^[^\u0000]*$"}
+Kind = Annotated[
+    str | None,
+    Query(min_length=1, max_length=MAX_WORD, description="Give effects of this kind only.", json_schema_extra=NO_NUL),
+]
 SourceId = Annotated[
-    str | None, Query(min_length=1, max_length=MAX_WORD, description="Give effects of this source only.")
+    str | None,
+    Query(min_length=1, max_length=MAX_WORD, description="Give effects of this source only.", json_schema_extra=NO_NUL),
 ]
 
 

@@ -15,12 +15,13 @@ from service.store import WorldRecord
 from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_PRIORITY, MAX_WORD
 from worldledger.errors import RecoveryAction
-from worldledger.genesis import NewWorld
+from worldledger.rulesets import known_rulesets
 
 _HEX64 = r"^[0-9a-f]{64}$"
 _HEX32 = r"^[0-9a-f]{32}$"
 
 Word = Annotated[str, Field(min_length=1, max_length=MAX_WORD)]
+WorldName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._~-]{0,199}$", max_length=200)]
 GlobalSeq = Annotated[int, Field(ge=1, le=MAX_INT)]
 
 _DRAFT: dict[str, Any] = {
@@ -48,6 +49,28 @@ class Shape(BaseModel):
     """Base of the documented shapes."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class NewWorld(Shape):
+    """A world to be created."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"world_id": "market-town", "ruleset": "sandbox", "experiment": "trial-1"}]},
+    )
+
+    world_id: WorldName
+    ruleset: str = Field(default="sandbox", description="The rules of this kind of world.")
+    config: dict[str, JsonValue] = Field(default_factory=dict, description="The ruleset's own settings.")
+    experiment: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        default=None, description="A label under which worlds are found together."
+    )
+    time_authority: str = Field(
+        default="wall",
+        pattern=r"^[a-z][a-z0-9_-]{0,62}$",
+        description="Who sets sim_time: `wall` (the clock), `client` (any draft) or the name of an adapter, whose "
+        "drafts (source_id equal to that name) alone may.",
+    )
 
 
 class EffectDraft(Shape):
@@ -256,4 +279,5 @@ def components() -> dict[str, Any]:
         [(shape, "validation") for shape in ALL], ref_template="#/components/schemas/{model}"
     )
     found: dict[str, Any] = document["$defs"]
+    found["NewWorld"]["properties"]["ruleset"]["enum"] = known_rulesets()
     return found

@@ -18,7 +18,7 @@ from worldledger.genesis import check_world_name
 
 router = APIRouter(tags=["verification"])
 
-_POSITION = r"^[0-9]{1,16}:[0-9a-fA-F]{64}$"
+_POSITION = r"^[0-9]{1,15}:[0-9a-fA-F]{64}$"
 _EXAMPLE = "42:6f2c0f0e5b1de0b1a7b0f0e0d9c8b7a6958473625140302f1e0d0c0b0a090807"
 
 

@@ -13,7 +13,7 @@ from service.api.bodies import read_json
 from service.api.caching import REVALIDATE, etag, not_modified
 from service.api.context import services
 from service.api.openapi import body_of, header, json_of, problems
-from service.api.parameters import Limit, WorldName, check_text, next_link
+from service.api.parameters import NO_NUL, Limit, WorldName, check_text, next_link
 from service.store import WorldRecord
 from worldledger.canonical import child
 from worldledger.errors import InvalidConfigError, InvalidEffectError
@@ -55,21 +55,28 @@ async def create_world(request: Request) -> Response:
 
 
 def _new_world(value: Any) -> NewWorld:
-    """Read the body's shape strictly, so that nothing is taken for something else."""
+    """Read the body's shape strictly, so that nothing is taken for something else.
+
+    A parent is not taken from a client: whatever stands in a genesis is trusted, and nobody checks it here.
+    """
     try:
+        if isinstance(value, dict) and "parent" in value:
+            raise _refused(("parent",), "extra_forbidden", "")
         return NewWorld.model_validate(value, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        path = "$"
-        for key in first["loc"]:
-            path = child(path, key)
-        if first["type"] == "extra_forbidden":
-            reason = f"unknown field; a world has {', '.join(NewWorld.model_fields)}"
-        elif first["type"] == "missing":
-            reason = "is missing"
-        else:
-            reason = first["msg"]
-        raise InvalidConfigError(f"{path}: {reason}", path=path) from None
+        raise _refused(first["loc"], first["type"], first["msg"]) from None
+
+
+def _refused(place: tuple[int | str, ...], kind: str, reason: str) -> InvalidConfigError:
+    path = "$"
+    for key in place:
+        path = child(path, key)
+    if kind == "extra_forbidden":
+        reason = f"unknown field; a new world has {', '.join(sorted(set(NewWorld.model_fields) - {'parent'}))}"
+    elif kind == "missing":
+        reason = "is missing"
+    return InvalidConfigError(f"{path}: {reason}", path=path)
 
 
 @router.get(
@@ -89,9 +96,17 @@ def _new_world(value: Any) -> NewWorld:
 async def list_worlds(
     request: Request,
     experiment: Annotated[
-        str | None, Query(min_length=1, max_length=200, description="Give the worlds of this experiment only.")
+        str | None,
+        Query(
+            min_length=1,
+            max_length=200,
+            description="Give the worlds of this experiment only.",
+            json_schema_extra=NO_NUL,
+        ),
     ] = None,
-    after: Annotated[str, Query(max_length=200, description="Give worlds whose names come after this one.")] = "",
+    after: Annotated[
+        str, Query(max_length=200, description="Give worlds whose names come after this one.", json_schema_extra=NO_NUL)
+    ] = "",
     limit: Limit = None,
 ) -> Response:
     """Give a page of worlds, sorted by name. A page may be shorter than `limit` when configs are large."""

@@ -40,7 +40,8 @@ def problem(response: httpx2.Response, status: int, code: str, **members: Any) -
     assert found["status"] == status
     assert found["type"] == f"urn:worldledger:problem:{code}"
     assert {"title", "detail", "recovery", "instance"} <= found.keys()
-    assert all(found["title"] and found["detail"] for _ in "x")
+    assert found["title"]
+    assert found["detail"]
     assert {name: found.get(name) for name in members} == members
     return found
 

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 from starlette.requests import Request
+from starlette.responses import Response
 
 from .helpers import JSON, Served, draft, problem, serving
 
@@ -39,7 +40,7 @@ async def test_unknown_routes_and_methods_are_problems(client: httpx2.AsyncClien
 async def test_an_unforeseen_error_tells_nothing(app: FastAPI, client: httpx2.AsyncClient) -> None:
     """A bug is a 500 problem without a word about the inside."""
 
-    async def bug(request: Request) -> None:
+    async def bug(request: Request) -> Response:
         raise ZeroDivisionError(f"secret {request.url}")
 
     app.router.add_route("/bug", bug)
@@ -64,21 +65,23 @@ async def test_a_huge_body_is_refused_unread(database_url: str) -> None:
 
 async def test_an_endless_body_is_refused_at_the_limit(database_url: str) -> None:
     """A body of undeclared length is refused once it is over the limit; the service never holds it."""
-    async with serving(database_url, max_body_bytes=_MIB) as served:
-        async with httpx2.AsyncClient(base_url=served.url) as client:
-            await client.post("/v1/worlds", json={"world_id": "town"})
-            reader, writer = await served.connect()
-            writer.write(f"POST {PATH} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
-            answer = asyncio.create_task(reader.readuntil(b"\r\n\r\n"))
-            block = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
-            sent = 0
-            while not answer.done() and sent < 800:
-                writer.write(block)
-                await writer.drain()
-                sent += 1
-            assert (await answer).startswith(b"HTTP/1.1 413 ")
-            writer.close()
-            assert (await client.post(PATH, json=draft())).status_code == 201
+    async with (
+        serving(database_url, max_body_bytes=_MIB) as served,
+        httpx2.AsyncClient(base_url=served.url) as client,
+    ):
+        await client.post("/v1/worlds", json={"world_id": "town"})
+        reader, writer = await served.connect()
+        writer.write(f"POST {PATH} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+        answer = asyncio.create_task(reader.readuntil(b"\r\n\r\n"))
+        block = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+        sent = 0
+        while not answer.done() and sent < 800:
+            writer.write(block)
+            await writer.drain()
+            sent += 1
+        assert (await answer).startswith(b"HTTP/1.1 413 ")
+        writer.close()
+        assert (await client.post(PATH, json=draft())).status_code == 201
 
 
 async def test_50_mb_are_refused_however_they_are_sent(served: Served, remote: httpx2.AsyncClient) -> None:

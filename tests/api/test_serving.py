@@ -7,8 +7,12 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import asyncpg
 import httpx2
 import pytest
 
@@ -20,7 +24,21 @@ from worldledger.errors import SchemaVersionError, StoreUnavailableError
 
 from .helpers import Served, draft, problem, serving, settings, tailing, wait_for
 
+if TYPE_CHECKING:
+    Connection = asyncpg.Connection[asyncpg.Record]
+
 PATH = "/v1/worlds/town/effects"
+
+
+@asynccontextmanager
+async def closing_connection(url: str) -> AsyncIterator[Connection]:
+    """Lend a connection of our own."""
+    connection = await asyncpg.connect(url)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
 
 _PROGRAM = """
 import sys
@@ -98,9 +116,10 @@ async def test_what_waits_is_written_when_it_stops(
     database_url: str, served: Served, remote: httpx2.AsyncClient
 ) -> None:
     """Appends under way when the service stops are written and answered."""
-    async with holding_head(database_url, "town") as holder:
-        posts = [asyncio.create_task(remote.post(PATH, json=draft(n))) for n in range(8)]
-        await wait_for_waiters(holder)
+    async with closing_connection(database_url) as admin, holding_head(database_url, "town"):
+        posts = [asyncio.create_task(remote.post(PATH, json=draft(0)))]
+        await wait_for_waiters(admin)
+        posts += [asyncio.create_task(remote.post(PATH, json=draft(n))) for n in range(1, 8)]
         await wait_for(lambda: served.services.store.waiting == 7, "the others wait behind")
         stopping = asyncio.create_task(served.stop())
         await served.services.stopping.wait()

@@ -57,6 +57,7 @@ class Connection:
 
     async def send(self, message: Message) -> None:
         """Take a message once the gate is open."""
+        await asyncio.sleep(0)
         await self.open.wait()
         self.sent.append(message)
 
@@ -105,7 +106,7 @@ async def test_a_slow_client_holds_up_the_source() -> None:
 
 async def test_a_client_that_leaves_closes_the_source() -> None:
     """When the client leaves, the source is closed and nothing more is sent, even amid a stalled chunk."""
-    source, connection = Source(1000), Connection()
+    source, connection = Source(10**9), Connection()
     running = _run(Stream(source.chunks(), "text/x"), connection)
     await wait_for(lambda: source.asked >= 3, "some are sent")
     connection.open.clear()

@@ -49,7 +49,7 @@ _NO_WORLDS: list[tuple[bytes, str, str | None]] = [
     (b'{"world_id":"w","config":{"a":{"b":1,"b":2}}}', "invalid_config", "$.config.a"),
     (b'{"world_id":"w","world_id":"v"}', "invalid_config", "$"),
     (b'{"world_id":"w","time_authority":"Wall Clock"}', "invalid_config", "$.time_authority"),
-    (b'{"world_id":"w","parent":{"world_uuid":"x"}}', "invalid_config", "$.parent.world_id"),
+    (b'{"world_id":"w","parent":{"world_uuid":"x"}}', "invalid_config", "$.parent"),
     (b'{"world_id":"w"', "invalid_config", "$"),
     (b"", "invalid_config", "$"),
     (b'\xff{"world_id":"w"}', "invalid_config", "$"),

@@ -83,6 +83,11 @@ ATTACKS: dict[str, tuple[Callable[[Rows], Rows], int, str]] = {
     "another world's row": (lambda rows: [*rows[:4], honest(COUNT, "v")[4], *rows[5:]], 5, "checksum differs"),
     "another world's effect, chained in": (lambda rows: recomputed(rows, 4, world_id="v"), 5, "column world_id is 'w'"),
     "a number of its own, chained in": (lambda rows: recomputed(rows, 4, global_seq=7)[:5], 5, "missing"),
+    "a number that only equals its own, chained in": (
+        lambda rows: [row._replace(global_seq=int(row.global_seq)) for row in recomputed(rows, 4, global_seq=5.0)],
+        5,
+        "differ",
+    ),
     "a chain recomputed from some seq on": (lambda rows: recomputed(rows, 4, payload={}), 9, "the head's checksum"),
     "text that is no JSON, chained in": (
         lambda rows: [*rows[:8], rows[8]._replace(text=b"{", checksum=link(rows[7].checksum, b"{"))],
