@@ -58,9 +58,11 @@ def write(report: Report, version: int) -> None:
     lines = [
         "# Benchmarks",
         "",
-        (f"Written by `make bench` on {datetime.now(UTC):%Y-%m-%d}: {os.cpu_count()} cores, {platform.machine()}, "
-        f"Python {platform.python_version()}, PostgreSQL {version} (embedded, fsync on, default durability). "
-        f"Medians of {ROUNDS} interleaved rounds; the rates belong to that machine, the ratios travel better."),
+        (
+            f"Written by `make bench` on {datetime.now(UTC):%Y-%m-%d}: {os.cpu_count()} cores, {platform.machine()}, "
+            f"Python {platform.python_version()}, PostgreSQL {version} (embedded, fsync on, default durability). "
+            f"Medians of {ROUNDS} interleaved rounds; the rates belong to that machine, the ratios travel better."
+        ),
         "",
         "| measure | found | goal | |",
         "|---|---|---|---|",

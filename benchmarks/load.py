@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from typing import cast
 
 import uvloop
 
@@ -22,9 +23,8 @@ class Poster(asyncio.Protocol):
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.write(self._request)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its class
+        self._transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
         self._seen += data
