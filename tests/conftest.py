@@ -119,7 +119,6 @@ class Servers:
 
     def execute(self, kind: str, statement: str) -> None:
         """Run one statement on the server's own database."""
-
         url = self.url(kind)  # starting a server blocks, so not inside the loop
 
         async def run() -> None:

@@ -12,7 +12,8 @@ import asyncpg
 
 from service.store import statements
 from service.store.records import Head
-from service.store.units import Sealer, conflict
+from service.store.sealing import Sealer
+from service.store.units import conflict
 from worldledger.drafts import check_draft
 from worldledger.errors import InvalidEffectError
 

@@ -17,8 +17,9 @@ import asyncpg
 from service.store import statements
 from service.store.outages import leaves_doubt
 from service.store.records import Head, Receipt
+from service.store.sealing import Group, Sealer
 from service.store.settle import Settler
-from service.store.units import Group, Sealer, Unit
+from service.store.units import Unit
 from service.store.writing import write_groups
 from worldledger.errors import OverloadedError, StoreUnavailableError, WorldNotFoundError
 

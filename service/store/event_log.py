@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from service.store.records import Receipt
-from service.store.units import Sealer, Unit
+from service.store.sealing import Sealer
+from service.store.units import Unit
 from worldledger.effects import EffectDraft, EventLogEntry
 
 if TYPE_CHECKING:

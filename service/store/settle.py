@@ -22,7 +22,8 @@ from service.database.failures import explain
 from service.store import statements
 from service.store.outages import is_outage, leaves_doubt
 from service.store.records import Head, Receipt
-from service.store.units import Group, Sealer, Unit, conflict
+from service.store.sealing import Group, Sealer
+from service.store.units import Unit, conflict
 from service.store.writing import write_groups
 from worldledger.errors import RequestConflictError, StoreUnavailableError, WorldNotFoundError
 

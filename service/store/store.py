@@ -23,7 +23,7 @@ from service.store.event_log import EventLog
 from service.store.identity import Uuids
 from service.store.reader import Reader, storable
 from service.store.records import Head, WorldRecord
-from service.store.units import Sealer
+from service.store.sealing import Sealer
 from worldledger.drafts import check_draft
 from worldledger.effects import EffectDraft
 from worldledger.errors import EffectTooLargeError, InvalidConfigError, WorldExistsError, WorldNotFoundError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from service.store import statements
-from service.store.units import Group
+from service.store.sealing import Group
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy

@@ -27,6 +27,8 @@ pytestmark = pytest.mark.slow
 
 KILLS = 24
 ACKNOWLEDGED = 10_000
+#: About how many bytes the note of one acknowledgement has.
+LINE = 200
 WORLDS = ["one", "two", "three"]
 
 
@@ -87,10 +89,11 @@ def test_kills_of_service_and_server_under_load(home: Path, tmp_path: Path) -> N
         ]
         clients = subprocess.Popen(command)
         stack.callback(clients.kill)
-        size_of_line = 140
+        wait_for(acks.exists, "the clients have started")
         for kill in range(KILLS):
-            enough = kill * ACKNOWLEDGED // KILLS * size_of_line
-            wait_for(lambda: acks.exists() and acks.stat().st_size > enough, "more is acknowledged")  # noqa: B023
+            # Each kill meets clients that are being served again, and interrupts them.
+            enough = acks.stat().st_size + ACKNOWLEDGED // KILLS * LINE
+            wait_for(lambda: acks.stat().st_size > enough, "more is acknowledged")  # noqa: B023
             if kill % 2:
                 service.kill()
                 service.start_again()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -17,6 +18,8 @@ from worldledger.errors import RecoveryAction, SchemaVersionError, StoreUnavaila
 from worldledger.genesis import NewWorld
 
 _SETTINGS = Settings(pool_size=3, append_deadline=1)
+#: Roles belong to a whole server, which other test runs may use at the same time.
+_ROLE = f"wl_faults_{os.getpid()}"
 _END_SESSIONS = """
     select pg_terminate_backend(pid) from pg_stat_activity
     where datname = current_database() and application_name = 'worldledger'
@@ -119,12 +122,12 @@ async def test_a_database_that_was_never_migrated(empty_database_url: str) -> No
 async def test_a_user_who_may_not(database_url: str) -> None:
     """A user who is no member of the service's role is told what an administrator has to grant."""
     async with connected(database_url) as admin:
-        await admin.execute("create role wl_faults_stranger login password 'x'")
+        await admin.execute(f"create role {_ROLE} login password 'x'")
         try:
-            with pytest.raises(StoreUnavailableError, match='GRANT "worldledger_service" TO "wl_faults_stranger"'):
-                await _open(with_user(database_url, "wl_faults_stranger", "x"))
+            with pytest.raises(StoreUnavailableError, match=f'GRANT "worldledger_service" TO "{_ROLE}"'):
+                await _open(with_user(database_url, _ROLE, "x"))
         finally:
-            await admin.execute("drop role wl_faults_stranger")
+            await admin.execute(f"drop role {_ROLE}")
 
 
 async def test_a_database_that_is_dropped(database_url: str) -> None:
@@ -146,11 +149,11 @@ async def test_no_more_connections(database_url: str) -> None:
     """When the server accepts no more connections, opening is a clear error."""
     name = urlsplit(database_url).path[1:]
     async with connected(database_url) as admin:
-        await admin.execute("create role wl_faults_user login password 'x' in role worldledger_service")
+        await admin.execute(f"create role {_ROLE} login password 'x' in role worldledger_service")
         try:
             await admin.execute(f"alter database {name} connection limit 0")
             with pytest.raises(StoreUnavailableError) as caught:
-                await _open(with_user(database_url, "wl_faults_user", "x"))
+                await _open(with_user(database_url, _ROLE, "x"))
             assert caught.value.details["sqlstate"] == "53300"
         finally:
-            await admin.execute("drop role wl_faults_user")
+            await admin.execute(f"drop role {_ROLE}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
-import asyncpg
 import orjson
 import pytest
 
@@ -17,25 +16,19 @@ from worldledger.chain import ORIGIN, Position, Verdict
 from worldledger.errors import WorldNotFoundError
 from worldledger.genesis import NewWorld
 
-from .helpers import draft
+from .helpers import draft, guards_down
 
 if TYPE_CHECKING:
     from .helpers import Connection
 
 COUNT = 9
-TABLES = ("worlds", "heads", "effects", "requests")
 
 
 @pytest.fixture
 async def intruder(database_url: str) -> AsyncIterator[Connection]:
     """Give a superuser's connection, with the guards taken away until the test is over."""
-    connection = await asyncpg.connect(database_url)
-    for table in TABLES:
-        await connection.execute(f"alter table {table} disable trigger all")
-    yield connection
-    for table in TABLES:
-        await connection.execute(f"alter table {table} enable trigger all")
-    await connection.close()
+    async with guards_down(database_url) as connection:
+        yield connection
 
 
 @pytest.fixture
@@ -274,6 +267,14 @@ async def test_what_a_check_is_told_as_it_goes(store: Store, log: EventLog) -> N
     assert verdict.verified
     assert told[-1] == (2501, 2501)
     assert [done for done, _ in told] == sorted(done for done, _ in told)
+
+
+async def test_the_seeds_validation_says_no(world: WorldRecord, store: Store, intruder: Connection) -> None:
+    """EventLog.validate_integrity is true for an honest log and false for one that was changed."""
+    log = await store.log(world.world_id)
+    assert await log.validate_integrity()
+    await intruder.execute(_EDIT.format(w=f"world_id = '{world.world_id}'"))
+    assert not await log.validate_integrity()
 
 
 async def test_orphans_are_found_through_their_names(store: Store, world: WorldRecord, intruder: Connection) -> None:

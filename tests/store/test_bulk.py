@@ -133,15 +133,15 @@ async def test_a_request_again_in_bulk_undoes_all(store: Store, log: EventLog, t
 
 async def test_a_long_bulk_write_has_no_time_limit(log: EventLog, open_store: Opener, world_id: str) -> None:
     """The time that one statement may take does not limit how long a bulk write may."""
-    store = await open_store(command_timeout=0.25)
+    store = await open_store(command_timeout=0.6)
     loop = asyncio.get_running_loop()
 
     def drafts(until: float) -> Iterator[EffectDraft]:
         while loop.time() < until:
             yield draft("x" * 2000)
 
-    await store.bulk_append(world_id, drafts(loop.time() + 0.4))
-    await store.import_world(NewWorld(world_id=f"{world_id}.new"), drafts(loop.time() + 0.4))
+    await store.bulk_append(world_id, drafts(loop.time() + 0.8))
+    await store.import_world(NewWorld(world_id=f"{world_id}.new"), drafts(loop.time() + 0.8))
     assert await log.validate_integrity()
 
 

@@ -116,7 +116,7 @@ async def test_a_server_that_stays_away_is_told_with_what_is_known(
     log: EventLog, store: Store, proxy: Proxy, open_store: Opener
 ) -> None:
     """When the database stays away, callers are told whether their effect may have been written."""
-    far_store = await open_store(proxy.url, append_deadline=0.3, command_timeout=0.2)
+    far_store = await open_store(proxy.url, append_deadline=1.0, command_timeout=0.5)
     far = await far_store.log(log.world_id)
     await far.append(draft("first"))
     proxy.lose_answer(b"needle")

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from service.store import EventLog, Store
 from service.store.records import Head
-from service.store.units import Sealer, Unit
+from service.store.sealing import Sealer
+from service.store.units import Unit
 from worldledger.effects import EffectDraft
 from worldledger.errors import SimTimeOrderError
 from worldledger.genesis import NewWorld

@@ -162,7 +162,7 @@ async def test_a_world_made_twice_at_once(store: Store, open_store: Opener, worl
 async def test_a_group_meets_another_process(
     store: Store, log: EventLog, open_store: Opener, admin: Connection, database_url: str
 ) -> None:
-    """Callers whose group comes too late are all answered from behind what the other process wrote."""
+    """Callers whose group meets another process's on the head are all answered, whichever comes first."""
     (other,) = await _logs(open_store, log.world_id, 1)
     async with holding_head(database_url, log.world_id):
         theirs = start(other.append_all([draft("theirs"), draft("theirs too")]))
@@ -171,7 +171,13 @@ async def test_a_group_meets_another_process(
         await wait_for_waiters(admin, 2)
         ours += [start(log.append(draft(f"ours {n}"))) for n in range(4)]
         await wait_for(lambda: store.waiting == 4, "they wait")
-    await theirs
-    assert sorted(await asyncio.gather(*ours)) == [4, 5, 6, 7, 8]
-    written = await assert_sound(store, log.world_id)
-    assert written[:3] == ["theirs", "theirs too", "ours"]
+    (first, second) = await theirs
+    seqs = await asyncio.gather(*ours)
+    assert sorted([first.global_seq, second.global_seq, *seqs]) == [2, 3, 4, 5, 6, 7, 8]
+    assert second.global_seq == first.global_seq + 1
+    assert sorted(await assert_sound(store, log.world_id)) == [
+        "ours",
+        *(f"ours {n}" for n in range(4)),
+        "theirs",
+        "theirs too",
+    ]
