@@ -39,12 +39,7 @@ create table heads (
     head_checksum bytea,
     sim_time double precision not null,
     wall_time double precision not null,
-    constraint heads_pkey primary key (world_id),
-    constraint heads_head_seq_check check (head_seq >= 0),
-    constraint heads_head_checksum_check check (octet_length(head_checksum) = 32),
-    constraint heads_empty_check check ((head_seq = 0) = (head_checksum is null)),
-    constraint heads_sim_time_check check (sim_time > '-Infinity' and sim_time < 'Infinity'),
-    constraint heads_wall_time_check check (wall_time > '-Infinity' and wall_time < 'Infinity')
+    constraint heads_pkey primary key (world_id)
 )
 """,
     """
@@ -57,9 +52,7 @@ create table effects (
     source_id text collate "C" not null,
     sim_time double precision not null,
     recorded_at timestamp with time zone default now() not null,
-    constraint effects_pkey primary key (world_id, global_seq),
-    constraint effects_global_seq_check check (global_seq >= 1),
-    constraint effects_checksum_check check (octet_length(checksum) = 32)
+    constraint effects_pkey primary key (world_id, global_seq)
 ) with (autovacuum_freeze_min_age = 0)
 """,
     "create index effects_world_id_kind_global_seq_idx on effects (world_id, kind, global_seq)",
@@ -266,19 +259,6 @@ end
 $$
 """,
     """
-create function refuse_rewind() returns trigger
-language plpgsql
-set search_path = pg_catalog, pg_temp
-as $$
-begin
-    raise exception 'history is append-only: the head of % may only move forward (seq % to %)',
-            old.world_id, old.head_seq, new.head_seq
-        using errcode = 'restrict_violation',
-              hint = 'head_seq must grow; sim_time and wall_time may not decrease.';
-end
-$$
-""",
-    """
 create trigger worlds_append_only before update or delete on worlds
 for each row execute function refuse_change()
 """,
@@ -310,18 +290,8 @@ for each statement execute function refuse_change()
     "alter table requests enable always trigger requests_no_truncate",
     "create trigger heads_no_delete before delete on heads for each row execute function refuse_change()",
     "create trigger heads_no_truncate before truncate on heads for each statement execute function refuse_change()",
-    """
-create trigger heads_forward_only before update on heads for each row
-when (new.world_id is distinct from old.world_id
-      or new.head_seq < old.head_seq
-      or new.head_seq = old.head_seq and new.head_checksum is distinct from old.head_checksum
-      or new.sim_time < old.sim_time
-      or new.wall_time < old.wall_time)
-execute function refuse_rewind()
-""",
     "alter table heads enable always trigger heads_no_delete",
     "alter table heads enable always trigger heads_no_truncate",
-    "alter table heads enable always trigger heads_forward_only",
 ]
 
 PRIVILEGES = [
@@ -332,7 +302,7 @@ PRIVILEGES = [
     "grant update (head_seq, head_checksum, sim_time, wall_time) on heads to worldledger_service",
     "grant select on worlds, heads, effects, requests to worldledger_reader",
     "grant select on effect_verification, verification to worldledger_service, worldledger_reader",
-    "revoke all on function refuse_change, refuse_rewind from public",
+    "revoke all on function refuse_change from public",
     "revoke all on function chain_checksum from public",
     "grant execute on function chain_checksum to worldledger_service, worldledger_reader",
     "revoke all on function effect_problem from public",
@@ -381,14 +351,7 @@ COMMENTS = {
     "constraint worlds_world_id_check on worlds": "A world has a name.",
     "constraint worlds_ruleset_version_check on worlds": "Versions count from 0.",
     "constraint heads_pkey on heads": "One head for each world.",
-    "constraint heads_head_seq_check on heads": "An empty log ends at 0.",
-    "constraint heads_head_checksum_check on heads": "A SHA-256 has 32 bytes.",
-    "constraint heads_empty_check on heads": "Only an empty log has no checksum.",
-    "constraint heads_sim_time_check on heads": "Times are finite numbers.",
-    "constraint heads_wall_time_check on heads": "Times are finite numbers.",
     "constraint effects_pkey on effects": "One effect at each place of a world's log.",
-    "constraint effects_global_seq_check on effects": "global_seq counts from 1.",
-    "constraint effects_checksum_check on effects": "A SHA-256 has 32 bytes.",
     "constraint requests_pkey on requests": "A req_id is used once by each source in a world.",
     "constraint requests_body_sha256_check on requests": "A SHA-256 has 32 bytes.",
     "constraint requests_seqs_check on requests": "A request made at least one effect.",
@@ -396,9 +359,7 @@ COMMENTS = {
     "index effects_world_id_kind_global_seq_idx": "Finds a world's effects of one kind, in order.",
     "trigger heads_no_delete on heads": "Refuses DELETE to everyone.",
     "trigger heads_no_truncate on heads": "Refuses TRUNCATE to everyone.",
-    "trigger heads_forward_only on heads": "Refuses to move a head back, or to rewrite it in place.",
     "function refuse_change": "Trigger: refuses to change what has been written.",
-    "function refuse_rewind": "Trigger: refuses to move the head of a world back.",
     "index worlds_pkey": "The index of the primary key.",
     "index effects_pkey": "The index of the primary key.",
     "index requests_pkey": "The index of the primary key.",
@@ -446,7 +407,6 @@ DROPS = [
     "drop table heads",
     "drop table worlds",
     "drop function refuse_change",
-    "drop function refuse_rewind",
     "drop function chain_checksum",
     "drop function effect_problem",
     "drop function world_problem",

@@ -117,19 +117,6 @@ begin
 end
 $$
 """,
-    """
-create function refuse_rewind() returns trigger
-language plpgsql
-set search_path = pg_catalog, pg_temp
-as $$
-begin
-    raise exception 'history is append-only: the head of % may only move forward (seq % to %)',
-            old.world_id, old.head_seq, new.head_seq
-        using errcode = 'restrict_violation',
-              hint = 'head_seq must grow; sim_time and wall_time may not decrease.';
-end
-$$
-""",
     *(
         statement.format(table=table)
         for table in _WRITTEN_ONCE
@@ -148,19 +135,8 @@ for each statement execute function refuse_change()
     ),
     "create trigger heads_no_delete before delete on heads for each row execute function refuse_change()",
     "create trigger heads_no_truncate before truncate on heads for each statement execute function refuse_change()",
-    # The condition is part of the trigger, so that an honest append calls no function.
-    """
-create trigger heads_forward_only before update on heads for each row
-when (new.world_id is distinct from old.world_id
-      or new.head_seq < old.head_seq
-      or new.head_seq = old.head_seq and new.head_checksum is distinct from old.head_checksum
-      or new.sim_time < old.sim_time
-      or new.wall_time < old.wall_time)
-execute function refuse_rewind()
-""",
     "alter table heads enable always trigger heads_no_delete",
     "alter table heads enable always trigger heads_no_truncate",
-    "alter table heads enable always trigger heads_forward_only",
 ]
 
 #: Also without a single trigger nobody below a superuser changes history. The owner could grant itself
@@ -173,7 +149,7 @@ PRIVILEGES: Final = [
     "grant update (head_seq, head_checksum, sim_time, wall_time) on heads to worldledger_service",
     "grant select on worlds, heads, effects, requests to worldledger_reader",
     "grant select on effect_verification, verification to worldledger_service, worldledger_reader",
-    "revoke all on function refuse_change, refuse_rewind from public",
+    "revoke all on function refuse_change from public",
     *(
         statement.format(function=function)
         for function in (
@@ -195,14 +171,7 @@ COMMENTS: Final = comments(
         "constraint worlds_world_id_check on worlds": "A world has a name.",
         "constraint worlds_ruleset_version_check on worlds": "Versions count from 0.",
         "constraint heads_pkey on heads": "One head for each world.",
-        "constraint heads_head_seq_check on heads": "An empty log ends at 0.",
-        "constraint heads_head_checksum_check on heads": "A SHA-256 has 32 bytes.",
-        "constraint heads_empty_check on heads": "Only an empty log has no checksum.",
-        "constraint heads_sim_time_check on heads": "Times are finite numbers.",
-        "constraint heads_wall_time_check on heads": "Times are finite numbers.",
         "constraint effects_pkey on effects": "One effect at each place of a world's log.",
-        "constraint effects_global_seq_check on effects": "global_seq counts from 1.",
-        "constraint effects_checksum_check on effects": "A SHA-256 has 32 bytes.",
         "constraint requests_pkey on requests": "A req_id is used once by each source in a world.",
         "constraint requests_body_sha256_check on requests": "A SHA-256 has 32 bytes.",
         "constraint requests_seqs_check on requests": "A request made at least one effect.",
@@ -210,9 +179,7 @@ COMMENTS: Final = comments(
         "index effects_world_id_kind_global_seq_idx": "Finds a world's effects of one kind, in order.",
         "trigger heads_no_delete on heads": "Refuses DELETE to everyone.",
         "trigger heads_no_truncate on heads": "Refuses TRUNCATE to everyone.",
-        "trigger heads_forward_only on heads": "Refuses to move a head back, or to rewrite it in place.",
         "function refuse_change": "Trigger: refuses to change what has been written.",
-        "function refuse_rewind": "Trigger: refuses to move the head of a world back.",
         **{f"index {table}_pkey": "The index of the primary key." for table in _TABLES},
         **{
             f"trigger {table}_append_only on {table}": "Refuses UPDATE and DELETE to everyone."

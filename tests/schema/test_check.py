@@ -20,8 +20,8 @@ TAMPERINGS = {
         "trigger effects_append_only on effects: but is: CREATE TRIGGER",
     ),
     "a trigger may be passed by": (
-        "alter table heads enable trigger heads_forward_only",
-        "trigger heads_forward_only on heads: but is",
+        "alter table heads enable trigger heads_no_delete",
+        "trigger heads_no_delete on heads: but is",
     ),
     "a trigger function does nothing": (
         """
@@ -63,8 +63,8 @@ TAMPERINGS = {
     ),
     "an index is added": ("create index more on effects (kind)", "index more: unexpected"),
     "a check is dropped": (
-        "alter table effects drop constraint effects_checksum_check",
-        "constraint effects_checksum_check on effects: missing",
+        "alter table requests drop constraint requests_seqs_check",
+        "constraint requests_seqs_check on requests: missing",
     ),
     "a rule swallows inserts": (
         "create rule swallow as on insert to effects do instead nothing",
