@@ -81,20 +81,23 @@ class Committer:
         Raises OverloadedError when too much waits already, StoreUnavailableError once the store is closing, and
         whatever becomes of the unit.
         """
-        self._enlist(queue, unit)
-        if self._ready and not self._running:
-            if self._alone:
-                # A lone caller writes by itself: a task of its own would only add two turns of the event loop.
-                try:
-                    await self._lead(unit)
-                except asyncio.CancelledError:
-                    unit.future.cancel()
-                    raise
-            else:
-                self._wake()
+        self._check_room(unit)
+        if self._alone and not self._running and not self._ready:
+            # A lone caller writes by itself: a task of its own would only add two turns of the event loop.
+            self._begin()
+            try:
+                await self._lead(queue, unit)
+            except asyncio.CancelledError:
+                unit.future.cancel()
+                raise
+            finally:
+                self._end()
+        else:
+            self._enlist(queue, unit)
+            self._wake()
         return await unit.future
 
-    def _enlist(self, queue: WorldQueue, unit: Unit) -> None:
+    def _check_room(self, unit: Unit) -> None:
         if self._closing:
             raise StoreUnavailableError("the store is closing; nothing of this call was written")
         if (
@@ -105,6 +108,8 @@ class Committer:
                 f"{self._waiting} effects ({self._waiting_bytes} bytes) wait for their commit; try again later",
                 waiting=self._waiting,
             )
+
+    def _enlist(self, queue: WorldQueue, unit: Unit) -> None:
         self._waiting += len(unit.drafts)
         self._waiting_bytes += unit.size
         queue.pending.append(unit)
@@ -140,14 +145,15 @@ class Committer:
         if not self._running:
             self._stopped.set()
 
-    async def _lead(self, unit: Unit) -> None:
-        """Write groups until the caller's own unit is answered, then leave the rest to a task."""
-        self._begin()
-        try:
-            while self._ready and not unit.future.done():
+    async def _lead(self, queue: WorldQueue, unit: Unit) -> None:
+        """Write one unit for which nobody else has to wait."""
+        if queue.busy or queue.head is None or self._connection is None:
+            self._enlist(queue, unit)
+            if self._ready:
                 await self._write_next()
-        finally:
-            self._end()
+        else:
+            queue.busy = True
+            await self._write(self._connection, [(queue, [unit])])
 
     async def _run(self) -> None:
         """Write groups until nothing is ready."""
