@@ -56,19 +56,25 @@ class Report:
     figures: dict[str, Figure] = field(default_factory=dict)
     goals: list[Goal] = field(default_factory=list)
 
-    async def compare(self, works: dict[str, Work], *, rounds: int = ROUNDS) -> None:
+    async def compare(self, works: dict[str, Work], *, rounds: int = ROUNDS, slices: int = 1) -> None:
         """Run the works in turn, round after round, so that noise falls on all of them alike.
 
-        Each work gives the number of operations that it did; one unmeasured round goes before.
+        Each work gives the number of operations that it did; one unmeasured round goes before. In a round each work
+        has as many turns as there are slices.
         """
         for name, work in works.items():
             await work()
             self.figures[name] = Figure(name)
         for _ in range(rounds):
-            for name, work in works.items():
-                start = time.perf_counter()
-                count = await work()
-                self.figures[name].rates.append(count / (time.perf_counter() - start))
+            counts = dict.fromkeys(works, 0)
+            times = dict.fromkeys(works, 0.0)
+            for _ in range(slices):
+                for name, work in works.items():
+                    start = time.perf_counter()
+                    counts[name] += await work()
+                    times[name] += time.perf_counter() - start
+            for name in works:
+                self.figures[name].rates.append(counts[name] / times[name])
         for name in works:
             say(f"  {name}: {self.figures[name].rate:,.0f}/s")
 

@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -21,7 +22,8 @@ from service.store.sealing import Group, Sealer
 from service.store.settle import Settler
 from service.store.units import Unit
 from service.store.writing import write_groups
-from worldledger.errors import OverloadedError, StoreUnavailableError, WorldNotFoundError
+from worldledger.drafts import CheckedDraft
+from worldledger.errors import OverloadedError, SimulationError, StoreUnavailableError, WorldNotFoundError
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -96,6 +98,61 @@ class Committer:
             self._enlist(queue, unit)
             self._wake()
         return await unit.future
+
+    async def write_alone(self, queue: WorldQueue, draft: CheckedDraft) -> Receipt | None:
+        """Write the single effect of a lone caller, who has no req_id, with nothing around its one statement.
+
+        This is the common case of a program that appends one effect after another, and what stands around the
+        statement is felt there. Gives None, with nothing written, where the ordinary way is to be taken: when
+        others write or wait, when the head is not known or not the known one, and when the draft is refused.
+        """
+        head, connection = queue.head, self._connection
+        if self._running or self._ready or queue.busy or self._closing or not self._alone:
+            return None
+        if head is None or connection is None:
+            return None
+        sealer = queue.sealer
+        wall_time = sealer.now(head)
+        try:
+            text, uuid, sim_time = sealer.effect(draft, head.seq + 1, sim_time=head.sim_time, wall_time=wall_time)
+        except SimulationError:
+            return None
+        digest = sha256(head.checksum.hex().encode() + text)
+        after = Head(head.seq + 1, digest.digest(), sim_time, wall_time)
+        receipt = Receipt(after.seq, uuid, digest.hexdigest())
+        group = None
+        self._begin()
+        queue.busy = True
+        try:
+            status = await connection.execute(
+                statements.APPEND_ONE,
+                sealer.world_id,
+                head.seq,
+                text.decode(),
+                after.checksum,
+                sim_time,
+                wall_time,
+                draft.kind,
+                draft.source_id,
+            )
+        except BaseException as error:
+            group = Group.of_one(sealer.world_id, head, after, text.decode(), draft, receipt)
+            self._failed(error, [(queue, group, [])])
+            if isinstance(error, asyncio.CancelledError):
+                group.units[0][0].future.cancel()
+            if not isinstance(error, Exception):
+                raise
+        else:
+            written = status == "INSERT 0 1"
+            queue.head = after if written else None
+            self._done(queue)
+            if written and self.on_commit is not None:
+                self.on_commit(sealer.world_id, after.seq)
+        finally:
+            self._end()
+        if group is not None:
+            return (await group.units[0][0].future)[0]
+        return receipt if written else None
 
     def _check_room(self, unit: Unit) -> None:
         if self._closing:
@@ -248,11 +305,7 @@ class Committer:
         try:
             written = await write_groups(connection, [group for _, group, _ in sealed])
         except BaseException as error:
-            lost = leaves_doubt(error)
-            for queue, group, refused in sealed:
-                self._settle_aside(queue, [*(unit for unit, _ in group.units), *refused], group if lost else None)
-            if lost:
-                self._drop_connection()
+            self._failed(error, sealed)
             if not isinstance(error, Exception):
                 raise
             return
@@ -264,6 +317,14 @@ class Committer:
                 self._go_on(queue, refused)
             else:
                 self._settle_aside(queue, [*(unit for unit, _ in group.units), *refused], None)
+
+    def _failed(self, error: BaseException, sealed: list[tuple[WorldQueue, Group, list[Unit]]]) -> None:
+        """Have the groups settled whose statement failed, or may not have."""
+        lost = leaves_doubt(error)
+        for queue, group, refused in sealed:
+            self._settle_aside(queue, [*(unit for unit, _ in group.units), *refused], group if lost else None)
+        if lost:
+            self._drop_connection()
 
     def _go_on(self, queue: WorldQueue, refused: list[Unit]) -> None:
         """Let the world's next units come; what was refused is judged again under the lock before it is told so."""

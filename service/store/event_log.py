@@ -10,6 +10,7 @@ import orjson
 from service.store.records import Receipt
 from service.store.sealing import Sealer
 from service.store.units import Unit
+from worldledger.drafts import check_draft
 from worldledger.effects import EffectDraft, EventLogEntry
 
 if TYPE_CHECKING:
@@ -57,8 +58,14 @@ class EventLog:
         """
         if not drafts:
             return []
-        unit = Unit.of(drafts, limit=self._max_unit, system=system)
-        return await self._submit(unit)
+        if len(drafts) == 1:
+            draft = check_draft(drafts[0], system=system)
+            if draft.req_id is None:
+                receipt = await self._committer.write_alone(self._queue, draft)
+                if receipt is not None:
+                    return [receipt]
+            return await self._submit(Unit.of_checked(draft))
+        return await self._submit(Unit.of(drafts, limit=self._max_unit, system=system))
 
     async def append_request(
         self, drafts: Sequence[EffectDraft], *, source_id: str, req_id: str, system: bool = False

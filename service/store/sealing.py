@@ -36,6 +36,17 @@ class Group:
     requests: list[tuple[str, str, bytes, int, int]] = field(default_factory=list)
     units: list[tuple[Unit, dict[int, Receipt]]] = field(default_factory=list)
 
+    @classmethod
+    def of_one(
+        cls, world_id: str, before: Head, after: Head, text: str, draft: CheckedDraft, receipt: Receipt
+    ) -> Group:
+        """Make the group of a single effect that was sealed by itself."""
+        group = cls(
+            world_id, before, after, [text], [after.checksum], [draft.kind], [draft.source_id], [after.sim_time]
+        )
+        group.units.append((Unit((draft,), ()), {0: receipt}))
+        return group
+
     def cut(self, mark: int) -> None:
         """Drop the rows from ``mark`` on."""
         for column in (self.texts, self.checksums, self.kinds, self.sources, self.sim_times):

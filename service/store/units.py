@@ -53,10 +53,7 @@ class Unit:
         if len(drafts) > limit:
             raise InvalidEffectError(f"{len(drafts)} drafts in one call; at most {limit}", limit=limit)
         if len(drafts) == 1:
-            draft = check_draft(drafts[0], system=system)
-            if draft.req_id is None:
-                return cls((draft,), ())
-            return cls((draft,), (Request(draft.source_id, draft.req_id, draft.body_digest(), 0, 0),))
+            return cls.of_checked(check_draft(drafts[0], system=system))
         checked = list(check_each(drafts, system=system))
         requests: list[Request] = []
         aliases: dict[int, int] = {}
@@ -74,6 +71,13 @@ class Unit:
             else:
                 raise conflict(draft.req_id, index=index)
         return cls(checked, requests, aliases or None)
+
+    @classmethod
+    def of_checked(cls, draft: CheckedDraft) -> Unit:
+        """Make the unit of one draft that was checked already."""
+        if draft.req_id is None:
+            return cls((draft,), ())
+        return cls((draft,), (Request(draft.source_id, draft.req_id, draft.body_digest(), 0, 0),))
 
     @classmethod
     def of_request(cls, drafts: Sequence[Any], *, source_id: str, req_id: str, limit: int, system: bool) -> Unit:
