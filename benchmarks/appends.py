@@ -12,7 +12,7 @@ import asyncpg
 
 from benchmarks.harness import Report, draft, say
 from service.database.engine import connect_pool
-from service.store import EventLog, Store
+from service.store import EventLog, Store, statements
 from worldledger.genesis import NewWorld
 
 CALLERS = 16
@@ -62,9 +62,24 @@ async def run(report: Report, url: str, store: Store) -> None:
             await alone.append(draft(index))  # type: ignore[arg-type]
         return SLICE
 
+    statement_head = await store.create_world(NewWorld(world_id="bench-statement"))
+    at = statement_head.head_seq
+    later = statement_head.wall_time
+
+    async def statement() -> int:
+        nonlocal at
+        for _ in range(SLICE):
+            await service.execute(
+                statements.APPEND_ONE, "bench-statement", at, text, row.checksum, later, later, row.kind, row.source_id
+            )
+            at += 1
+        return SLICE
+
     peer = Peer(url)
     # In short slices: the time of an fsync drifts, and a ratio must not.
-    await report.compare({"bare INSERT with commit": bare, "one caller": one}, slices=20)
+    await report.compare(
+        {"bare INSERT with commit": bare, "append statement alone": statement, "one caller": one}, slices=20
+    )
     await report.compare(
         {
             "16 callers, one world": lambda: callers([logs[0]] * CALLERS),
@@ -76,6 +91,13 @@ async def run(report: Report, url: str, store: Store) -> None:
     await plain.release(service)
     await plain.close()
     await connection.close()
+    report.ratio(
+        "the append statement alone: time over a bare INSERT",
+        "append statement alone",
+        "bare INSERT with commit",
+        1.25,
+        inverse=True,
+    )
     report.ratio("one caller: time over a bare INSERT", "one caller", "bare INSERT with commit", 1.25, inverse=True)
     report.ratio("16 callers on one world over one caller", "16 callers, one world", "one caller", 6)
     report.ratio(

@@ -68,7 +68,7 @@ def child(path: str, key: str | int) -> str:
     return f"{path}[{json.dumps(key)}]"
 
 
-def gate(value: Any, *, path: str = "$", level: int = 1, max_depth: int = MAX_DEPTH) -> bytes:
+def gate(value: Any, *, path: str = "$", level: int = 1) -> bytes:
     """Check a value and give its canonical bytes. A tuple is written as a list.
 
     ``level`` is the nesting level at which the value will stand in the effect, ``path`` its JSON path there.
@@ -77,24 +77,26 @@ def gate(value: Any, *, path: str = "$", level: int = 1, max_depth: int = MAX_DE
     try:
         text = orjson.dumps(value, option=_OPTIONS)
     except (orjson.JSONEncodeError, RecursionError):
-        _walk(value, path, level, max_depth)
+        _walk(value, path, level)
         raise InvalidEffectError("this value cannot be written as JSON", path) from None
     # Most texts show at a glance that nothing was lost; only where one may not, each value is looked at.
-    if _needs_a_walk(text, level, max_depth) or b"null" in text:
-        _walk(value, path, level, max_depth)
+    if b"null" in text or (
+        (len(text) >= 2 * (MAX_DEPTH - level) or b"-0.0" in text or b"\\u0000" in text) and _needs_a_walk(text, level)
+    ):
+        _walk(value, path, level)
     return text
 
 
-def _needs_a_walk(text: bytes, level: int, max_depth: int) -> bool:
+def _needs_a_walk(text: bytes, level: int) -> bool:
     """Tell, fast and on the safe side, whether a canonical text may hold something the gate refuses."""
     return (
-        (len(text) >= 2 * (max_depth - level) and text.count(b"{") + text.count(b"[") + level > max_depth)
+        (len(text) >= 2 * (MAX_DEPTH - level) and text.count(b"{") + text.count(b"[") + level > MAX_DEPTH)
         or (b"-0.0" in text and _MINUS_ZERO.search(text) is not None)
         or b"\\u0000" in text
     )
 
 
-def _walk(value: Any, path: str, level: int, max_depth: int) -> None:
+def _walk(value: Any, path: str, level: int) -> None:
     """Look at every value in turn and raise for the first that the gate refuses."""
     kind = type(value)
     if value is None or kind is bool:
@@ -110,13 +112,13 @@ def _walk(value: Any, path: str, level: int, max_depth: int) -> None:
         if value == 0.0 and math.copysign(1.0, value) < 0:
             raise InvalidEffectError("-0.0 does not survive every JSON reader; send 0.0", path)
     elif kind in {dict, list, tuple}:
-        if level > max_depth:
-            raise InvalidEffectError(f"nested deeper than {max_depth} levels", path)
+        if level > MAX_DEPTH:
+            raise InvalidEffectError(f"nested deeper than {MAX_DEPTH} levels", path)
         members: Iterable[tuple[str | int, Any]] = _members(value, path) if kind is dict else enumerate(value)
         for key, item in members:
-            _walk(item, child(path, key), level + 1, max_depth)
+            _walk(item, child(path, key), level + 1)
     elif isinstance(value, Enum):  # orjson writes its value
-        _walk(value.value, path, level, max_depth)
+        _walk(value.value, path, level)
     elif not isinstance(value, UUID):  # orjson writes it as a string
         hint = "; send ISO 8601 text with an offset" if hasattr(value, "isoformat") else ""
         raise InvalidEffectError(f"{kind.__name__} is not a JSON value{hint}", path)
@@ -249,8 +251,8 @@ def check_stored_text(text: bytes) -> dict[str, Any]:
             raise InvalidEffectError("white space between values: not canonical text", "$")
     if not isinstance(value, dict):
         raise InvalidEffectError("not an object", "$")
-    if not same or _needs_a_walk(text, 1, MAX_DEPTH):
-        _walk(value, "$", 1, MAX_DEPTH)
+    if not same or _needs_a_walk(text, 1):
+        _walk(value, "$", 1)
     return value
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -86,38 +85,35 @@ def check_draft(draft: Any, *, system: bool = False) -> CheckedDraft:
     ``system`` allows the kinds that only the service writes. Raises InvalidEffectError (ReservedKindError for
     such a kind) with the JSON path of what is wrong.
     """
-    if not isinstance(draft, Mapping):
+    if type(draft) is not dict and not isinstance(draft, Mapping):
         raise InvalidEffectError(f"a draft is an object, not {_json_name(draft)}")
-    kind: Any = draft.get("kind")
-    source_id: Any = draft.get("source_id")
-    schema_version: Any = draft.get("schema_version")
+    get = draft.get
+    kind: Any = get("kind")
+    source_id: Any = get("source_id")
+    schema_version: Any = get("schema_version")
     try:
-        # The length comes first, so that nothing large is ever remembered.
-        plain = len(kind) + len(source_id) + len(schema_version) <= 3 * MAX_WORD and _are_plain(
-            kind, source_id, schema_version
-        )
-    except TypeError:  # without a length or a hash: no string at all
-        plain = False
-    if not plain:
+        known = kind in _HARMLESS and source_id in _HARMLESS and schema_version in _HARMLESS
+    except TypeError:  # without a hash: no string at all
+        known = False
+    if not known or not (type(kind) is type(source_id) is type(schema_version) is str):
         for name in ("kind", "source_id", "schema_version"):
             _word(draft, name)
     if not system and is_system_kind(kind):
         raise ReservedKindError(f"{kind} effects are written by the service alone", "$.kind")
-    payload = draft.get("payload")
+    payload = get("payload")
     if type(payload) is not dict:
         raise InvalidEffectError(_missing_or(draft, "payload", "an object"), "$.payload")
     body = gate(payload, path="$.payload", level=2)
     if len(draft) == 4:
-        return CheckedDraft(kind, body, source_id, schema_version, None, 0, None, None, None)
+        # What CheckedDraft(…) does, without its Python function: a bulk import makes one for every effect.
+        return _tuple(CheckedDraft, (kind, body, source_id, schema_version, None, 0, None, None, None))
     return CheckedDraft(kind, body, source_id, schema_version, *_optional(draft))
 
 
-@lru_cache(maxsize=4096, typed=True)
-def _are_plain(*words: Any) -> bool:
-    """Tell whether strings are short and plainly harmless; the same few come again and again."""
-    return all(
-        type(word) is str and 0 < len(word) <= MAX_WORD and word.isascii() and word.isprintable() for word in words
-    )
+_tuple: Final = tuple.__new__
+#: Short strings that were found plainly harmless: the same few kinds, sources and versions come again and again.
+_HARMLESS: Final[set[str]] = set()
+_MOST_REMEMBERED: Final = 4096
 
 
 def _optional(draft: Mapping[str, Any]) -> tuple[float | None, int, str | None, int | None, bytes | None]:
@@ -149,17 +145,17 @@ def effect_text(
 ) -> bytes:
     """Write the effect that a draft becomes: its canonical bytes, made here once and for all."""
     effect: dict[str, Any] = {
-        "uuid": uuid,
+        "global_seq": global_seq,
         "kind": draft.kind,
         "payload": orjson.Fragment(draft.payload),
-        "global_seq": global_seq,
-        "sim_time": sim_time,
-        "source_id": draft.source_id,
-        "schema_version": draft.schema_version,
-        "world_id": world_id,
         "priority": draft.priority,
         "req_id": draft.req_id,
+        "schema_version": draft.schema_version,
+        "sim_time": sim_time,
+        "source_id": draft.source_id,
+        "uuid": uuid,
         "wall_time": wall_time,
+        "world_id": world_id,
     }
     if draft.caused_by is not None:
         effect["caused_by"] = draft.caused_by
@@ -181,6 +177,10 @@ def _word(draft: Mapping[str, Any], name: str) -> str:
         raise InvalidEffectError(f"{name} has 1 to {MAX_WORD} characters, this one {len(value)}", f"$.{name}")
     if not value.isascii() or not value.isprintable():
         gate(value, path=f"$.{name}")
+    elif name != "req_id":  # those never come again
+        if len(_HARMLESS) >= _MOST_REMEMBERED:
+            _HARMLESS.clear()
+        _HARMLESS.add(value)
     return value
 
 

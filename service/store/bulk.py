@@ -106,7 +106,7 @@ class BulkWriter:
         wall_time = sealer.now(self.head)
         seq, checksum, sim_time, _ = self.head
         prefix = checksum.hex().encode()
-        written = 0
+        index = -1
         system = self._system
         for index, given in enumerate(_from_caller(drafts)):
             try:
@@ -121,10 +121,9 @@ class BulkWriter:
             if draft.req_id is not None:
                 self._requests.append((world_id, draft.source_id, draft.req_id, draft.body_digest(), seq, seq))
             yield world_id, seq, text.decode(), checksum, draft.kind, draft.source_id, sim_time
-            written += 1
-            if progress is not None and written % _STEP == 0:
+            if progress is not None and index % _STEP == _STEP - 1:
                 progress(_STEP)
         if progress is not None:
-            progress(written % _STEP)
-        if written:
+            progress((index + 1) % _STEP)
+        if index >= 0:
             self.head = Head(seq, checksum, sim_time, wall_time)

@@ -147,10 +147,16 @@ def test_what_the_caller_does_afterwards_changes_nothing() -> None:
 @pytest.mark.parametrize("name", ["kind", "source_id", "schema_version"])
 def test_long_words_are_not_remembered(name: str) -> None:
     """A word that is refused for its length leaves nothing behind in memory."""
-    before = drafts._are_plain.cache_info().currsize
     with pytest.raises(InvalidEffectError):
         check_draft(draft(**{name: name * 10**6}))
-    assert drafts._are_plain.cache_info().currsize == before
+    assert max(map(len, drafts._HARMLESS)) <= MAX_WORD
+
+
+def test_words_are_remembered_within_bounds() -> None:
+    """However many words come, only some thousands are remembered."""
+    for number in range(2 * drafts._MOST_REMEMBERED):
+        check_draft(draft(kind=f"Kind{number}"))
+    assert len(drafts._HARMLESS) <= drafts._MOST_REMEMBERED
 
 
 class Word(str):
