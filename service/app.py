@@ -23,8 +23,10 @@ from starlette.middleware import Middleware
 from service.api import effects, health, reading, tail, verification, worlds
 from service.api.context import Services
 from service.api.edge import Edge
+from service.api.hosts import allowed_hosts
 from service.api.openapi import document
 from service.api.problems import on_http_exception, on_simulation_error, on_validation_error
+from service.api.wire import Protocol
 from service.settings import Settings
 from service.store import Store
 from service.store.watch import HeadWatcher
@@ -62,8 +64,9 @@ def create_app(settings: Settings, database_url: str, *, clock: Callable[[], flo
     app = FastAPI(
         lifespan=lifespan,
         redirect_slashes=False,
+        docs_url=None,  # it would load its programs from other servers
         redoc_url=None,
-        middleware=[Middleware(Edge)],
+        middleware=[Middleware(Edge, hosts=allowed_hosts(settings))],
         exception_handlers={
             SimulationError: on_simulation_error,
             RequestValidationError: on_validation_error,
@@ -101,7 +104,7 @@ async def serve(settings: Settings, database_url: str, *, ready: Callable[[str],
             server = _Server(
                 uvicorn.Config(
                     app,
-                    http="httptools",
+                    http=Protocol,
                     ws="none",
                     lifespan="off",  # opened above, so that what goes wrong is raised and not logged
                     log_config=None,

@@ -25,6 +25,10 @@ class Settings(BaseSettings):
     )
     home: Path = Field(default_factory=default_home, description="Folder of the embedded server and its data.")
     host: str = Field(default="127.0.0.1", description="Address the HTTP service listens on.")
+    allowed_hosts: str | None = Field(
+        default=None,
+        description="Further names by which the HTTP service may be called, separated by commas; `*` allows any.",
+    )
     port: int = Field(default=8000, ge=0, le=65535, description="Port of the HTTP service; 0 takes a free one.")
 
     pool_size: int = Field(default=10, ge=2, le=500, description="Most database connections of one process.")

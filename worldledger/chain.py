@@ -17,7 +17,7 @@ import orjson
 from worldledger.canonical import canonical_json
 from worldledger.errors import SimulationError, TamperedError
 
-_POSITION = re.compile(r"([0-9]{1,18}):([0-9a-fA-F]{64})\Z")
+_POSITION = re.compile(r"([1-9][0-9]{0,17}):([0-9a-fA-F]{64})\Z")
 
 
 def link(previous: bytes | None, text: bytes) -> bytes:
@@ -45,7 +45,7 @@ class Position(NamedTuple):
         """Read ``SEQ:CHECKSUM`` as `verify` prints it. Raises SimulationError for anything else."""
         match = _POSITION.match(text.strip())
         if match is None:
-            raise SimulationError(f"{text!r} is not SEQ:CHECKSUM (a number, a colon, 64 hex digits)")
+            raise SimulationError(f"{text!r} is not SEQ:CHECKSUM (a number from 1 on, a colon, 64 hex digits)")
         return cls(int(match[1]), bytes.fromhex(match[2]))
 
     def __str__(self) -> str:
@@ -95,12 +95,16 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome for one world: where the check stopped, how many effects it saw, and what it found."""
+    """The outcome for one world: how far all is well, how many effects were seen, and what was found.
+
+    ``head`` is where the log itself says that it ends; None where it says nothing, or was not asked.
+    """
 
     world_id: str
     position: Position
     effects: int
     finding: Finding | None = None
+    head: Position | None = None
 
     @property
     def verified(self) -> bool:
@@ -183,7 +187,10 @@ class Verifier:
         """Close the check: the chain must end at the head (if given) and have passed every noted head."""
         reached = self.position.global_seq
         if self.finding is None and head is not None and head != self.position:
-            if head.global_seq == reached:
+            if not self.effects and head.global_seq < reached:
+                what = f"the log ends at seq {head.global_seq}, before the given start {reached}"
+                self.finding = Finding(self.world_id, head.global_seq + 1, what)
+            elif head.global_seq == reached:
                 what = f"the head's checksum is {head.checksum.hex()[:16]}…, the log's is {_short(self.position)}"
                 self.finding = Finding(self.world_id, reached, what)
             else:
@@ -193,7 +200,7 @@ class Verifier:
             noted = self._heads[-1]
             what = f"the log ends at seq {reached}, before the given head {noted.global_seq}"
             self.finding = Finding(self.world_id, reached + 1, what)
-        return Verdict(self.world_id, self.position, self.effects, self.finding)
+        return Verdict(self.world_id, self.position, self.effects, self.finding, head)
 
     def _pass_heads(self, start: Position, rows: Sequence[StoredEffect]) -> None:
         """Compare the noted heads with the good rows: one that differs comes before whatever was found after it."""

@@ -22,6 +22,8 @@ NAME_RULE: Final = (
     "1 to 200 characters: letters A-Z a-z, digits, '.', '_', '-' and '~', starting with a letter or digit"
 )
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,199}\Z")
+_HEX32: Final = re.compile(r"[0-9a-f]{32}\Z")
+_HEX64: Final = re.compile(r"[0-9a-f]{64}\Z")
 _AUTHORITY: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}\Z")
 
 #: The kind of every world's first effect.
@@ -36,7 +38,7 @@ def check_world_name(name: str) -> str:
 
 
 class Parent(BaseModel):
-    """Where a fork left its parent."""
+    """Where a fork left its parent: the parent's name and uuid (32 hex digits), and a position in its chain."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -53,6 +55,8 @@ class NewWorld(BaseModel):
       name of an adapter such as ``unity``, whose drafts (``source_id`` equal to that name) alone may set it.
     - ``config``: the ruleset's own settings.
     - ``experiment``: a label under which worlds are found together.
+    - ``parent``: where a fork left another world. Until this version makes forks itself, the caller vouches for it:
+      only its shape is checked, not whether there is such a world, or such an effect in it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -65,7 +69,7 @@ class NewWorld(BaseModel):
     parent: Parent | None = None
 
     def checked(self) -> NewWorld:
-        """Give the same world if its name, labels and config are fit to be kept.
+        """Give the same world if its name, labels, config and the shape of its parent are fit to be kept.
 
         Raises InvalidNameError for the name, InvalidConfigError with the path for anything else.
         """
@@ -76,13 +80,30 @@ class NewWorld(BaseModel):
                 "(lower-case letters, digits, '_' and '-')",
                 path="$.time_authority",
             )
+        if self.time_authority == SERVICE_SOURCE:
+            raise InvalidConfigError(
+                f"time_authority {SERVICE_SOURCE!r} is reserved: the service's own effects have it as their source_id",
+                path="$.time_authority",
+            )
         try:
             gate(self.config, path="$.config", level=3)
             gate(self.experiment, path="$.experiment", level=3)
             gate(self.parent and self.parent.model_dump(), path="$.parent", level=3)
         except InvalidEffectError as error:
             raise InvalidConfigError(f"{error.path}: {error.reason}", path=error.path) from None
+        if self.parent is not None:
+            _check_parent(self.parent)
         return self
+
+
+def _check_parent(parent: Parent) -> None:
+    for name, value, rule, what in (
+        ("world_id", parent.world_id, _NAME, f"a world's name: {NAME_RULE}"),
+        ("world_uuid", parent.world_uuid, _HEX32, "32 lower-case hex digits"),
+        ("checksum", parent.checksum, _HEX64, "64 lower-case hex digits"),
+    ):
+        if not rule.match(value):
+            raise InvalidConfigError(f"$.parent.{name}: must be {what}", path=f"$.parent.{name}")
 
 
 def genesis_draft(world: NewWorld, *, world_uuid: str, ruleset_version: int) -> EffectDraft:
@@ -121,8 +142,9 @@ def genesis_problem(text: bytes, columns: Mapping[str, Any]) -> str | None:
             return f"canonical profile {payload['canonical_profile']!r} is unknown to this version"
         for name in ("world_uuid", "ruleset", "ruleset_version", "config", "experiment", "time_authority"):
             # As texts, because to Python 1, 1.0 and True are one value.
-            if payload[name] != columns[name] or canonical_json(payload[name]) != canonical_json(columns[name]):
-                return f"column {name} of the world is {columns[name]!r}, its genesis says {payload[name]!r}"
+            said, found = canonical_json(payload[name]), canonical_json(columns[name])
+            if payload[name] != columns[name] or said != found:
+                return f"column {name} of the world is {found.decode()}, its genesis says {said.decode()}"
     except (ValueError, TypeError, KeyError) as error:
         return f"the first effect is no genesis ({type(error).__name__}: {error})"
     return None

@@ -22,6 +22,8 @@ from worldledger.errors import FileRefusedError, InvalidEffectError, SimulationE
 from worldledger.exports import FORMAT, MAX_TRAILER, TRAILER_START, Marks, Trailer
 from worldledger.genesis import GENESIS_KIND, NewWorld
 
+#: Most bytes of a line that a check without a limit of its own should read: an honest export may have large effects.
+MAX_LINE: Final = 64 * 1024 * 1024
 #: Told how many effects and bytes have been looked at.
 Progress = Callable[[int, int], None]
 
@@ -30,6 +32,8 @@ _STEP: Final = 1000
 _TEXTS: Final = ("uuid", "kind", "source_id", "schema_version", "world_id")
 _REQUIRED: Final = frozenset({*_TEXTS, "payload", "global_seq", "sim_time", "priority", "req_id", "wall_time"})
 _ALLOWED: Final = _REQUIRED | {"caused_by", "source_metadata"}
+#: How the first line of an export begins, whatever else may be wrong with it.
+_GENESIS_START: Final = f'{{"global_seq":1,"kind":"{GENESIS_KIND}",'.encode()
 _UUID: Final = re.compile(r"[0-9a-f]{32}\Z")
 _PLAIN: Final = frozenset({int, float})
 
@@ -68,7 +72,9 @@ def check_export(
     """Check a whole export, line by line, in bounded memory.
 
     ``name`` is what errors call the file; ``noted`` are positions that someone kept, through which the chain must
-    pass. Raises FileRefusedError with the ``line`` (counted from 1) and the reason.
+    pass. Raises FileRefusedError with the ``line`` (counted from 1) and the reason; with the detail ``unchecked``
+    where that says nothing against the file: it is no export at all, one of another version, or has an effect over
+    ``max_effect_bytes``.
     """
     check = _Check(name, max_effect_bytes, noted)
     size = 0
@@ -112,16 +118,15 @@ class _Check:
         text = line[:-1] if line.endswith(b"\n") else line
         self._ended = text is not line
         if not text.strip():
-            raise self._refusal("a blank line")
+            raise self._no_export("a blank line")
         if text.endswith(b"\r"):
-            raise self._refusal("the line ends in CR LF: the line ends of this file were changed, so it is no export")
+            raise self._no_export("the line ends in CR LF: the line ends of this file were changed")
         if text.startswith(TRAILER_START):
             self._trailer = self._read_trailer(text)
             return
         if len(text) > self._max_effect_bytes:
-            raise self._refusal(
-                f"an effect of more than {self._max_effect_bytes} bytes (setting WORLDLEDGER_MAX_EFFECT_BYTES)"
-            )
+            what = f"an effect of more than {self._max_effect_bytes} bytes, the limit here"
+            raise self._refusal(f"{what}; raise WORLDLEDGER_MAX_EFFECT_BYTES to allow it", unchecked=True)
         self._read_effect(text)
 
     def finish(self) -> CheckedExport:
@@ -129,7 +134,7 @@ class _Check:
         if self._trailer is None:
             if self._line == 0:
                 self._line = 1
-                raise self._refusal("the file is empty")
+                raise self._no_export("the file is empty")
             raise self._refusal("the file ends here without a trailer: it was truncated")
         if self._noted:
             missing = min(self._noted)
@@ -151,10 +156,11 @@ class _Check:
         try:
             effect = check_stored_text(text)
         except InvalidEffectError as error:
+            if self._world is None and not text.startswith(_GENESIS_START):
+                raise self._no_export(f"{error.path}: {error.reason}") from None
             if not self._ended:
                 raise self._refusal("the file ends in the middle of this line: it was truncated") from None
-            what = "" if self._world is not None else "not a worldledger export: "
-            raise self._refusal(f"{what}{error.path}: {error.reason}") from None
+            raise self._refusal(f"{error.path}: {error.reason}") from None
         if self._world is None:
             self._world = self._read_genesis(effect)
             self._genesis = text
@@ -177,12 +183,13 @@ class _Check:
         """Give the world that the first effect makes."""
         payload = effect.get("payload")
         if effect.get("kind") != GENESIS_KIND or not isinstance(payload, dict):
-            raise self._refusal(
-                f"the first line is not the effect {GENESIS_KIND}: this is not the beginning of an export"
-            )
+            what = f"the first line is not the effect {GENESIS_KIND}: this is not the beginning of an export"
+            # An effect of another kind stands in exports only, so something was taken away before it.
+            raise self._refusal(what) if effect.keys() >= _REQUIRED else self._no_export(what)
         self._payload = payload
         if payload.get("canonical_profile") != PROFILE:
-            raise self._refusal(f"canonical profile {payload.get('canonical_profile')!r} is unknown to this version")
+            what = f"canonical profile {payload.get('canonical_profile')!r} is unknown to this version"
+            raise self._refusal(what, unchecked=True)
         version = payload.get("ruleset_version")
         if type(version) is not int or not 0 <= version < 2**31:
             raise self._refusal("$.payload.ruleset_version: not a version number", seq=1)
@@ -211,7 +218,8 @@ class _Check:
             place = ".".join(str(part) for part in first["loc"])
             raise self._refusal(f"the trailer cannot be read: {place}: {first['msg']}") from None
         if trailer.format != FORMAT:
-            raise self._refusal(f"format {trailer.format!r} is unknown to this version, which reads {FORMAT!r}")
+            what = f"format {trailer.format!r} is unknown to this version, which reads {FORMAT!r}"
+            raise self._refusal(what, unchecked=True)
         if self._world is None:
             raise self._refusal("a trailer without effects")
         self._compare(trailer, {"count": self.seq, "head_seq": self.seq})
@@ -241,9 +249,21 @@ class _Check:
             return self._refusal("this line was changed: from here on the checksums differ", seq=first)
         return self._refusal(f"this line or one of those up to line {last} was changed", seq=first)
 
-    def _refusal(self, reason: str, *, seq: int | None = None) -> FileRefusedError:
-        world_id = self._world.world_id if self._world is not None else None
-        return FileRefusedError(reason, file=self._name, line=self._line, world_id=world_id, global_seq=seq)
+    def _no_export(self, reason: str) -> FileRefusedError:
+        """Refuse a line that no export has: a first one of that kind tells that the file is none."""
+        if self._world is not None:
+            return self._refusal(reason)
+        return self._refusal(f"not a worldledger export: {reason}", unchecked=True)
+
+    def _refusal(self, reason: str, *, seq: int | None = None, unchecked: bool | None = None) -> FileRefusedError:
+        return FileRefusedError(
+            reason,
+            file=self._name,
+            line=self._line,
+            world_id=None if self._world is None else self._world.world_id,
+            global_seq=seq,
+            unchecked=unchecked,
+        )
 
 
 def effect_problem(effect: dict[str, Any], seq: int, world_id: str) -> str | None:

@@ -21,15 +21,20 @@ async def read_json(request: Request, limit: int) -> Any:
     Raises UnsupportedMediaTypeError, BodyTooLargeError (before more than the limit is held) and InvalidEffectError
     for what `parse_text` refuses: text that is not UTF-8 or not JSON, and duplicate keys, named by their path.
     """
-    headers = request.headers
-    declared = headers.get("content-type")
-    if declared is not None and not _is_json(declared):
-        raise UnsupportedMediaTypeError(
-            f"the body is declared as {declared}; send application/json", content_type=declared
-        )
-    length = headers.get("content-length")
-    if length is not None and length.isdecimal() and int(length) > limit:
-        raise _too_large(limit)
+    declared = None
+    for name, value in request.scope["headers"]:
+        if name == b"content-type":
+            declared = value
+        elif name == b"content-length":
+            if value.isdigit() and int(value) > limit:
+                raise _too_large(limit)
+        elif name == b"content-encoding" and value.strip().lower() not in {b"", b"identity"}:
+            encoding = value.decode("latin-1")
+            raise UnsupportedMediaTypeError(
+                f"the body's Content-Encoding is {encoding}; send it as it is", content_encoding=encoding
+            )
+    if declared != b"application/json":
+        _check_declared(declared)
     body = await _read(request, limit)
     if len(body) > _LARGE:
         return await asyncio.to_thread(_parse, body)
@@ -50,9 +55,25 @@ def _parse(body: bytes) -> Any:
     return parse_text(body)
 
 
-def _is_json(declared: str) -> bool:
-    media_type = declared.partition(";")[0].strip().lower()
-    return media_type == "application/json" or (media_type.startswith("application/") and media_type.endswith("+json"))
+def _check_declared(value: bytes | None) -> None:
+    """Raise UnsupportedMediaTypeError unless a Content-Type says JSON in UTF-8.
+
+    A body of no type is refused too: a web page may send one to any address without asking first.
+    """
+    if value is None:
+        raise UnsupportedMediaTypeError("the body has no Content-Type; send application/json")
+    declared = value.decode("latin-1")
+    media_type, *parameters = [part.strip().lower() for part in declared.split(";")]
+    is_json = media_type == "application/json" or (
+        media_type.startswith("application/") and media_type.endswith("+json")
+    )
+    for parameter in parameters:
+        name, _, charset = parameter.partition("=")
+        is_json = is_json and (name.strip() != "charset" or charset.strip().strip('"') in {"utf-8", "utf8"})
+    if not is_json:
+        raise UnsupportedMediaTypeError(
+            f"the body is declared as {declared}; send application/json, in UTF-8", content_type=declared
+        )
 
 
 async def _read(request: Request, limit: int) -> bytes:
@@ -89,6 +110,6 @@ def idempotency_key(request: Request) -> str | None:
     if len(values) > 1:
         raise InvalidParameterError("Idempotency-Key", "stands more than once", "header")
     if not 0 < len(key) <= 200 or not key.isascii() or not key.isprintable():
-        what = "1 to 200 printable ASCII characters; anything else can be sent as the draft's req_id"
+        what = "must be 1 to 200 printable ASCII characters; anything else can be sent as the draft's req_id"
         raise InvalidParameterError("Idempotency-Key", what, "header")
     return key

@@ -6,7 +6,8 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.problems import internal_error
+from service.api.hosts import check_host
+from service.api.problems import HostRefusedError, internal_error, problem_response
 from service.api.streaming import StreamAbortedError
 
 log = structlog.get_logger("worldledger.api")
@@ -17,11 +18,12 @@ class Edge:
 
     An error that nobody foresaw is logged with its traceback and answered with a problem that tells nothing of it;
     after the response has begun it is raised on, so that the server aborts the connection. A HEAD request runs as
-    GET, and its response ends after the headers.
+    GET, and its response ends after the headers. Where ``hosts`` are given, other names for the service are refused.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, hosts: frozenset[str] = frozenset()) -> None:
         self._app = app
+        self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run one request."""
@@ -45,7 +47,11 @@ class Edge:
             await send(message)
 
         try:
+            if self._hosts:
+                check_host(scope, self._hosts)
             await self._app(scope, receive, guarded)
+        except HostRefusedError as error:
+            await problem_response(scope, error)(scope, receive, guarded)
         except ClientDisconnect:
             return  # nobody is there to be answered
         except StreamAbortedError:

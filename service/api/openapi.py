@@ -18,6 +18,9 @@ An append-only, checksum-chained log of effects for multi-agent simulations.
 Every error is `application/problem+json` (RFC 9457); its `code` is for programs, `detail` for people. Effects are
 served exactly as they were hashed: `checksum = SHA-256(hex(previous checksum) + bytes)`.
 
+On every route, what is no HTTP request is 400 `bad_request`, and a service on the loopback address that is called by
+another name than `localhost`, `127.0.0.1` or `[::1]` answers 421 `host_refused`.
+
 There is no authentication yet: the service listens on the loopback address unless told otherwise, and whoever
 reaches it may read and append.
 """

@@ -20,6 +20,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import Scope
 
+from service.api import wording
 from worldledger import errors
 from worldledger.errors import RecoveryAction, SimulationError
 
@@ -52,9 +53,29 @@ class BodyTooLargeError(SimulationError):
 
 
 class UnsupportedMediaTypeError(SimulationError):
-    """A request body that is declared to be something other than JSON."""
+    """A request body that is not declared to be JSON in UTF-8, or is compressed."""
 
     code = "unsupported_media_type"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+class BadRequestError(SimulationError):
+    """What came over the connection is no HTTP request."""
+
+    code = "bad_request"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+class HostRefusedError(SimulationError):
+    """A request that calls the service by a name that is not one of its own; details: ``host``."""
+
+    code = "host_refused"
+
+
+class PositionAheadError(SimulationError):
+    """A position to go on from that lies beyond the world's head; details: ``head_seq``, ``in``, ``parameter``."""
+
+    code = "position_ahead"
     recovery = RecoveryAction.MODIFY_INTENT
 
 
@@ -90,10 +111,14 @@ TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     InvalidParameterError: Answer(422, "A parameter is refused"),
     BodyTooLargeError: Answer(413, "The body is too large"),
     UnsupportedMediaTypeError: Answer(415, "The body must be JSON"),
+    BadRequestError: Answer(400, "This is no HTTP request"),
+    HostRefusedError: Answer(421, "The service has another name"),
     # what is there
     errors.WorldNotFoundError: Answer(404, "No such world"),
     errors.EffectNotFoundError: Answer(404, "No such effect"),
+    PositionAheadError: Answer(409, "The log has not come so far"),
     errors.WorldExistsError: Answer(409, "The world exists already"),
+    errors.TamperedError: Answer(500, "The log was tampered with"),
     # the state of the service
     errors.OverloadedError: Answer(503, "Too much is waiting", retry_after=1),
     errors.StoreUnavailableError: Answer(503, "The database is not available", retry_after=2),
@@ -204,7 +229,9 @@ async def on_simulation_error(request: Request, error: Exception) -> Response:
 async def on_validation_error(request: Request, error: Exception) -> Response:
     """Answer FastAPI's refusal of parameters; what was sent is not repeated."""
     assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this class only
-    found = [(str(item["loc"][0]), ".".join(map(str, item["loc"][1:])), str(item["msg"])) for item in error.errors()]
+    found = [
+        (str(item["loc"][0]), ".".join(map(str, item["loc"][1:])), wording.reason(item)) for item in error.errors()
+    ]
     where, parameter, reason = found[0]
     refused = InvalidParameterError(parameter, reason, where)
     if len(found) > 1:

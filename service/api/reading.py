@@ -13,7 +13,18 @@ from starlette.responses import Response
 from service.api.caching import IMMUTABLE, REVALIDATE, etag, not_modified
 from service.api.context import Services, services
 from service.api.openapi import header, json_of, problems
-from service.api.parameters import AfterSeq, Kind, Limit, Seq, SourceId, UntilSeq, WorldName, check_text, next_link
+from service.api.parameters import (
+    AfterSeq,
+    Kind,
+    Limit,
+    Seq,
+    SourceId,
+    UntilSeq,
+    WorldName,
+    check_reached,
+    check_text,
+    next_link,
+)
 from service.api.streaming import Stream
 from service.store import WorldRecord
 from worldledger.chain import Position, StoredEffect
@@ -67,7 +78,7 @@ class _Range(NamedTuple):
                 ),
             },
         },
-        **problems(404, 422, 503),
+        **problems(404, 409, 422, 503),
     },
 )
 async def read_effects(
@@ -93,6 +104,7 @@ async def read_effects(
     check_text("source_id", source_id)
     found = services(request)
     record = await found.store.world(world)
+    check_reached("after_seq", after_seq, record)
     until = record.head_seq if until_seq is None else min(until_seq, record.head_seq)
     asked = _Range(world, after_seq, until, kind, source_id)
     headers = {

@@ -69,7 +69,7 @@ class NewWorld(Shape):
         default="wall",
         pattern=r"^[a-z][a-z0-9_-]{0,62}$",
         description="Who sets sim_time: `wall` (the clock), `client` (any draft) or the name of an adapter, whose "
-        "drafts (source_id equal to that name) alone may.",
+        "drafts (source_id equal to that name) alone may; `worldledger` is reserved.",
     )
 
 

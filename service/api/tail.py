@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from service.api.context import Services, services
 from service.api.openapi import problems
-from service.api.parameters import WorldName
+from service.api.parameters import WorldName, check_reached, whole
 from service.api.problems import InvalidParameterError
 from service.api.streaming import Stream
 from worldledger.canonical import MAX_INT
@@ -49,14 +49,16 @@ log = structlog.get_logger("worldledger.api")
                 }
             },
         },
-        **problems(404, 422, 503),
+        **problems(404, 409, 422, 503),
     },
 )
 async def tail_effects(
     request: Request,
     world: WorldName,
     after_seq: Annotated[
-        int | None, Query(ge=0, le=MAX_INT, description="Begin after this global_seq; by default, with what comes now.")
+        int | None,
+        whole(0),
+        Query(ge=0, le=MAX_INT, description="Begin after this global_seq; by default, with what comes now."),
     ] = None,
     last_event_id: Annotated[
         str | None,
@@ -70,20 +72,24 @@ async def tail_effects(
     """Send every effect after a position, in order, none twice, and then each new one once it is durable.
 
     The stream does not end by itself. While the database is away it stays open; comments keep it alive. A client that
-    was cut off continues after the last `id` it got.
+    was cut off continues after the last `id` it got; a position beyond the head is refused, naming the head.
     """
     found = services(request)
     record = await found.store.world(world)
-    position = record.head_seq if after_seq is None else after_seq
     if last_event_id is not None:
         position = _event_id(last_event_id)
+        check_reached("Last-Event-ID", position, record, "header")
+    else:
+        position = record.head_seq if after_seq is None else after_seq
+        check_reached("after_seq", position, record)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return Stream(_events(found, world, position), EVENT_STREAM, headers, stopping=found.stopping)
 
 
 def _event_id(text: str) -> int:
     if not _SEQ.match(text) or int(text) > MAX_INT:
-        raise InvalidParameterError("Last-Event-ID", "is the global_seq of an effect", "header")
+        what = f"must be the global_seq of an effect, a whole number from 0 to {MAX_INT}"
+        raise InvalidParameterError("Last-Event-ID", what, "header")
     return int(text)
 
 

@@ -12,13 +12,14 @@ from starlette.responses import Response
 from service.api.context import services
 from service.api.openapi import json_of, problems
 from service.api.parameters import WorldName, position
+from service.api.problems import InvalidParameterError
 from service.store.verification import verify_world
 from worldledger.chain import ORIGIN
 from worldledger.genesis import check_world_name
 
 router = APIRouter(tags=["verification"])
 
-_POSITION = r"^[0-9]{1,15}:[0-9a-fA-F]{64}$"
+_POSITION = r"^[1-9][0-9]{0,14}:[0-9a-fA-F]{64}$"
 _EXAMPLE = "42:6f2c0f0e5b1de0b1a7b0f0e0d9c8b7a6958473625140302f1e0d0c0b0a090807"
 
 
@@ -56,12 +57,11 @@ async def verification(
     Without noted positions a log is checked against itself; whoever wants to find a chain that was rewritten as a
     whole, or cut off at its end, keeps the `position` of an earlier answer elsewhere and gives it as `head`.
     """
-    verdict = await verify_world(
-        services(request).store.reader,
-        check_world_name(world),
-        start=ORIGIN if start is None else position("from", start),
-        noted=[position("head", noted) for noted in head or []],
-    )
+    begin = ORIGIN if start is None else position("from", start)
+    noted = [position("head", text) for text in head or []]
+    if any(each.global_seq < begin.global_seq for each in noted):
+        raise InvalidParameterError("head", f"it lies before the position in `from`, seq {begin.global_seq}")
+    verdict = await verify_world(services(request).store.reader, check_world_name(world), start=begin, noted=noted)
     finding = verdict.finding
     outcome = {
         "world_id": verdict.world_id,

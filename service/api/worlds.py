@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query
@@ -9,6 +10,7 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
+from service.api import wording
 from service.api.bodies import read_json
 from service.api.caching import REVALIDATE, etag, not_modified
 from service.api.context import services
@@ -61,22 +63,21 @@ def _new_world(value: Any) -> NewWorld:
     """
     try:
         if isinstance(value, dict) and "parent" in value:
-            raise _refused(("parent",), "extra_forbidden", "")
+            raise _refused({"loc": ("parent",), "type": "extra_forbidden"})
         return NewWorld.model_validate(value, strict=True)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        raise _refused(first["loc"], first["type"], first["msg"]) from None
+        raise _refused(error.errors(include_url=False)[0]) from None
 
 
-def _refused(place: tuple[int | str, ...], kind: str, reason: str) -> InvalidConfigError:
+def _refused(error: Mapping[str, Any]) -> InvalidConfigError:
     path = "$"
-    for key in place:
+    for key in error["loc"]:
         path = child(path, key)
-    if kind == "extra_forbidden":
-        reason = f"unknown field; a new world has {', '.join(sorted(set(NewWorld.model_fields) - {'parent'}))}"
-    elif kind == "missing":
-        reason = "is missing"
-    return InvalidConfigError(f"{path}: {reason}", path=path)
+    if error["type"] == "extra_forbidden":
+        what = f"unknown field; a new world has {', '.join(sorted(set(NewWorld.model_fields) - {'parent'}))}"
+    else:
+        what = wording.reason(error)
+    return InvalidConfigError(f"{path}: {what}", path=path)
 
 
 @router.get(

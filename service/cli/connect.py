@@ -8,6 +8,7 @@ to date by itself; that of an existing server only by ``worldledger db upgrade``
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -83,7 +84,7 @@ def database(target: Target, *, upgrade: bool = True) -> Iterator[str]:
         return
     from service.database.embedded import attach  # noqa: PLC0415
 
-    with attach(target.settings.home) as server:
+    with attach(target.settings.home, keep=True) as server:
         url = server.url()
         if upgrade:
             asyncio.run(_bring_up_to_date(url))
@@ -120,8 +121,16 @@ async def _opened(url: str, settings: Settings, work: Callable[[Store], Coroutin
 
 
 def _log_to_stderr() -> None:
-    """Keep stdout for data: what the libraries log goes to stderr."""
+    """Keep stdout for data: what is logged goes to stderr.
+
+    The libraries' own words about an outage (a traceback for each attempt of the pool, a line for each retry) are
+    left out: the store tells when it begins and when it ends.
+    """
+    import stamina.instrumentation  # noqa: PLC0415 - slow to load; `--help` needs none of them
     import structlog  # noqa: PLC0415
+
+    logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)
+    stamina.instrumentation.set_on_retry_hooks([])
 
     structlog.configure(
         processors=[

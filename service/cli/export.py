@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from service.cli.connect import target, with_store
+from service.cli.files import written_whole
 from service.cli.options import DatabaseUrl, Home, Quiet, World, examples
-from service.cli.output import put_bytes, say
+from service.cli.output import say
 from service.cli.progress import progress_bar
-from worldledger.errors import SimulationError, TamperedError
+from worldledger.errors import TamperedError
 
 if TYPE_CHECKING:
     from service.store import Store
@@ -49,7 +44,7 @@ def command(
         from service.store.transfer import export_world  # noqa: PLC0415
 
         record = await store.world(world)
-        with _written_whole(output) as write, progress_bar(f"exporting {world}", quiet=quiet or output == "-") as tell:
+        with written_whole(output) as write, progress_bar(f"exporting {world}", quiet=quiet or output == "-") as tell:
             trailer = await export_world(
                 store.reader, record, write, lambda done: tell(done, record.head_seq, f"{done} effects")
             )
@@ -62,41 +57,3 @@ def command(
     except TamperedError as error:
         say(f"{error.message}; a log that does not verify makes no export")
         raise typer.Exit(1) from None
-
-
-@contextmanager
-def _written_whole(output: str) -> Iterator[Callable[[bytes], object]]:
-    """Lend a function that writes; a file of that name appears at the end of the block, whole, or not at all.
-
-    Raises SimulationError where it cannot be written.
-    """
-    if output == "-":
-        yield put_bytes
-        return
-    path = Path(output).resolve()
-    try:
-        if _is_special(path):  # a device or a pipe must not be replaced by a file
-            with path.open("wb") as stream:
-                yield stream.write
-            return
-        aside = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}.part")
-        try:
-            with aside.open("xb") as stream:
-                yield stream.write
-                stream.flush()
-                os.fsync(stream.fileno())
-            aside.replace(path)
-        except BaseException:
-            aside.unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise SimulationError(
-            f"{output}: cannot be written ({error.strerror or error}); no file was made", file=output
-        ) from error
-
-
-def _is_special(path: Path) -> bool:
-    try:
-        return not stat.S_ISREG(path.stat().st_mode)
-    except FileNotFoundError:
-        return False

@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
@@ -71,16 +71,16 @@ def command(
 
 @contextmanager
 def opened(file: str) -> Iterator[BinaryIO]:
-    """Open a file for two passes; stdin is kept in a temporary file first. Raises FileRefusedError."""
+    """Open a file for two passes; stdin, or a pipe, is kept in a temporary file first. Raises FileRefusedError."""
     try:
-        if file == "-":
+        with nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as stream:
+            if file != "-" and stream.seekable():
+                yield stream
+                return
             with tempfile.TemporaryFile() as kept:
-                shutil.copyfileobj(sys.stdin.buffer, kept)
+                shutil.copyfileobj(stream, kept)
                 kept.seek(0)
                 yield kept
-        else:
-            with Path(file).open("rb") as stream:
-                yield stream
     except OSError as error:
         raise FileRefusedError(f"cannot be read ({error.strerror or error})", file=file) from error
 

@@ -41,24 +41,31 @@ def command(
 
     A game that is there already (in the same experiment) is left as it is, so the command can be run again at any
     time. What cannot be taken is named with file, line and game, while the rest goes in; the exit code is then 1.
+    It is 2 where no file could be read at all.
     """
+    from service.store.recordings import Summary, import_games  # noqa: PLC0415
 
-    async def work(store: Store) -> Summary:
-        from service.store.recordings import import_games  # noqa: PLC0415
+    summary = Summary()
 
+    async def work(store: Store) -> None:
         with progress_bar("importing", quiet=quiet) as tell:
-            return await import_games(
+            await import_games(
                 store,
                 paths,
                 experiment=experiment,
                 progress=lambda made: tell(made.done, made.total, f"{made.games} games"),
                 notice=lambda notice: _tell(notice, quiet=quiet),
+                summary=summary,
             )
 
-    summary = with_store(target(ctx, database_url, home), work)
+    try:
+        with_store(target(ctx, database_url, home), work)
+    except KeyboardInterrupt:
+        say(f"{_imported(summary)} before it was stopped; run the same command again for the rest")
+        raise
     put(_sentence(summary))
     if summary.refused:
-        raise typer.Exit(1)
+        raise typer.Exit(1 if summary.read else 2)
 
 
 def _tell(notice: Notice, *, quiet: bool) -> None:
@@ -69,13 +76,13 @@ def _tell(notice: Notice, *, quiet: bool) -> None:
 
 
 def _sentence(summary: Summary) -> str:
-    parts = [f"imported {_games(summary.imported)} ({summary.effects} effects)"]
+    parts = [f"{_imported(summary)} from {summary.files} file{'' if summary.files == 1 else 's'}"]
     if summary.already:
         parts.append(f"{summary.already} already there")
     if summary.refused:
         parts.append(f"{len(summary.refused)} refused")
-    return f"{', '.join(parts)}; from {summary.files} file{'' if summary.files == 1 else 's'}"
+    return ", ".join(parts)
 
 
-def _games(number: int) -> str:
-    return f"{number} game{'' if number == 1 else 's'}"
+def _imported(summary: Summary) -> str:
+    return f"imported {summary.imported} game{'' if summary.imported == 1 else 's'} ({summary.effects} effects)"

@@ -26,7 +26,8 @@ from service.cli import (
     world_create,
     worlds,
 )
-from service.cli.output import ReaderGoneError, say
+from service.cli.options import examples
+from service.cli.output import ReaderGoneError, flush, say
 from worldledger.errors import SimulationError
 
 _ABOUT = "An event-sourced, tamper-evident, replayable log for multi-agent simulations, on PostgreSQL."
@@ -38,6 +39,9 @@ _EPILOG = """Start here:
   worldledger verify --all
 
 Every command explains itself with --help."""
+_IMPORTS = examples("worldledger import pgn games/ --experiment first", "worldledger import log my-world.ndjson")
+_WORLDS = examples("worldledger world create my-world")
+_DATABASES = examples("worldledger db check", 'worldledger db shell -c "select * from verification"')
 
 
 def _version(wanted: bool) -> None:
@@ -54,8 +58,8 @@ def _root(
     pass
 
 
-def _group(text: str) -> typer.Typer:
-    return typer.Typer(no_args_is_help=True, help=text, rich_markup_mode="rich")
+def _group(text: str, epilog: str) -> typer.Typer:
+    return typer.Typer(no_args_is_help=True, help=text, epilog=epilog, rich_markup_mode="rich")
 
 
 def _add(group: typer.Typer, name: str, module: ModuleType, **settings: bool) -> None:
@@ -75,7 +79,8 @@ def make_app() -> typer.Typer:
         no_args_is_help=True, help=_ABOUT, epilog=_EPILOG, rich_markup_mode="rich", pretty_exceptions_enable=False
     )
     app.callback()(_root)
-    imports, world, db = _group("Bring in recorded games or exports."), _group("Make worlds."), _group(_DATABASE)
+    imports = _group("Bring in recorded games or exports.", _IMPORTS)
+    world, db = _group("Make worlds.", _WORLDS), _group(_DATABASE, _DATABASES)
     _add(imports, "pgn", import_pgn)
     _add(imports, "log", import_log)
     app.add_typer(imports, name="import")
@@ -95,17 +100,17 @@ def make_app() -> typer.Typer:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code; whatever this project refuses is one line on stderr."""
+    if sys.stdout is None:  # closed by whoever started us (`>&-`): writing to this fails like to a full disk
+        sys.stdout = open(os.devnull)  # noqa: SIM115, PTH123 - kept to the end
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123
     for stream in (sys.stdout, sys.stderr):
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors="backslashreplace")
     with _terminated() as terminated:
         try:
-            make_app()(args=arguments, prog_name="worldledger")
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        except ReaderGoneError:
-            # Nobody reads on, as with `| head`. What is still in the buffer must not raise at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = _call(arguments)
+        except ReaderGoneError:  # nobody reads on, as with `| head`
             return 0
         except SimulationError as error:
             say(error.message)
@@ -116,6 +121,21 @@ def run(arguments: Sequence[str] | None = None) -> int:
         say("stopped")
         return 143 if terminated else 130
     return code
+
+
+def _call(arguments: Sequence[str] | None) -> int:
+    """Run one command and give its exit code, after everything was written."""
+    try:
+        make_app()(args=arguments, prog_name="worldledger")
+    except SystemExit as end:
+        flush()
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except OSError as error:  # stdout's, under `--help` say; those of files are told where they arise
+        flush()
+        place = f"{error.filename}: " if error.filename else ""
+        raise SimulationError(f"cannot go on: {place}{error.strerror or error}") from error
+    flush()
+    return 0
 
 
 @contextmanager
@@ -138,5 +158,10 @@ def _terminated() -> Iterator[list[int]]:
 
 
 def main() -> None:
-    """Be the console script."""
-    sys.exit(run())
+    """Be the console script. What nobody foresaw is exit code 2: 1 says something about the data."""
+    try:
+        code = run()
+    except Exception:  # noqa: BLE001 - the last place where it can be told
+        sys.excepthook(*sys.exc_info())
+        code = 2
+    sys.exit(code)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO
+
+from worldledger.errors import SimulationError
 
 
 class ReaderGoneError(Exception):
@@ -38,12 +41,15 @@ def above(printer: Callable[[str], object]) -> Iterator[None]:
 
 def say(text: str) -> None:
     """Say something to the user, on stderr."""
-    for line in text.splitlines():
-        if _above:
-            _above[-1](f"worldledger: {plain(line)}")
-        else:
-            sys.stderr.write(f"worldledger: {plain(line)}\n")
-    sys.stderr.flush()
+    try:
+        for line in text.splitlines():
+            if _above:
+                _above[-1](f"worldledger: {plain(line)}")
+            else:
+                sys.stderr.write(f"worldledger: {plain(line)}\n")
+        sys.stderr.flush()
+    except OSError:  # words that nobody can hear must not end the work
+        _give_up(sys.stderr)
 
 
 def put(line: str) -> None:
@@ -51,20 +57,41 @@ def put(line: str) -> None:
     if _above and sys.stdout.isatty():
         _above[-1](plain(line))
         return
-    try:
+    with _stdout():
         sys.stdout.write(plain(line) + "\n")
         sys.stdout.flush()
-    except BrokenPipeError:
-        raise ReaderGoneError from None
 
 
 def put_bytes(data: bytes) -> None:
     """Write bytes to stdout as they are."""
-    try:
+    with _stdout():
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        raise ReaderGoneError from None
+
+
+def flush() -> None:
+    """Write what others (`--help`, say) have left in stdout's buffer, so that nothing is left to fail at the exit."""
+    with _stdout():
+        sys.stdout.flush()
+
+
+@contextmanager
+def _stdout() -> Iterator[None]:
+    """Raise ReaderGoneError where stdout is closed by its reader, SimulationError where it cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        _give_up(sys.stdout)
+        if isinstance(error, BrokenPipeError):
+            raise ReaderGoneError from None
+        raise SimulationError(f"stdout cannot be written ({error.strerror or error})") from None
+
+
+def _give_up(stream: TextIO) -> None:
+    """Let what is in a stream's buffer go nowhere: at the exit it would be written again, and fail again."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
 
 
 @contextmanager

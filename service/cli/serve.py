@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from service.cli.connect import database, target
+from service.cli.connect import Target, database, target
 from service.cli.options import DatabaseUrl, Home, examples
 from service.cli.output import put, say
 
@@ -49,13 +49,17 @@ def command(
     machine alone unless --host says otherwise.
     """
     where = target(ctx, database_url, home, host=host, port=port)
-    if not _is_loopback(where.settings.host):
-        say(f"listening on {where.settings.host}: whoever can reach this address can read and write every world")
-        say("(there is no authentication yet)")
     with database(where) as url:
         from service import app  # noqa: PLC0415 - FastAPI and uvicorn are slow to load
 
-        app.run(where.settings, url, ready=lambda address: _tell(address, home if where.embedded else None))
+        app.run(where.settings, url, ready=lambda address: _ready(where, address, home))
+
+
+def _ready(where: Target, address: str, home: Path | None) -> None:
+    if not _is_loopback(where.settings.host):
+        say(f"listening on {where.settings.host}: whoever can reach this address can read and write every world")
+        say("(there is no authentication yet)")
+    _tell(address, home if where.embedded else None)
 
 
 def _is_loopback(host: str) -> bool:
@@ -70,7 +74,7 @@ def _is_loopback(host: str) -> bool:
 def _tell(address: str, home: Path | None) -> None:
     beside = "" if home is None else f" --home {shlex.quote(str(home))}"
     hints = {
-        f"{address}/docs": "the HTTP interface, to read and to try",
+        f"{address}/openapi.json": "the HTTP interface, for programs; for people: docs/reference/http.md",
         f"curl {address}/v1/worlds": "the worlds",
         f"worldledger worlds{beside}": "the same, in another terminal",
         f"worldledger verify --all{beside}": "has anything been changed?",

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from service.cli.connect import target, with_store
-from service.cli.import_log import check, opened
-from service.cli.options import DatabaseUrl, Home, Json, Quiet, examples
+from service.cli.options import DatabaseUrl, Home, Json, examples
 from service.cli.output import json_list, put, say
 from service.cli.progress import Tell, progress_bar
-from worldledger.errors import FileRefusedError
+from service.cli.verify_file import verify_file
 
 if TYPE_CHECKING:
     from service.store import Store
@@ -29,6 +28,8 @@ EXAMPLES = examples(
 
 #: Worlds that are verified at the same time: while one is computed, the others' rows are on their way.
 _AT_ONCE = 4
+#: Findings that are repeated at the end of a long list.
+_REPEATED = 100
 
 
 def command(
@@ -57,7 +58,7 @@ def command(
         typer.Option("--file", metavar="FILE", help="Verify an exported file instead, without any database."),
     ] = None,
     as_json: Json = False,
-    quiet: Quiet = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only what is not verified.")] = False,
     database_url: DatabaseUrl = None,
     home: Home = None,
 ) -> None:
@@ -73,11 +74,11 @@ def command(
     _check_usage(names, every=every, noted=bool(heads or start), start=start, file=file)
     noted = [Position.parse(head) for head in heads or []]
     trusted = ORIGIN if start is None else Position.parse(start)
+    if any(head.global_seq < trusted.global_seq for head in noted):
+        raise typer.BadParameter("a --head lies before --from, where nothing is looked at")
     where = target(ctx, database_url, home)
     if file is not None:
-        _verify_file(
-            file, noted, max_effect_bytes=where.settings.max_effect_bytes, as_json=as_json, quiet=quiet or as_json
-        )
+        verify_file(file, noted, max_effect_bytes=where.settings.max_effect_bytes, as_json=as_json, quiet=quiet)
         return
     with progress_bar("verifying", quiet=quiet or as_json) as tell:
         run = _Run(names, noted, trusted, tell)
@@ -85,9 +86,9 @@ def command(
             with json_list() as item:
                 with_store(where, lambda store: run.verify(store, lambda verdict: item(_object(verdict))))
         else:
-            with_store(where, lambda store: run.verify(store, lambda verdict: put(_sentence(verdict, trusted))))
-    if every and run.count == 0 and not quiet:
-        say("there are no worlds to verify")
+            with_store(where, lambda store: run.verify(store, lambda verdict: _tell(verdict, trusted, quiet=quiet)))
+    if not quiet:
+        _sum_up(run, findings=not as_json)
     if run.code:
         raise typer.Exit(run.code)
 
@@ -111,8 +112,20 @@ class _Run:
         self._tell = tell
         self._done: dict[str, int] = {}
         self._total = 0
-        self.count = 0
-        self.code = 0
+        self.verified = 0
+        self.tampered = 0
+        self.absent = 0
+        self.findings: list[str] = []
+
+    @property
+    def count(self) -> int:
+        """How many worlds were asked for."""
+        return self.verified + self.tampered + self.absent
+
+    @property
+    def code(self) -> int:
+        """The exit code; a finding outweighs what could not be looked at."""
+        return 1 if self.tampered else 2 if self.absent else 0
 
     async def verify(self, store: Store, put_verdict: Callable[[Verdict], None]) -> None:
         from service.store.verification import every_world  # noqa: PLC0415
@@ -120,13 +133,16 @@ class _Run:
         names = self._names or [name async for name in every_world(store.reader)]
         self._total = sum((await store.reader.head_seqs(names)).values()) - self._start.global_seq
         async for verdict in self._verdicts(store, names):
-            self.count += 1
             if verdict is None:
-                self.code = self.code or 2
-            else:
-                put_verdict(verdict)
-                if not verdict.verified:
-                    self.code = 1
+                self.absent += 1
+                continue
+            put_verdict(verdict)
+            if verdict.verified:
+                self.verified += 1
+                continue
+            self.tampered += 1
+            if len(self.findings) < _REPEATED:
+                self.findings.append(_sentence(verdict, self._start))
 
     async def _verdicts(self, store: Store, names: list[str]) -> AsyncIterator[Verdict | None]:
         running: deque[asyncio.Task[Verdict | None]] = deque()
@@ -153,6 +169,7 @@ class _Run:
                 name,
                 start=self._start,
                 noted=self._noted,
+                start_name="--from",
                 progress=lambda done, _: self._advance(name, done),
             )
         except (InvalidNameError, WorldNotFoundError) as error:
@@ -165,6 +182,25 @@ class _Run:
         self._tell(checked, self._total, f"{checked} effects")
 
 
+def _tell(verdict: Verdict, start: Position, *, quiet: bool) -> None:
+    if not (quiet and verdict.verified):
+        put(_sentence(verdict, start))
+
+
+def _sum_up(run: _Run, *, findings: bool) -> None:
+    """Close a run over several worlds: what was found is repeated, so that it is not lost in the list."""
+    if run.count == 0:
+        say("there are no worlds to verify")
+    elif run.count > 1:
+        if findings and run.count > run.tampered:
+            for finding in run.findings:
+                say(finding)
+            if run.tampered > len(run.findings):
+                say(f"… and {run.tampered - len(run.findings)} more, see above")
+        absent = f", {run.absent} not found" if run.absent else ""
+        say(f"{run.verified} verified, {run.tampered} tampered{absent}")
+
+
 def _sentence(verdict: Verdict, start: Position) -> str:
     if verdict.finding is not None:
         return f"TAMPERED {verdict.world_id} at seq {verdict.finding.global_seq}: {verdict.finding.what}"
@@ -173,58 +209,14 @@ def _sentence(verdict: Verdict, start: Position) -> str:
 
 
 def _object(verdict: Verdict) -> dict[str, Any]:
-    finding = verdict.finding
+    finding, head, reached = verdict.finding, verdict.head, verdict.position
     return {
         "world_id": verdict.world_id,
         "verified": verdict.verified,
         "effects": verdict.effects,
-        "head_seq": verdict.position.global_seq,
-        "head_checksum": verdict.position.checksum.hex(),
-        "position": str(verdict.position),
+        "head_seq": None if head is None else head.global_seq,
+        "head_checksum": None if head is None or not head.checksum else head.checksum.hex(),
+        "verified_through": reached.global_seq,
+        "position": str(reached) if reached.global_seq else None,
         "finding": None if finding is None else {"global_seq": finding.global_seq, "what": finding.what},
     }
-
-
-# -- files ---------------------------------------------------------------------------------------------------
-
-
-def _verify_file(file: str, noted: list[Position], *, max_effect_bytes: int, as_json: bool, quiet: bool) -> None:
-    """Verify an export; a refused file is a finding, one that cannot be read is not."""
-    try:
-        with opened(file) as stream:
-            checked = check(stream, file, noted=noted, max_effect_bytes=max_effect_bytes, quiet=quiet)
-    except FileRefusedError as error:
-        line = error.details.get("line")
-        if line is None:
-            raise
-        if as_json:
-            seq = error.details.get("global_seq")
-            finding = {"line": line, "global_seq": seq, "what": error.reason}
-            with json_list() as item:
-                item({"file": file, "world_id": error.details.get("world_id"), "verified": False, "finding": finding})
-        else:
-            put(f"{_verdict(error)}: {error.reason}")
-        raise typer.Exit(1) from None
-    head = checked.trailer.head
-    if as_json:
-        with json_list() as item:
-            item(
-                {
-                    "file": file,
-                    "world_id": checked.world.world_id,
-                    "verified": True,
-                    "effects": checked.trailer.count,
-                    "head_seq": head.global_seq,
-                    "head_checksum": head.checksum.hex(),
-                    "position": str(head),
-                    "finding": None,
-                }
-            )
-    else:
-        put(f"verified {file}: {checked.world.world_id} {checked.trailer.count} effects, head {head}")
-
-
-def _verdict(error: FileRefusedError) -> str:
-    place = f"{error.details['file']} at line {error.details['line']}"
-    world_id = error.details.get("world_id")
-    return f"REFUSED {place}" if world_id is None else f"TAMPERED {place} (world {world_id})"

@@ -8,13 +8,15 @@ import typer
 
 from service.cli.connect import target, with_store
 from service.cli.options import DatabaseUrl, Home, Json, examples
-from service.cli.output import json_list, put, say
+from service.cli.output import json_list, plain, put, say
 
 if TYPE_CHECKING:
     from service.store import Store, WorldRecord
 
 EXAMPLES = examples("worldledger worlds --experiment first", "worldledger worlds --json | jq -r '.[].world_id'")
 
+#: No column is made wider than this for one long text.
+_WIDEST = 64
 _HEADER = ("WORLD", "RULESET", "EXPERIMENT", "EFFECTS", "CREATED")
 
 
@@ -49,15 +51,28 @@ async def _as_table(store: Store, experiment: str | None) -> None:
         if first:
             rows.insert(0, _HEADER)
             first = False
-        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
+        widths = [min(_WIDEST, max(len(row[column]) for row in rows)) for column in range(len(_HEADER))]
         for row in rows:
-            put("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+            _put_row(row, widths)
         after = page[-1].world_id
     if first:
         where = "" if experiment is None else f" in the experiment {experiment!r}"
         say(f"there are no worlds{where}; make some with `worldledger import pgn` or `worldledger world create`")
 
 
+def _put_row(row: tuple[str, ...], widths: list[int]) -> None:
+    """Write aligned cells; what stands behind one that is too long goes on in the next line."""
+    line, start = "", 0
+    for text, width in zip(row, widths, strict=True):
+        if len(line.rstrip()) > start:
+            put(line.rstrip())
+            line = ""
+        line = line.ljust(start) + text + "  "
+        start += width + 2
+    put(line.rstrip())
+
+
 def _row(world: WorldRecord) -> tuple[str, ...]:
     created = world.created_at.astimezone().strftime("%Y-%m-%d %H:%M")
-    return world.world_id, world.ruleset, world.experiment or "-", str(world.head_seq), created
+    cells = world.world_id, world.ruleset, world.experiment or "-", str(world.head_seq), created
+    return tuple(map(plain, cells))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 import asyncpg
 
-from service.database.failures import explained
+from service.database.failures import FOREIGN, explained
 from service.database.guards import SERVICE_ROLE
 
 if TYPE_CHECKING:
@@ -69,3 +71,21 @@ async def connect_one(url: str, *, role: str | None = None, application_name: st
     """Open one connection, under ``role`` or as the user of the address. Raises as ``connect_pool`` does."""
     with explained(url, ValueError):
         return await asyncpg.connect(url, timeout=CONNECT_TIMEOUT, server_settings=_settings(role, application_name))
+
+
+@asynccontextmanager
+async def transaction(connection: Connection | PooledConnection) -> AsyncIterator[None]:
+    """Run a block in a transaction (inside another: a savepoint).
+
+    asyncpg's own block, on a connection that was lost, raises that it cannot roll back; here the error that ended the
+    block is what comes out of it.
+    """
+    block = connection.transaction()
+    await block.start()
+    try:
+        yield
+    except BaseException:
+        with suppress(*FOREIGN):
+            await block.rollback()
+        raise
+    await block.commit()

@@ -59,6 +59,8 @@ def _origin(error: BaseException) -> BaseException:
     seen = error
     while not isinstance(seen, FOREIGN) and seen.__cause__ is not None:
         seen = seen.__cause__
+    if isinstance(seen, asyncpg.ConnectionDoesNotExistError) and isinstance(seen.__cause__, asyncpg.PostgresError):
+        return seen.__cause__  # what the server said before it hung up
     return seen if isinstance(seen, FOREIGN) else error
 
 

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
+from service.database.engine import transaction
 from service.store import statements
+from service.store.copying import copy_rows
 from service.store.records import Head
 from service.store.sealing import Sealer
+from service.store.tampering import beyond_the_head
 from service.store.units import conflict
 from worldledger.drafts import check_draft
 from worldledger.errors import InvalidEffectError
@@ -25,8 +28,6 @@ if TYPE_CHECKING:
 Row = tuple[str, int, str, bytes, str, str, float]
 #: How often progress is told, in effects.
 _STEP = 1000
-#: Seconds that a COPY may take: as long as it takes. The time limit of statements is not meant for it.
-_NO_LIMIT = 30 * 86_400.0
 
 
 class _CallersError(Exception):
@@ -70,9 +71,9 @@ class BulkWriter:
     async def write(self, drafts: Iterable[Any], progress: Callable[[int], None] | None = None) -> Head:
         """Write the drafts inside the caller's transaction and give the new head."""
         before = self.head
-        await self._connection.copy_records_to_table(
-            "effects", records=self._rows(drafts, progress), columns=statements.EFFECT_COLUMNS, timeout=_NO_LIMIT
-        )
+        rows = self._rows(drafts, progress)
+        with beyond_the_head(self._sealer.world_id, before.seq):
+            await copy_rows(self._connection, "effects", rows, statements.EFFECT_COLUMNS)
         if self.head == before:
             return before  # there was nothing
         await self._write_requests()
@@ -86,10 +87,8 @@ class BulkWriter:
         if not self._requests:
             return
         try:
-            async with self._connection.transaction():  # a savepoint, so that the culprit can be looked for
-                await self._connection.copy_records_to_table(
-                    "requests", records=self._requests, columns=statements.REQUEST_COLUMNS, timeout=_NO_LIMIT
-                )
+            async with transaction(self._connection):  # a savepoint, so that the culprit can be looked for
+                await copy_rows(self._connection, "requests", self._requests, statements.REQUEST_COLUMNS)
         except asyncpg.UniqueViolationError:
             keys = [(source_id, req_id) for _, source_id, req_id, *_ in self._requests]
             known = await self._connection.fetchrow(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from service.store import statements
-from service.store.outages import leaves_doubt
+from service.store.outages import Outages, leaves_doubt
 from service.store.records import Head, Receipt
 from service.store.sealing import Group, Sealer
 from service.store.settle import Settler
@@ -56,10 +56,11 @@ class WorldQueue:
 class Committer:
     """Writes the units of all worlds of this process; `submit` puts one in line."""
 
-    def __init__(self, pool: asyncpg.Pool, settings: Settings, url: str) -> None:
+    def __init__(self, pool: asyncpg.Pool, settings: Settings, url: str, outages: Outages) -> None:
         self._pool = pool
         self._settings = settings
-        self._settler = Settler(pool, settings, url)
+        self._outages = outages
+        self._settler = Settler(pool, settings, url, outages)
         self._ready: dict[WorldQueue, None] = {}
         self._waiting = 0
         self._waiting_bytes = 0
@@ -231,6 +232,7 @@ class Committer:
             if self._connection is None:
                 self._connection = await self._pool.acquire()
                 await self._connection.execute(statements.BRIEF_LOCK_WAITS)
+                self._outages.answered()
             for queue, _ in taken:
                 if queue.head is None:
                     queue.head = await self._load_head(self._connection, queue.world_id)

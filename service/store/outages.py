@@ -1,16 +1,30 @@
-"""Which of the database's errors pass by themselves, so that trying again makes sense."""
+"""Which of the database's errors pass by themselves, so that trying again makes sense, and who is told of them."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 import asyncpg
+import structlog
+
+from service.database.failures import explain
+from worldledger.errors import SimulationError, StoreUnavailableError
 
 #: Classes and codes of PostgreSQL (documentation, appendix A) that mean "not now": connection exceptions, too many
 #: connections, shutdown and start-up, serialisation failures and deadlocks.
 _PASSING = ("08", "53300", "57P01", "57P02", "57P03", "57P05", "40001", "40P01")
+#: Those that mean that the database is away, and not only in another's way.
+_AWAY = ("08", "57P01", "57P02", "57P03")
+
+log = structlog.get_logger("worldledger.store")
 
 
 def is_outage(error: BaseException) -> bool:
     """Tell whether the database was away, or in another's way, rather than refusing what was asked."""
+    if isinstance(error, StoreUnavailableError) and error.__cause__ is not None:
+        return is_outage(error.__cause__)
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "").startswith(_PASSING)
     if isinstance(error, asyncpg.DataError):
@@ -21,8 +35,50 @@ def is_outage(error: BaseException) -> bool:
 def leaves_doubt(error: BaseException) -> bool:
     """Tell whether after this error of a statement or commit it is not known if it was carried out.
 
-    What PostgreSQL reports by itself was rolled back, unless it reports that the connection ends.
+    What PostgreSQL reports by itself was rolled back, unless it reports that the connection ends; and an error of
+    ours is a decision, made before anything was committed.
     """
+    if isinstance(error, SimulationError):
+        return False
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "").startswith(("08", "57P"))
     return True
+
+
+class Outages:
+    """Tells the log once when the database goes away and once when it is back, whoever notices it first."""
+
+    def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._url = url
+        self._clock = clock
+        self._since: float | None = None
+
+    @contextmanager
+    def noticed(self) -> Iterator[None]:
+        """Note what becomes of a use of the database that is tried again if it fails."""
+        try:
+            yield
+        except Exception as error:
+            self.failed(error)
+            raise
+        self.answered()
+
+    def failed(self, error: Exception) -> None:
+        """Note an error; only one that says that the database is away begins an outage."""
+        if self._since is None and _is_away(error):
+            self._since = self._clock()
+            log.warning("the database is away; trying again until it is back", error=explain(error, self._url).message)
+
+    def answered(self) -> None:
+        """Note that the database has answered."""
+        if self._since is not None:
+            seconds, self._since = self._clock() - self._since, None
+            log.warning("the database is back", seconds=round(seconds, 1))
+
+
+def _is_away(error: BaseException) -> bool:
+    if isinstance(error, StoreUnavailableError) and error.__cause__ is not None:
+        return _is_away(error.__cause__)
+    if isinstance(error, asyncpg.PostgresError):
+        return (error.sqlstate or "").startswith(_AWAY)
+    return isinstance(error, OSError)

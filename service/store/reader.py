@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
+from service.database.address import describe
 from service.database.failures import explained
 from service.store import statements
 from service.store.verification import verify_world
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
     from service.settings import Settings
+    from service.store.outages import Outages
 
     PooledConnection = PoolConnectionProxy[asyncpg.Record]
 
@@ -32,10 +34,16 @@ _MOST_ROWS = 1000
 class Reader:
     """Reads effects as they are stored. It is the LogReader that projections are handed."""
 
-    def __init__(self, pool: asyncpg.Pool, settings: Settings, url: str) -> None:
+    def __init__(self, pool: asyncpg.Pool, settings: Settings, url: str, outages: Outages) -> None:
         self._pool = pool
         self._url = url
+        self._outages = outages
         self._settings = settings
+
+    @property
+    def place(self) -> str:
+        """Which database this is, for messages: never with a password."""
+        return describe(self._url)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[PooledConnection]:
@@ -43,6 +51,7 @@ class Reader:
         with explained(self._url):
             async with self._pool.acquire(timeout=self._settings.command_timeout) as connection:
                 yield connection
+            self._outages.answered()
 
     async def batches(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import stat
 import unicodedata
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
@@ -61,9 +62,13 @@ class Notice:
 
 @dataclass
 class Summary:
-    """What an import did: how many games are new, how many were there already, and what was refused."""
+    """What an import did: how many games are new, how many were there already, and what was refused.
+
+    ``read`` are those of the ``files`` that could be opened.
+    """
 
     files: int = 0
+    read: int = 0
     imported: int = 0
     already: int = 0
     effects: int = 0
@@ -116,16 +121,18 @@ async def import_games(
     experiment: str | None = None,
     progress: Callable[[Progress], None] | None = None,
     notice: Callable[[Notice], None] | None = None,
+    summary: Summary | None = None,
 ) -> Summary:
     """Import the games of PGN files, and of all ``*.pgn`` in folders and their subfolders, in the order of names.
 
     What cannot be taken (a file that is unreadable or none, a broken game) is refused and told, by ``notice`` at once
     and in the summary; everything else goes in. The next game is read while one is being written; no more than two
-    are held. Raises InvalidConfigError for an experiment that cannot be a label, StoreUnavailableError when the
-    database goes away, with what is in by then.
+    are held. A ``summary`` that is given is kept up to date, for whoever stops the import. Raises InvalidConfigError
+    for an experiment that cannot be a label, StoreUnavailableError when the database goes away, with what is in by
+    then.
     """
     _check_experiment(experiment)
-    run = _Import(store, experiment, progress, notice)
+    run = _Import(store, experiment, progress, notice, Summary() if summary is None else summary)
     files = run.find(paths)
     try:
         for file in files:
@@ -146,13 +153,14 @@ class _Import:
         experiment: str | None,
         progress: Callable[[Progress], None] | None,
         notice: Callable[[Notice], None] | None,
+        summary: Summary,
     ) -> None:
         self._store = store
         self._experiment = experiment
         self._progress = progress
         self._notice = notice
         self._done = self._total = self._games = 0
-        self.summary = Summary()
+        self.summary = summary
 
     def find(self, paths: Iterable[Path]) -> list[Path]:
         """Give each file once."""
@@ -188,7 +196,11 @@ class _Import:
         name = str(path)
         size = 0
         try:
+            if not _is_regular(path):  # opening a pipe would wait for whoever writes it
+                self._tell(Notice(name, "not a regular file: give files and folders", refused=True))
+                return
             with path.open("rb") as stream:
+                self.summary.read += 1
                 size = os.fstat(stream.fileno()).st_size
                 async with ahead(_in_thread(read_games(stream, name=name))) as games:
                     async for game in games:
@@ -248,6 +260,10 @@ def _check_experiment(experiment: str | None) -> None:
     except ValidationError as error:
         what = error.errors(include_url=False)[0]["msg"]
         raise InvalidConfigError(f"the experiment's name: {what}", path="$.experiment") from None
+
+
+def _is_regular(path: Path) -> bool:
+    return stat.S_ISREG(path.stat().st_mode)
 
 
 def _position(stream: BinaryIO) -> int:

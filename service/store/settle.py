@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING
 import asyncpg
 import stamina
 
+from service.database.engine import transaction
 from service.database.failures import explain
 from service.store import statements
-from service.store.outages import is_outage, leaves_doubt
+from service.store.outages import Outages, is_outage, leaves_doubt
 from service.store.records import Head, Receipt
 from service.store.sealing import Group, Sealer
+from service.store.tampering import beyond_the_head
 from service.store.units import Unit, conflict
 from service.store.writing import write_groups
 from worldledger.errors import RequestConflictError, StoreUnavailableError, WorldNotFoundError
@@ -38,10 +40,11 @@ if TYPE_CHECKING:
 class Settler:
     """Writes units of one world under its lock, again and again until the deadline while the database is away."""
 
-    def __init__(self, pool: asyncpg.Pool, settings: Settings, url: str) -> None:
+    def __init__(self, pool: asyncpg.Pool, settings: Settings, url: str, outages: Outages) -> None:
         self._pool = pool
         self._url = url
         self._settings = settings
+        self._outages = outages
 
     async def settle(self, sealer: Sealer, units: Sequence[Unit], in_doubt: Group | None) -> Head | None:
         """Write the units and answer each of them, one way or the other; it raises nothing of its own.
@@ -57,7 +60,7 @@ class Settler:
             async for attempt in stamina.retry_context(
                 on=is_outage, attempts=None, timeout=deadline, wait_initial=0.02, wait_max=0.5
             ):
-                with attempt:
+                with attempt, self._outages.noticed():
                     while waiting:
                         async with self._pool.acquire(timeout=deadline) as connection:
                             round_ = _Round(connection, sealer, waiting, doubts)
@@ -106,7 +109,7 @@ class _Round:
         self.later: list[Unit] = []
 
     async def run(self) -> None:
-        async with self._connection.transaction():
+        async with transaction(self._connection):
             row = await self._connection.fetchrow(statements.LOCK_HEAD, self._sealer.world_id)
             if row is None:
                 raise WorldNotFoundError(f"no world named {self._sealer.world_id!r}", world_id=self._sealer.world_id)
@@ -120,7 +123,8 @@ class _Round:
             group, self.later, _ = self._sealer.seal(self._head, self._units, final=True)
             if group.texts:
                 self.group = group
-                written = await write_groups(self._connection, [group])
+                with beyond_the_head(self._sealer.world_id, self._head.seq):
+                    written = await write_groups(self._connection, [group])
                 if not written:
                     raise asyncpg.SerializationError("the head moved under its lock")
             else:

@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 import asyncpg
 import orjson
+import stamina
 
 from service.database.engine import connect_pool
 from service.database.revision import require_current, revision_state
@@ -19,8 +20,10 @@ from service.settings import Settings
 from service.store import statements
 from service.store.bulk import BulkWriter, callers_errors_as_they_are
 from service.store.committer import Committer, WorldQueue
+from service.store.copying import bulk_transaction
 from service.store.event_log import EventLog
 from service.store.identity import Uuids
+from service.store.outages import Outages, is_outage
 from service.store.reader import Reader, storable
 from service.store.records import Head, WorldRecord
 from service.store.sealing import Sealer
@@ -53,11 +56,13 @@ class Store:
         self._settings = settings
         self._clock = clock
         self._new_uuid = new_uuid
-        self._committer = Committer(pool, settings, url)
+        #: what is told when the database goes away, and when it is back
+        self.outages = Outages(url)
+        self._committer = Committer(pool, settings, url, self.outages)
         self._logs: OrderedDict[str, EventLog] = OrderedDict()
         #: every log that somebody still holds, remembered or not: a world never has two in one process
         self._held: WeakValueDictionary[str, EventLog] = WeakValueDictionary()
-        self.reader = Reader(pool, settings, url)
+        self.reader = Reader(pool, settings, url, self.outages)
 
     @classmethod
     @asynccontextmanager
@@ -157,7 +162,7 @@ class Store:
     @asynccontextmanager
     async def _bulk_transaction(self) -> AsyncIterator[PooledConnection]:
         with callers_errors_as_they_are():
-            async with self.reader.connection() as connection, connection.transaction():
+            async with bulk_transaction(self.reader) as connection:
                 yield connection
 
     def _first_head(self, sealer: Sealer, genesis: EffectDraft) -> Head:
@@ -217,12 +222,21 @@ class Store:
     # -- logs ----------------------------------------------------------------------------------------------
 
     async def log(self, world_id: str) -> EventLog:
-        """Give a world's log. Raises WorldNotFoundError, InvalidNameError or UnknownRulesetError."""
+        """Give a world's log, to append to.
+
+        Where the world was not met before it is looked up, and while the database is away that is tried again until
+        ``append_deadline``, as the append itself is. Raises WorldNotFoundError, InvalidNameError, UnknownRulesetError
+        or StoreUnavailableError.
+        """
         log = self._logs.get(world_id)
         if log is not None:
             self._logs.move_to_end(world_id)
             return log
-        record = await self.world(world_id)
+        async for attempt in stamina.retry_context(
+            on=self._may_pass, attempts=None, timeout=self._settings.append_deadline, wait_initial=0.02, wait_max=0.5
+        ):
+            with attempt, self.outages.noticed():
+                record = await self.world(world_id)
         log = self._held.get(world_id)  # another caller may have been quicker
         if log is None:
             load_ruleset(record.ruleset)
@@ -239,6 +253,9 @@ class Store:
         if len(self._logs) > _REMEMBERED:
             self._logs.popitem(last=False)
         return log
+
+    def _may_pass(self, error: Exception) -> bool:
+        return is_outage(error) and not self._pool.is_closing()
 
     def _sealer(self, world_id: str, authority: str) -> Sealer:
         return Sealer(

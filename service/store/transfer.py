@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -13,6 +13,8 @@ import orjson
 
 from service.store import statements
 from service.store.ahead import ahead
+from service.store.copying import bulk_transaction, copy_rows
+from service.store.tampering import beyond_the_head
 from service.store.units import request_digest
 from worldledger.chain import ORIGIN, Position
 from worldledger.drafts import effect_body_digest
@@ -32,11 +34,8 @@ if TYPE_CHECKING:
 #: Told how many effects there are so far.
 Progress = Callable[[int], None]
 
-#: Effects in one COPY. Several to a transaction, so that neither the requests gathered meanwhile nor the time that
-#: one statement takes grow with the file.
+#: Effects in one COPY. Several to a transaction, so that the requests gathered meanwhile do not grow with the file.
 _CHUNK = 20_000
-#: Seconds that one COPY may take.
-_COPY_TIMEOUT = 600.0
 
 
 async def export_world(
@@ -72,7 +71,7 @@ async def import_export(
     file is no longer the one that was checked.
     """
     stream.seek(0)
-    async with reader.connection() as connection, connection.transaction():
+    async with bulk_transaction(reader) as connection:
         if await _insert_world(connection, checked):
             await _Restorer(connection, stream, checked, name, progress).run()
             return True
@@ -121,7 +120,9 @@ class _Restorer:
         checked = self._checked
         lines = _effect_lines(self._stream, checked, self._name)
         while self._position.global_seq < checked.trailer.count:
-            await self._copy("effects", self._rows(islice(lines, _CHUNK)), statements.EFFECT_COLUMNS)
+            rows = self._rows(islice(lines, _CHUNK))
+            with beyond_the_head(self._world_id, self._position.global_seq):
+                await copy_rows(self._connection, "effects", rows, statements.EFFECT_COLUMNS)
             await self._copy_requests()
             if self._progress is not None:
                 self._progress(self._position.global_seq)
@@ -132,9 +133,6 @@ class _Restorer:
         await self._connection.execute(
             statements.INSERT_HEAD, self._world_id, *self._position, checked.sim_time, checked.wall_time
         )
-
-    async def _copy(self, table: str, rows: Iterable[tuple[object, ...]], columns: tuple[str, ...]) -> None:
-        await self._connection.copy_records_to_table(table, records=rows, columns=columns, timeout=_COPY_TIMEOUT)
 
     def _rows(self, lines: Iterator[bytes]) -> Iterator[Row]:
         """Give the rows of the lines, chained anew: it must come out at the trailer's checksum again."""
@@ -186,7 +184,7 @@ class _Restorer:
         if not self._requests:
             return
         try:
-            await self._copy("requests", self._requests, statements.REQUEST_COLUMNS)
+            await copy_rows(self._connection, "requests", self._requests, statements.REQUEST_COLUMNS)
         except asyncpg.UniqueViolationError:
             raise self._repeated_request() from None
         self._requests = []

@@ -11,8 +11,8 @@ from service.store import statements
 from service.store.ahead import ahead
 from service.store.records import WorldRecord
 from worldledger.chain import ORIGIN, Finding, Position, StoredEffect, Verdict, Verifier
-from worldledger.errors import WorldNotFoundError
-from worldledger.genesis import genesis_problem
+from worldledger.errors import EffectNotFoundError, WorldNotFoundError
+from worldledger.genesis import check_world_name, genesis_problem
 
 if TYPE_CHECKING:
     import asyncpg
@@ -30,26 +30,34 @@ async def verify_world(
     start: Position = ORIGIN,
     noted: Iterable[Position] = (),
     progress: Progress | None = None,
+    start_name: str = "from",
 ) -> Verdict:
     """Verify one world from ``start`` to the head it has when the check begins.
 
     Looked at are every link of the chain, every query column, the world's row against its genesis, the head
     against the last effect, and that nothing stands beyond the head. ``noted`` are positions that someone kept:
-    the chain must pass through each. Raises WorldNotFoundError if there is no trace of the world.
+    the chain must pass through each. ``start_name`` is what findings call ``start``. Raises WorldNotFoundError if
+    there is no trace of the world, and nobody kept a position of it.
     """
+    noted = list(noted)
     async with reader.connection() as connection:
         extent = await connection.fetchrow(statements.EXTENT, world_id)
         row = await connection.fetchrow(statements.WORLD, world_id)
     assert extent is not None  # noqa: S101 - the statement always gives a row
     if row is None and extent["head_seq"] is None and extent["last_seq"] is None:
-        raise WorldNotFoundError(f"no world named {world_id!r}", world_id=world_id)
+        return _nothing_left(world_id, start, noted, start_name)
     if row is None or extent["head_seq"] is None:
         missing = "worlds" if row is None else "heads"
         what = f"the row of this world is missing from the table {missing}"
-        return Verdict(world_id, start, 0, Finding(world_id, 1, what))
+        head = None if extent["head_seq"] is None else Position(extent["head_seq"], extent["head_checksum"])
+        return Verdict(world_id, ORIGIN, 0, Finding(world_id, 1, what), head)
 
-    verifier = Verifier(world_id, start=start, heads=noted)
     end = Position(extent["head_seq"], extent["head_checksum"])
+    if start != ORIGIN:
+        finding = await _start_problem(reader, world_id, start, end, start_name)
+        if finding is not None:
+            return Verdict(world_id, ORIGIN, 0, finding, end)
+    verifier = Verifier(world_id, start=start, heads=noted)
     total = max(end.global_seq - start.global_seq, 0)
     last: StoredEffect | None = None
     rows = reader.batches(world_id, after_seq=start.global_seq, until_seq=end.global_seq)
@@ -59,7 +67,7 @@ async def verify_world(
             if last is None and start == ORIGIN and verifier.position.global_seq > 0:
                 problem = genesis_problem(batch[0].text, WorldRecord.of(row).genesis_columns())
                 if problem is not None:
-                    return Verdict(world_id, ORIGIN, 0, Finding(world_id, 1, problem))
+                    return Verdict(world_id, ORIGIN, 0, Finding(world_id, 1, problem), end)
             if not holds:
                 break
             last = batch[-1]
@@ -67,7 +75,37 @@ async def verify_world(
                 progress(verifier.effects, total)
     verdict = verifier.finish(end)
     finding = verdict.finding or _ending_problem(world_id, extent, last)
-    return Verdict(world_id, verdict.position, verdict.effects, finding)
+    return Verdict(world_id, verdict.position, verdict.effects, finding, end)
+
+
+def _nothing_left(world_id: str, start: Position, noted: list[Position], start_name: str) -> Verdict:
+    """Judge a world without a trace: whoever kept a position of it knows that it was there."""
+    kept = [(f"the given {start_name}", start)] if start != ORIGIN else []
+    kept = [*(("the given head", position) for position in noted), *kept]
+    if not kept:
+        raise WorldNotFoundError(f"no world named {world_id!r}", world_id=world_id)
+    check_world_name(world_id)
+    who, position = max(kept, key=lambda each: each[1])
+    what = f"nothing of it is left; {who} names seq {position.global_seq}"
+    return Verdict(world_id, ORIGIN, 0, Finding(world_id, 1, what))
+
+
+async def _start_problem(
+    reader: Reader, world_id: str, start: Position, end: Position, start_name: str
+) -> Finding | None:
+    """Compare a trusted position with what is stored there."""
+    seq = start.global_seq
+    if seq > end.global_seq:
+        what = f"the log ends at seq {end.global_seq}, before the given {start_name} {seq}"
+        return Finding(world_id, end.global_seq + 1, what)
+    try:
+        row = await reader.effect(world_id, seq)
+    except EffectNotFoundError:
+        return Finding(world_id, seq, f"missing: there is no effect where the given {start_name} names one")
+    if row.checksum == start.checksum:
+        return None
+    what = f"the checksum at seq {seq} is {row.checksum.hex()[:16]}…"
+    return Finding(world_id, seq, f"{what}, {start_name} says {start.checksum.hex()[:16]}…")
 
 
 def _ending_problem(world_id: str, extent: asyncpg.Record, last: StoredEffect | None) -> Finding | None:

@@ -18,6 +18,7 @@ import structlog
 from worldledger.errors import SimulationError, StoreUnavailableError
 
 if TYPE_CHECKING:
+    from service.store.outages import Outages
     from service.store.store import Store
     from worldledger.ports import LogReader
 
@@ -32,8 +33,9 @@ log = structlog.get_logger("worldledger.store")
 class HeadWatcher:
     """Lets readers wait for a world's next effect. A head never falls, so what is remembered of it stays true."""
 
-    def __init__(self, reader: LogReader, *, interval: float) -> None:
+    def __init__(self, reader: LogReader, *, interval: float, outages: Outages | None = None) -> None:
         self._reader = reader
+        self._outages = outages
         self._interval = interval
         self._heads: OrderedDict[str, int] = OrderedDict()
         self._waiting: dict[str, dict[asyncio.Future[int], int]] = {}
@@ -47,7 +49,7 @@ class HeadWatcher:
 
         ``interval`` is the pause in seconds between two looks for what other processes wrote.
         """
-        watcher = cls(store.reader, interval=interval)
+        watcher = cls(store.reader, interval=interval, outages=store.outages)
         store.on_commit = watcher.moved
         try:
             yield watcher
@@ -114,8 +116,8 @@ class HeadWatcher:
                 try:
                     heads = await self._reader.head_seqs(list(self._waiting))
                 except SimulationError as error:
-                    if pause == self._interval:
-                        log.warning("cannot look for new effects; going on trying", error=error.message)
+                    if self._outages is not None:
+                        self._outages.failed(error)
                     pause = min(pause * 2, max(_LONGEST_PAUSE, self._interval))
                 else:
                     pause = self._interval

@@ -32,7 +32,7 @@ def services(app: FastAPI) -> Services:
 @pytest.fixture
 async def client(app: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
     """Talk to the application."""
-    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://worldledger") as made:
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://127.0.0.1") as made:
         yield made
 
 

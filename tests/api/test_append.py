@@ -196,19 +196,41 @@ async def test_a_large_body_is_read_like_a_small_one(client: httpx2.AsyncClient,
 
 
 async def test_json_is_json(client: httpx2.AsyncClient, world: str) -> None:
-    """A body declared as some JSON, or not declared at all, is read."""
-    json = ["application/json", "application/json; charset=utf-8", "Application/JSON", "application/x+json"]
-    for headers in [*({"Content-Type": declared} for declared in json), {}]:
-        response = await client.post(f"/v1/worlds/{world}/effects", content=orjson.dumps(draft()), headers=headers)
-        assert response.status_code == 201, headers
+    """A body declared as some JSON in UTF-8 is read."""
+    json = ["application/json", "Application/JSON", "application/x+json", "application/json;v=1"]
+    json += [f"application/json; charset={name}" for name in ("utf-8", "UTF-8", '"utf-8"', "utf8")]
+    for declared in json:
+        for encoding in ({}, {"Content-Encoding": "identity"}):
+            headers = {"Content-Type": declared, **encoding}
+            response = await client.post(f"/v1/worlds/{world}/effects", content=orjson.dumps(draft()), headers=headers)
+            assert response.status_code == 201, headers
 
 
 async def test_another_media_type_is_refused(client: httpx2.AsyncClient, world: str) -> None:
-    """A body declared as anything else is not guessed at."""
-    for declared in ["text/plain", "application/x-www-form-urlencoded", "application/x-ndjson", "json", ""]:
+    """A body declared as anything else is not guessed at, nor is one in another charset."""
+    others = ["text/plain", "text/plain; application/json", "application/x-www-form-urlencoded", "multipart/form-data"]
+    others += ["application/x-ndjson", "json", "", "application/json; charset=latin-1", "application/json;charset="]
+    for declared in others:
         for path in ["/v1/worlds", f"/v1/worlds/{world}/effects"]:
             response = await client.post(path, content=orjson.dumps(draft()), headers={"Content-Type": declared})
             problem(response, 415, "unsupported_media_type")
+    assert await _head(client, world) == 1
+
+
+async def test_a_body_of_no_type_is_refused(client: httpx2.AsyncClient, world: str) -> None:
+    """A body without Content-Type, which any web page may send to any address, writes nothing."""
+    for path, body in (("/v1/worlds", {"world_id": "other"}), (f"/v1/worlds/{world}/effects", draft())):
+        problem(await client.post(path, content=orjson.dumps(body)), 415, "unsupported_media_type")
+    assert await _head(client, world) == 1
+    assert len((await client.get("/v1/worlds")).json()["worlds"]) == 1
+
+
+async def test_a_compressed_body_is_refused(client: httpx2.AsyncClient, world: str) -> None:
+    """A Content-Encoding is not undone: the answer names it."""
+    for encoding in ("gzip", "br", "identity, gzip"):
+        headers = {**JSON, "Content-Encoding": encoding}
+        response = await client.post(f"/v1/worlds/{world}/effects", content=orjson.dumps(draft()), headers=headers)
+        problem(response, 415, "unsupported_media_type", content_encoding=encoding)
 
 
 async def test_a_body_over_the_limit_is_refused(database_url: str) -> None:
@@ -217,7 +239,7 @@ async def test_a_body_over_the_limit_is_refused(database_url: str) -> None:
     transport = httpx2.ASGITransport(app=made)
     async with (
         made.router.lifespan_context(made),
-        httpx2.AsyncClient(transport=transport, base_url="http://worldledger") as client,
+        httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client,
     ):
         assert (await client.post("/v1/worlds", json={"world_id": "w"})).status_code == 201
         fits = orjson.dumps(draft("x" * 1900)).ljust(2048)
@@ -238,7 +260,7 @@ async def test_too_much_at_once_is_put_off(app: FastAPI, client: httpx2.AsyncCli
     made = create_app(settings(max_waiting=2), services.store.reader._url)
     async with (
         made.router.lifespan_context(made),
-        httpx2.AsyncClient(transport=httpx2.ASGITransport(app=made), base_url="http://worldledger") as busy,
+        httpx2.AsyncClient(transport=httpx2.ASGITransport(app=made), base_url="http://127.0.0.1") as busy,
     ):
         assert (await busy.post("/v1/worlds", json={"world_id": "w"})).status_code == 201
         response = await busy.post("/v1/worlds/w/effects", json=[draft(), draft(), draft()])

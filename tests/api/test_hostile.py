@@ -15,6 +15,7 @@ from .helpers import JSON, Served, draft, problem, serving
 
 PATH = "/v1/worlds/town/effects"
 _MIB = 1024 * 1024
+_HEAD = "Host: localhost\r\nContent-Type: application/json\r\n"
 
 
 async def test_unknown_routes_and_methods_are_problems(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
@@ -57,7 +58,7 @@ async def test_a_huge_body_is_refused_unread(database_url: str) -> None:
         async with httpx2.AsyncClient(base_url=served.url) as client:
             await client.post("/v1/worlds", json={"world_id": "town"})
         reader, writer = await served.connect()
-        writer.write(f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {50 * _MIB}\r\n\r\n".encode())
+        writer.write(f"POST {PATH} HTTP/1.1\r\n{_HEAD}Content-Length: {50 * _MIB}\r\n\r\n".encode())
         head = await reader.readuntil(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 413 ")
         writer.close()
@@ -71,7 +72,7 @@ async def test_an_endless_body_is_refused_at_the_limit(database_url: str) -> Non
     ):
         await client.post("/v1/worlds", json={"world_id": "town"})
         reader, writer = await served.connect()
-        writer.write(f"POST {PATH} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+        writer.write(f"POST {PATH} HTTP/1.1\r\n{_HEAD}Transfer-Encoding: chunked\r\n\r\n".encode())
         answer = asyncio.create_task(reader.readuntil(b"\r\n\r\n"))
         block = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
         sent = 0
@@ -104,7 +105,7 @@ async def test_a_client_that_leaves_while_sending_is_forgotten(served: Served, r
     """A connection that ends in the middle of a body writes nothing and harms nobody."""
     for half in (b'{"kind":"Said","payl', b""):
         _, writer = await served.connect()
-        writer.write(f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n".encode() + half)
+        writer.write(f"POST {PATH} HTTP/1.1\r\n{_HEAD}Content-Length: 5000\r\n\r\n".encode() + half)
         await writer.drain()
         writer.close()
         with contextlib.suppress(ConnectionError):

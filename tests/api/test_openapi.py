@@ -15,7 +15,7 @@ from service.store import WorldRecord
 from worldledger import drafts, errors
 from worldledger.genesis import NewWorld
 
-from .helpers import draft
+from .helpers import draft, problem
 
 METHODS = {"get", "post", "put", "patch", "delete"}
 
@@ -164,7 +164,8 @@ async def test_answers_have_their_documented_shapes(client: httpx2.AsyncClient) 
         shape.model_validate_json(response.content)
 
 
-async def test_the_document_is_readable_by_people(client: httpx2.AsyncClient) -> None:
-    """/docs shows it."""
-    response = await client.get("/docs")
-    assert (response.status_code, response.headers["content-type"]) == (200, "text/html; charset=utf-8")
+async def test_no_page_needs_another_server(client: httpx2.AsyncClient) -> None:
+    """There is no page that loads programs from elsewhere: the document itself is what is served."""
+    for path in ("/docs", "/redoc", "/docs/oauth2-redirect"):
+        problem(await client.get(path), 404, "not_found")
+    assert "cdn" not in (await client.get("/openapi.json")).text

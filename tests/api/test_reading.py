@@ -52,7 +52,6 @@ async def test_pages_walk_through_the_log(client: httpx2.AsyncClient, filled: st
     assert await _walk(client, f"{PATH}?after_seq=20&until_seq=24&limit=3") == [[21, 22, 23], [24]]
     assert await _walk(client, f"{PATH}?until_seq=9007199254740991&limit=20") == [seqs[:20], seqs[20:]]
     assert await _walk(client, f"{PATH}?after_seq=26") == [[]]
-    assert await _walk(client, f"{PATH}?after_seq=9007199254740991") == [[]]
     assert await _walk(client, f"{PATH}?until_seq=0") == [[]]
 
 
@@ -72,9 +71,18 @@ async def test_a_page_tells_how_far_it_looked(client: httpx2.AsyncClient, filled
         ("kind=WorldCreated", 26),
         ("until_seq=20", 20),
         ("until_seq=99", 26),
-        ("after_seq=40", 40),
+        ("after_seq=26", 26),
+        ("after_seq=20&until_seq=10", 20),
     ):
         assert (await client.get(f"{PATH}?{query}")).json()["through_seq"] == through, query
+
+
+async def test_going_on_from_beyond_the_head_is_refused(client: httpx2.AsyncClient, filled: str) -> None:
+    """An after_seq that the world has not reached is refused, naming the head, for pages and streams."""
+    for seq in (27, 2**53 - 1):
+        for query in ("", "&format=ndjson", "&kind=Odd", f"&until_seq={seq}"):
+            response = await client.get(f"{PATH}?after_seq={seq}{query}")
+            problem(response, 409, "position_ahead", head_seq=26, parameter="after_seq", **{"in": "query"})
 
 
 async def test_the_limit_of_a_page_is_capped(client: httpx2.AsyncClient, services: Services, filled: str) -> None:
@@ -208,6 +216,30 @@ async def test_parameters_that_cannot_be_are_refused(
                 response = await client.get(f"{PATH}?{query}", headers=accept)
                 name = query.rpartition("&")[2].partition("=")[0]
                 problem(response, 422, "invalid_parameter", parameter=name, **{"in": "query"})
+
+
+_WORDS = [
+    *((f"{name}={value}", 0) for name in ("after_seq", "until_seq") for value in ("-1", "x", "1.0", "+1", 2**53)),
+    *((f"limit={value}", 1) for value in ("0", "", "%201", "1_0", 2**53)),
+]
+
+
+async def test_a_refused_number_is_told_its_range(client: httpx2.AsyncClient, filled: str) -> None:
+    """Whatever is wrong with a number, the answer says in plain words what it must be, with one upper limit."""
+    for query, least in _WORDS:
+        found = problem(await client.get(f"{PATH}?{query}"), 422, "invalid_parameter")
+        name = query.partition("=")[0]
+        assert found["detail"] == f"{name}: must be a whole number from {least} to 9007199254740991", query
+
+
+async def test_a_refused_word_is_told_its_rule(client: httpx2.AsyncClient, filled: str) -> None:
+    """What is wrong with a text or a choice is said in plain words."""
+    for query, detail in (
+        ("kind=", "kind: must not be empty"),
+        (f"source_id={'x' * 201}", "source_id: must have at most 200 characters"),
+        ("format=xml", "format: must be 'json' or 'ndjson'"),
+    ):
+        assert problem(await client.get(f"{PATH}?{query}"), 422, "invalid_parameter")["detail"] == detail
 
 
 async def test_several_bad_parameters_are_all_named(client: httpx2.AsyncClient, filled: str) -> None:

@@ -47,22 +47,33 @@ async def test_a_tail_begins_with_what_comes_now(remote: httpx2.AsyncClient) -> 
 
 
 async def test_a_tail_begins_where_it_is_told(remote: httpx2.AsyncClient) -> None:
-    """after_seq is where a tail begins; Last-Event-ID goes before it; a position ahead waits for its turn."""
+    """after_seq is where a tail begins; Last-Event-ID goes before it."""
     await remote.post(PATH, json=[draft(n) for n in range(3)])
     async with tailing(remote, "town", after_seq=0) as tail:
         assert [event.id for event in await tail.events(4)] == [1, 2, 3, 4]
     async with tailing(remote, "town", {"Last-Event-ID": "2"}, after_seq=0) as tail:
         assert [event.id for event in await tail.events(2)] == [3, 4]
-    async with tailing(remote, "town", {"Last-Event-ID": "5"}) as tail:
+    async with tailing(remote, "town", {"Last-Event-ID": "4"}, after_seq=9) as tail:
         await remote.post(PATH, json=[draft("5"), draft("6")])
-        assert [event.n for event in await tail.events(1)] == ["6"]
+        assert [event.n for event in await tail.events(2)] == ["5", "6"]
+
+
+async def test_a_tail_from_beyond_the_head_is_refused(client: httpx2.AsyncClient, world: str) -> None:
+    """A position that the world has not reached is refused, naming the head: what comes until then would be missed."""
+    for seq in (2, 2**53 - 1):
+        response = await client.get(f"/v1/worlds/{world}/tail", headers={"Last-Event-ID": str(seq)})
+        members = {"head_seq": 1, "parameter": "Last-Event-ID", "in": "header"}
+        assert "head" in problem(response, 409, "position_ahead", **members)["detail"]
+        response = await client.get(f"/v1/worlds/{world}/tail?after_seq={seq}")
+        problem(response, 409, "position_ahead", **{**members, "parameter": "after_seq", "in": "query"})
 
 
 async def test_a_position_that_cannot_be_is_refused(client: httpx2.AsyncClient, world: str) -> None:
     """A Last-Event-ID or after_seq that is no global_seq is refused, not guessed at."""
     for text in ("x", "-1", "1.0", "1 ", " ", "٣", str(2**53), "9" * 17, "9" * 5000):
         response = await client.get(f"/v1/worlds/{world}/tail", headers=[(b"Last-Event-ID", text.encode())])
-        problem(response, 422, "invalid_parameter", parameter="Last-Event-ID", **{"in": "header"})
+        found = problem(response, 422, "invalid_parameter", parameter="Last-Event-ID", **{"in": "header"})
+        assert "must be the global_seq of an effect" in found["detail"]
     for text in ("x", "-1", str(2**53)):
         response = await client.get(f"/v1/worlds/{world}/tail?after_seq={text}")
         problem(response, 422, "invalid_parameter", parameter="after_seq", **{"in": "query"})

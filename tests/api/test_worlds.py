@@ -49,6 +49,7 @@ _NO_WORLDS: list[tuple[bytes, str, str | None]] = [
     (b'{"world_id":"w","config":{"a":{"b":1,"b":2}}}', "invalid_config", "$.config.a"),
     (b'{"world_id":"w","world_id":"v"}', "invalid_config", "$"),
     (b'{"world_id":"w","time_authority":"Wall Clock"}', "invalid_config", "$.time_authority"),
+    (b'{"world_id":"w","time_authority":"worldledger"}', "invalid_config", "$.time_authority"),
     (b'{"world_id":"w","parent":{"world_uuid":"x"}}', "invalid_config", "$.parent"),
     (b'{"world_id":"w"', "invalid_config", "$"),
     (b"", "invalid_config", "$"),
@@ -70,6 +71,26 @@ async def test_a_world_that_cannot_be_is_refused(client: httpx2.AsyncClient, sub
         with subtests.test(body=body[:60]):
             problem(await client.post("/v1/worlds", content=body, headers=JSON), 422, code, path=path)
     assert (await client.get("/v1/worlds")).json()["worlds"] == []
+
+
+async def test_a_refused_world_is_told_why_in_plain_words(client: httpx2.AsyncClient) -> None:
+    """The detail says what a field must be and what it is instead, in the words of JSON."""
+    for body, detail in (
+        ([], "$: must be an object, not a list"),
+        ({}, "$.world_id: is missing"),
+        ({"world_id": 7}, "$.world_id: must be a string, not a number"),
+        ({"world_id": None}, "$.world_id: must be a string, not null"),
+        ({"world_id": "w", "ruleset": True}, "$.ruleset: must be a string, not a boolean"),
+        ({"world_id": "w", "config": "big"}, "$.config: must be an object, not a string"),
+        ({"world_id": "w", "experiment": {}}, "$.experiment: must be a string, not an object"),
+        ({"world_id": "w", "experiment": ""}, "$.experiment: must not be empty"),
+        ({"world_id": "w", "experiment": "x" * 201}, "$.experiment: must have at most 200 characters"),
+        (
+            {"world_id": "w", "parent": None},
+            "$.parent: unknown field; a new world has config, experiment, ruleset, time_authority, world_id",
+        ),
+    ):
+        assert problem(await client.post("/v1/worlds", json=body), 422, "invalid_config")["detail"] == detail
 
 
 async def test_an_unknown_ruleset_names_the_known_ones(client: httpx2.AsyncClient) -> None:

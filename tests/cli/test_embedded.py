@@ -57,7 +57,7 @@ def test_the_first_command_sets_everything_up(fresh: Path, tmp_path: Path) -> No
     """On a new machine a first import works by itself, and what it says of the set-up is not on stdout."""
     (tmp_path / "a.pgn").write_text(GAME.format(1))
     result = call("import", "pgn", str(tmp_path / "a.pgn"), "--home", str(fresh))
-    assert result == (0, "imported 1 game (7 effects); from 1 file\n", "worldledger: setting up the database\n")
+    assert result == (0, "imported 1 game (7 effects) from 1 file\n", "worldledger: setting up the database\n")
     result = call("verify", "--all", WORLDLEDGER_HOME=str(fresh))
     assert (result.code, result.err) == (0, "")
     assert call("db", "check", "--home", str(fresh)).code == 0
@@ -73,7 +73,7 @@ def test_commands_beside_a_service(home: Path, tmp_path: Path) -> None:
     running, address = serving(home)
     with running:
         assert [running.line().split()[0] for _ in range(4)] == [
-            f"{address}/docs",
+            f"{address}/openapi.json",
             "curl",
             "worldledger",
             "worldledger",
@@ -169,5 +169,13 @@ def test_a_host_that_others_can_reach_is_warned_of(home: Path) -> None:
         port = listener.getsockname()[1]
     with Running("serve", "--host", "0.0.0.0", "--port", str(port), "--home", str(home)) as running:
         assert running.line().startswith(f"Worldledger serves http://127.0.0.1:{port} ")
-        assert "no authentication" in running.err
+        wait_for(lambda: "no authentication" in running.err, "the warning")
         assert running.end(signal.SIGTERM).code == 0
+
+
+def test_a_host_that_cannot_be_had_is_only_refused(home: Path) -> None:
+    """Where nothing listens nobody is warned of who could reach it."""
+    result = call("serve", "--host", "nosuch.invalid", "--home", str(home))
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("worldledger: cannot listen on nosuch.invalid")
+    assert "whoever" not in result.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -39,8 +40,9 @@ def test_every_command_has_help_with_an_example(cli: Cli, command: tuple[str, ..
 
 @pytest.mark.parametrize("group", [(), ("import",), ("world",), ("db",)], ids=" ".join)
 def test_groups_name_their_commands(cli: Cli, group: tuple[str, ...]) -> None:
-    """Without a command, what there is is listed."""
+    """Without a command, what there is is listed, with an example."""
     result = cli(*group)
+    assert f"worldledger {' '.join(group)}" in re.split("Example|Start here", result.out)[1]
     for command in COMMANDS:
         if command[: len(group)] == group:
             assert command[len(group)] in result.out

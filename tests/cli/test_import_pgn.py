@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,12 @@ def test_games_go_in_once(on: Cli, tmp_path: Path) -> None:
     (tmp_path / "b.pgn").write_text(GAME.format(3))
     assert on("import", "pgn", str(tmp_path), "--experiment", "cup") == (
         0,
-        "imported 3 games (21 effects); from 2 files\n",
+        "imported 3 games (21 effects) from 2 files\n",
         "",
     )
     assert on("import", "pgn", str(tmp_path), "--experiment", "cup") == (
         0,
-        "imported 0 games (0 effects), 3 already there; from 2 files\n",
+        "imported 0 games (0 effects) from 2 files, 3 already there\n",
         "",
     )
     assert len(on("worlds", "--experiment", "cup").out.splitlines()) == 4
@@ -38,7 +39,7 @@ def test_bad_input_is_named_and_the_rest_goes_in(on: Cli, tmp_path: Path) -> Non
     files["empty"].touch()
     files["long"].write_bytes(b"x" * 50_000_000)
     result = on("import", "pgn", *map(str, files.values()), "--experiment", "cup")
-    assert (result.code, result.out) == (1, "imported 2 games (14 effects), 5 refused; from 5 files\n")
+    assert (result.code, result.out) == (1, "imported 2 games (14 effects) from 5 files, 5 refused\n")
     lines = result.err.splitlines()
     assert len(lines) == 5
     for line, (place, why) in zip(
@@ -66,6 +67,34 @@ def test_what_was_odd_is_noted(on: Cli, tmp_path: Path) -> None:
     assert on("import", "pgn", str(file), "--experiment", "b", "--quiet").err == ""
 
 
+def test_nothing_could_be_read(on: Cli, tmp_path: Path) -> None:
+    """A mistyped path, a folder without games, a pipe and a device are exit code 2, at once, if there is nothing else."""
+    pipe, empty = tmp_path / "pipe.pgn", tmp_path / "empty"
+    os.mkfifo(pipe)
+    empty.mkdir()
+    for path, why in {
+        tmp_path / "nosuch": "the file cannot be read (No such file or directory)",
+        empty: "no file named *.pgn in this folder",
+        pipe: "not a regular file: give files and folders",
+        Path("/dev/zero"): "not a regular file: give files and folders",
+    }.items():
+        result = on("import", "pgn", str(path))
+        assert (result.code, result.err) == (2, f"worldledger: refused: {path}: {why}\n")
+    (tmp_path / "a.pgn").write_text(GAME.format(1))
+    assert on("import", "pgn", str(tmp_path)).code == 1
+
+
+def test_a_file_in_utf_16_is_noted(on: Cli, tmp_path: Path) -> None:
+    """That a file was taken for UTF-16 is told once."""
+    file = tmp_path / "a.pgn"
+    file.write_text(GAME.format(1) + GAME.format(2), encoding="utf-16")
+    result = on("import", "pgn", str(file))
+    assert (result.code, result.err) == (
+        0,
+        f"worldledger: note: {file}:1: game 1: the file is in UTF-16; it was read as that\n",
+    )
+
+
 def test_an_experiment_that_cannot_be_one(on: Cli, database_url: str, tmp_path: Path) -> None:
     """An experiment's name that is too long is exit code 2, before anything is read."""
     (tmp_path / "a.pgn").write_text(GAME.format(1))
@@ -80,7 +109,7 @@ def test_an_experiment_that_cannot_be_one(on: Cli, database_url: str, tmp_path: 
 def test_sixty_recorded_games(on: Cli, database_url: str) -> None:
     """All of a folder of real games go in, none twice, and the log verifies, in the program and in SQL."""
     assert on("import", "pgn", str(SHARED), "--experiment", "real").out.startswith("imported 60 games (")
-    assert " 60 already there; from 60 files" in on("import", "pgn", str(SHARED), "--experiment", "real").out
+    assert " from 60 files, 60 already there" in on("import", "pgn", str(SHARED), "--experiment", "real").out
     assert len(on("verify", "--all").out.splitlines()) == 60
     rejected = "select count(*) from effects where kind = 'MoveRejected'"
     assert sql(database_url, rejected) == [(4,)]

@@ -25,6 +25,19 @@ def test_worlds_as_a_table(on: Cli, database_url: str) -> None:
     assert len(on("worlds", "--experiment", "second try").out.splitlines()) == 2
 
 
+def test_one_long_name_does_not_widen_the_table(on: Cli, database_url: str) -> None:
+    """A name over the widest column stands whole in a line of its own; the other rows stay as they are."""
+    long = "b" * 150
+    for world_id in ("a", long, "c"):
+        seed(database_url, world_id, 1)
+    header, first, second, rest, third = on("worlds").out.splitlines()
+    assert second == long
+    assert rest[:64].isspace()
+    place = header.index("RULESET")
+    assert {line[place:].split()[0] for line in (first, rest, third)} == {"sandbox"}
+    assert place == 66
+
+
 def test_worlds_as_json(on: Cli, database_url: str) -> None:
     """--json is a list of objects with the head, an empty one where there is nothing."""
     assert on("worlds", "--json") == (0, "[]\n", "")

@@ -52,6 +52,36 @@ def test_export_is_stopped(database_url: str, tmp_path: Path, number: int, code:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_export_is_killed(database_url: str, tmp_path: Path) -> None:
+    """What a killed export left is replaced by the next one to the same file; other exports' files are left alone."""
+    seed(database_url, "w")
+    command = ("export", "w", "-o", str(tmp_path / "f"), "--database-url", database_url)
+    other = tmp_path / ".g.part"
+    other.touch()
+    with Lock(database_url, _EFFECTS) as lock, Running(*command) as running:
+        lock.wait_for_waiter()
+        assert running.end(signal.SIGKILL).code == -9
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".f.part", ".g.part"]
+    assert call(*command).code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".g.part", "f"]
+
+
+def test_two_exports_to_one_file(database_url: str, tmp_path: Path) -> None:
+    """While one export writes a file, a second to the same one is refused, and the first is not disturbed."""
+    seed(database_url, "w")
+    command = ("export", "w", "-o", str(tmp_path / "f"), "--database-url", database_url)
+    with Running(*command) as running:
+        with Lock(database_url, _EFFECTS) as lock:
+            lock.wait_for_waiter()
+            result = call(*command)
+            assert (result.code, result.err) == (
+                2,
+                f"worldledger: {tmp_path / 'f'}: another export is just writing this file\n",
+            )
+        assert running.end().code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]
+
+
 @SIGNALS
 def test_import_of_a_log_is_stopped(database_url: str, empty: str, tmp_path: Path, number: int, code: int) -> None:
     """An import that is stopped leaves no trace of the world; the same command brings it in."""
@@ -99,11 +129,17 @@ def test_import_of_games_is_resumed(
     command = ("import", "pgn", str(tmp_path), "--experiment", "cup", "--database-url", database_url)
     with Lock(database_url, making(games[2])) as lock, Running(*command) as running:
         lock.wait_for_waiter()
-        assert running.end(number).code == code
+        ended = running.end(number)
+        assert ended.code == code
+    if number != signal.SIGKILL:
+        again = "run the same command again for the rest"
+        assert ended.err == (
+            f"worldledger: imported 2 games (14 effects) before it was stopped; {again}\nworldledger: stopped\n"
+        )
     heads = "select world_id, head_seq from heads order by world_id"
     assert sql(database_url, heads) == sorted((name, 7) for name in games[:2])
     result = call(*command)
-    assert (result.code, result.out) == (0, "imported 3 games (21 effects), 2 already there; from 5 files\n")
+    assert (result.code, result.out) == (0, "imported 3 games (21 effects) from 5 files, 2 already there\n")
     assert sql(database_url, heads) == sorted((name, 7) for name in games)
     assert call("verify", "--all", "--database-url", database_url).code == 0
 

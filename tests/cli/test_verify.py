@@ -8,7 +8,6 @@ import os
 import pty
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -39,7 +38,7 @@ def test_whole_worlds(on: Cli, database_url: str) -> None:
     for world_id in ("w", "v", "u"):
         seed(database_url, world_id)
     result = on("verify", "w", "v", "w")
-    assert (result.code, result.err) == (0, "")
+    assert (result.code, result.err) == (0, "worldledger: 2 verified, 0 tampered\n")
     assert [line.split(" effects, head 10:")[0] for line in result.out.splitlines()] == [
         "verified w 10",
         "verified v 10",
@@ -59,10 +58,12 @@ def test_a_changed_value(on: Cli, database_url: str) -> None:
     seed(database_url, "x")
     tamper(database_url, _CHANGE)
     result = on("verify", "--all")
-    assert (result.code, result.err) == (1, "")
+    assert result.code == 1
     first, second = result.out.splitlines()
     assert first.startswith("TAMPERED w at seq 5: checksum differs: stored ")
     assert second.startswith("verified x 10 effects")
+    assert result.err == f"worldledger: {first}\nworldledger: 1 verified, 1 tampered\n"
+    assert on("verify", "--all", "--quiet") == (1, f"{first}\n", "")
 
 
 def test_json(on: Cli, database_url: str) -> None:
@@ -76,12 +77,18 @@ def test_json(on: Cli, database_url: str) -> None:
     changed, whole = json.loads(result.out)
     assert (changed["world_id"], changed["verified"], changed["finding"]["global_seq"]) == ("w", False, 5)
     assert changed["finding"]["what"].startswith("checksum differs")
+    ((seq, checksum),) = sql(
+        database_url, "select head_seq, encode(head_checksum, 'hex') from heads where world_id = 'w'"
+    )
+    assert (changed["head_seq"], changed["head_checksum"]) == (seq, checksum)
+    assert (changed["verified_through"], changed["position"].partition(":")[0]) == (4, "4")
     assert whole == {
         "world_id": "x",
         "verified": True,
         "effects": 10,
         "head_seq": 10,
         "head_checksum": head.split(":")[1],
+        "verified_through": 10,
         "position": head,
         "finding": None,
     }
@@ -91,7 +98,8 @@ def test_a_world_that_is_not_there(on: Cli, database_url: str) -> None:
     """An unknown world is exit code 2, after the others were verified; a finding outweighs it."""
     seed(database_url, "w")
     result = on("verify", "nowhere", "w")
-    assert (result.code, result.err) == (2, "worldledger: no world named 'nowhere'\n")
+    said = "worldledger: no world named 'nowhere'\nworldledger: 1 verified, 0 tampered, 1 not found\n"
+    assert (result.code, result.err) == (2, said)
     assert result.out.startswith("verified w 10 effects")
     tamper(database_url, _CHANGE)
     assert on("verify", "nowhere", "w").code == 1
@@ -127,6 +135,49 @@ def test_from_a_trusted_position(on: Cli, database_url: str) -> None:
     assert result.out.startswith("verified w 1 effects since seq 10, head 11:")
 
 
+def test_from_a_position_that_the_log_does_not_have(on: Cli, database_url: str) -> None:
+    """A --from beyond the end, or with another checksum than the log has there, is a finding that says just that."""
+    seed(database_url, "w", 19)
+    zeros = "0" * 64
+    assert on("verify", "w", "--from", f"999:{zeros}") == (
+        1,
+        "TAMPERED w at seq 21: the log ends at seq 20, before the given --from 999\n",
+        "",
+    )
+    ((checksum,),) = sql(database_url, "select encode(checksum, 'hex') from effects where global_seq = 5")
+    assert on("verify", "w", "--from", f"5:{zeros}") == (
+        1,
+        f"TAMPERED w at seq 5: the checksum at seq 5 is {checksum[:16]}…, --from says {zeros[:16]}…\n",
+        "",
+    )
+    (found,) = json.loads(on("verify", "w", "--from", f"5:{zeros}", "--json").out)
+    assert (found["head_seq"], found["verified_through"], found["position"]) == (20, 0, None)
+    tamper(database_url, "delete from effects where global_seq = 5")
+    assert "seq 5: missing: there is no effect where the given --from" in on("verify", "w", "--from", f"5:{zeros}").out
+
+
+def test_a_world_of_which_nothing_is_left(on: Cli, database_url: str) -> None:
+    """A world without a trace is tampered with if somebody has a head of it, and else just not there."""
+    seed(database_url, "w")
+    head = head_of(on)
+    tamper(database_url, "delete from effects", "delete from heads", "delete from requests", "delete from worlds")
+    assert on("verify", "w") == (2, "", "worldledger: no world named 'w'\n")
+    for option, name in (("--head", "head"), ("--from", "--from")):
+        assert on("verify", "w", option, head) == (
+            1,
+            f"TAMPERED w at seq 1: nothing of it is left; the given {name} names seq 10\n",
+            "",
+        )
+    (found,) = json.loads(on("verify", "w", "--head", head, "--json").out)
+    assert (found["verified"], found["head_seq"], found["head_checksum"], found["position"]) == (
+        False,
+        None,
+        None,
+        None,
+    )
+    assert on("verify", "no/world", "--head", head).code == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -137,66 +188,17 @@ def test_from_a_trusted_position(on: Cli, database_url: str) -> None:
         (["--all", "--from", "HEAD"], "about one world"),
         (["--file", "f", "--from", "HEAD"], "--from is of no use with"),
         (["w", "--head", "17"], "is not SEQ:CHECKSUM"),
+        (["w", "--head", "ZERO"], "is not SEQ:CHECKSUM (a number from 1 on"),
+        (["w", "--from", "ZERO"], "is not SEQ:CHECKSUM (a number from 1 on"),
+        (["w", "--from", "LATER", "--head", "HEAD"], "lies before --from"),
     ],
 )
 def test_wrong_usage(on: Cli, arguments: list[str], said: str) -> None:
     """What makes no sense together is exit code 2, and says so."""
-    result = on("verify", *(argument.replace("HEAD", f"1:{'0' * 64}") for argument in arguments))
+    positions = {name: f"{seq}:{'0' * 64}" for name, seq in (("HEAD", 1), ("ZERO", 0), ("LATER", 2))}
+    result = on("verify", *(positions.get(argument, argument) for argument in arguments))
     assert (result.code, result.out) == (2, "")
     assert said in " ".join(result.err.replace("│", " ").split())
-
-
-# -- files ---------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def file(on: Cli, database_url: str, tmp_path: Path) -> Path:
-    """An export of the world w."""
-    seed(database_url, "w")
-    path = tmp_path / "w.ndjson"
-    assert on("export", "w", "-o", str(path), "--quiet") == (0, "", "")
-    return path
-
-
-def test_a_file_is_verified_offline(cli: Cli, on: Cli, file: Path) -> None:
-    """Without any database a file is verified; its head is the world's."""
-    result = cli("verify", "--file", str(file), "--home", "/dev/null/nowhere")
-    head = head_of(on)
-    assert result == (0, f"verified {file}: w 10 effects, head {head}\n", "")
-    (found,) = json.loads(cli("verify", "--file", str(file), "--json").out)
-    assert (found["file"], found["world_id"], found["verified"], found["position"]) == (str(file), "w", True, head)
-    assert cli("verify", "--file", str(file), "--head", head).code == 0
-    assert cli("verify", "--file", str(file), "--head", f"10:{'0' * 64}").code == 1
-
-
-def test_a_changed_file(cli: Cli, file: Path) -> None:
-    """A changed file is exit code 1, and the line is named."""
-    file.write_bytes(file.read_bytes().replace(b'"n":3', b'"n":4'))
-    assert cli("verify", "--file", str(file)) == (
-        1,
-        f"TAMPERED {file} at line 5 (world w): this line was changed: from here on the checksums differ\n",
-        "",
-    )
-    (found,) = json.loads(cli("verify", "--file", str(file), "--json").out)
-    assert (found["world_id"], found["verified"], found["finding"]["line"]) == ("w", False, 5)
-
-
-def test_files_that_are_no_exports(cli: Cli, tmp_path: Path) -> None:
-    """What is no export is refused; what cannot be read is exit code 2."""
-    for name, data in {
-        "empty": b"",
-        "game": b'[Event "x"]\n',
-        "binary": bytes(range(256)),
-        "long": b"a" * 50_000_000,
-    }.items():
-        (tmp_path / name).write_bytes(data)
-        result = cli("verify", "--file", str(tmp_path / name))
-        assert result.code == 1
-        assert result.out.startswith(f"REFUSED {tmp_path / name} at line 1: ")
-    for path in (tmp_path, tmp_path / "absent"):
-        result = cli("verify", "--file", str(path))
-        assert (result.code, result.out) == (2, "")
-        assert "cannot be read" in result.err
 
 
 def test_on_a_terminal(database_url: str) -> None:

@@ -142,6 +142,22 @@ def test_a_wrong_start_is_found_at_the_next_effect() -> None:
     assert verdict.finding.global_seq == 5
 
 
+def test_a_start_beyond_the_end_is_said_to_be_that() -> None:
+    """A start that the log does not reach is found, naming where the log ends."""
+    rows = honest(COUNT)
+    verdict = verdicts([], start=Position(999, bytes(32)), head=end(rows))
+    assert verdict.finding is not None
+    assert verdict.finding.what == f"the log ends at seq {COUNT}, before the given start 999"
+    assert verdict.head == end(rows)
+
+
+@pytest.mark.parametrize("text", [f"0:{'0' * 64}", f"00:{'0' * 64}", f"01:{'0' * 64}", "0:", "1", f"-1:{'0' * 64}"])
+def test_a_position_begins_at_seq_1(text: str) -> None:
+    """Before the first effect there is no checksum to note."""
+    with pytest.raises(SimulationError, match="a number from 1 on"):
+        Position.parse(text)
+
+
 @pytest.mark.parametrize("seq", range(1, COUNT + 1))
 def test_a_recomputed_chain_misses_a_noted_head(seq: int) -> None:
     """A chain that was recomputed, together with its head, does not pass through a position noted before."""

@@ -31,6 +31,11 @@ def columns(**changed: Any) -> dict[str, Any]:
     }
 
 
+def parent(**changed: Any) -> Parent:
+    """Make the place where a fork left its parent."""
+    return Parent(**{"world_uuid": _UUID, "world_id": "p", "global_seq": 7, "checksum": "ab" * 32, **changed})
+
+
 def genesis(**changed: Any) -> bytes:
     """Write the genesis of that world, with some of its payload changed."""
     row = columns()
@@ -85,7 +90,7 @@ def test_time_authorities_that_are_allowed(authority: str) -> None:
     assert NewWorld(world_id="w", time_authority=authority).checked().time_authority == authority
 
 
-@pytest.mark.parametrize("authority", ["", "Wall", "1x", "a b", "unity\n", "a" * 64, "é"])
+@pytest.mark.parametrize("authority", ["", "Wall", "worldledger", "1x", "a b", "unity\n", "a" * 64, "é"])
 def test_time_authorities_that_are_refused(authority: str) -> None:
     """Any other time authority is refused with its path."""
     with pytest.raises(InvalidConfigError) as caught:
@@ -100,8 +105,13 @@ def test_time_authorities_that_are_refused(authority: str) -> None:
         ({"config": {"a": {1}}}, "$.config.a"),
         ({"config": {"a": "\x00"}}, "$.config.a"),
         ({"experiment": "a\x00"}, "$.experiment"),
-        ({"parent": Parent(world_uuid="u", world_id="\x00", global_seq=1, checksum="c")}, "$.parent.world_id"),
-        ({"parent": Parent(world_uuid="u", world_id="w", global_seq=2**53, checksum="c")}, "$.parent.global_seq"),
+        ({"parent": parent(world_id="\x00")}, "$.parent.world_id"),
+        ({"parent": parent(world_id="a b")}, "$.parent.world_id"),
+        ({"parent": parent(world_uuid="7d3f")}, "$.parent.world_uuid"),
+        ({"parent": parent(world_uuid=_UUID.upper())}, "$.parent.world_uuid"),
+        ({"parent": parent(global_seq=2**53)}, "$.parent.global_seq"),
+        ({"parent": parent(checksum="")}, "$.parent.checksum"),
+        ({"parent": parent(checksum="a" * 64 + "\n")}, "$.parent.checksum"),
     ],
 )
 def test_settings_that_could_not_be_kept_are_refused(changed: dict[str, Any], path: str) -> None:
@@ -137,9 +147,14 @@ def test_a_genesis_says_once_what_the_world_is() -> None:
 
 def test_a_fork_names_its_parent() -> None:
     """The genesis of a fork names the place in the parent's chain where it left."""
-    parent = Parent(world_uuid="u", world_id="p", global_seq=7, checksum="ab")
-    draft = genesis_draft(NewWorld(world_id="w", parent=parent).checked(), world_uuid=_UUID, ruleset_version=1)
-    assert draft["payload"]["parent"] == {"world_uuid": "u", "world_id": "p", "global_seq": 7, "checksum": "ab"}
+    world = NewWorld(world_id="w", parent=parent()).checked()
+    draft = genesis_draft(world, world_uuid="0" * 32, ruleset_version=1)
+    assert draft["payload"]["parent"] == {
+        "world_uuid": _UUID,
+        "world_id": "p",
+        "global_seq": 7,
+        "checksum": "ab" * 32,
+    }
 
 
 def test_a_row_that_repeats_its_genesis_is_no_problem() -> None:
@@ -165,6 +180,13 @@ def test_a_row_that_differs_from_its_genesis_is_named(name: str, value: Any) -> 
     problem = genesis_problem(genesis(), columns(**{name: value}))
     assert problem is not None
     assert problem.startswith(f"column {name} of the world is ")
+
+
+def test_a_difference_is_told_in_json() -> None:
+    """What row and genesis say is shown as JSON, so that a null is a null."""
+    assert genesis_problem(genesis(experiment=None), columns()) == (
+        'column experiment of the world is "e1", its genesis says null'
+    )
 
 
 @pytest.mark.parametrize(

@@ -224,3 +224,18 @@ def test_between_players_of_one_name_the_side_to_move_tried_the_illegal_move() -
     game = one('[White "Ana"]\n[Black "Ana"]\n[Result "Illegal move by Ana"]\n\n1. e4')
     assert payloads(game, "MoveRejected")[0]["player"] == "black"
     assert not game.warnings
+
+
+@pytest.mark.parametrize(
+    "pgn",
+    [
+        '[White "Ann"]\n[Black "Bob"]\n[Result "Illegal move (Ke5)\nby  Ann"]\n\n1. e4 e5 *',
+        '[White "Ann"]\n[Black "Bob"]\n\n1. e4 e5 Illegal move (Ke5)\nby  Ann\n',
+    ],
+    ids=["in the tag", "behind the moves"],
+)
+def test_a_result_over_two_lines_is_raw_and_yet_understood(pgn: str) -> None:
+    """A Result text is kept as it stands, line end and blanks included, and read as one sentence."""
+    game = one(pgn)
+    assert (game.raw_result, game.reason, game.result) == ("Illegal move (Ke5)\nby  Ann", "illegal_move", "black_wins")
+    assert game.drafts[-1]["payload"]["raw_result"] == game.raw_result

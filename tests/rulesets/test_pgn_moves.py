@@ -152,6 +152,15 @@ def test_stray_signs_are_told_and_cost_nothing() -> None:
     ]
 
 
+@pytest.mark.parametrize("command", ["[%emt 99:99:99]", "[%emt 0:60:00]", "[%clk 0:00:60]"])
+def test_minutes_and_seconds_end_at_59(command: str) -> None:
+    """A time with more minutes or seconds than there are cannot be read: a warning, and no time."""
+    game = one(f"1. e4 {{{command}}} *")
+    (move,) = payloads(game)
+    assert some(move, "clock thinking_time commands") == [None, None, [command]]
+    assert game.warnings == [f"line 1: {command!r} cannot be read"]
+
+
 def test_commands_in_comments_are_read_and_the_rest_of_the_comment_is_kept() -> None:
     """Clocks and evaluations become fields; unknown commands are kept verbatim, the text without any."""
     (move,) = moves("1. e4 { sharp [%clk 0:09:59.25] [%eval -0.29,21] [%cal Ge2e4,Rd7d5] play } *")

@@ -13,16 +13,19 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
 from service.database.embedded import place
 from service.database.embedded.client import Starter, take_share
 from service.database.embedded.home import USER, Home, ServerState, open_home
+from service.database.embedded.keeper import Keeper
 from service.database.embedded.locks import FileLock
 from worldledger.errors import EmbeddedServerError
 
@@ -65,6 +68,7 @@ def attach(
     database: str = "worldledger",
     tcp_port: int | None = None,
     bin_dir: Path | None = None,
+    keep: bool = False,
 ) -> Iterator[EmbeddedServer]:
     """Use the embedded server of ``home`` for the length of a ``with`` block; blocks, so call it outside a loop.
 
@@ -74,14 +78,15 @@ def attach(
     ``tcp_port`` that it does not have. ``start_timeout`` (seconds) covers everything until the server answers.
 
     Any number of processes may do this at once, and nest it. If the supervisor is killed the server goes with it;
-    attach again to have it back. Raises ``EmbeddedServerError``.
+    attach again to have it back, or ask with ``keep`` that this is watched for in the background, for as long as the
+    block runs, and the server started again at the same address. Raises ``EmbeddedServerError``.
     """
     deadline = time.monotonic() + start_timeout
     found = open_home(home)
     with FileLock(found.users_lock) as users:
         take_share(users, deadline, found)
-        starter = Starter(found, linger=linger, tcp_port=tcp_port, bin_dir=bin_dir, deadline=deadline)
-        state = starter.wait(database)
+        start = partial(Starter, found, linger=linger, bin_dir=bin_dir)
+        state = start(tcp_port=tcp_port, deadline=deadline).wait(database)
         server = EmbeddedServer(
             host=state.socket_dir,
             port=state.port,
@@ -94,8 +99,13 @@ def attach(
             postmaster_pid=state.postmaster_pid,
             tcp_port=state.tcp_port,
         )
+
+        def start_again(deadline: float, leaving: threading.Event) -> Starter:
+            return start(tcp_port=state.tcp_port, deadline=deadline, leaving=leaving)
+
         try:
-            yield server
+            with Keeper(found, users, start_again, database) if keep else nullcontext():
+                yield server
         finally:
             with suppress(OSError):
                 users.touch()  # the linger begins now

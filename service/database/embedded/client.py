@@ -11,6 +11,7 @@ import select
 import subprocess
 import sys
 import sysconfig
+import threading
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -43,13 +44,21 @@ class Starter:
     """Waits for a home's server, and starts its supervisor when there is none. The users' lock is held."""
 
     def __init__(
-        self, home: Home, *, linger: float, tcp_port: int | None, bin_dir: Path | None, deadline: float
+        self,
+        home: Home,
+        *,
+        linger: float,
+        tcp_port: int | None,
+        bin_dir: Path | None,
+        deadline: float,
+        leaving: threading.Event | None = None,
     ) -> None:
         self._home = home
         self._linger = linger
         self._tcp_port = tcp_port
         self._bin_dir = bin_dir
         self._deadline = deadline
+        self._leaving = leaving
         self._report: int | None = None
         self._mark = 0
         self._starts = 0
@@ -76,6 +85,8 @@ class Starter:
                     self._hear_report(_LOOK)
                 if time.monotonic() > self._deadline:
                     raise self._too_late(state)
+                if self._leaving is not None and self._leaving.is_set():
+                    raise EmbeddedServerError("nobody waits for the server any more", home=str(self._home.path))
         finally:
             self._close_report()
 

@@ -12,7 +12,8 @@ The protocol (locks.py has the two files)
   ``users.lock``. So a user that comes meanwhile waits for the first lock and then finds no supervisor: it never
   meets a server that is about to stop.
 - Killed users let go by themselves (the kernel does it). When the supervisor is killed, the kernel (or a watcher)
-  shuts the server down, and the next user's supervisor waits for the end of it.
+  shuts the server down, and the next user's supervisor waits for the end of it. A user that stays for long has a
+  keeper (keeper.py), which starts that supervisor.
 
 A server that ends uncalled is started again at once; what it had acknowledged is in its log. SIGTERM stops the
 server in order, also under its users.
@@ -73,6 +74,8 @@ class Supervisor:
         self._state = ServerState("starting", os.getpid(), tcp_port=tcp_port)
         self._postmaster: Postmaster | None = None
         self._served = False
+        #: whether the server ran and then could not be kept: what tells of an ordered stop is then left undone
+        self.gave_up = False
         self._stop_ordered = False
         self._idle_since: float | None = None
         self._last_use = 0
@@ -93,6 +96,13 @@ class Supervisor:
 
     def serve(self) -> None:
         """Keep the server alive until nobody uses it. Raises ``EmbeddedServerError`` when it cannot be kept."""
+        try:
+            self._keep()
+        except EmbeddedServerError:
+            self.gave_up = True
+            raise
+
+    def _keep(self) -> None:
         while (postmaster := self._postmaster) is not None:
             self._wait(_POLL)
             if postmaster.exit_code() is not None and not self._stop_ordered:
@@ -110,7 +120,7 @@ class Supervisor:
             self._publish(replace(self._state, state="stopping"))
             self._postmaster.stop(at_once=not in_place)
         try:
-            if in_place:
+            if in_place and not self.gave_up:
                 drop_socket_folder(self._home)
                 self._home.delete("server.json")
         finally:

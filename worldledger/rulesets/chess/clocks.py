@@ -69,6 +69,8 @@ def _milliseconds(value: str) -> int | None:
     if match is None:
         return None
     hours, minutes, seconds, fraction = match.groups()
+    if int(minutes) > 59 or int(seconds) > 59:
+        return None
     whole = (int(hours) * 60 + int(minutes)) * 60 + int(seconds)
     return whole * 1000 + (int((fraction + "000")[:3]) if fraction else 0)
 

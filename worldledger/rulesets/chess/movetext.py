@@ -137,9 +137,9 @@ class Playthrough:
         return True
 
     def end_with(self, text: str) -> None:
-        """Take a result outside PGN's four, such as ``Illegal move by Somebody``."""
-        self.result = " ".join(text.split())
-        self.tokens.append(self.result)
+        """Take a result outside PGN's four, such as ``Illegal move by Somebody``, as it stands."""
+        self.result = text.strip()
+        self.tokens.append(" ".join(text.split()))
 
     def _move(self, token: str, at: int) -> None:
         board = self.board

@@ -128,8 +128,8 @@ def _read_game(raw: RawGame, max_plies: int, max_effect_bytes: int) -> RecordedG
         raise GameFaultError(f"line {raw.line}: neither a tag nor a move")
     ending = ending_of(
         board,
-        tag=result_tag,
-        said=game.result,
+        tag=_on_one_line(result_tag),
+        said=_on_one_line(game.result),
         termination=by_name.get("Termination", ""),
         players={color: player or color for color, player in players.items()},
     )
@@ -174,6 +174,10 @@ def _known(tags: dict[str, str], name: str) -> str | None:
     """Give a tag's value; None where it is missing or stands for unknown."""
     value = tags.get(name, "").strip()
     return None if value.strip("?.- ") == "" else value
+
+
+def _on_one_line(text: str | None) -> str | None:
+    return text if text is None or "\n" not in text else " ".join(text.split())
 
 
 def _start_of_odd_result(text: str, start: int, tag: str | None) -> int:

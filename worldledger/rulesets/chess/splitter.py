@@ -23,6 +23,7 @@ from typing import BinaryIO, Final
 from worldledger.errors import FileRefusedError
 
 CHUNK: Final = 64 * 1024
+UTF16_NOTE: Final = "the file is in UTF-16; it was read as that"
 NUL_WARNING: Final = "NUL characters were replaced by U+FFFD"
 
 _MOVE_TEXT: Final = (
@@ -61,7 +62,7 @@ def split_games(stream: BinaryIO, *, name: str, max_game_bytes: int) -> Iterator
     FileRefusedError (with the file's ``name``) for a file without any tag or move.
     """
     splitter = _Splitter(name, max_game_bytes)
-    for number, line, cut in _lines(_utf8(stream, name), max_game_bytes):
+    for number, line, cut in _lines(_utf8(stream, name, splitter.notes), max_game_bytes):
         raw = splitter.feed(number, line, cut)
         if raw is not None:
             yield raw
@@ -177,6 +178,7 @@ class _Splitter:
         self._stray = 0  # bytes of text that belong to no game
         self._stray_line: int | None = None
         self._last_line = 0
+        self.notes: list[str] = []  # on the file, told with its first whole game
 
     def feed(self, number: int, line: bytes, cut: bool) -> RawGame | None:
         line = line.removeprefix(codecs.BOM_UTF8)
@@ -231,6 +233,8 @@ class _Splitter:
             self._stray_line = None
         if game.fault is not None:
             return RawGame(self._count, game.line, None, game.fault, warnings)
+        warnings[:0] = self.notes
+        self.notes.clear()
         return RawGame(self._count, game.line, _decode(b"\n".join(game.lines), warnings), None, warnings)
 
 
@@ -245,12 +249,13 @@ def _decode(data: bytes, warnings: list[str]) -> str:
     return text
 
 
-def _utf8(stream: BinaryIO, name: str) -> Iterator[bytes]:
-    """Read chunk by chunk; UTF-16, which its BOM tells, becomes UTF-8."""
+def _utf8(stream: BinaryIO, name: str, notes: list[str]) -> Iterator[bytes]:
+    """Read chunk by chunk; UTF-16, which its BOM tells, becomes UTF-8, with a note."""
     chunk = stream.read(CHUNK)
     decoder = None
     if chunk.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         decoder = codecs.getincrementaldecoder("utf-16")(errors="replace")
+        notes.append(UTF16_NOTE)
     first = True
     while chunk:
         data = chunk if decoder is None else decoder.decode(chunk).encode()

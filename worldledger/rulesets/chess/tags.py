@@ -55,8 +55,8 @@ def read_tags(text: str, first_line: int) -> Tags:
     """Read the tag pairs at the head of a game's text.
 
     Values are raw strings: only PGN's two escapes, of quote and backslash, are undone, and a wrapped value is
-    joined by a space. A malformed tag is left out with a warning, or raises GameFaultError where the position
-    hangs on it.
+    joined by a space (but for Result, which stays as it stands). A malformed tag is left out with a warning, or
+    raises GameFaultError where the position hangs on it.
     """
     tags = Tags()
     seen: set[str] = set()
@@ -69,7 +69,7 @@ def read_tags(text: str, first_line: int) -> Tags:
         else:
             name = match[1]
             value = _ESCAPE.sub(r"\1", match[2]) if "\\" in match[2] else match[2]
-            if "\n" in value:
+            if "\n" in value and name != "Result":
                 value = " ".join(value.split("\n"))
             if name in seen:
                 tags.warnings.append(f"the tag {name} is given twice; the last one counts")

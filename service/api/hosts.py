@@ -1,0 +1,57 @@
+"""Which names a request may have for this service.
+
+A service that only this machine can reach is still within reach of this machine's browser, and a web page can let its
+own name lead to 127.0.0.1 (DNS rebinding). The browser then sends the page's name as Host, which is refused here. A
+name without a dot is nobody's on the internet, so no such page can have it: it is let through.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+
+from starlette.types import Scope
+
+from service.api.problems import HostRefusedError
+from service.settings import Settings
+
+
+def allowed_hosts(settings: Settings) -> frozenset[str]:
+    """Give the names by which a request may call the service, without ports; none at all means any.
+
+    Names are compared if the service listens on loopback only, or if the settings name some; ``*`` among those
+    allows all.
+    """
+    named = {_name(each) for each in (settings.allowed_hosts or "").split(",")} - {""}
+    loopback = _is_loopback(settings.host)
+    if "*" in named or not (named or loopback):
+        return frozenset()
+    own = {_name(settings.host)} if loopback else set()
+    return frozenset({"localhost", "127.0.0.1", "[::1]", *own, *named})
+
+
+def check_host(scope: Scope, allowed: frozenset[str]) -> None:
+    """Raise HostRefusedError if a request's Host header has none of these names. Browsers always send one."""
+    for header, value in scope["headers"]:
+        if header == b"host":
+            name = _name(value.decode("latin-1"))
+            if name not in allowed and ("." in name or ":" in name):
+                raise HostRefusedError(
+                    f"this service is not called {name!r}; further names are allowed by WORLDLEDGER_ALLOWED_HOSTS",
+                    host=name,
+                )
+
+
+def _name(host: str) -> str:
+    """Give the name in a Host header, or in a setting: without its port, an IPv6 address in brackets."""
+    host = host.strip().lower()
+    if host.startswith("["):
+        address, _, rest = host.partition("]")
+        return f"{address}]" if rest[:1] in {"", ":"} else host
+    return f"[{host}]" if host.count(":") > 1 else host.partition(":")[0]
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

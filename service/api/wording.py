@@ -1,0 +1,45 @@
+"""Plain words for what Pydantic finds wrong: always what a value must be, never what was sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic_core import PydanticCustomError
+
+from worldledger.canonical import MAX_INT
+
+_WANTED: Final = {"model_type": "an object", "dict_type": "an object", "string_type": "a string"}
+_JSON_NAMES: Final = {
+    dict: "an object",
+    list: "a list",
+    str: "a string",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    type(None): "null",
+}
+
+
+def not_whole(least: int) -> PydanticCustomError:
+    """Make the error of a parameter that is no whole number from ``least`` to 2^53-1."""
+    limits = {"least": least, "most": MAX_INT}
+    return PydanticCustomError("whole_number", "must be a whole number from {least} to {most}", limits)
+
+
+def reason(error: Mapping[str, Any]) -> str:
+    """Say what one error of `ValidationError.errors` is about, to follow the name of what is wrong."""
+    kind: str = error["type"]
+    context: Mapping[str, Any] = error.get("ctx", {})
+    if kind in _WANTED:
+        return f"must be {_WANTED[kind]}, not {_JSON_NAMES.get(type(error['input']), 'something else')}"
+    if kind == "missing":
+        return "is missing"
+    if kind == "string_too_short":
+        least = context["min_length"]
+        return "must not be empty" if least == 1 else f"must have at least {least} characters"
+    if kind == "string_too_long":
+        return f"must have at most {context['max_length']} characters"
+    if kind == "literal_error":
+        return f"must be {context['expected']}"
+    return str(error["msg"])

@@ -1,0 +1,102 @@
+"""What is no HTTP: answered like every other error, and kept out of the service's output."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import httpx2
+import pytest
+
+from .helpers import Served, draft, problem
+
+PATH = "/v1/worlds/town/effects"
+_HEAD = f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+_CHUNKED = f"{_HEAD}Transfer-Encoding: chunked\r\n"
+
+
+async def _exchange(served: Served, *parts: bytes) -> list[httpx2.Response]:
+    """Send these parts, each once the one before is out, and give the answers until the connection is closed."""
+    reader, writer = await served.connect()
+    for part in parts:
+        writer.write(part)
+        await writer.drain()
+    answers = []
+    while head := await reader.readline():
+        lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = [(name, value) for name, _, value in (line.partition(": ") for line in lines if line)]
+        length = next(int(value) for name, value in headers if name == "content-length")
+        answers.append(httpx2.Response(int(head.split()[1]), headers=headers, content=await reader.readexactly(length)))
+    writer.close()
+    return answers
+
+
+_NO_HTTP: dict[str, tuple[bytes, str]] = {
+    "a garbage request line": (b"what is this\r\n\r\n", ""),
+    "a TLS client": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64), ""),
+    "a URL over 64 KiB": (b"GET /" + b"a" * 66_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", "/" + "a" * 999 + "…"),
+    "a foreign byte in the URL": (b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n", ""),
+    "a length that is no number": (f"{_HEAD}Content-Length: abc\r\n\r\n".encode(), PATH),
+    "a length beside chunks": (f"{_CHUNKED}Content-Length: 3\r\n\r\n".encode(), PATH),
+    "a header name with a space": (b"GET /livez HTTP/1.1\r\na b: c\r\n\r\n", "/livez"),
+    "a chunk without a size": (f"{_CHUNKED}\r\nzz\r\n".encode(), PATH),
+    "another version": (b"GET /livez HTTP/3.0\r\n\r\n", "/livez"),
+    "a proxy's request": (b"CONNECT localhost:80 HTTP/1.1\r\n\r\n", "localhost:80"),
+}
+
+
+@pytest.mark.parametrize(("sent", "instance"), _NO_HTTP.values(), ids=_NO_HTTP)
+async def test_what_is_no_http_is_a_problem(
+    served: Served,
+    remote: httpx2.AsyncClient,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    sent: bytes,
+    instance: str,
+) -> None:
+    """It is answered with a 400 problem, the connection is closed, and only a debugger is told."""
+    caplog.set_level(logging.DEBUG, "service.api.wire")
+    (answer,) = await _exchange(served, sent)
+    found = problem(answer, 400, "bad_request", recovery="modify_intent")
+    assert answer.headers["connection"] == "close"
+    assert found["instance"] == instance
+    assert len(answer.content) < 5000
+    (told,) = [record for record in caplog.records if record.levelno >= logging.INFO or "service.api" in record.name]
+    assert told.levelno == logging.DEBUG
+    assert capfd.readouterr() == ("", "")
+    assert (await remote.get("/v1/worlds/town")).json()["head_seq"] == 1
+
+
+async def test_a_garbled_second_request_keeps_the_first_answer(served: Served, remote: httpx2.AsyncClient) -> None:
+    """What comes after a good request has no part in its answer."""
+    good = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    reader, writer = await served.connect()
+    writer.write(good)
+    assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200")
+    writer.write(b"garbage\r\n\r\n")
+    assert (await reader.read()).startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    writer.close()
+
+
+async def test_no_answer_is_given_in_place_of_another(served: Served, remote: httpx2.AsyncClient) -> None:
+    """Garbage behind a request that is at work ends the connection; no 400 poses as the answer to that request."""
+    body = httpx2.Request("POST", served.url, json=draft()).content
+    append = f"{_HEAD}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    assert await _exchange(served, append + b"garbage\r\n\r\n") == []
+    reader, writer = await served.connect()
+    writer.write(b"GET /v1/worlds/town/tail HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    await reader.readuntil(b": after ")
+    writer.write(b"garbage\r\n\r\n")
+    assert b"HTTP/1.1" not in await reader.read()
+    writer.close()
+
+
+async def test_another_protocol_is_declined(
+    served: Served, remote: httpx2.AsyncClient, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A client that offers HTTP/2 or WebSocket is answered in HTTP/1.1, and nothing is printed."""
+    for offered in ("h2c", "websocket"):
+        headers = {"Connection": "Upgrade", "Upgrade": offered}
+        async with asyncio.timeout(30):
+            assert (await remote.get("/livez", headers=headers)).json() == {"status": "alive"}
+    assert capfd.readouterr() == ("", "")

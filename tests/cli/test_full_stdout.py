@@ -1,0 +1,77 @@
+"""What happens when stdout cannot be written."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .helpers import GAME, SCRIPT, environment, seed
+
+FULL = Path("/dev/full")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("verify", "--all"),
+        ("verify", "--all", "--json"),
+        ("worlds",),
+        ("worlds", "--json"),
+        ("log", "w"),
+        ("export", "w", "-o", "-"),
+        ("db", "check"),
+        ("import", "pgn", "GAMES"),
+        ("world", "create", "other"),
+    ],
+    ids=" ".join,
+)
+def test_a_full_stdout(database_url: str, tmp_path: Path, command: tuple[str, ...]) -> None:
+    """A stdout that is full is exit code 2 and one sentence, whatever the command."""
+    seed(database_url, "w", 3000)
+    (tmp_path / "a.pgn").write_text(GAME.format(1))
+    arguments = [str(tmp_path) if argument == "GAMES" else argument for argument in command]
+    with FULL.open("wb") as full:
+        done = _run(*arguments, "--database-url", database_url, stdout=full)
+    assert (done.returncode, done.stderr) == (
+        2,
+        b"worldledger: stdout cannot be written (No space left on device)\n",
+    )
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_help_into_a_full_stdout(option: str) -> None:
+    """That holds for what the program says about itself, too."""
+    with FULL.open("wb") as full:
+        done = _run(option, stdout=full)
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"worldledger: ")
+    assert done.stderr.endswith(b"No space left on device\n")
+    assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize(("closed", "said"), [(">&-", b"not writable"), ("2>&-", b"")], ids=["stdout", "stderr"])
+def test_a_closed_stream(closed: str, said: bytes) -> None:
+    """A stdout that is closed is exit code 2 and one sentence; a closed stderr disturbs nothing."""
+    done = subprocess.run(
+        ["sh", "-c", f'"$0" --version {closed}', SCRIPT], capture_output=True, env=environment(), check=False
+    )
+    assert done.returncode == (2 if said else 0)
+    assert said in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
+def test_a_full_stderr(database_url: str) -> None:
+    """Words that cannot be written do not change how a command ends."""
+    with FULL.open("wb") as full:
+        assert _run("log", "nowhere", "--database-url", database_url, stderr=full).returncode == 2
+        assert _run("worlds", "--database-url", database_url, stderr=full).returncode == 0
+
+
+def _run(*arguments: str, **streams: object) -> subprocess.CompletedProcess[bytes]:
+    given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
+    return subprocess.run([SCRIPT, *arguments], env=environment(), check=False, **given)  # type: ignore[call-overload,no-any-return]

@@ -1,0 +1,97 @@
+"""Imports whose server dies under them: they end by themselves, name the cause, and nothing is half-written."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from service.database import embedded, schema
+from service.database.embedded import EmbeddedServer
+from tests.store.exports import effect, export_of, genesis, text
+
+from .helpers import SCRIPT, environment, wait_for
+
+pytestmark = pytest.mark.slow
+
+GAME = '[Event "Cup"]\n[White "Ann"]\n[Black "Bob"]\n[Round "1"]\n[Result "0-1"]\n\n1. f3 e5 2. g4 Qh4# 0-1\n\n'
+_WAITING = """
+    select count(*) from pg_stat_activity
+    where datname = current_database() and application_name = 'worldledger' and wait_event_type = 'Lock'
+"""
+
+
+@contextmanager
+def _stuck(url: str) -> Iterator[Callable[[], bool]]:
+    """Let every COPY wait; lend what tells that one does."""
+    with asyncio.Runner() as runner:
+        connection = runner.run(asyncpg.connect(url))
+        runner.run(connection.execute("begin; lock table effects in share mode"))
+
+        def waits() -> bool:
+            return bool(runner.run(connection.fetchval(_WAITING)))
+
+        yield waits
+        with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            runner.run(connection.close(timeout=1))
+
+
+def _start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [SCRIPT, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+
+
+@pytest.fixture
+def server(home: Path) -> Iterator[EmbeddedServer]:
+    """Give a server with our schema."""
+    with embedded.attach(home, keep=True) as attached:
+        asyncio.run(schema.upgrade(attached.url()))
+        yield attached
+
+
+def _kill(home: Path, what: str) -> None:
+    state = embedded.status(home)
+    assert state is not None
+    pid = state.supervisor_pid if what == "supervisor" else state.postmaster_pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: embedded.status(home) not in {state, None}, "somebody has noticed")
+
+
+@pytest.mark.parametrize("killed", ["postmaster", "supervisor"])
+@pytest.mark.parametrize("kind", ["log", "pgn"])
+def test_a_server_that_dies_during_an_import(
+    home: Path, tmp_path: Path, server: EmbeddedServer, killed: str, kind: str
+) -> None:
+    """An import whose server is killed in the middle ends, says that nothing was kept, and works when tried again."""
+    file = tmp_path / f"some.{kind}"
+    if kind == "log":  # more than all the buffers between the command and the server can hold
+        more = [text(effect(seq, payload={"text": "x" * 2000})) for seq in range(2, 8000)]
+        file.write_bytes(export_of([text(genesis()), *more]))
+    else:
+        file.write_text(GAME)
+    command = ("import", kind, str(file), "--home", str(home))
+    with _stuck(server.url()) as waits, _start(*command) as running:
+        wait_for(waits, "the import waits in the middle of its COPY")
+        _kill(home, killed)
+        out, err = running.communicate(timeout=120)
+    assert (running.returncode, out) == (2, "")
+    assert "nothing of this write was kept" in err
+    assert "Traceback" not in err
+    assert "__aexit__" not in err
+    again = subprocess.run([SCRIPT, *command], capture_output=True, text=True, env=environment(), check=False)
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.startswith("imported")
