@@ -68,7 +68,7 @@ def test_what_was_odd_is_noted(on: Cli, tmp_path: Path) -> None:
 
 
 def test_nothing_could_be_read(on: Cli, tmp_path: Path) -> None:
-    """A mistyped path, a folder without games, a pipe and a device are exit code 2, at once, if there is nothing else."""
+    """A mistyped path, a folder without games, a pipe and a device alone are exit code 2, at once."""
     pipe, empty = tmp_path / "pipe.pgn", tmp_path / "empty"
     os.mkfifo(pipe)
     empty.mkdir()

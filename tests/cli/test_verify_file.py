@@ -97,7 +97,7 @@ def test_an_export_of_another_version(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_large_effects(cli: Cli, on: Cli, tmp_path: Path) -> None:
-    """An honest export with effects over this installation's limit verifies; it is refused by import, which says why."""
+    """An honest export with effects over this installation's limit verifies; import refuses it, and says why."""
     file = tmp_path / "large"
     file.write_bytes(export_of([*texts(2), text(effect(3, payload={"text": "x" * 3_000_000}))]))
     assert cli("verify", "--file", str(file)).out.startswith(f"verified {file}: w 3 effects")
