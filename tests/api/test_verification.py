@@ -50,7 +50,18 @@ async def test_a_bad_position_is_refused(
     client: httpx2.AsyncClient, filled: list[str], subtests: pytest.Subtests
 ) -> None:
     """A position that is not SEQ:CHECKSUM is refused by its parameter's name."""
-    bad = ["", "x", "5", "5:", "5:abc", f"-1:{'0' * 64}", f"5:{'g' * 64}", f"{'9' * 18}:{'0' * 64}", "5:\x00"]
+    bad = [
+        "",
+        "x",
+        "5",
+        "5:",
+        "5:abc",
+        f"-1:{'0' * 64}",
+        f"0:{'0' * 64}",
+        f"5:{'g' * 64}",
+        f"{'9' * 18}:{'0' * 64}",
+        "5:\x00",
+    ]
     for name in ("from", "head"):
         for text in [*bad, f"{'9' * 19}:{'0' * 64}", f"5:{'0' * 64} x"]:
             with subtests.test(name=name, text=text[:20]):
