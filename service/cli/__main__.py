@@ -1,0 +1,5 @@
+"""``python -m service.cli``: the command line where the console script is not on the PATH."""
+
+from service.cli.main import main
+
+main()
