@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import asyncpg
@@ -31,16 +31,19 @@ _WAITING = """
 @contextmanager
 def _stuck(url: str) -> Iterator[Callable[[], bool]]:
     """Let every COPY wait; lend what tells that one does."""
+
+    async def connections() -> list[asyncpg.Connection[asyncpg.Record]]:
+        return [await asyncpg.connect(url) for _ in range(2)]
+
     with asyncio.Runner() as runner:
-        connection = runner.run(asyncpg.connect(url))
-        runner.run(connection.execute("begin; lock table effects in share mode"))
-
-        def waits() -> bool:
-            return bool(runner.run(connection.fetchval(_WAITING)))
-
-        yield waits
-        with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-            runner.run(connection.close(timeout=1))
+        holder, looker = both = runner.run(connections())
+        try:
+            runner.run(holder.execute("begin; lock table effects in share mode"))
+            yield lambda: bool(runner.run(looker.fetchval(_WAITING)))
+        finally:
+            for connection in both:
+                connection.terminate()
+            runner.run(asyncio.sleep(0))  # their transports close
 
 
 def _start(*arguments: str) -> subprocess.Popen[str]:
@@ -85,9 +88,12 @@ def test_a_server_that_dies_during_an_import(
         file.write_text(GAME)
     command = ("import", kind, str(file), "--home", str(home))
     with _stuck(server.url()) as waits, _start(*command) as running:
-        wait_for(waits, "the import waits in the middle of its COPY")
-        _kill(home, killed)
-        out, err = running.communicate(timeout=120)
+        try:
+            wait_for(waits, "the import waits in the middle of its COPY")
+            _kill(home, killed)
+            out, err = running.communicate(timeout=120)
+        finally:
+            running.kill()
     assert (running.returncode, out) == (2, "")
     assert "nothing of this write was kept" in err
     assert "Traceback" not in err

@@ -226,12 +226,22 @@ async def test_a_world_of_an_unknown_ruleset_is_restored(store: Store, world_id:
     assert (await store.world(world_id)).ruleset == "from-mars"
 
 
-async def test_a_request_that_comes_back_is_refused_by_line(store: Store, world_id: str) -> None:
-    """A file in which a req_id comes back after other effects is refused, naming the line."""
-    lines = [text(genesis(world_id)), *(text(effect(seq, world_id, req_id=req)) for seq, req in enumerate("aabba", 2))]
+@pytest.mark.parametrize("chunk", [2, 3, 20_000])
+@pytest.mark.parametrize(
+    ("req_ids", "line"),
+    [("aabba", 6), ("a-a", 4), ("-a--b-a", 8)],
+    ids=["after another request", "after an effect without one", "far away"],
+)
+async def test_a_request_that_comes_back_is_refused_by_line(
+    store: Store, world_id: str, monkeypatch: pytest.MonkeyPatch, req_ids: str, line: int, chunk: int
+) -> None:
+    """A file in which a req_id comes back after other effects is refused, naming the line; nothing is kept."""
+    monkeypatch.setattr(transfer, "_CHUNK", chunk)
+    asked = [None if req_id == "-" else req_id for req_id in req_ids]
+    lines = [text(genesis(world_id)), *(text(effect(seq, world_id, req_id=req)) for seq, req in enumerate(asked, 2))]
     with pytest.raises(FileRefusedError, match="'a' of 'a1' was used before") as caught:
         await restored(store, export_of(lines, world_id))
-    assert caught.value.details["line"] == 6
+    assert caught.value.details["line"] == line
     assert await store.reader.head_seqs([world_id]) == {}
 
 
