@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -12,6 +12,7 @@ import asyncpg
 from service.database.address import describe
 from service.database.failures import explained
 from service.store import statements
+from service.store.outages import Outages, is_outage
 from service.store.verification import verify_world
 from worldledger.chain import StoredEffect, Verdict
 from worldledger.errors import EffectNotFoundError
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
     from service.settings import Settings
-    from service.store.outages import Outages
 
     PooledConnection = PoolConnectionProxy[asyncpg.Record]
 
@@ -53,6 +53,23 @@ class Reader:
                 yield connection
             self._outages.answered()
 
+    async def fetch(self, statement: str, *arguments: Any) -> list[asyncpg.Record]:
+        """Read rows. A pooled connection that turns out to be dead is replaced, once: reading twice does no harm."""
+        for last in (False, True):
+            with explained(self._url):
+                async with self._pool.acquire(timeout=self._settings.command_timeout) as connection:
+                    try:
+                        rows = await connection.fetch(statement, *arguments)
+                    except Exception as error:
+                        if last or not is_outage(error):
+                            raise
+                        with suppress(asyncpg.InterfaceError):  # the pool may have noticed, and taken it back
+                            connection.terminate()
+                        continue
+                self._outages.answered()
+                return rows
+        raise AssertionError  # the second round returns or raises
+
     async def batches(
         self,
         world_id: str,
@@ -76,10 +93,9 @@ class Reader:
         position = max(after_seq, 0)
         while left > 0 and position < until:
             most = min(left, _MOST_ROWS)
-            async with self.connection() as connection:
-                rows = await connection.fetch(
-                    statement, world_id, position, until, most, self._settings.read_batch_bytes, *filters
-                )
+            rows = await self.fetch(
+                statement, world_id, position, until, most, self._settings.read_batch_bytes, *filters
+            )
             if not rows:
                 return
             yield [StoredEffect(*row) for row in rows]
@@ -88,25 +104,20 @@ class Reader:
 
     async def effect(self, world_id: str, global_seq: int) -> StoredEffect:
         """Give one stored effect. Raises EffectNotFoundError, which names the head."""
-        async with self.connection() as connection:
-            row = head = None
-            if 0 < global_seq < END and storable(world_id):
-                row = await connection.fetchrow(statements.EFFECT_AT, world_id, global_seq)
-            if row is None:
-                if storable(world_id):
-                    head = await connection.fetchval(statements.HEAD, world_id)
-                raise EffectNotFoundError(
-                    f"world {world_id!r} has no effect {global_seq}; its head is {head}",
-                    world_id=world_id,
-                    global_seq=global_seq,
-                    head_seq=head,
-                )
-        return StoredEffect(*row)
+        if 0 < global_seq < END and storable(world_id):
+            for row in await self.fetch(statements.EFFECT_AT, world_id, global_seq):
+                return StoredEffect(*row)
+        head = (await self.head_seqs([world_id])).get(world_id)
+        raise EffectNotFoundError(
+            f"world {world_id!r} has no effect {global_seq}; its head is {head}",
+            world_id=world_id,
+            global_seq=global_seq,
+            head_seq=head,
+        )
 
     async def head_seqs(self, world_ids: list[str]) -> dict[str, int]:
         """Give the present head_seq of each of these worlds that exists."""
-        async with self.connection() as connection:
-            known = await connection.fetch(statements.HEADS, [*filter(storable, world_ids)])
+        known = await self.fetch(statements.HEADS, [*filter(storable, world_ids)])
         return {row["world_id"]: row["head_seq"] for row in known}
 
     async def verify(self, world_id: str) -> Verdict:

@@ -194,21 +194,18 @@ class Store:
     async def world(self, world_id: str) -> WorldRecord:
         """Give a world with its present head. Raises WorldNotFoundError."""
         check_world_name(world_id)
-        async with self.reader.connection() as connection:
-            row = await connection.fetchrow(statements.WORLD, world_id)
-        if row is None:
-            raise WorldNotFoundError(f"no world named {world_id!r}", world_id=world_id)
-        return WorldRecord.of(row)
+        for row in await self.reader.fetch(statements.WORLD, world_id):
+            return WorldRecord.of(row)
+        raise WorldNotFoundError(f"no world named {world_id!r}", world_id=world_id)
 
     async def worlds(self, *, experiment: str | None = None, after: str = "", limit: int = 100) -> list[WorldRecord]:
         """Give a page of worlds by name, those after ``after``."""
         if experiment is not None and not storable(experiment):
             return []
-        async with self.reader.connection() as connection:
-            if experiment is None:
-                rows = await connection.fetch(statements.WORLDS, after, limit)
-            else:
-                rows = await connection.fetch(statements.EXPERIMENT_WORLDS, after, limit, experiment)
+        if experiment is None:
+            rows = await self.reader.fetch(statements.WORLDS, after, limit)
+        else:
+            rows = await self.reader.fetch(statements.EXPERIMENT_WORLDS, after, limit, experiment)
         return [WorldRecord.of(row) for row in rows]
 
     async def every_world(self, *, experiment: str | None = None) -> AsyncIterator[WorldRecord]:

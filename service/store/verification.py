@@ -40,10 +40,8 @@ async def verify_world(
     there is no trace of the world, and nobody kept a position of it.
     """
     noted = list(noted)
-    async with reader.connection() as connection:
-        extent = await connection.fetchrow(statements.EXTENT, world_id)
-        row = await connection.fetchrow(statements.WORLD, world_id)
-    assert extent is not None  # noqa: S101 - the statement always gives a row
+    (extent,) = await reader.fetch(statements.EXTENT, world_id)  # always one row
+    row = next(iter(await reader.fetch(statements.WORLD, world_id)), None)
     if row is None and extent["head_seq"] is None and extent["last_seq"] is None:
         return _nothing_left(world_id, start, noted, start_name)
     if row is None or extent["head_seq"] is None:
@@ -130,8 +128,7 @@ async def every_world(reader: Reader) -> AsyncIterator[str]:
     """Give every name that stands anywhere in the log's tables, so that no orphan escapes verification."""
     position = ""
     while True:
-        async with reader.connection() as connection:
-            names = [row["world_id"] for row in await connection.fetch(statements.EVERY_WORLD, position)]
+        names = [row["world_id"] for row in await reader.fetch(statements.EVERY_WORLD, position)]
         for name in names:
             yield name
         if not names:

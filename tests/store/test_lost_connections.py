@@ -169,3 +169,15 @@ async def test_the_network_cut_again_and_again(far_log: EventLog, store: Store, 
     await asyncio.gather(*tasks)
     written = await assert_sound(store, far_log.world_id, receipts)
     assert sorted(written[1:]) == [[number, n] for number in range(6) for n in range(20)]
+
+
+async def test_a_read_is_repeated_on_another_connection(log: EventLog, proxy: Proxy, open_store: Opener) -> None:
+    """A read whose connection turns out to be dead is answered all the same, over another one."""
+    await log.append(draft("first"))
+    far_store = await open_store(proxy.url)
+    cut = proxy.lose_answer(log.world_id.encode())
+    assert (await far_store.reader.effect(log.world_id, 2)).global_seq == 2
+    assert cut.done.is_set()
+    cut = proxy.lose_answer(log.world_id.encode())
+    assert [row.global_seq async for batch in far_store.reader.batches(log.world_id) for row in batch] == [1, 2]
+    assert cut.done.is_set()
