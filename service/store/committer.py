@@ -115,6 +115,7 @@ class Committer:
         sealer = queue.sealer
         wall_time = sealer.now(head)
         try:
+            (draft,) = sealer.decide((draft,))
             text, uuid, sim_time = sealer.effect(draft, head.seq + 1, sim_time=head.sim_time, wall_time=wall_time)
         except SimulationError:
             return None

@@ -19,6 +19,7 @@ from worldledger.errors import (
     SimulationError,
     TimeAuthorityError,
 )
+from worldledger.rulesets import Ruleset
 
 
 @dataclass(slots=True)
@@ -69,8 +70,11 @@ class Sealer:
         clock: Callable[[], float],
         new_uuid: Callable[[], str],
         max_effect_bytes: int,
+        ruleset: Ruleset | None = None,
     ) -> None:
         self.world_id = world_id
+        #: the ruleset's word on a unit's drafts: it gives one for each, or raises a SimulationError for the unit
+        self.decide = (ruleset or Ruleset()).decide
         self.authority = authority
         self._clock = clock
         self._new_uuid = new_uuid
@@ -133,7 +137,7 @@ class Sealer:
         written: dict[int, Receipt] = {}
         several = len(unit.drafts) > 1
         try:
-            for index, draft in enumerate(unit.drafts):
+            for index, draft in enumerate(self.decide(unit.drafts)):
                 if index in unit.known or (several and unit.aliases and index in unit.aliases):
                     continue
                 seq += 1

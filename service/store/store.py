@@ -31,7 +31,7 @@ from worldledger.drafts import check_draft
 from worldledger.effects import EffectDraft
 from worldledger.errors import EffectTooLargeError, InvalidConfigError, WorldExistsError, WorldNotFoundError
 from worldledger.genesis import NewWorld, check_world_name, genesis_draft
-from worldledger.rulesets import load_ruleset
+from worldledger.rulesets import Ruleset, load_ruleset
 
 if TYPE_CHECKING:
     from service.database.engine import PooledConnection
@@ -138,7 +138,7 @@ class Store:
         ruleset.check_config(world.config)
         world_uuid = uuid.UUID(self._new_uuid())
         genesis = genesis_draft(world, world_uuid=world_uuid.hex, ruleset_version=ruleset.version)
-        sealer = self._sealer(world.world_id, world.time_authority)
+        sealer = self._sealer(world.world_id, world.time_authority, ruleset)
         first = self._first_head(sealer, genesis)
         async with self._bulk_transaction() as connection:
             created = await connection.fetchval(
@@ -236,8 +236,8 @@ class Store:
                 record = await self.world(world_id)
         log = self._held.get(world_id)  # another caller may have been quicker
         if log is None:
-            load_ruleset(record.ruleset)
-            queue = WorldQueue(self._sealer(world_id, record.time_authority), record.head)
+            sealer = self._sealer(world_id, record.time_authority, load_ruleset(record.ruleset))
+            queue = WorldQueue(sealer, record.head)
             log = EventLog(
                 world_id,
                 queue=queue,
@@ -254,11 +254,12 @@ class Store:
     def _may_pass(self, error: Exception) -> bool:
         return is_outage(error) and not self._pool.is_closing()
 
-    def _sealer(self, world_id: str, authority: str) -> Sealer:
+    def _sealer(self, world_id: str, authority: str, ruleset: Ruleset) -> Sealer:
         return Sealer(
             world_id,
             authority,
             clock=self._clock,
             new_uuid=self._new_uuid,
             max_effect_bytes=self._settings.max_effect_bytes,
+            ruleset=ruleset,
         )

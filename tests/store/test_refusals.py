@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
 
 from service.store import EventLog, Store
+from worldledger.drafts import CheckedDraft
 from worldledger.errors import (
     EffectTooLargeError,
     InvalidEffectError,
@@ -22,6 +23,7 @@ from worldledger.errors import (
     WorldNotFoundError,
 )
 from worldledger.genesis import NewWorld
+from worldledger.rulesets import Ruleset
 
 from .helpers import assert_sound, draft, guards_down, holding_head, start, wait_for, wait_for_waiters
 
@@ -230,3 +232,31 @@ async def test_a_closing_store_writes_what_waits_and_takes_nothing_more(
         await log.append(draft("too late"))
     over.set()
     assert await first == 2
+
+
+class _Picky(Ruleset):
+    """A ruleset that refuses one kind and marks what it lets through."""
+
+    name = "picky"
+
+    def decide(self, drafts: Sequence[CheckedDraft]) -> Sequence[CheckedDraft]:
+        for index, each in enumerate(drafts):
+            if each.kind == "Refused":
+                raise InvalidEffectError("not by these rules", "$.kind", index)
+        return [each._replace(schema_version="9.0.0") for each in drafts]
+
+
+async def test_the_ruleset_decides(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a ruleset refuses is not written, alone or in a list, and what it gives is written in place of the draft."""
+    monkeypatch.setattr("service.store.store.load_ruleset", lambda _: _Picky())
+    await store.create_world(NewWorld(world_id="picky"))
+    log = await store.log("picky")
+    for drafts in ([draft(kind="Refused")], [draft(), draft(kind="Refused", req_id="r")]):
+        with pytest.raises(InvalidEffectError, match="not by these rules"):
+            await log.append_all(drafts)
+    first = await log.append_all([draft(), draft(req_id="r")])
+    assert [receipt.global_seq for receipt in first] == [2, 3]
+    assert await log.append(draft()) == 4
+    assert {entry.effect["schema_version"] for entry in await log.get_entries_since(1)} == {"9.0.0"}
+    assert (await log.append_all([draft(req_id="r")]))[0].replayed
+    assert await log.validate_integrity()

@@ -22,8 +22,10 @@ class Ruleset:
         """Raise InvalidConfigError if a world cannot be made with this config. The base takes any."""
 
     def decide(self, drafts: Sequence[CheckedDraft]) -> Sequence[CheckedDraft]:
-        """Give the drafts that are to be written for the drafts that came.
+        """Give the drafts that are to be written for those of one unit: one for each, in their order.
 
-        What comes from the operator (posted drafts, imports) is taken as it is.
+        It is asked when the unit's turn has come, and again if another process was first, so it must be pure. A
+        SimulationError refuses the whole unit; a request that was accepted before is answered all the same. The base
+        passes drafts through. Imports do not ask: what they bring has happened already.
         """
         return drafts
