@@ -114,7 +114,10 @@ WORLD_COLUMNS = """
     coalesce(h.sim_time, 0) as sim_time, coalesce(h.wall_time, 0) as wall_time
 """
 
-WORLD = f"select {WORLD_COLUMNS} from worlds w left join heads h using (world_id) where w.world_id = $1"
+WORLD = f"""
+select {WORLD_COLUMNS}, h.head_seq is null as headless
+from worlds w left join heads h using (world_id) where w.world_id = $1
+"""
 
 #: A page of worlds by name: $1 after world_id, $2 limit.
 WORLDS = f"""

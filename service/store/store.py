@@ -27,6 +27,7 @@ from service.store.outages import Outages, is_outage
 from service.store.reader import Reader, storable
 from service.store.records import Head, WorldRecord
 from service.store.sealing import Sealer
+from worldledger.chain import Finding
 from worldledger.drafts import check_draft
 from worldledger.effects import EffectDraft
 from worldledger.errors import EffectTooLargeError, InvalidConfigError, WorldExistsError, WorldNotFoundError
@@ -192,9 +193,12 @@ class Store:
         return head
 
     async def world(self, world_id: str) -> WorldRecord:
-        """Give a world with its present head. Raises WorldNotFoundError."""
+        """Give a world with its present head. Raises WorldNotFoundError, and TamperedError if its head is gone."""
         check_world_name(world_id)
         for row in await self.reader.fetch(statements.WORLD, world_id):
+            if row["headless"]:
+                what = "the row of this world is missing from the table heads"
+                raise Finding(world_id, 1, what).error()
             return WorldRecord.of(row)
         raise WorldNotFoundError(f"no world named {world_id!r}", world_id=world_id)
 

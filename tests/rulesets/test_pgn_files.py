@@ -34,7 +34,7 @@ def positions_of(path: Path) -> list[str]:
     found = []
     with path.open(encoding="utf-8") as stream:
         while (game := chess.pgn.read_game(stream)) is not None:
-            found.append(game.end().board().fen(en_passant="fen"))
+            found.append(game.end().board().fen())
     return found
 
 

@@ -49,7 +49,7 @@ def test_a_move_has_all_fields_of_the_seeds_move_and_the_position() -> None:
             "commands": [],
             "nags": [],
             "variations": 0,
-            "fen": "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq e3 0 1",
+            "fen": "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1",
         },
     }
     assert start["source_id"] == "pgn-import"

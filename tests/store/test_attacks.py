@@ -13,7 +13,7 @@ from service.store.records import WorldRecord
 from service.store.verification import every_world, verify_world
 from tests.rules.chains import chained
 from worldledger.chain import ORIGIN, Position, Verdict
-from worldledger.errors import WorldNotFoundError
+from worldledger.errors import TamperedError, WorldNotFoundError
 from worldledger.genesis import NewWorld
 
 from .helpers import draft, guards_down
@@ -295,3 +295,10 @@ async def test_a_world_without_a_trace_is_not_found(store: Store) -> None:
     """A world of which nothing stands anywhere cannot be verified."""
     with pytest.raises(WorldNotFoundError):
         await _verify(store, "nobodys")
+
+
+async def test_a_world_without_its_head_is_told_as_such(store: Store, world: WorldRecord, intruder: Connection) -> None:
+    """Where a world's row in heads is gone, nobody says that there is no such world, or that it is empty."""
+    await intruder.execute("delete from heads where world_id = $1", world.world_id)
+    with pytest.raises(TamperedError, match="missing from the table heads"):
+        await store.world(world.world_id)

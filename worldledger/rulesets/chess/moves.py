@@ -24,8 +24,8 @@ def play_move(board: chess.Board, move: chess.Move, *, ply: int, agent_id: str) 
     A null move (``--`` in PGN) has ``is_null`` true, ``0000`` and ``--`` as notations, and null squares and piece.
     A piece dropped from the hand (Crazyhouse) has no ``from_square``.
 
-    Beyond the seed: ``ply`` (1 is the game's first), ``agent_id``, ``fen`` after the move (with its en passant square
-    after every double step, as the seed's example has it), and what the recorder knew: ``clock`` (seconds left),
+    Beyond the seed: ``ply`` (1 is the game's first), ``agent_id``, ``fen`` after the move (as python-chess writes it:
+    with an en passant square only where such a capture is legal), and what the recorder knew: ``clock`` (seconds left),
     ``evaluation`` ({cp | mate, depth?}, from White's side), ``comment`` (its text, or null), ``commands`` (commands in
     comments that are not understood here, verbatim), ``nags`` and ``variations`` (sidelines to this move).
     """
@@ -61,5 +61,5 @@ def play_move(board: chess.Board, move: chess.Move, *, ply: int, agent_id: str) 
         "commands": [],
         "nags": [],
         "variations": 0,
-        "fen": board.fen(en_passant="fen"),
+        "fen": board.fen(),
     }

@@ -148,9 +148,9 @@ class Playthrough:
         except ValueError as error:
             number = f"{board.fullmove_number}{'.' if board.turn else '...'}"
             if isinstance(error, chess.IllegalMoveError):
-                why = f"is not legal in {board.fen(en_passant='fen')}"
+                why = f"is not legal in {board.fen()}"
             elif isinstance(error, chess.AmbiguousMoveError):
-                why = f"is ambiguous in {board.fen(en_passant='fen')}"
+                why = f"is ambiguous in {board.fen()}"
             else:
                 why = "cannot be read as a move"
             shown = token if len(token) <= 40 else token[:37] + "..."

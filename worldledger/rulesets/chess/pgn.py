@@ -114,7 +114,7 @@ def _read_game(raw: RawGame, max_plies: int, max_effect_bytes: int) -> RecordedG
     by_name = tags.as_dict()
     warnings = raw.warnings + tags.warnings
     board, variant = set_up(by_name, warnings)
-    initial_fen = board.fen(en_passant="fen")
+    initial_fen = board.fen()
     players: dict[Player, str | None] = {"white": _known(by_name, "White"), "black": _known(by_name, "Black")}
     agents: dict[Player, str] = {color: (player or color)[:MAX_AGENT_ID] for color, player in players.items()}
     game = Playthrough(board, agents, read_time_control(by_name.get("TimeControl", "")), max_plies=max_plies)
