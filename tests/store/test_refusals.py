@@ -187,6 +187,11 @@ async def test_a_world_whose_ruleset_is_not_installed(store: Store, log: EventLo
         " values ($1, gen_random_uuid(), 'go', 1, '{}', 'wall')",
         f"{log.world_id}.go",
     )
+    await admin.execute(
+        "insert into heads select $1, head_seq, head_checksum, sim_time, wall_time from heads where world_id = $2",
+        f"{log.world_id}.go",
+        log.world_id,
+    )
     with pytest.raises(UnknownRulesetError):
         await store.log(f"{log.world_id}.go")
 
