@@ -21,10 +21,7 @@ from worldledger.drafts import check_draft
 from worldledger.errors import InvalidEffectError
 
 if TYPE_CHECKING:
-    from asyncpg.pool import PoolConnectionProxy
-
-    PooledConnection = PoolConnectionProxy[asyncpg.Record]
-
+    from service.database.engine import PooledConnection
 Row = tuple[str, int, str, bytes, str, str, float]
 #: How often progress is told, in effects.
 _STEP = 1000

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 
 import asyncpg
+import stamina
 import structlog
 
 from service.database.failures import explain
@@ -43,6 +44,11 @@ def leaves_doubt(error: BaseException) -> bool:
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "").startswith(("08", "57P"))
     return True
+
+
+def retrying(deadline: float, on: Callable[[Exception], bool] = is_outage) -> AsyncIterator[stamina.Attempt]:
+    """Give attempts at something that an outage may stand in the way of, soon and often, for ``deadline`` seconds."""
+    return stamina.retry_context(on=on, attempts=None, timeout=deadline, wait_initial=0.02, wait_max=0.5).__aiter__()
 
 
 class Outages:

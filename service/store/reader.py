@@ -18,11 +18,8 @@ from worldledger.chain import StoredEffect, Verdict
 from worldledger.errors import EffectNotFoundError
 
 if TYPE_CHECKING:
-    from asyncpg.pool import PoolConnectionProxy
-
+    from service.database.engine import PooledConnection
     from service.settings import Settings
-
-    PooledConnection = PoolConnectionProxy[asyncpg.Record]
 
 #: Larger than any global_seq.
 END = 2**62

@@ -16,12 +16,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import asyncpg
-import stamina
 
 from service.database.engine import transaction
 from service.database.failures import explain
 from service.store import statements
-from service.store.outages import Outages, is_outage, leaves_doubt
+from service.store.outages import Outages, leaves_doubt, retrying
 from service.store.records import Head, Receipt
 from service.store.sealing import Group, Sealer
 from service.store.tampering import beyond_the_head
@@ -30,11 +29,8 @@ from service.store.writing import write_groups
 from worldledger.errors import RequestConflictError, StoreUnavailableError, WorldNotFoundError
 
 if TYPE_CHECKING:
-    from asyncpg.pool import PoolConnectionProxy
-
+    from service.database.engine import PooledConnection
     from service.settings import Settings
-
-    PooledConnection = PoolConnectionProxy[asyncpg.Record]
 
 
 class Settler:
@@ -57,9 +53,7 @@ class Settler:
         deadline = self._settings.append_deadline
         head: Head | None = None
         try:
-            async for attempt in stamina.retry_context(
-                on=is_outage, attempts=None, timeout=deadline, wait_initial=0.02, wait_max=0.5
-            ):
+            async for attempt in retrying(deadline):
                 with attempt, self._outages.noticed():
                     while waiting:
                         async with self._pool.acquire(timeout=deadline) as connection:

@@ -12,7 +12,6 @@ from weakref import WeakValueDictionary
 
 import asyncpg
 import orjson
-import stamina
 
 from service.database.engine import connect_pool
 from service.database.revision import require_current, revision_state
@@ -23,7 +22,7 @@ from service.store.committer import Committer, WorldQueue
 from service.store.copying import bulk_transaction
 from service.store.event_log import EventLog
 from service.store.identity import Uuids
-from service.store.outages import Outages, is_outage
+from service.store.outages import Outages, is_outage, retrying
 from service.store.reader import Reader, storable
 from service.store.records import Head, WorldRecord
 from service.store.sealing import Sealer
@@ -233,9 +232,7 @@ class Store:
         if log is not None:
             self._logs.move_to_end(world_id)
             return log
-        async for attempt in stamina.retry_context(
-            on=self._may_pass, attempts=None, timeout=self._settings.append_deadline, wait_initial=0.02, wait_max=0.5
-        ):
+        async for attempt in retrying(self._settings.append_deadline, on=self._may_pass):
             with attempt, self.outages.noticed():
                 record = await self.world(world_id)
         log = self._held.get(world_id)  # another caller may have been quicker

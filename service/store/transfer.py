@@ -23,13 +23,10 @@ from worldledger.exports import ExportWriter, Trailer
 from worldledger.transfer import CheckedExport, read_lines
 
 if TYPE_CHECKING:
-    from asyncpg.pool import PoolConnectionProxy
-
+    from service.database.engine import PooledConnection
     from service.store.bulk import Row
     from service.store.reader import Reader
     from service.store.records import WorldRecord
-
-    PooledConnection = PoolConnectionProxy[asyncpg.Record]
 
 #: Told how many effects there are so far.
 Progress = Callable[[int], None]

@@ -11,9 +11,7 @@ from service.store import statements
 from service.store.sealing import Group
 
 if TYPE_CHECKING:
-    from asyncpg.pool import PoolConnectionProxy
-
-    PooledConnection = PoolConnectionProxy[asyncpg.Record]
+    from service.database.engine import PooledConnection
 
 
 async def write_groups(connection: asyncpg.Connection | PooledConnection, groups: list[Group]) -> set[str]:
