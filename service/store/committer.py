@@ -26,11 +26,8 @@ from worldledger.drafts import CheckedDraft
 from worldledger.errors import OverloadedError, SimulationError, StoreUnavailableError, WorldNotFoundError
 
 if TYPE_CHECKING:
-    from asyncpg.pool import PoolConnectionProxy
-
+    from service.database.engine import PooledConnection
     from service.settings import Settings
-
-    PooledConnection = PoolConnectionProxy[asyncpg.Record]
 
 #: Drafts that wait for one world from which on they are written on a connection of their own.
 _WIDE = 200
@@ -54,7 +51,7 @@ class WorldQueue:
 
 
 class Committer:
-    """Writes the units of all worlds of this process; `submit` puts one in line."""
+    """Writes the units of all worlds of this process; `commit` puts one in line."""
 
     def __init__(self, pool: asyncpg.Pool, settings: Settings, url: str, outages: Outages) -> None:
         self._pool = pool
@@ -115,8 +112,8 @@ class Committer:
         sealer = queue.sealer
         wall_time = sealer.now(head)
         try:
-            (draft,) = sealer.decide((draft,))
-            text, uuid, sim_time = sealer.effect(draft, head.seq + 1, sim_time=head.sim_time, wall_time=wall_time)
+            (decided,) = sealer.decide((draft,))
+            text, uuid, sim_time = sealer.effect(decided, head.seq + 1, sim_time=head.sim_time, wall_time=wall_time)
         except SimulationError:
             return None
         digest = sha256(head.checksum.hex().encode() + text)
@@ -134,11 +131,12 @@ class Committer:
                 after.checksum,
                 sim_time,
                 wall_time,
-                draft.kind,
-                draft.source_id,
+                decided.kind,
+                decided.source_id,
             )
         except BaseException as error:
-            group = Group.of_one(sealer.world_id, head, after, text.decode(), draft, receipt)
+            # What is settled is decided anew, so it is the draft as it was given.
+            group = Group.of_one(sealer.world_id, head, after, text.decode(), receipt, given=draft, decided=decided)
             self._failed(error, [(queue, group, [])])
             if isinstance(error, asyncio.CancelledError):
                 group.units[0][0].future.cancel()

@@ -39,13 +39,20 @@ class Group:
 
     @classmethod
     def of_one(
-        cls, world_id: str, before: Head, after: Head, text: str, draft: CheckedDraft, receipt: Receipt
+        cls,
+        world_id: str,
+        before: Head,
+        after: Head,
+        text: str,
+        receipt: Receipt,
+        *,
+        given: CheckedDraft,
+        decided: CheckedDraft,
     ) -> Group:
-        """Make the group of a single effect that was sealed by itself."""
-        group = cls(
-            world_id, before, after, [text], [after.checksum], [draft.kind], [draft.source_id], [after.sim_time]
-        )
-        group.units.append((Unit((draft,), ()), {0: receipt}))
+        """Make the group of a single effect that was sealed by itself. Its unit holds the draft as it was given."""
+        kinds, sources = [decided.kind], [decided.source_id]
+        group = cls(world_id, before, after, [text], [after.checksum], kinds, sources, [after.sim_time])
+        group.units.append((Unit((given,), ()), {0: receipt}))
         return group
 
     def cut(self, mark: int) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
 
 from service.store import EventLog, Receipt, Store
+from worldledger.drafts import CheckedDraft
 from worldledger.errors import StoreUnavailableError
+from worldledger.rulesets import Ruleset
 
 from .helpers import assert_sound, draft, start, wait_for
 from .proxy import Proxy
@@ -181,3 +183,26 @@ async def test_a_read_is_repeated_on_another_connection(log: EventLog, proxy: Pr
     cut = proxy.lose_answer(log.world_id.encode())
     assert [row.global_seq async for batch in far_store.reader.batches(log.world_id) for row in batch] == [1, 2]
     assert cut.done.is_set()
+
+
+class _Marking(Ruleset):
+    """A ruleset that marks each draft that it decides on, so that deciding twice would show."""
+
+    def decide(self, drafts: Sequence[CheckedDraft]) -> Sequence[CheckedDraft]:
+        return [each._replace(schema_version=f"{each.schema_version}+") for each in drafts]
+
+
+async def test_what_is_settled_is_decided_anew(
+    log: EventLog, proxy: Proxy, open_store: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lone caller's draft whose write was lost is decided on as it was given, not on top of the first decision."""
+    monkeypatch.setattr("service.store.store.load_ruleset", lambda _: _Marking())
+    far_store = await open_store(proxy.url)
+    far = await far_store.log(log.world_id)
+    for _ in range(2):
+        await far.append(draft("first"))
+    cut = proxy.lose_request(b"needle")
+    await far.append(draft("needle"))
+    assert cut.done.is_set()
+    versions = {entry.effect["schema_version"] for entry in await log.get_entries_since(1)}
+    assert versions == {f"{draft()['schema_version']}+"}
