@@ -73,6 +73,17 @@ class ReservedKindError(InvalidEffectError):
     code = "reserved_kind"
 
 
+class IllegalEffectError(InvalidEffectError):
+    """A draft that the world's ruleset refuses; details: ``rule``, a name that stays the same, ``path``, ``index``."""
+
+    code = "illegal_effect"
+
+    def __init__(
+        self, reason: str, path: str = "$.payload", index: int | None = None, *, rule: str, **details: Any
+    ) -> None:
+        super().__init__(reason, path, index, rule=rule, **details)
+
+
 class InvalidNameError(SimulationError):
     """A world name outside the allowed set of characters."""
 
@@ -116,6 +127,12 @@ class EffectNotFoundError(SimulationError):
     code = "effect_not_found"
 
 
+class MomentNotFoundError(SimulationError):
+    """The world has no such moment: before its first effect, or beyond its head; details: ``head_seq``."""
+
+    code = "moment_not_found"
+
+
 class WorldExistsError(SimulationError):
     """A world of that name is already there."""
 
@@ -154,6 +171,12 @@ class TamperedError(SimulationError):
     """The chain does not hold; details: ``world_id``, ``global_seq``, ``what``."""
 
     code = "tampered"
+
+
+class FoldError(SimulationError):
+    """A ruleset failed on an effect, so there is no state from there on; details: ``world_id``, ``global_seq``."""
+
+    code = "fold_failed"
 
 
 # -- the database ------------------------------------------------------------------------------------------

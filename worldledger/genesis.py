@@ -55,6 +55,7 @@ class NewWorld(BaseModel):
       name of an adapter such as ``unity``, whose drafts (``source_id`` equal to that name) alone may set it.
     - ``config``: the ruleset's own settings.
     - ``experiment``: a label under which worlds are found together.
+    - ``snapshot_every``: effects between two snapshots of its state, at least; None leaves it to the service.
     - ``parent``: where a fork left another world. Until this version makes forks itself, the caller vouches for it:
       only its shape is checked, not whether there is such a world, or such an effect in it.
     """
@@ -66,6 +67,7 @@ class NewWorld(BaseModel):
     config: dict[str, Any] = Field(default_factory=dict)
     experiment: str | None = Field(default=None, min_length=1, max_length=200)
     time_authority: str = "wall"
+    snapshot_every: int | None = Field(default=None, ge=2, le=999_999_999)
     parent: Parent | None = None
 
     def checked(self) -> NewWorld:
@@ -117,6 +119,8 @@ def genesis_draft(world: NewWorld, *, world_uuid: str, ruleset_version: int) -> 
         "canonical_profile": PROFILE,
         "time_authority": world.time_authority,
     }
+    if world.snapshot_every is not None:
+        payload["snapshot_every"] = world.snapshot_every
     if world.parent is not None:
         payload["parent"] = world.parent.model_dump()
     return {

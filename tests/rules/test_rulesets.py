@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from worldledger.drafts import check_draft
-from worldledger.errors import RecoveryAction, UnknownRulesetError
+from worldledger.drafts import CheckedDraft, check_draft
+from worldledger.errors import IllegalEffectError, RecoveryAction, UnknownRulesetError
 from worldledger.rulesets import Ruleset, known_rulesets, load_ruleset, registry
+from worldledger.rulesets.base import Check
+from worldledger.world import WorldState
 
 _MODULE = """
 from worldledger.rulesets import Ruleset
@@ -90,8 +93,39 @@ def test_a_ruleset_that_cannot_be_loaded_is_a_clear_error(name: str, what: str) 
     assert what in str(caught.value)
 
 
+def _draft(kind: str) -> CheckedDraft:
+    return check_draft({"kind": kind, "payload": {"n": 1}, "source_id": "a", "schema_version": "1"})
+
+
 def test_the_base_takes_any_config_and_passes_drafts_on() -> None:
-    """A ruleset without rules of its own takes any config and writes drafts as they came."""
-    drafts = [check_draft({"kind": "Said", "payload": {}, "source_id": "a", "schema_version": "1"})]
-    Ruleset().check_config({"anything": 1})
-    assert Ruleset().decide(drafts) is drafts
+    """A ruleset without rules of its own takes any config, begins empty and writes drafts as they came."""
+    draft = _draft("Said")
+    ruleset = Ruleset()
+    ruleset.check_config({"anything": 1})
+    assert ruleset.decide(draft, None) is draft
+    state = WorldState.initial()
+    ruleset.begin(state, {"anything": 1})
+    assert state == WorldState.initial()
+    assert not ruleset.upcasting.kinds
+
+
+def test_the_base_asks_the_check_of_the_kind() -> None:
+    """A check is handed the draft, its payload read and the state; what it raises refuses the draft."""
+    asked: list[tuple[CheckedDraft, dict[str, Any], WorldState | None]] = []
+
+    def check(draft: CheckedDraft, payload: dict[str, Any], state: WorldState | None) -> None:
+        asked.append((draft, payload, state))
+        raise IllegalEffectError("not today", "$.payload.n", rule="never")
+
+    class _Strict(Ruleset):
+        checks: Mapping[str, Check] = {"Said": check}
+
+    state = WorldState.initial()
+    draft, other = _draft("Said"), _draft("Sung")
+    with pytest.raises(IllegalEffectError, match=r"\$\.payload\.n: not today") as caught:
+        _Strict().decide(draft, state)
+    assert caught.value.details == {"rule": "never", "path": "$.payload.n"}
+    assert asked == [(draft, {"n": 1}, state)]
+    assert asked[0][2] is state
+    assert _Strict().decide(other, None) is other
+    assert len(asked) == 1

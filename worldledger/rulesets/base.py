@@ -1,31 +1,88 @@
-"""What every ruleset is."""
+"""What every ruleset is: decide before a draft becomes an effect, evolve after it has (decider pattern)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Container, Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import orjson
 
 from worldledger.drafts import CheckedDraft
+from worldledger.effects import Effect
+from worldledger.upcasting import Upcaster, Upcasters
+from worldledger.world import WorldState
+
+#: What a handler tells of the entities it may have changed: one id, several (``()`` is none), or None: any of them.
+Touched: TypeAlias = str | tuple[str, ...] | None
+#: Folds one effect into the state, in place.
+Handler: TypeAlias = Callable[[WorldState, Effect], Touched]
+#: Looks at a draft, its payload read, and (for the kinds in ``stateful``) the state that it would follow.
+Check: TypeAlias = Callable[[CheckedDraft, dict[str, Any], WorldState | None], None]
+
+
+class MalformedEffectError(ValueError):
+    """Raised by a handler for an effect whose payload it cannot read: the fold counts it and goes on.
+
+    A handler raises it before it has changed anything.
+    """
 
 
 class Ruleset:
     """The rules of one kind of world; subclass it and name an instance in the entry points.
 
-    ``name`` is how worlds refer to it. ``version`` rises whenever the same log would give another state; it
-    stands in each world's genesis.
+    - ``name`` is how worlds refer to it. ``version`` rises whenever the same log would give another state; it
+      stands in each world's genesis, in snapshots and in state digests.
+    - ``handlers``: kind -> `Handler`. They are pure: state and effect alone decide what becomes of the state, and
+      only the state is changed. A handler that cannot read a payload raises MalformedEffectError; anything else it
+      raises ends the fold with an error that names the effect.
+    - ``checks``: kind -> `Check`, for `decide`. A check raises a SimulationError (IllegalEffectError names the rule).
+    - ``stateful``: the kinds whose check looks at the state; the others are checked without one, which is cheaper.
+    - ``upcasters``: for payloads of older versions, see `worldledger.upcasting`.
+
+    System kinds are folded by the core before a ruleset is asked.
     """
 
     name: str = "base"
     version: int = 1
+    handlers: Mapping[str, Handler] = {}
+    checks: Mapping[str, Check] = {}
+    stateful: frozenset[str] = frozenset()
+    upcasters: Sequence[Upcaster] = ()
 
     def check_config(self, config: Mapping[str, Any]) -> None:
         """Raise InvalidConfigError if a world cannot be made with this config. The base takes any."""
 
-    def decide(self, drafts: Sequence[CheckedDraft]) -> Sequence[CheckedDraft]:
-        """Give the drafts that are to be written for those of one unit: one for each, in their order.
+    def begin(self, state: WorldState, config: Mapping[str, Any]) -> None:
+        """Put into the state what a world of this config begins with. The base leaves it empty."""
 
-        It is asked when the unit's turn has come, and again if another process was first, so it must be pure. A
-        SimulationError refuses the whole unit; a request that was accepted before is answered all the same. The base
-        passes drafts through. Imports do not ask: what they bring has happened already.
+    def decide(self, draft: CheckedDraft, state: WorldState | None) -> CheckedDraft:
+        """Give the draft that is to be written for this one.
+
+        It is asked when the draft's turn has come, and again if another process was first, so it must be pure.
+        ``state`` is what the draft would follow, the earlier drafts of its unit folded in; None where the kind is not
+        ``stateful``. A SimulationError refuses the whole unit; a request that was accepted before is answered all the
+        same. Imports do not ask: what they bring has happened already. The base asks the kind's check and gives the
+        draft as it is.
         """
-        return drafts
+        check = self.checks.get(draft.kind)
+        if check is not None:
+            check(draft, orjson.loads(draft.payload), state)
+        return draft
+
+    @cached_property
+    def checked_kinds(self) -> Container[str]:
+        """The kinds that `decide` has a word on: those in ``checks``, or every kind where `decide` is the ruleset's own."""
+        return _Every() if type(self).decide is not Ruleset.decide else frozenset(self.checks)
+
+    @cached_property
+    def upcasting(self) -> Upcasters:
+        """The upcasters, chained."""
+        return Upcasters(self.upcasters)
+
+
+class _Every(Container[str]):
+    """Holds everything."""
+
+    def __contains__(self, kind: object) -> bool:
+        return True

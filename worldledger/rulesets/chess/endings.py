@@ -135,7 +135,7 @@ def ending_of(
     if recorded is None:
         if outcome is not None:
             ending.warnings.append("the record gives no result, but the game is over by the rules")
-            _by_the_board(outcome, ending)
+            end_by_the_board(outcome, ending)
         elif tag is None and said is None:
             ending.warnings.append("there is no result; the game counts as unfinished")
         return ending
@@ -147,7 +147,7 @@ def ending_of(
             ending.rejected = Rejected("black" if result == "white_wins" else "white", _attempted(termination))
     if outcome is not None:
         if result == _result_of(outcome) and told != "illegal_move":
-            _by_the_board(outcome, ending)
+            end_by_the_board(outcome, ending)
             return ending
         ending.warnings.append(
             f"recorded is {result} ({told or 'no reason'}), but by the board it was {_result_of(outcome)} already"
@@ -233,7 +233,8 @@ def _result_of(outcome: chess.Outcome) -> Result:
     return "draw" if outcome.winner is None else WINS["white" if outcome.winner else "black"]
 
 
-def _by_the_board(outcome: chess.Outcome, ending: Ending) -> None:
+def end_by_the_board(outcome: chess.Outcome, ending: Ending) -> None:
+    """Write into the ending what the rules of the game say it is."""
     ending.result = _result_of(outcome)
     ending.reason = _BOARD_REASONS.get(outcome.termination, "variant_end")
     if outcome.termination is chess.Termination.STALEMATE:

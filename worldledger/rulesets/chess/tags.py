@@ -22,8 +22,8 @@ MAX_WARNINGS: Final = 20
 
 #: Tags without which the moves mean something else.
 _VITAL: Final = ("FEN", "Variant", "SetUp")
-# What python-chess's Board.status() says of positions that the rules cannot play on from.
-_UNPLAYABLE: Final = (
+#: What python-chess's Board.status() says of positions that the rules cannot play on from.
+UNPLAYABLE: Final = (
     chess.STATUS_NO_WHITE_KING
     | chess.STATUS_NO_BLACK_KING
     | chess.STATUS_TOO_MANY_KINGS
@@ -115,16 +115,17 @@ def set_up(tags: dict[str, str], warnings: list[str]) -> tuple[chess.Board, str]
         warnings.append("SetUp is 1 but there is no FEN; the game is taken to start from the usual position")
     if "FEN" in wanted:
         status = board.status()
-        if status & _UNPLAYABLE:
-            raise GameFaultError(f"the position of the FEN tag cannot be played: {_status_text(status)}")
+        if status & UNPLAYABLE:
+            raise GameFaultError(f"the position of the FEN tag cannot be played: {status_text(status)}")
         if status:
-            warnings.append(f"the position of the FEN tag is unusual: {_status_text(status)}")
+            warnings.append(f"the position of the FEN tag is unusual: {status_text(status)}")
     variant = board.uci_variant or "standard"
     if variant == "chess":
         variant = "chess960" if board.chess960 else "standard"
     return board, variant
 
 
-def _status_text(status: chess.Status) -> str:
+def status_text(status: chess.Status) -> str:
+    """Say in words what python-chess finds wrong with a position."""
     names = [str(flag.name).lower().replace("_", " ") for flag in chess.Status if flag and status & flag]
     return ", ".join(names)

@@ -1,0 +1,101 @@
+"""What a sandbox world refuses before it becomes an effect, each rule by its name.
+
+- ``payload``: the payload cannot be read; the path names the value
+- ``entity_exists``: EntityCreated of an entity that is there
+- ``unknown_entity``: EntityRemoved or EntityUpdated of one that is not
+- ``patch``: the patch of EntityUpdated fails, or what it gives is no entity
+- ``self_interaction``: Interact with oneself
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from worldledger.drafts import CheckedDraft
+from worldledger.errors import IllegalEffectError
+from worldledger.rulesets.base import Check
+from worldledger.rulesets.sandbox.payloads import (
+    UnreadableError,
+    patched,
+    read_created,
+    read_emitted,
+    read_ended,
+    read_interaction,
+    read_number,
+    read_point,
+    read_relation,
+    read_removed,
+    read_said,
+    read_target,
+    read_updated,
+)
+from worldledger.world import WorldState
+
+#: Reads a payload, or raises UnreadableError.
+_Reader = Callable[[dict[str, Any], str, WorldState | None], object]
+
+
+def _create(payload: dict[str, Any], source_id: str, state: WorldState | None) -> None:
+    entity_id = read_created(payload, source_id).entity_id
+    if state is not None and entity_id in state.entities:
+        raise UnreadableError(f"there is an entity {entity_id!r} already", "$.payload.entity_id", "entity_exists")
+
+
+def _remove(payload: dict[str, Any], source_id: str, state: WorldState | None) -> None:
+    _must_exist(read_removed(payload, source_id), state)
+
+
+def _update(payload: dict[str, Any], source_id: str, state: WorldState | None) -> None:
+    entity_id, operations = read_updated(payload, source_id)
+    _must_exist(entity_id, state)
+    if state is not None:
+        patched(state.entities[entity_id], operations)
+
+
+def _must_exist(entity_id: str, state: WorldState | None) -> None:
+    if state is not None and entity_id not in state.entities:
+        raise UnreadableError(f"there is no entity {entity_id!r}", "$.payload.entity_id", "unknown_entity")
+
+
+def _move(payload: dict[str, Any], source_id: str, _: WorldState | None) -> None:
+    read_target(payload, source_id)
+    start = payload.get("from")
+    if start is not None:
+        read_point(start, "$.payload.from")
+    speed = payload.get("speed")
+    if speed is not None and read_number(speed, "$.payload.speed", "speed") < 0:
+        raise UnreadableError("speed is a number from 0 on", "$.payload.speed")
+
+
+def _without_state(read: Callable[[dict[str, Any], str], object]) -> _Reader:
+    return lambda payload, source_id, _: read(payload, source_id)
+
+
+def _check(read: _Reader) -> Check:
+    """Make a check of a reader: what it cannot read is illegal."""
+
+    def check(draft: CheckedDraft, payload: dict[str, Any], state: WorldState | None) -> None:
+        try:
+            read(payload, draft.source_id, state)
+        except UnreadableError as error:
+            raise IllegalEffectError(error.reason, error.path, rule=error.rule) from None
+
+    return check
+
+
+CHECKS: Final[Mapping[str, Check]] = {
+    "EntityCreated": _check(_create),
+    "EntityRemoved": _check(_remove),
+    "EntityUpdated": _check(_update),
+    "Interact": _check(_without_state(read_interaction)),
+    "MessageEmitted": _check(_without_state(read_emitted)),
+    "Move": _check(_move),
+    "RelationshipRemoved": _check(_without_state(read_ended)),
+    "RelationshipSet": _check(_without_state(read_relation)),
+    "Speak": _check(_without_state(read_said)),
+    "SpeakResponse": _check(_without_state(read_said)),
+}
+
+#: The kinds whose legality hangs on what is there already.
+STATEFUL: Final = frozenset({"EntityCreated", "EntityRemoved", "EntityUpdated"})

@@ -1,0 +1,68 @@
+"""Upcasters: reading effects that were written under an older schema_version of their payload.
+
+An upcaster is a pure function from the payload of one version to that of a later one. Upcasters of a kind are
+chained until none fits any more. The stored bytes are never touched: what is hashed, exported and served stays as
+it was written; only who folds or projects an effect sees the new payload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from worldledger.effects import Effect
+
+
+class Upcaster(NamedTuple):
+    """One step for one kind: from a payload of ``from_version`` to one of ``to_version``.
+
+    ``upcast`` is handed the payload and gives the new one; it may change the object it was given, but nothing else,
+    and must give the same for the same.
+    """
+
+    kind: str
+    from_version: str
+    to_version: str
+    upcast: Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class Upcasters:
+    """All upcasters of a ruleset, chained."""
+
+    def __init__(self, upcasters: Iterable[Upcaster]) -> None:
+        """Raise ValueError for two upcasters of one kind and version, and for a chain that goes in a circle."""
+        self._steps: dict[str, dict[str, Upcaster]] = {}
+        for upcaster in upcasters:
+            steps = self._steps.setdefault(upcaster.kind, {})
+            if upcaster.from_version in steps:
+                raise ValueError(f"two upcasters for {upcaster.kind} {upcaster.from_version}")
+            steps[upcaster.from_version] = upcaster
+        for kind, steps in self._steps.items():
+            for start in steps:
+                _check_chain(kind, steps, start)
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds that have upcasters."""
+        return frozenset(self._steps)
+
+    def apply(self, effect: Effect) -> Effect:
+        """Give the effect in its newest version: itself where there is nothing to do."""
+        steps = self._steps.get(effect["kind"])
+        if steps is None or effect["schema_version"] not in steps:
+            return effect
+        version, payload = effect["schema_version"], effect["payload"]
+        while version in steps:
+            step = steps[version]
+            version, payload = step.to_version, step.upcast(payload)
+        return {**effect, "schema_version": version, "payload": payload}
+
+
+def _check_chain(kind: str, steps: Mapping[str, Upcaster], start: str) -> None:
+    seen = {start}
+    version = start
+    while version in steps:
+        version = steps[version].to_version
+        if version in seen:
+            raise ValueError(f"the upcasters of {kind} go in a circle at version {version}")
+        seen.add(version)

@@ -1,0 +1,107 @@
+"""WorldState: what a world is at one moment, and its canonical text and digest.
+
+Source: seeds/simulation_core.md, "Core Data Types". One shape serves every ruleset. What grows without limit
+(messages, moves, rounds) is not in it: that stands in the log and in projections.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from typing import Any, Final
+
+import orjson
+from pydantic import BaseModel, Field
+
+#: Name of the canonical profile of states: the standard library's json with sorted keys, compact, UTF-8, no NaN.
+STATE_PROFILE: Final = "state/1"
+
+Point = tuple[float, float, float]
+
+
+class WorldState(BaseModel):
+    """The state of a world (seed); it is what folding the world's effects in order gives.
+
+    - ``entities``: entity_id -> its data, an object.
+    - ``relationships``: entity_id -> the ids it is related to, sorted.
+    - ``spatial_index``: entity_id -> (x, y, z); an entity that has a ``position`` stands here with the same numbers.
+    - ``metadata``: ``agents`` (agent_id -> what is known of it), ``relationships`` (from -> to -> type ->
+      {strength, metadata}: the details behind the adjacency), ``last_effect_seq``, ``last_effect_time`` (its
+      sim_time), ``last_effect_kind``, ``unknown_effects`` (how many had a kind that the ruleset does not know) and
+      ``malformed_effects`` (how many had a payload that it cannot read); such effects change nothing else.
+    """
+
+    entities: dict[str, Any] = Field(default_factory=dict)
+    relationships: dict[str, list[str]] = Field(default_factory=dict)
+    spatial_index: dict[str, tuple[float, ...]] = Field(default_factory=dict, description="entity_id -> (x, y, z)")
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+    @classmethod
+    def initial(cls) -> WorldState:
+        """Give the state before the first effect."""
+        return cls(
+            metadata={
+                "agents": {},
+                "relationships": {},
+                "last_effect_seq": 0,
+                "last_effect_time": 0.0,
+                "last_effect_kind": None,
+                "unknown_effects": 0,
+                "malformed_effects": 0,
+            }
+        )
+
+    @classmethod
+    def from_text(cls, text: bytes | str) -> WorldState:
+        """Read a state's canonical text back. Raises ValueError for anything else."""
+        value = orjson.loads(text)
+        try:
+            index = {name: tuple(point) for name, point in value["spatial_index"].items()}
+            return cls.model_construct(
+                entities=_object(value["entities"]),
+                relationships=_object(value["relationships"]),
+                spatial_index=index,
+                metadata=_object(value["metadata"]),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"this is no state ({type(error).__name__}: {error})") from None
+
+    def to_value(self) -> dict[str, Any]:
+        """Give the state as the object that its text is written from: not a copy."""
+        return {
+            "entities": self.entities,
+            "relationships": self.relationships,
+            "spatial_index": self.spatial_index,
+            "metadata": self.metadata,
+        }
+
+    def copy_deep(self) -> WorldState:
+        """Give a copy that shares nothing with this state."""
+        return self.from_text(orjson.dumps(self.to_value()))
+
+    def text(self) -> bytes:
+        """Write the state in the profile ``state/1``."""
+        return state_text(self.to_value())
+
+    def digest(self) -> str:
+        """Give the state's digest: 64 lower-case hex digits."""
+        return state_digest(self.text())
+
+
+def state_text(value: Any) -> bytes:
+    """Write a JSON value in the profile ``state/1``: the same bytes for the same value, on every machine.
+
+    Raises ValueError for NaN and infinities, and UnicodeEncodeError for lone surrogates.
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def state_digest(text: bytes) -> str:
+    """Give the digest of a text in the profile ``state/1``: SHA-256 as 64 lower-case hex digits."""
+    return sha256(text).hexdigest()
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"an object is wanted, not {type(value).__name__}")
+    return value
