@@ -77,6 +77,11 @@ left join pg_attrdef on adrelid = attrelid and adnum = attnum
 where relkind not in ('i', 'I')
 """
 
+#: The tables and views in schema projections come and go with the builds, and are not looked at.
+_SCHEMAS: Final = """
+select format('schema %s: owner %s', nspname, nspowner::regrole) from pg_namespace where nspname = 'projections'
+"""
+
 #: PostgreSQL 18 lists NOT NULL as constraints too; they stand with the columns here.
 _CONSTRAINTS: Final = """
 select format('constraint %s on %s: %s%s', conname, ours.relname, pg_get_constraintdef(pg_constraint.oid),
@@ -124,14 +129,15 @@ union all
 select format('type %s: %s, owner %s', typname, typtype, typowner::regrole) from types
 """
 
-#: An owner's own MAINTAIN came with PostgreSQL 17. USAGE of the schema may be given to anybody.
+#: An owner's own MAINTAIN came with PostgreSQL 17. USAGE of the schemas may be given to anybody.
 _PRIVILEGES: Final = """
 , granted as (
     select 'relation ' || relname as what, relowner as owner, acl.* from ours,
            aclexplode(coalesce(relacl, acldefault('r', relowner))) as acl where relkind in ('r', 'v', 'm', 'p', 'f')
     union all
     select format('column %s.%s', relname, attname), relowner, acl.*
-    from ours join pg_attribute on attrelid = ours.oid and attacl is not null, aclexplode(attacl) as acl
+    from ours join pg_attribute on attrelid = ours.oid and attacl is not null and not attisdropped,
+         aclexplode(attacl) as acl
     union all
     select 'function ' || signature, proowner, acl.*
     from functions, aclexplode(coalesce(proacl, acldefault('f', proowner))) as acl
@@ -139,9 +145,9 @@ _PRIVILEGES: Final = """
     select 'type ' || typname, typowner, acl.*
     from types, aclexplode(coalesce(typacl, acldefault('T', typowner))) as acl
     union all
-    select 'schema public', nspowner, acl.*
+    select 'schema ' || nspname, nspowner, acl.*
     from pg_namespace, aclexplode(coalesce(nspacl, acldefault('n', nspowner))) as acl
-    where nspname = 'public' and grantee <> nspowner
+    where (nspname = 'projections' or nspname = 'public' and grantee <> nspowner)
       and (privilege_type <> 'USAGE' or grantee in (select oid from roles))
 )
 select format('privilege on %s: %s may %s%s', what,
@@ -149,15 +155,18 @@ select format('privilege on %s: %s may %s%s', what,
               privilege_type, case when is_grantable and grantee <> owner then ' and grant it' end)
 from granted where not (privilege_type = 'MAINTAIN' and grantee = owner)
 union all
-select format('default privileges of %s: %s', defaclrole::regrole, defaclacl)
-from pg_default_acl where defaclnamespace in (0, 'public'::regnamespace) and defaclrole in (select oid from roles)
+select format('default privileges of %s%s on %s: %s', defaclrole::regrole, ' in schema ' || nspname,
+              case defaclobjtype when 'r' then 'relations' when 'S' then 'sequences' when 'f' then 'functions'
+                                 when 'T' then 'types' else defaclobjtype::text end, defaclacl)
+from pg_default_acl left join pg_namespace on pg_namespace.oid = defaclnamespace
+where (defaclnamespace = 0 or nspname in ('public', 'projections')) and defaclrole in (select oid from roles)
 """
 
 _COMMENTS: Final = r"""
 select format('comment on %s %s: %s', named.type,
               regexp_replace(named.identity, '(public|pg_catalog)\.', '', 'g'), description)
 from pg_description, pg_identify_object(classoid, objoid, objsubid) as named
-where named.identity ~ '\ypublic\.'
+where (named.identity ~ '\ypublic\.' or (named.type = 'schema' and named.identity = 'projections'))
   and not exists (select from pg_depend d where d.classid = classoid and d.objid = objoid and d.deptype = 'e')
 union all
 select format('comment on role %s: %s', rolname, shobj_description(oid, 'pg_authid')) from roles
@@ -175,6 +184,7 @@ from roles join pg_auth_members on member = roles.oid
 _QUERIES: Final = (
     _RELATIONS,
     _COLUMNS,
+    _SCHEMAS,
     _CONSTRAINTS,
     _INDEXES,
     _TRIGGERS,
@@ -193,7 +203,7 @@ order by name
 
 
 async def catalogue(connection: Connection) -> list[str]:
-    """Describe everything in schema public, and the three roles: sorted lines "what: how it is"."""
+    """Describe all of schema public, the three roles, and schema projections itself: sorted lines "what: how it is"."""
     async with connection.transaction(readonly=True):
         # Definitions name objects with their schema unless it is on the path.
         await connection.execute("set local search_path = public, pg_catalog")
@@ -224,8 +234,8 @@ async def check(url: str) -> list[str]:
     """Compare a database with what this program expects; no findings means that all is as it should be.
 
     Findings name the revision when it does not fit (and then nothing else), every table, column, constraint,
-    index, trigger, function, view, comment, privilege and role that is missing, changed or foreign, and settings
-    of the server that give up durability (these begin with "setting").
+    index, trigger, function, view, comment, privilege, schema and role that is missing, changed or foreign, and
+    settings of the server that give up durability (these begin with "setting").
 
     Raises:
         StoreUnavailableError: the database cannot be reached.

@@ -1,8 +1,9 @@
-"""What SQLAlchemy cannot say about the tables: roles, privileges, append-only triggers, comments.
+"""What SQLAlchemy cannot say about the tables of the log: roles, privileges, append-only triggers, comments.
 
 Each constant is a list of single statements, because a prepared statement takes one. The order is ``ROLES``
 (by whoever migrates, before anything), then under the owner's role the tables, ``verification.VIEWS``,
-``TRIGGERS``, ``PRIVILEGES``, ``COMMENTS``, and ``VERSION_TABLE`` once Alembic has made its table.
+``TRIGGERS``, ``PRIVILEGES``, ``COMMENTS``, what ``projecting`` has of the same, and ``VERSION_TABLE`` once Alembic
+has made its table.
 
 History is protected twice (docs/architecture.md, promise 6): privileges refuse the service, the reader and even
 the owner; triggers refuse everyone else, superusers included. Either holds alone: Citus has no triggers.
@@ -146,7 +147,7 @@ PRIVILEGES: Final = [
     "revoke all on effect_verification, verification from public",
     "revoke update, delete, truncate on worlds, heads, effects, requests from worldledger_owner",
     "grant select, insert on worlds, heads, effects, requests to worldledger_service",
-    "grant update (head_seq, head_checksum, sim_time, wall_time) on heads to worldledger_service",
+    "grant update (head_seq, head_checksum, sim_time, wall_time, moved) on heads to worldledger_service",
     "grant select on worlds, heads, effects, requests to worldledger_reader",
     "grant select on effect_verification, verification to worldledger_service, worldledger_reader",
     "revoke all on function refuse_change from public",
@@ -177,6 +178,7 @@ COMMENTS: Final = comments(
         "constraint requests_seqs_check on requests": "A request made at least one effect.",
         "index worlds_experiment_world_id_idx": "Lists the worlds of an experiment by name.",
         "index effects_world_id_kind_global_seq_idx": "Finds a world's effects of one kind, in order.",
+        "index heads_moved_idx": "Finds the worlds with news, for a runner that polls, without looking at idle ones.",
         "trigger heads_no_delete on heads": "Refuses DELETE to everyone.",
         "trigger heads_no_truncate on heads": "Refuses TRUNCATE to everyone.",
         "function refuse_change": "Trigger: refuses to change what has been written.",

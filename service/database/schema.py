@@ -20,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from service.database import guards, verification
+from service.database import guards, projecting, verification
 from service.database.address import describe
 from service.database.catalogue import catalogue, check
 from service.database.engine import connect_one
@@ -134,10 +134,11 @@ async def upgrade(url: str, revision: str = "head") -> None:
 
 
 async def downgrade(url: str, revision: str) -> None:
-    """Take a database back to an older revision (``base``: no tables). Roles stay.
+    """Take a database back to an older revision (``base``: no tables). Roles stay, snapshots and projections go.
 
     Raises:
-        SchemaVersionError: the log has effects: a downgrade drops tables, and history is not to be lost.
+        SchemaVersionError: the log has effects and the downgrade would drop them: history is not to be lost.
+        StoreUnavailableError: as ``upgrade``, or something that no projection made stands in the way.
     """
     await _prepare(url, revision)
     await _as_owner(url, lambda connection: command.downgrade(_config(connection), revision))
@@ -154,6 +155,9 @@ async def create_fresh(url: str) -> None:
             *guards.PRIVILEGES,
             *guards.COMMENTS,
             *verification.COMMENTS,
+            *projecting.SCHEMA,
+            *projecting.PRIVILEGES,
+            *projecting.COMMENTS,
         ):
             connection.exec_driver_sql(statement)
         command.stamp(_config(connection), "head")

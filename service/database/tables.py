@@ -1,8 +1,9 @@
 """The tables of the log, as SQLAlchemy sees them.
 
 Source: docs/architecture.md, "The log". What SQLAlchemy cannot say (roles, privileges, triggers, comments on
-indexes and constraints) stands in ``guards.py``, functions and views in ``verification.py``. The migrations
-have frozen copies of all of it; the tests hold that a migrated database equals a fresh one.
+indexes and constraints) stands in ``guards.py``, functions and views in ``verification.py``, and what is worked out
+from the log in ``projecting.py``. The migrations have frozen copies of all of it; the tests hold that a migrated
+database equals a fresh one.
 
 No foreign keys, on purpose. On ``effects`` one would cost the bulk rate. On ``heads`` and ``requests`` it would
 need the owner of ``worlds`` to keep the UPDATE privilege (the check locks the row that is referred to), which
@@ -14,6 +15,7 @@ from __future__ import annotations
 from sqlalchemy import (
     JSON,
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     DateTime,
@@ -40,7 +42,7 @@ METADATA = MetaData(
 )
 
 #: Names compare byte by byte: the same order on every machine, whatever its locale, and cheaper.
-_NAME = Text(collation="C")
+NAME = Text(collation="C")
 
 #: Rows that never change are frozen by the first vacuum that meets them, and never rewritten for it again.
 _WRITTEN_ONCE = {"autovacuum_freeze_min_age": 0}
@@ -48,20 +50,20 @@ _WRITTEN_ONCE = {"autovacuum_freeze_min_age": 0}
 WORLDS = Table(
     "worlds",
     METADATA,
-    Column("world_id", _NAME, nullable=False, comment="The name of the world: its key everywhere."),
+    Column("world_id", NAME, nullable=False, comment="The name of the world: its key everywhere."),
     Column(
         "world_uuid",
         Uuid,
         nullable=False,
         comment="Random identity of the world, made with it: tells two worlds of the same name apart.",
     ),
-    Column("ruleset", _NAME, nullable=False, comment="The ruleset that decides and folds this world."),
+    Column("ruleset", NAME, nullable=False, comment="The ruleset that decides and folds this world."),
     Column("ruleset_version", Integer, nullable=False, comment="The version of the ruleset at creation."),
     Column("config", JSON, nullable=False, comment="The world's configuration, as text exactly as in genesis."),
-    Column("experiment", _NAME, comment="The experiment that the world belongs to, if any."),
+    Column("experiment", NAME, comment="The experiment that the world belongs to, if any."),
     Column(
         "time_authority",
-        _NAME,
+        NAME,
         nullable=False,
         comment="Who sets sim_time: wall, client, or a named adapter such as unity.",
     ),
@@ -85,19 +87,29 @@ WORLDS = Table(
 HEADS = Table(
     "heads",
     METADATA,
-    Column("world_id", _NAME, nullable=False, comment="The name of the world."),
+    Column("world_id", NAME, nullable=False, comment="The name of the world."),
     Column("head_seq", BigInteger, nullable=False, comment="The highest global_seq of the world."),
     Column("head_checksum", LargeBinary, comment="The checksum of the effect at head_seq; null before the first."),
     Column("sim_time", Double, nullable=False, comment="The sim_time of the effect at head_seq."),
     Column("wall_time", Double, nullable=False, comment="The wall_time of the effect at head_seq."),
+    Column(
+        "moved",
+        Boolean,
+        nullable=False,
+        server_default=text("true"),
+        comment="True from an append until a projection runner has taken note of it.",
+    ),
     PrimaryKeyConstraint("world_id"),
+    # By this index a runner that polls finds the worlds with news without looking at the idle ones. An append sets
+    # moved to true; where it is true already no indexed value changes, and the update stays HOT.
+    Index("heads_moved_idx", "world_id", postgresql_where=text("moved")),
     comment="Where each world's log ends: the row that every append moves forward, and that readers follow.",
 )
 
 EFFECTS = Table(
     "effects",
     METADATA,
-    Column("world_id", _NAME, nullable=False, comment="The world; a copy of the effect's field."),
+    Column("world_id", NAME, nullable=False, comment="The world; a copy of the effect's field."),
     Column(
         "global_seq",
         BigInteger,
@@ -116,8 +128,8 @@ EFFECTS = Table(
         nullable=False,
         comment="SHA-256 over the hex of the previous checksum (nothing for the first) and the text.",
     ),
-    Column("kind", _NAME, nullable=False, comment="What kind of effect; a copy of the effect's field."),
-    Column("source_id", _NAME, nullable=False, comment="Who caused it; a copy of the effect's field."),
+    Column("kind", NAME, nullable=False, comment="What kind of effect; a copy of the effect's field."),
+    Column("source_id", NAME, nullable=False, comment="Who caused it; a copy of the effect's field."),
     Column("sim_time", Double, nullable=False, comment="Seconds of the world's own time; a copy likewise."),
     Column(
         "recorded_at",
@@ -138,9 +150,9 @@ EFFECTS = Table(
 REQUESTS = Table(
     "requests",
     METADATA,
-    Column("world_id", _NAME, nullable=False, comment="The name of the world."),
-    Column("source_id", _NAME, nullable=False, comment="Who asked; for intents the agent_id."),
-    Column("req_id", _NAME, nullable=False, comment="The caller's name for the request: its idempotency key."),
+    Column("world_id", NAME, nullable=False, comment="The name of the world."),
+    Column("source_id", NAME, nullable=False, comment="Who asked; for intents the agent_id."),
+    Column("req_id", NAME, nullable=False, comment="The caller's name for the request: its idempotency key."),
     Column("body_sha256", LargeBinary, nullable=False, comment="SHA-256 of the request's body."),
     Column("first_seq", BigInteger, nullable=False, comment="The global_seq of the request's first effect."),
     Column("last_seq", BigInteger, nullable=False, comment="The global_seq of the request's last effect."),

@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
 
 TABLES = ("worlds", "heads", "effects", "requests")
+#: What can be made again from the log.
+DERIVED = (
+    "snapshots",
+    "projection_builds",
+    "projection_cursors",
+    "projection_pending",
+    "projection_parked",
+    "projection_leases",
+)
 WORLD_UUID = UUID("7d3f4c9e-0f0a-4c58-9a40-5f1d6b1f2a11")
 CONFIG = {"board": {"size": 8}, "note": "ä"}
 
@@ -105,6 +114,23 @@ async def write_world(connection: Connection, world_id: str, count: int = 9) -> 
         "insert into requests values ($1, 'agent-1', 'r1', $2, 2, 2)", world_id, hashlib.sha256().digest()
     )
     return rows
+
+
+async def write_derived(connection: Connection) -> None:
+    """Write a row of each derived table, and a build's table with the view that people read."""
+    await connection.execute(
+        """
+        insert into snapshots values ('w', 9, sha256('c'), 'sandbox', 1, sha256('{}'), '{}', 2);
+        insert into projection_builds (build, projection, version, status) values ('games_1', 'games', 1, 'live');
+        insert into projection_cursors values ('games_1', 'w', 8);
+        insert into projection_pending values ('games_1', 'w', 9);
+        insert into projection_parked values ('games_1', 'w', 9, 'EntityMoved', 'no such piece');
+        insert into projection_leases values ('projections', 'somebody');
+        create table projections.games_1 (id serial primary key, world_id text);
+        insert into projections.games_1 (world_id) values ('w');
+        create view projections.games as select * from projections.games_1;
+        """
+    )
 
 
 async def disarm(connection: Connection) -> None:

@@ -7,7 +7,7 @@ import pytest
 from service.database import schema
 from service.database.catalogue import compare, expected
 
-from .helpers import connected
+from .helpers import connected, write_derived
 
 #: What somebody did to a database, and how one of the findings begins.
 TAMPERINGS = {
@@ -93,6 +93,30 @@ TAMPERINGS = {
         "create function f() returns int language sql as 'select 1'",
         "function f(): unexpected",
     ),
+    "the schema of projections is gone": ("drop schema projections", "schema projections: missing"),
+    "the schema of projections is another's": (
+        "alter schema projections owner to worldledger_owner",
+        "schema projections: but is: owner worldledger_owner",
+    ),
+    "others may make projections": (
+        "grant create on schema projections to public",
+        "privilege on schema projections: unexpected: everybody may CREATE",
+    ),
+    "the reader may not find projections": (
+        "revoke usage on schema projections from worldledger_reader",
+        "privilege on schema projections: missing: worldledger_reader may USAGE",
+    ),
+    "the reader will not read projections": (
+        """
+        alter default privileges for role worldledger_service in schema projections
+        revoke select on tables from worldledger_reader
+        """,
+        "default privileges of worldledger_service in schema projections on relations: missing",
+    ),
+    "everybody will read projections": (
+        "alter default privileges for role worldledger_service in schema projections grant select on tables to public",
+        "default privileges of worldledger_service in schema projections on relations: but is",
+    ),
     "a comment is gone": ("comment on column effects.kind is null", "comment on table column effects.kind: missing"),
 }
 
@@ -113,6 +137,21 @@ async def test_check_ignores_extensions(database_url: str) -> None:
         if not await connection.fetchval("select count(*) from pg_available_extensions where name = 'pg_trgm'"):
             pytest.skip("this server has no pg_trgm")
         await connection.execute("create extension pg_trgm; create schema other; create table other.t (x int)")
+    assert [line for line in await schema.check(database_url) if not line.startswith("setting ")] == []
+
+
+async def test_check_ignores_builds(database_url: str) -> None:
+    """The tables and views of projections come and go: they are no findings, whoever may read the schema."""
+    async with connected(database_url, role="worldledger_service") as connection:
+        await write_derived(connection)
+        await connection.execute(
+            """
+            comment on table projections.games_1 is 'Games, as the public. sees them.';
+            create index on projections.games_1 (world_id);
+            grant usage on schema projections to public;
+            grant select on projections.games to public;
+            """
+        )
     assert [line for line in await schema.check(database_url) if not line.startswith("setting ")] == []
 
 

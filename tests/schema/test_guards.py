@@ -8,7 +8,9 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from .helpers import write_world
+from service.database.revision import REVISIONS
+
+from .helpers import DERIVED, write_world
 
 if TYPE_CHECKING:
     from .helpers import Connection
@@ -86,7 +88,7 @@ async def test_service_appends(world: Connection) -> None:
         records=[("w", 11, "{}", b"\0" * 32, "k", "s", 3.0)],
     )
     assert await world.fetchval("select count(*) from effects") == 20
-    assert await world.fetchval("select version_num from alembic_version") == "0001"
+    assert await world.fetchval("select version_num from alembic_version") == REVISIONS[-1]
 
 
 SERVICE_MAY_NOT = {
@@ -118,7 +120,9 @@ async def test_reader_reads_only(world: Connection, table: str) -> None:
                 await world.execute(refused)
 
 
-@pytest.mark.parametrize("table", [*HISTORY, "heads", "verification", "effect_verification", "alembic_version"])
+@pytest.mark.parametrize(
+    "table", [*HISTORY, "heads", "verification", "effect_verification", "alembic_version", *DERIVED]
+)
 async def test_nobody_else(admin: Connection, table: str) -> None:
     """A user who was given no role cannot even read."""
     name = f"wl_nobody_{uuid4().hex}"

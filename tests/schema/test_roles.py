@@ -13,7 +13,7 @@ import pytest
 from service.database import guards, schema
 from worldledger.errors import StoreUnavailableError
 
-from .helpers import connected, with_database, with_user, write_world
+from .helpers import connected, with_database, with_user, write_derived, write_world
 
 NAMES = ("owner", "service", "reader")
 
@@ -110,6 +110,51 @@ async def test_user_who_does_not_own_the_database(place: Place, server_url: str,
         await connection.execute(f"grant {roles} to {place.user}")
     with pytest.raises(StoreUnavailableError, match=r"permission denied for schema public|Migrate as the owner"):
         await schema.upgrade(with_user(empty_database_url, place.user, "pw"))
+
+
+@pytest.mark.usefixtures("database_url")
+async def test_owner_of_the_database_goes_down_and_up(place: Place, server_url: str) -> None:
+    """An ordinary user who owns the database and is in the roles makes the schema of projections, and drops it."""
+    async with connected(server_url) as connection:
+        await connection.execute(f"grant {', '.join(f'worldledger_{name}' for name in NAMES)} to {place.user}")
+    await schema.upgrade(place.url)
+    async with connected(place.url, role=guards.SERVICE_ROLE) as connection:
+        await write_world(connection, "w")
+        await write_derived(connection)
+    await schema.downgrade(place.url, "0001")
+    async with connected(place.url) as connection:
+        assert await connection.fetchval("select to_regnamespace('projections') is null")
+    await schema.upgrade(place.url)
+    assert [line for line in await schema.check(place.url) if not line.startswith("setting ")] == []
+
+
+@pytest.mark.usefixtures("database_url")
+async def test_user_who_may_not_create_a_schema(place: Place, server_url: str, empty_database_url: str) -> None:
+    """A user who may not create schemas is told what an administrator has to run, and with that it works."""
+    url = with_user(empty_database_url, place.user, "pw")
+    async with connected(server_url) as connection:
+        await connection.execute(f"grant {', '.join(f'worldledger_{name}' for name in NAMES)} to {place.user}")
+    todo = "CREATE SCHEMA projections AUTHORIZATION worldledger_service"
+    async with connected(empty_database_url) as connection:
+        await connection.execute("grant create, usage on schema public to worldledger_owner")
+        await connection.execute("grant usage on schema public to worldledger_service, worldledger_reader")
+        with pytest.raises(StoreUnavailableError, match=f"{place.user} may not create the schema.*{todo}"):
+            await schema.upgrade(url)
+        assert (await schema.revision_state(connection)).status == "empty"
+        await connection.execute(todo)
+    await schema.upgrade(url)
+    assert [line for line in await schema.check(url) if not line.startswith("setting ")] == []
+
+
+async def test_schema_of_somebody_else(empty_database_url: str) -> None:
+    """A schema of that name that another program made is left alone."""
+    async with connected(empty_database_url) as connection:
+        await connection.execute("create schema projections")
+        with pytest.raises(StoreUnavailableError, match=r"has a schema projections of somebody else.*rename"):
+            await schema.upgrade(empty_database_url)
+        assert (await schema.revision_state(connection)).status == "empty"
+        await connection.execute("alter schema projections rename to theirs")
+    await schema.upgrade(empty_database_url)
 
 
 async def test_up_to_date_needs_no_owner(place: Place, server_url: str, database_url: str) -> None:

@@ -1,0 +1,91 @@
+"""Revision 0002 adds what is worked out from the log: it keeps the log, and takes away only what can be made again."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import pytest
+
+from service.database import guards, schema
+from service.database.catalogue import expected
+from worldledger.errors import StoreUnavailableError
+
+from .helpers import connected, verdict, write_derived, write_world
+
+
+async def _catalogue(url: str) -> list[str]:
+    async with connected(url) as connection:
+        return await schema.catalogue(connection)
+
+
+async def test_upgrade_keeps_the_log(empty_database_url: str) -> None:
+    """A log that was written at 0001 is whole at 0002, and each of its worlds counts as news."""
+    await schema.upgrade(empty_database_url, "0001")
+    async with connected(empty_database_url) as connection:
+        assert (await schema.revision_state(connection)).status == "older"
+        await write_world(connection, "w")
+        await write_world(connection, "w2")
+        heads = await connection.fetch("select * from heads order by world_id")
+        await schema.upgrade(empty_database_url)
+        after = await connection.fetch("select * from heads order by world_id")
+        assert [tuple(row) for row in after] == [(*row, True) for row in heads]
+        assert await verdict(connection) == (True, None, None)
+        assert await connection.fetchval("select count(*) from effects") == 18
+    assert await _catalogue(empty_database_url) == expected()
+
+
+async def test_downgrade_keeps_the_log(two_empty_urls: list[str]) -> None:
+    """Down to 0001 goes with effects in the log: projections and snapshots are dropped, and the way up works again."""
+    url, plain = two_empty_urls
+    await schema.upgrade(plain, "0001")
+    await schema.upgrade(url)
+    async with connected(url, role=guards.SERVICE_ROLE) as connection:
+        await write_world(connection, "w")
+        await write_derived(connection)
+    await schema.downgrade(url, "0001")
+    assert await _catalogue(url) == await _catalogue(plain)
+    async with connected(url) as connection:
+        assert await connection.fetchval("select to_regnamespace('projections') is null")
+        assert await connection.fetchval("select count(*) from pg_default_acl") == 0
+        assert await verdict(connection) == (True, None, None)
+        await write_world(connection, "w2")
+    await schema.upgrade(url)
+    assert await _catalogue(url) == expected()
+    async with connected(url) as connection:
+        assert await connection.fetchval("select bool_and(moved) from heads")
+        assert await verdict(connection) == (True, None, None)
+
+
+#: What people made by hand in the schema of projections, or upon it.
+THEIRS = {
+    "a view over a projection": "create schema lab; create view lab.mine as select * from projections.games_1",
+    "a view over the view": "create schema lab; create view lab.mine as select * from projections.games",
+    "a table of somebody else": "create table projections.mine (x int)",
+    "a function": "create function projections.mine() returns int language sql as 'select 1'",
+}
+
+
+@pytest.mark.parametrize("theirs", THEIRS)
+async def test_downgrade_spares_what_is_not_ours(database_url: str, theirs: str) -> None:
+    """What no projection made cannot be made again: the downgrade is refused, says what it is, and drops nothing."""
+    async with connected(database_url, role=guards.SERVICE_ROLE) as service:
+        await write_derived(service)
+    async with connected(database_url) as connection:
+        await connection.execute(THEIRS[theirs])
+        with pytest.raises(StoreUnavailableError, match=r"what no projection made.*mine.*run the downgrade again"):
+            await schema.downgrade(database_url, "0001")
+        assert await connection.fetchval("select count(*) from projections.games") == 1
+    assert await _catalogue(database_url) == expected()
+
+
+async def test_upgrades_from_0001_at_once(two_empty_urls: list[str]) -> None:
+    """Upgrades of two databases, each several times at the same moment, make one schema of projections in each."""
+    for url in two_empty_urls:
+        await schema.upgrade(url, "0001")
+    code = "import asyncio, sys; from service.database import schema; asyncio.run(schema.upgrade(sys.argv[1]))"
+    others = [await asyncio.create_subprocess_exec(sys.executable, "-c", code, url) for url in two_empty_urls * 2]
+    await asyncio.gather(*(schema.upgrade(url) for url in two_empty_urls))
+    assert [await process.wait() for process in others] == [0, 0, 0, 0]
+    for url in two_empty_urls:
+        assert await _catalogue(url) == expected()
