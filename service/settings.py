@@ -47,3 +47,10 @@ class Settings(BaseSettings):
     poll_interval: float = Field(
         default=0.1, gt=0, description="Seconds between looks at heads that other processes may have moved."
     )
+    snapshot_every: int = Field(
+        default=1000, ge=2, description="Effects between two snapshots of a world's state, at least."
+    )
+    snapshots_kept: int = Field(default=2000, ge=10, description="Most snapshots of one world; older ones are thinned.")
+    live_states: int = Field(
+        default=256, ge=1, description="Most worlds whose state one process keeps in memory to judge drafts by."
+    )

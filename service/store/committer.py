@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from service.store import statements
+from service.store.live import confirm
 from service.store.outages import Outages, leaves_doubt
 from service.store.records import Head, Receipt
 from service.store.sealing import Group, Sealer
@@ -28,6 +29,7 @@ from worldledger.errors import OverloadedError, SimulationError, StoreUnavailabl
 if TYPE_CHECKING:
     from service.database.engine import PooledConnection
     from service.settings import Settings
+    from service.store.states import States
 
 #: Drafts that wait for one world from which on they are written on a connection of their own.
 _WIDE = 200
@@ -53,11 +55,11 @@ class WorldQueue:
 class Committer:
     """Writes the units of all worlds of this process; `commit` puts one in line."""
 
-    def __init__(self, pool: asyncpg.Pool, settings: Settings, url: str, outages: Outages) -> None:
+    def __init__(self, pool: asyncpg.Pool, settings: Settings, url: str, outages: Outages, states: States) -> None:
         self._pool = pool
         self._settings = settings
         self._outages = outages
-        self._settler = Settler(pool, settings, url, outages)
+        self._settler = Settler(pool, settings, url, outages, states)
         self._ready: dict[WorldQueue, None] = {}
         self._waiting = 0
         self._waiting_bytes = 0
@@ -112,7 +114,7 @@ class Committer:
         sealer = queue.sealer
         wall_time = sealer.now(head)
         try:
-            (decided,) = sealer.decide((draft,))
+            decided = sealer.decide(draft, head.seq) if draft.kind in sealer.checked_kinds else draft
             text, uuid, sim_time = sealer.effect(decided, head.seq + 1, sim_time=head.sim_time, wall_time=wall_time)
         except SimulationError:
             return None
@@ -145,6 +147,8 @@ class Committer:
         else:
             written = status == "INSERT 0 1"
             queue.head = after if written else None
+            if sealer.live is not None and not (written and sealer.live.confirm(head.seq, [text.decode()])):
+                sealer.live = None
             self._done(queue)
             if written and self.on_commit is not None:
                 self.on_commit(sealer.world_id, after.seq)
@@ -313,6 +317,7 @@ class Committer:
         for queue, group, refused in sealed:
             if group.world_id in written:
                 queue.head = group.after
+                confirm(queue.sealer, group)
                 group.answer()
                 self._tell(queue)
                 self._go_on(queue, refused)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from service.store.outages import Outages, is_outage
 from service.store.verification import verify_world
 from worldledger.chain import StoredEffect, Verdict
 from worldledger.errors import EffectNotFoundError
+from worldledger.ports import Span, WorldHead
 
 if TYPE_CHECKING:
     from service.database.engine import PooledConnection
@@ -99,6 +100,34 @@ class Reader:
             position = rows[-1][0]
             left -= len(rows)
 
+    async def gather(self, spans: Sequence[Span], *, limit: int) -> list[list[StoredEffect]]:
+        """Give the first rows of each span, in one query; see `worldledger.ports.LogReader`.
+
+        At most ``limit`` rows and about ``read_batch_bytes`` stored bytes are given in all.
+        """
+        worlds: list[str] = []
+        after: list[int] = []
+        until: list[int] = []
+        for span in spans:
+            if limit <= 0:
+                break
+            # The log has no gaps, so what the numbers promise is what the rows will be.
+            last = min(span.until_seq, span.after_seq + limit)
+            worlds.append(span.world_id)
+            after.append(span.after_seq)
+            until.append(last)
+            limit -= max(last - span.after_seq, 0)
+        found: list[list[StoredEffect]] = [[] for _ in spans]
+        if worlds:
+            rows = await self.fetch(statements.GATHER, worlds, after, until, self._settings.read_batch_bytes)
+            for row in rows:
+                found[row[0] - 1].append(StoredEffect(*row[1:]))
+        return found
+
+    async def world_heads(self, *, after: str = "", limit: int = 1000) -> list[WorldHead]:
+        """Give worlds by name, those after ``after``, with their present heads."""
+        return [WorldHead(*row) for row in await self.fetch(statements.WORLD_HEADS, after, limit)]
+
     async def effect(self, world_id: str, global_seq: int) -> StoredEffect:
         """Give one stored effect. Raises EffectNotFoundError, which names the head."""
         if 0 < global_seq < END and storable(world_id):
@@ -117,9 +146,27 @@ class Reader:
         known = await self.fetch(statements.HEADS, [*filter(storable, world_ids)])
         return {row["world_id"]: row["head_seq"] for row in known}
 
+    def on(self, connection: PooledConnection) -> Reader:
+        """Give the same reader on one connection, inside its transaction."""
+        return ReaderOn(self._pool, self._settings, self._url, self._outages, connection)
+
     async def verify(self, world_id: str) -> Verdict:
         """Verify one world; see `service.store.verification.verify_world`."""
         return await verify_world(self, world_id)
+
+
+class ReaderOn(Reader):
+    """The same reader on one connection, inside its transaction."""
+
+    def __init__(
+        self, pool: asyncpg.Pool, settings: Settings, url: str, outages: Outages, connection: PooledConnection
+    ) -> None:
+        super().__init__(pool, settings, url, outages)
+        self._connection = connection
+
+    async def fetch(self, statement: str, *arguments: Any) -> list[asyncpg.Record]:
+        """Read rows on the connection; what goes wrong is left to whoever holds the transaction."""
+        return await self._connection.fetch(statement, *arguments)
 
 
 def storable(text: str) -> bool:

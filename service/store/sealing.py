@@ -5,10 +5,11 @@ A group is what one statement writes to one world.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
+from service.store.live import LiveState, StateNeededError
 from service.store.records import Head, Receipt
 from service.store.units import Unit
 from worldledger.drafts import CheckedDraft, effect_text
@@ -80,8 +81,11 @@ class Sealer:
         ruleset: Ruleset | None = None,
     ) -> None:
         self.world_id = world_id
-        #: the ruleset's word on a unit's drafts: it gives one for each, or raises a SimulationError for the unit
-        self.decide = (ruleset or Ruleset()).decide
+        self.ruleset = ruleset or Ruleset()
+        #: the kinds that the ruleset is asked about; it need not be for others
+        self.checked_kinds = self.ruleset.checked_kinds
+        #: the state that drafts are judged by, where it is here; see `service.store.live`
+        self.live: LiveState | None = None
         self.authority = authority
         self._clock = clock
         self._new_uuid = new_uuid
@@ -110,6 +114,8 @@ class Sealer:
         locked and the units' requests were looked up: else the head may be an old one, or the request known.
         """
         wall_time = self.now(head)
+        if self.live is not None and self.live.provisional:
+            self.live = None  # what was folded into it may never have been written
         group = Group(self.world_id, head, head)
         later: list[Unit] = []
         refused: list[Unit] = []
@@ -144,9 +150,12 @@ class Sealer:
         written: dict[int, Receipt] = {}
         several = len(unit.drafts) > 1
         try:
-            for index, draft in enumerate(self.decide(unit.drafts)):
+            for index, given in enumerate(unit.drafts):
                 if index in unit.known or (several and unit.aliases and index in unit.aliases):
                     continue
+                draft = given
+                if given.kind in self.checked_kinds:
+                    draft = self.decide(given, group.before.seq, group.texts, index if several else None)
                 seq += 1
                 text, uuid, sim_time = self.effect(
                     draft, seq, sim_time=sim_time, wall_time=wall_time, index=index if several else None
@@ -162,6 +171,8 @@ class Sealer:
                 group.sim_times.append(sim_time)
                 written[index] = Receipt(seq, uuid, hexdigest)
         except BaseException:
+            if self.live is not None and self.live.provisional and len(group.texts) > mark:
+                self.live = None  # it may have folded in what is cut off now
             group.cut(mark)
             raise
         if written:
@@ -171,6 +182,33 @@ class Sealer:
                 first, last = written[request.first].global_seq, written[request.last].global_seq
                 group.requests.append((request.source_id, request.req_id, request.body_sha256, first, last))
         group.units.append((unit, written))
+
+    def decide(
+        self, draft: CheckedDraft, seq: int, texts: Sequence[str] = (), index: int | None = None
+    ) -> CheckedDraft:
+        """Ask the ruleset about a draft that is to follow ``texts``, which follow the effect at ``seq``.
+
+        Raises what the ruleset refuses it with, naming ``index`` if given, and StateNeededError where it must look at
+        the state and that is not here.
+        """
+        state = None
+        if draft.kind in self.ruleset.stateful:
+            if self.live is None:
+                raise StateNeededError(f"world {self.world_id}: the state is not here")
+            try:
+                state = self.live.after(seq, texts)
+            except SimulationError:
+                self.live = None  # it is behind, or was left in the middle of an effect
+                raise
+        try:
+            return self.ruleset.decide(draft, state)
+        except InvalidEffectError as error:
+            raise (error if index is None else error.at(index)) from None
+
+    def needs_state(self, units: Iterable[Unit]) -> bool:
+        """Tell whether the ruleset must look at the state to decide on these units."""
+        stateful = self.ruleset.stateful
+        return bool(stateful) and any(draft.kind in stateful for unit in units for draft in unit.drafts)
 
     def effect(
         self, draft: CheckedDraft, seq: int, *, sim_time: float, wall_time: float, index: int | None = None

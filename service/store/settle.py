@@ -13,6 +13,7 @@ so each of these is decided for good:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -20,27 +21,36 @@ import asyncpg
 from service.database.engine import transaction
 from service.database.failures import explain
 from service.store import statements
+from service.store.live import confirm
 from service.store.outages import Outages, leaves_doubt, retrying
 from service.store.records import Head, Receipt
 from service.store.sealing import Group, Sealer
 from service.store.tampering import beyond_the_head
 from service.store.units import Unit, conflict
 from service.store.writing import write_groups
-from worldledger.errors import RequestConflictError, StoreUnavailableError, WorldNotFoundError
+from worldledger.errors import (
+    FoldError,
+    RequestConflictError,
+    StoreUnavailableError,
+    TamperedError,
+    WorldNotFoundError,
+)
 
 if TYPE_CHECKING:
     from service.database.engine import PooledConnection
     from service.settings import Settings
+    from service.store.states import States
 
 
 class Settler:
     """Writes units of one world under its lock, again and again until the deadline while the database is away."""
 
-    def __init__(self, pool: asyncpg.Pool, settings: Settings, url: str, outages: Outages) -> None:
+    def __init__(self, pool: asyncpg.Pool, settings: Settings, url: str, outages: Outages, states: States) -> None:
         self._pool = pool
         self._url = url
         self._settings = settings
         self._outages = outages
+        self._states = states
 
     async def settle(self, sealer: Sealer, units: Sequence[Unit], in_doubt: Group | None) -> Head | None:
         """Write the units and answer each of them, one way or the other; it raises nothing of its own.
@@ -56,8 +66,11 @@ class Settler:
             async for attempt in retrying(deadline):
                 with attempt, self._outages.noticed():
                     while waiting:
+                        if sealer.needs_state(waiting):
+                            with suppress(TamperedError, FoldError):  # told under the lock, to those concerned
+                                await self._states.warm(sealer)
                         async with self._pool.acquire(timeout=deadline) as connection:
-                            round_ = _Round(connection, sealer, waiting, doubts)
+                            round_ = _Round(connection, sealer, waiting, doubts, self._states)
                             try:
                                 await round_.run()
                             except BaseException as error:
@@ -90,9 +103,15 @@ class _Round:
     """One transaction under the head's lock."""
 
     def __init__(
-        self, connection: PooledConnection, sealer: Sealer, units: Sequence[Unit], doubts: Sequence[Group]
+        self,
+        connection: PooledConnection,
+        sealer: Sealer,
+        units: Sequence[Unit],
+        doubts: Sequence[Group],
+        states: States,
     ) -> None:
         self._connection = connection
+        self._states = states
         self._sealer = sealer
         self._units = [unit for unit in units if not unit.future.done()]
         self._doubts = doubts
@@ -114,6 +133,7 @@ class _Round:
                     done = {unit for unit, _ in doubt.units}
                     self._units = [unit for unit in self._units if unit not in done]
             await self._resolve_requests()
+            await self._bring_state(self._head.seq)
             group, self.later, _ = self._sealer.seal(self._head, self._units, final=True)
             if group.texts:
                 self.group = group
@@ -130,8 +150,22 @@ class _Round:
             group.answer()
         if self.group is None:
             return self._head
+        confirm(self._sealer, self.group)
         self.group.answer()
         return self.group.after
+
+    async def _bring_state(self, seq: int) -> None:
+        """Have the state there that drafts are judged by; where there is none, those that need it are refused."""
+        if not self._sealer.needs_state(self._units):
+            return
+        try:
+            await self._states.bring(self._sealer, seq, self._connection)
+        except (TamperedError, FoldError) as error:
+            self._sealer.live = None
+            for unit in self._units:
+                if self._sealer.needs_state([unit]):
+                    unit.fail(error)
+            self._units = [unit for unit in self._units if not unit.future.done()]
 
     async def _is_written(self, doubt: Group) -> bool:
         assert self._head is not None  # noqa: S101 - read just before

@@ -6,7 +6,7 @@
 #: $1 world_id, $2 known head_seq, $3 effect, $4 checksum, $5 sim_time, $6 wall_time, $7 kind, $8 source_id.
 APPEND_ONE = """
 with h as (
-    update heads set head_seq = $2 + 1, head_checksum = $4, sim_time = $5, wall_time = $6
+    update heads set head_seq = $2 + 1, head_checksum = $4, sim_time = $5, wall_time = $6, moved = true
     where world_id = $1 and head_seq = $2 returning 1)
 insert into effects (world_id, global_seq, effect, checksum, kind, source_id, sim_time)
 select $1, $2 + 1, $3::json, $4, $7, $8, $5 from h
@@ -17,7 +17,8 @@ select $1, $2 + 1, $3::json, $4, $7, $8, $5 from h
 #: then an array for each column: $6 effect, $7 checksum, $8 kind, $9 source_id, $10 sim_time.
 APPEND_MANY = """
 with h as (
-    update heads set head_seq = $2 + cardinality($6::text[]), head_checksum = $3, sim_time = $4, wall_time = $5
+    update heads set head_seq = $2 + cardinality($6::text[]), head_checksum = $3, sim_time = $4, wall_time = $5,
+                     moved = true
     where world_id = $1 and head_seq = $2 returning 1)
 insert into effects (world_id, global_seq, effect, checksum, kind, source_id, sim_time)
 select $1, $2 + u.ord, u.effect::json, u.checksum, u.kind, u.source_id, u.sim_time
@@ -44,7 +45,7 @@ l as materialized (
     order by h.world_id for no key update of h),
 h as (
     update heads set head_seq = g.head_seq, head_checksum = g.head_checksum,
-                     sim_time = g.sim_time, wall_time = g.wall_time
+                     sim_time = g.sim_time, wall_time = g.wall_time, moved = true
     from g, l
     where heads.world_id = g.world_id and l.world_id = g.world_id and heads.head_seq = g.known_seq
       and not exists (
@@ -73,10 +74,16 @@ LOCK_HEAD = "select head_seq, head_checksum, sim_time, wall_time from heads wher
 
 HEAD = "select head_seq, head_checksum, sim_time, wall_time from heads where world_id = $1"
 
+#: A page of worlds by name with their heads: $1 after world_id, $2 limit.
+WORLD_HEADS = """
+select world_id, w.ruleset, h.head_seq from worlds w join heads h using (world_id)
+where world_id > $1 order by world_id limit $2
+"""
+
 HEADS = "select world_id, head_seq from heads where world_id = any($1::text[])"
 
 SET_HEAD = """
-update heads set head_seq = $2, head_checksum = $3, sim_time = $4, wall_time = $5
+update heads set head_seq = $2, head_checksum = $3, sim_time = $4, wall_time = $5, moved = true
 where world_id = $1 and head_seq = $6
 """
 
@@ -149,6 +156,17 @@ BATCH_OF_KIND = _BATCH.format(filter="and kind = $6")
 BATCH_OF_SOURCE = _BATCH.format(filter="and source_id = $6")
 BATCH_OF_KIND_AND_SOURCE = _BATCH.format(filter="and kind = $6 and source_id = $7")
 
+#: Rows of several worlds in one query, about $4 stored bytes in all (always at least one row).
+#: Spans: $1 world_id, $2 after global_seq, $3 up to global_seq.
+GATHER = """
+select n, global_seq, text, checksum, kind, source_id, sim_time from (
+    select n, global_seq, convert_to(effect::text, 'UTF8') as text, checksum, kind, source_id, sim_time,
+           sum(octet_length(effect::text)) over (order by n, global_seq) - octet_length(effect::text) as before
+    from unnest($1::text[], $2::bigint[], $3::bigint[]) with ordinality as s (world_id, after_seq, until_seq, n)
+    join effects e on e.world_id = s.world_id and e.global_seq > s.after_seq and e.global_seq <= s.until_seq
+) sized where before < $4 order by n, global_seq
+"""
+
 EFFECT_AT = """
 select global_seq, convert_to(effect::text, 'UTF8') as text, checksum, kind, source_id, sim_time
 from effects where world_id = $1 and global_seq = $2
@@ -183,4 +201,100 @@ select world_id from (
     union (select world_id from worlds where world_id > $1 order by world_id limit 500)
     union (select world_id from heads where world_id > $1 order by world_id limit 500)
 ) named order by world_id limit 500
+"""
+
+# -- states ------------------------------------------------------------------------------------------------
+
+#: What folding a world needs to know of it: its ruleset, and the spacing of snapshots that its genesis asks for.
+WORLD_RULES = """
+select w.ruleset, e.effect -> 'payload' ->> 'snapshot_every' as snapshot_every
+from worlds w left join effects e on e.world_id = w.world_id and e.global_seq = 1
+where w.world_id = $1
+"""
+
+#: The newest snapshot of a ruleset's version ($3) at or before a seq ($2), with what the log says of that place: the
+#: checksum there, and the state digest that was written for it, if any.
+SNAPSHOT_BEFORE = """
+select s.global_seq, s.checksum, s.ruleset, s.state_digest, s.state::text as state, e.checksum as chained,
+       d.state_digest as logged
+from snapshots s
+left join effects e on e.world_id = s.world_id and e.global_seq = s.global_seq
+left join lateral (
+    select f.effect -> 'payload' ->> 'state_digest' as state_digest
+    from requests q join effects f on f.world_id = q.world_id and f.global_seq = q.first_seq
+    where q.world_id = s.world_id and q.source_id = 'worldledger' and q.req_id = 'digest:' || s.global_seq
+      and f.kind = 'StateDigest' and f.effect -> 'payload' ->> 'ruleset_version' = s.ruleset_version::text
+) d on true
+where s.world_id = $1 and s.global_seq <= $2 and s.ruleset_version = $3
+order by s.global_seq desc limit 1
+"""
+
+SNAPSHOT_AFTER = "select 1 from snapshots where world_id = $1 and global_seq > $2 and ruleset_version = $3 limit 1"
+
+#: $1 world_id, $2 global_seq, $3 checksum, $4 ruleset, $5 ruleset_version, $6 state_digest, $7 state, $8 state_bytes.
+#: A snapshot that stands there already is stale, damaged or the same: it gives way.
+WRITE_SNAPSHOT = """
+insert into snapshots (world_id, global_seq, checksum, ruleset, ruleset_version, state_digest, state, state_bytes)
+values ($1, $2, $3, $4, $5, $6, $7::text::json, $8)
+on conflict (world_id, global_seq) do update set
+    checksum = excluded.checksum, ruleset = excluded.ruleset, ruleset_version = excluded.ruleset_version,
+    state_digest = excluded.state_digest, state = excluded.state, state_bytes = excluded.state_bytes,
+    created_at = excluded.created_at
+"""
+
+DROP_SNAPSHOT = "delete from snapshots where world_id = $1 and global_seq = $2"
+
+#: Keep at most $2 snapshots of a world: where there are more, every second one of the older half goes.
+THIN_SNAPSHOTS = """
+delete from snapshots where world_id = $1 and global_seq in (
+    select global_seq from (
+        select global_seq, row_number() over (order by global_seq) as n, count(*) over () as count
+        from snapshots where world_id = $1) numbered
+    where count > $2 and n <= count / 2 and n % 2 = 1)
+"""
+
+#: Whether nothing but the digest of a snapshot ($2 its seq) came after it, up to the head ($3).
+ONLY_A_DIGEST_SINCE = """
+select 1 from requests q
+where q.world_id = $1 and q.source_id = 'worldledger' and q.req_id = 'digest:' || $2::bigint and q.last_seq = $3
+  and $3::bigint = $2::bigint + 1
+"""
+
+#: A page of a world's snapshots: $1 world_id, $2 after global_seq, $3 limit.
+SNAPSHOTS = """
+select s.global_seq, s.checksum, s.ruleset, s.ruleset_version, s.state_digest, s.state_bytes, s.created_at,
+       q.first_seq as digest_seq
+from snapshots s
+left join requests q
+    on q.world_id = s.world_id and q.source_id = 'worldledger' and q.req_id = 'digest:' || s.global_seq
+where s.world_id = $1 and s.global_seq > $2 order by s.global_seq limit $3
+"""
+
+#: The last seq at or before a time: binary search on the key, for times never decrease along it. {time} is an
+#: expression over an effect. $1 world_id, $2 head_seq, $3 the time. Gives 0 where every effect came later.
+_SEQ_AT = """
+with recursive search (low, high) as (
+    select 0::bigint, $2::bigint
+    union all
+    select case when here.time <= $3 then middle else low end, case when here.time <= $3 then high else middle - 1 end
+    from search
+    cross join lateral (select (low + high + 1) / 2 as middle) m
+    cross join lateral (
+        select coalesce((select {time} from effects where world_id = $1 and global_seq = middle), 'NaN') as time) here
+    where low < high)
+select low from search where low = high
+"""
+
+SEQ_AT_SIM_TIME = _SEQ_AT.format(time="sim_time")
+SEQ_AT_WALL_TIME = _SEQ_AT.format(time="(effect ->> 'wall_time')::float8")
+
+#: The state digests in a world's log, ascending.
+STATE_DIGESTS = """
+select global_seq, (effect -> 'payload')::text as payload from effects
+where world_id = $1 and kind = 'StateDigest' and global_seq <= $2 order by global_seq
+"""
+
+SNAPSHOT_DIGESTS = """
+select global_seq, state_digest, ruleset_version from snapshots where world_id = $1 and global_seq <= $2
+order by global_seq
 """

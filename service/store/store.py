@@ -17,6 +17,7 @@ from service.database.engine import connect_pool
 from service.database.revision import require_current, revision_state
 from service.settings import Settings
 from service.store import statements
+from service.store.advancing import Progress
 from service.store.bulk import BulkWriter, callers_errors_as_they_are
 from service.store.committer import Committer, WorldQueue
 from service.store.copying import bulk_transaction
@@ -26,6 +27,9 @@ from service.store.outages import Outages, is_outage, retrying
 from service.store.reader import Reader, storable
 from service.store.records import Head, WorldRecord
 from service.store.sealing import Sealer
+from service.store.snapshots import SnapshotRecord
+from service.store.snapshotter import Snapshotter
+from service.store.states import States
 from worldledger.chain import Finding
 from worldledger.drafts import check_draft
 from worldledger.effects import EffectDraft
@@ -58,11 +62,16 @@ class Store:
         self._new_uuid = new_uuid
         #: what is told when the database goes away, and when it is back
         self.outages = Outages(url)
-        self._committer = Committer(pool, settings, url, self.outages)
         self._logs: OrderedDict[str, EventLog] = OrderedDict()
         #: every log that somebody still holds, remembered or not: a world never has two in one process
         self._held: WeakValueDictionary[str, EventLog] = WeakValueDictionary()
         self.reader = Reader(pool, settings, url, self.outages)
+        #: states at any moment, and snapshots
+        self.states = States(self.reader, settings, self.world)
+        self._committer = Committer(pool, settings, url, self.outages, self.states)
+        self._snapshotter = Snapshotter(self.states, self.log)
+        self._listener: Callable[[str, int], None] | None = None
+        self._committer.on_commit = self._committed
 
     @classmethod
     @asynccontextmanager
@@ -96,6 +105,7 @@ class Store:
 
     async def close(self) -> None:
         """Write what waits and refuse anything further."""
+        await self._snapshotter.close()
         await self._committer.close()
 
     @property
@@ -106,11 +116,16 @@ class Store:
     @property
     def on_commit(self) -> Callable[[str, int], None] | None:
         """What is told the world and its new head_seq after each commit of this store, if anything."""
-        return self._committer.on_commit
+        return self._listener
 
     @on_commit.setter
     def on_commit(self, tell: Callable[[str, int], None] | None) -> None:
-        self._committer.on_commit = tell
+        self._listener = tell
+
+    def _committed(self, world_id: str, head_seq: int) -> None:
+        self._snapshotter.committed(world_id, head_seq)
+        if self._listener is not None:
+            self._listener(world_id, head_seq)
 
     async def ping(self) -> None:
         """Raise StoreUnavailableError or SchemaVersionError unless the database answers and fits."""
@@ -187,9 +202,22 @@ class Store:
             if row is None:
                 raise WorldNotFoundError(f"no world named {world_id!r}", world_id=world_id)
             head = await BulkWriter(connection, log.sealer, Head(*row)).write(drafts, progress)
-        if self.on_commit is not None:
-            self.on_commit(world_id, head.seq)
+        self._committed(world_id, head.seq)
         return head
+
+    async def snapshot(self, world_id: str, progress: Progress | None = None) -> SnapshotRecord:
+        """Take a snapshot of a world at its head, write its digest into the log, and give it.
+
+        Where nothing has happened since the newest one, that is given and nothing written. Raises WorldNotFoundError,
+        FoldError, TamperedError or StoreUnavailableError.
+        """
+        taken = await self.states.snapshot(world_id, progress)
+        if taken is None:
+            (newest,) = await self.states.newest(world_id)
+            return newest
+        await self._snapshotter.record(world_id, taken)
+        (made,) = await self.states.page(world_id, after=taken.global_seq - 1, limit=1)
+        return made
 
     async def world(self, world_id: str) -> WorldRecord:
         """Give a world with its present head. Raises WorldNotFoundError, and TamperedError if its head is gone."""

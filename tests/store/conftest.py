@@ -70,7 +70,7 @@ async def open_store(database_url: str) -> AsyncIterator[Callable[..., Awaitable
 
         async def opened(url: str = database_url, *, clock: Any = None, new_uuid: Any = None, **settings: Any) -> Store:
             more = {} if clock is None else {"clock": clock}
-            wanted = Settings(**{"pool_size": 3, **settings})
+            wanted = Settings(**{"pool_size": 3, "snapshot_every": 10**9, **settings})
             return await stack.enter_async_context(Store.open(url, wanted, new_uuid=new_uuid, **more))
 
         yield opened

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +12,7 @@ from service.store import EventLog, Receipt, Store
 from worldledger.drafts import CheckedDraft
 from worldledger.errors import StoreUnavailableError
 from worldledger.rulesets import Ruleset
+from worldledger.world import WorldState
 
 from .helpers import assert_sound, draft, start, wait_for
 from .proxy import Proxy
@@ -188,8 +189,8 @@ async def test_a_read_is_repeated_on_another_connection(log: EventLog, proxy: Pr
 class _Marking(Ruleset):
     """A ruleset that marks each draft that it decides on, so that deciding twice would show."""
 
-    def decide(self, drafts: Sequence[CheckedDraft]) -> Sequence[CheckedDraft]:
-        return [each._replace(schema_version=f"{each.schema_version}+") for each in drafts]
+    def decide(self, draft: CheckedDraft, state: WorldState | None) -> CheckedDraft:
+        return draft._replace(schema_version=f"{draft.schema_version}+")
 
 
 async def test_what_is_settled_is_decided_anew(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -24,6 +24,7 @@ from worldledger.errors import (
 )
 from worldledger.genesis import NewWorld
 from worldledger.rulesets import Ruleset
+from worldledger.world import WorldState
 
 from .helpers import assert_sound, draft, guards_down, holding_head, start, wait_for, wait_for_waiters
 
@@ -244,11 +245,10 @@ class _Picky(Ruleset):
 
     name = "picky"
 
-    def decide(self, drafts: Sequence[CheckedDraft]) -> Sequence[CheckedDraft]:
-        for index, each in enumerate(drafts):
-            if each.kind == "Refused":
-                raise InvalidEffectError("not by these rules", "$.kind", index)
-        return [each._replace(schema_version="9.0.0") for each in drafts]
+    def decide(self, draft: CheckedDraft, state: WorldState | None) -> CheckedDraft:
+        if draft.kind == "Refused":
+            raise InvalidEffectError("not by these rules", "$.kind")
+        return draft._replace(schema_version="9.0.0")
 
 
 async def test_the_ruleset_decides(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,191 @@
+"""Replaying a world from its log alone, and proving that it comes out at the same states.
+
+Every effect is checked against the chain and folded; at each seq for which the log holds a StateDigest, and at each
+snapshot, the state's digest is computed anew and compared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import orjson
+
+from service.store import statements
+from service.store.ahead import ahead
+from worldledger.chain import StoredEffect, Verifier
+from worldledger.errors import FoldError, TamperedError
+from worldledger.folding import Fold
+from worldledger.rulesets import Ruleset
+
+if TYPE_CHECKING:
+    from service.store.reader import Reader
+    from service.store.records import WorldRecord
+
+#: Told how many effects were replayed, and how many there are.
+Progress = Callable[[int, int], None]
+
+#: What a replay may find. ``tampered``: the chain does not hold. ``ruleset_changed``: a state differs from the digest
+#: that another version of the ruleset wrote. ``diverged``: it differs from this version's own. ``snapshot``: a
+#: snapshot is damaged (it is a cache; the log is well). ``failed``: the ruleset could not fold an effect.
+Kind = Literal["tampered", "ruleset_changed", "diverged", "snapshot", "failed"]
+
+
+class Told(NamedTuple):
+    """What somebody has said of the state at a seq; ``said_at`` is the StateDigest's seq, 0 for a snapshot."""
+
+    at_seq: int
+    digest: str
+    ruleset: str
+    version: int
+    said_at: int
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The first seq at which a replay comes out otherwise than it should, and how."""
+
+    kind: Kind
+    global_seq: int
+    what: str
+
+
+@dataclass(frozen=True)
+class ReplayVerdict:
+    """The outcome for one world: how many effects were replayed, how many digests agreed, and what was found.
+
+    ``agreed_seq`` is the last seq whose state was proved to be the recorded one; 0 if none.
+    """
+
+    world_id: str
+    effects: int
+    digests: int
+    agreed_seq: int
+    finding: Divergence | None = None
+
+    @property
+    def agreed(self) -> bool:
+        """Whether everything came out as recorded."""
+        return self.finding is None
+
+
+async def check_replay(
+    reader: Reader, world: WorldRecord, ruleset: Ruleset, progress: Progress | None = None
+) -> ReplayVerdict:
+    """Replay one world from its genesis to the head that its record names. Raises StoreUnavailableError."""
+    return await _Replay(reader, world, ruleset).run(progress)
+
+
+class _Replay:
+    def __init__(self, reader: Reader, world: WorldRecord, ruleset: Ruleset) -> None:
+        self._reader = reader
+        self._world = world
+        self._fold = Fold(world.world_id, ruleset)
+        self._verifier = Verifier(world.world_id)
+        self._agreed_seq = 0
+        self._digests = 0
+
+    async def run(self, progress: Progress | None) -> ReplayVerdict:
+        head = self._world.head.position
+        told = await self._told(head.global_seq)
+        rows = self._reader.batches(self._world.world_id, until_seq=head.global_seq)
+        async with ahead(rows) as batches:
+            async for batch in batches:
+                found = await asyncio.to_thread(self._take, batch, told)
+                if found is not None:
+                    return self._verdict(found)
+                if progress is not None:
+                    progress(self._verifier.effects, head.global_seq)
+        verdict = self._verifier.finish(head)
+        if verdict.finding is not None:
+            return self._verdict(Divergence("tampered", verdict.finding.global_seq, verdict.finding.what))
+        if told:
+            return self._verdict(_beyond(told[-1], head.global_seq))
+        return self._verdict(None)
+
+    def _verdict(self, found: Divergence | None) -> ReplayVerdict:
+        return ReplayVerdict(self._world.world_id, self._verifier.effects, self._digests, self._agreed_seq, found)
+
+    async def _told(self, head_seq: int) -> list[Told]:
+        """Give all that was said of states, the last seq first."""
+        world_id = self._world.world_id
+        told = [
+            _read(row["global_seq"], row["payload"])
+            for row in await self._reader.fetch(statements.STATE_DIGESTS, world_id, head_seq)
+        ]
+        name, version = self._fold.ruleset.name, self._fold.ruleset.version
+        told += [
+            Told(row["global_seq"], row["state_digest"].hex(), name, version, 0)
+            for row in await self._reader.fetch(statements.SNAPSHOT_DIGESTS, world_id, head_seq)
+            if row["ruleset_version"] == version
+        ]
+        # Of one seq what the log says comes first: a snapshot is only a cache.
+        return sorted(told, key=lambda each: (each.at_seq, each.said_at == 0), reverse=True)
+
+    def _take(self, batch: Sequence[StoredEffect], told: list[Told]) -> Divergence | None:
+        """Check and fold a batch, stopping wherever something was said of the state."""
+        holds = self._verifier.feed(batch)
+        good = batch if holds else batch[: self._verifier.position.global_seq - self._fold.seq]
+        try:
+            while good:
+                while told and told[-1].at_seq <= self._fold.seq:
+                    return _beyond(told[-1], self._fold.seq)
+                count = min(len(good), told[-1].at_seq - self._fold.seq) if told else len(good)
+                self._fold.feed(good[:count])
+                good = good[count:]
+                found = self._compare(told)
+                if found is not None:
+                    return found
+        except FoldError as error:
+            return Divergence("failed", error.details["global_seq"], error.message)
+        except TamperedError as error:
+            return Divergence("tampered", error.details["global_seq"], error.details["what"])
+        finding = self._verifier.finding
+        return None if finding is None else Divergence("tampered", finding.global_seq, finding.what)
+
+    def _compare(self, told: list[Told]) -> Divergence | None:
+        """Compare the state with all that was said of this seq."""
+        seq = self._fold.seq
+        if not told or told[-1].at_seq != seq:
+            return None
+        digest = self._fold.state.digest()
+        while told and told[-1].at_seq == seq:
+            said = told.pop()
+            if said.digest != digest:
+                return self._divergence(said, digest)
+            self._digests += 1
+        self._agreed_seq = seq
+        return None
+
+    def _divergence(self, said: Told, digest: str) -> Divergence:
+        ruleset = self._fold.ruleset
+        since = f"the last that agreed is seq {self._agreed_seq}" if self._agreed_seq else "none before it was recorded"
+        differ = f"the replayed state's digest is {digest[:16]}…, recorded is {said.digest[:16]}…"
+        if not said.digest:
+            return Divergence("diverged", said.said_at, "this StateDigest cannot be read")
+        if not said.said_at:
+            return Divergence("snapshot", said.at_seq, f"the snapshot is damaged: {differ}")
+        where = f"{differ} (in seq {said.said_at}; {since})"
+        if (said.ruleset, said.version) != (ruleset.name, ruleset.version):
+            what = (
+                f"the ruleset has changed: recorded under {said.ruleset} {said.version}, replayed under "
+                f"{ruleset.name} {ruleset.version}: {where}"
+            )
+            return Divergence("ruleset_changed", said.at_seq, what)
+        return Divergence("diverged", said.at_seq, where)
+
+
+def _read(seq: int, payload: str) -> Told:
+    """Read a StateDigest; one that cannot be read names a state that no world has."""
+    value = orjson.loads(payload)
+    at_seq, version = value.get("at_seq"), value.get("ruleset_version")
+    if type(at_seq) is not int or not 1 <= at_seq < seq or type(version) is not int:
+        return Told(max(seq - 1, 1), "", str(value.get("ruleset")), 0, seq)
+    return Told(at_seq, str(value.get("state_digest")), str(value.get("ruleset")), version, seq)
+
+
+def _beyond(said: Told, seq: int) -> Divergence:
+    what = f"something was said of the state at seq {said.at_seq}, which does not lie before seq {seq}"
+    return Divergence("diverged", said.at_seq, what)

@@ -1,0 +1,235 @@
+"""States at any moment: the newest snapshot that holds, and the log from there on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from service.store import statements
+from service.store.advancing import Progress, advance
+from service.store.live import LiveStates
+from service.store.snapshots import Base, SnapshotRecord, Snapshots, Taken, quietly, take
+from worldledger.errors import MomentNotFoundError
+from worldledger.folding import Fold
+from worldledger.rulesets import Ruleset, load_ruleset
+from worldledger.world import WorldState
+
+if TYPE_CHECKING:
+    from service.database.engine import PooledConnection
+    from service.settings import Settings
+    from service.store.reader import Reader
+    from service.store.records import WorldRecord
+    from service.store.sealing import Sealer
+
+#: More effects than any world has.
+NEVER = 2**62
+#: Worlds whose ruleset one process remembers.
+_REMEMBERED = 10_000
+
+
+class StateAt(NamedTuple):
+    """A world's state at a seq.
+
+    ``checksum`` (hex) is the chain's there; ``text`` is the state in the profile ``state/1``, and ``state_digest`` its
+    SHA-256 (hex).
+    """
+
+    world_id: str
+    global_seq: int
+    checksum: str
+    ruleset: str
+    ruleset_version: int
+    state_digest: str
+    state: WorldState
+    text: bytes
+
+
+class Rules(NamedTuple):
+    """How a world is folded: its ruleset, and after how many effects a snapshot is due."""
+
+    ruleset: Ruleset
+    every: int
+
+
+class States:
+    """Gives states of all worlds. It is the StateReader that projections are handed."""
+
+    def __init__(self, reader: Reader, settings: Settings, world: Callable[[str], Awaitable[WorldRecord]]) -> None:
+        self._reader = reader
+        self._world = world
+        self._every = settings.snapshot_every
+        self._rules: OrderedDict[str, Rules] = OrderedDict()
+        self.snapshots = Snapshots(reader, most=settings.snapshots_kept)
+        self._live = LiveStates(settings.live_states)
+
+    # -- moments -------------------------------------------------------------------------------------------
+
+    async def seq_at(
+        self,
+        world: WorldRecord,
+        *,
+        seq: int | None = None,
+        sim_time: float | None = None,
+        wall_time: float | None = None,
+    ) -> int:
+        """Give the seq of a moment: a seq, or the last effect at or before a time; the head where none is given.
+
+        ``wall_time`` is in epoch seconds. Raises MomentNotFoundError for a seq that the world does not have, and for a
+        time before its first effect.
+        """
+        head = world.head_seq
+        if seq is not None:
+            if not 1 <= seq <= head:
+                raise MomentNotFoundError(
+                    f"world {world.world_id!r} has no seq {seq}; its head is {head}",
+                    world_id=world.world_id,
+                    global_seq=seq,
+                    head_seq=head,
+                )
+            return seq
+        if sim_time is None and wall_time is None:
+            return head
+        by_sim_time = sim_time is not None
+        statement = statements.SEQ_AT_SIM_TIME if by_sim_time else statements.SEQ_AT_WALL_TIME
+        when = sim_time if by_sim_time else wall_time
+        for row in await self._reader.fetch(statement, world.world_id, head, when):
+            if row["low"]:
+                found: int = row["low"]
+                return found
+        what = "sim_time" if by_sim_time else "wall_time"
+        raise MomentNotFoundError(
+            f"world {world.world_id!r} has no effect at or before {what} {when}",
+            world_id=world.world_id,
+            head_seq=head,
+            **{what: when},
+        )
+
+    # -- states --------------------------------------------------------------------------------------------
+
+    async def state_at(self, world_id: str, seq: int, progress: Progress | None = None) -> StateAt:
+        """Give the state at a seq that the world has. Raises as `fold_at` does."""
+        fold, checksum = await self._reach(world_id, seq, progress)
+        taken = await asyncio.to_thread(take, fold, checksum)
+        return StateAt(
+            world_id,
+            seq,
+            checksum.hex(),
+            fold.ruleset.name,
+            fold.ruleset.version,
+            taken.digest,
+            fold.state,
+            taken.text,
+        )
+
+    async def fold_at(self, world_id: str, global_seq: int) -> Fold:
+        """Give a fold of one's own at a seq that the world has (0: before its first effect).
+
+        Snapshots that are due on the way are written. Raises WorldNotFoundError, MomentNotFoundError, FoldError,
+        TamperedError, UnknownRulesetError or StoreUnavailableError.
+        """
+        if global_seq == 0:
+            return Fold(world_id, (await self.rules(world_id)).ruleset)
+        fold, _ = await self._reach(world_id, global_seq)
+        return fold
+
+    async def _reach(self, world_id: str, seq: int, progress: Progress | None = None) -> tuple[Fold, bytes]:
+        rules = await self.rules(world_id)
+        base = await self.snapshots.before(world_id, seq, rules.ruleset)
+        if base.damaged:
+            await quietly(self.snapshots.drop(world_id, base.damaged), world_id)
+
+        async def keep(taken: Taken) -> None:
+            await quietly(self.snapshots.write(world_id, rules.ruleset, taken), world_id)
+
+        # Behind the newest snapshot the gaps are those that thinning left; they are not to be filled by reading.
+        every = rules.every
+        if seq - base.fold.seq >= every and await self.snapshots.any_after(world_id, base.fold.seq, rules.ruleset):
+            every = NEVER
+        return await advance(self._reader, base, seq, every=every, keep=keep, progress=progress)
+
+    async def rules(self, world_id: str) -> Rules:
+        """Give how a world is folded. Raises WorldNotFoundError, InvalidNameError or UnknownRulesetError."""
+        found = self._rules.get(world_id)
+        if found is not None:
+            self._rules.move_to_end(world_id)
+            return found
+        await self._world(world_id)  # is there such a world?
+        (row,) = await self._reader.fetch(statements.WORLD_RULES, world_id)
+        asked = row["snapshot_every"] or ""
+        every = int(asked) if asked.isdecimal() and 0 < len(asked) < 10 else self._every
+        found = self._rules[world_id] = Rules(load_ruleset(row["ruleset"]), max(every, 2))
+        if len(self._rules) > _REMEMBERED:
+            self._rules.popitem(last=False)
+        return found
+
+    # -- snapshots -----------------------------------------------------------------------------------------
+
+    async def snapshot(self, world_id: str, progress: Progress | None = None) -> Taken | None:
+        """Take a snapshot at the world's head; its digest is for whoever calls to write into the log.
+
+        Gives None where the newest snapshot is the head's, but for its own digest.
+        """
+        world = await self._world(world_id)
+        rules = await self.rules(world_id)
+        base = await self.snapshots.before(world_id, world.head_seq, rules.ruleset)
+        if base.fold.seq and await self._reader.fetch(
+            statements.ONLY_A_DIGEST_SINCE, world_id, base.fold.seq, world.head_seq
+        ):
+            return None
+        fold, checksum = await self._reach(world_id, world.head_seq, progress)
+        taken = await asyncio.to_thread(take, fold, checksum)
+        await self.snapshots.write(world_id, rules.ruleset, taken)
+        return taken
+
+    async def snapshots_due(self, world_id: str, until: int) -> tuple[int, list[Taken]]:
+        """Write the snapshots that are due up to a seq; give the seq of the newest there is, and those just made."""
+        rules = await self.rules(world_id)
+        made: list[Taken] = []
+
+        async def keep(taken: Taken) -> None:
+            await self.snapshots.write(world_id, rules.ruleset, taken)
+            made.append(taken._replace(text=b""))
+
+        base = await self.snapshots.before(world_id, until, rules.ruleset)
+        if until - base.fold.seq >= rules.every or base.damaged:
+            await self.snapshots.drop(world_id, base.damaged)
+            newest = base.fold.seq
+            await advance(self._reader, base, until, every=rules.every, keep=keep)
+            return (made[-1].global_seq if made else newest), made
+        return base.fold.seq, made
+
+    async def page(self, world_id: str, *, after: int = 0, limit: int = 100) -> list[SnapshotRecord]:
+        """Give a page of a world's snapshots, ascending. Raises as `rules` does."""
+        return await self.snapshots.page(world_id, (await self.rules(world_id)).ruleset, after=after, limit=limit)
+
+    async def newest(self, world_id: str) -> list[SnapshotRecord]:
+        """Give the newest snapshot of a world, if there is one."""
+        world = await self._world(world_id)
+        base = await self.snapshots.before(world_id, world.head_seq, (await self.rules(world_id)).ruleset)
+        return await self.page(world_id, after=base.fold.seq - 1, limit=1) if base.fold.seq else []
+
+    # -- live states ---------------------------------------------------------------------------------------
+
+    async def warm(self, sealer: Sealer) -> None:
+        """Have a live state near the head, so that little is left to be done under the head's lock."""
+        if sealer.live is None or sealer.live.provisional:
+            world = await self._world(sealer.world_id)
+            self._live.keep(sealer, await self.fold_at(sealer.world_id, world.head_seq))
+
+    async def bring(self, sealer: Sealer, seq: int, connection: PooledConnection) -> None:
+        """Bring a sealer's live state to the head, whose lock is held on this connection.
+
+        Raises TamperedError or FoldError where there is no state, and whatever the database raises.
+        """
+        world_id = sealer.world_id
+        reader = self._reader.on(connection)
+        live = sealer.live
+        if live is None or live.provisional or live.seq > seq:
+            base = await self.snapshots.before(world_id, seq, sealer.ruleset, reader)
+            fold, _ = await advance(reader, base, seq)
+            self._live.keep(sealer, fold)
+        elif live.seq < seq:
+            live.after(live.seq, ())
+            await advance(reader, Base(live.fold, b"", 0), seq)
