@@ -217,12 +217,12 @@ def test_only_illegal_moves_count_as_such() -> None:
     assert state.entities["board"]["last_updated"] == 1004.0
 
 
-def test_a_second_start_is_a_new_game() -> None:
-    """Nothing of the first one remains."""
+def test_a_second_start_counts_for_nothing() -> None:
+    """One world is one game."""
     first = [started(), moved("e2e4", clock=3)]
     again = folded([*first, started(variant="atomic")])
-    fresh = folded([draft("MoveMade", {}), draft("MoveMade", {}), started(variant="atomic")])
-    assert again.entities == fresh.entities
+    assert again.entities == folded(first).entities
+    assert malformed(again) == 1
 
 
 def test_long_names_are_cut() -> None:

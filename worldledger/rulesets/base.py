@@ -72,7 +72,7 @@ class Ruleset:
 
     @cached_property
     def checked_kinds(self) -> Container[str]:
-        """The kinds that `decide` has a word on: those in ``checks``, or every kind where `decide` is the ruleset's own."""
+        """The kinds that `decide` has a word on: those in ``checks``; every kind where `decide` is its own."""
         return _Every() if type(self).decide is not Ruleset.decide else frozenset(self.checks)
 
     @cached_property

@@ -51,7 +51,9 @@ _ALL: Final = ("white", "black", BOARD)
 
 
 def game_started(state: WorldState, effect: Effect) -> Touched:
-    """Fold GameStarted: a new game, whatever was there before."""
+    """Fold GameStarted. One world is one game, so a second start counts for nothing."""
+    if BOARD in state.entities:
+        raise MalformedEffectError("the game was started before")
     try:
         start = read_start(effect["payload"])
     except IllegalEffectError as error:

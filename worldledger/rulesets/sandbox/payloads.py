@@ -11,6 +11,7 @@ from math import isfinite
 from typing import Any, Final, NamedTuple
 
 from worldledger.canonical import MAX_INT, child
+from worldledger.drafts import MAX_WORD
 from worldledger.patches import PatchError, apply_patch
 from worldledger.rulesets.base import MalformedEffectError
 from worldledger.world import Point
@@ -77,9 +78,9 @@ def read_number(value: Any, path: str, what: str) -> float:
 
 def _word(payload: Mapping[str, Any], name: str) -> str:
     value = payload.get(name)
-    if type(value) is str and value:
+    if type(value) is str and 0 < len(value) <= MAX_WORD:
         return value
-    raise UnreadableError(f"{name} is a string of at least one character", f"$.payload.{name}")
+    raise UnreadableError(f"{name} is a string of 1 to {MAX_WORD} characters", f"$.payload.{name}")
 
 
 def _object(payload: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -145,7 +146,9 @@ def patched(entity: Any, operations: list[Any]) -> dict[str, Any]:
 def read_mover(payload: Mapping[str, Any], source_id: str) -> str:
     """Read who moves: ``agent_id`` if it names anybody, else the source."""
     agent_id = payload.get("agent_id")
-    return agent_id if type(agent_id) is str and agent_id else source_id
+    if type(agent_id) is not str or not agent_id:
+        return source_id
+    return agent_id if len(agent_id) <= MAX_WORD else _word(payload, "agent_id")
 
 
 def read_target(payload: Mapping[str, Any], _: str) -> Point:
