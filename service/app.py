@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack
 from importlib.metadata import version
 
 import uvicorn
@@ -20,18 +21,50 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
-from service.api import effects, health, reading, tail, verification, worlds
+from service.api import (
+    agents,
+    effects,
+    games,
+    health,
+    metrics,
+    projections,
+    reading,
+    snapshots,
+    states,
+    tail,
+    verification,
+    worlds,
+)
 from service.api.context import Services
 from service.api.edge import Edge
 from service.api.hosts import allowed_hosts
+from service.api.jobs import Jobs
+from service.api.metrics import Metrics
 from service.api.openapi import document
 from service.api.problems import on_http_exception, on_simulation_error, on_validation_error
 from service.api.wire import Protocol
+from service.projecting import Projections
 from service.settings import Settings
 from service.store import Store
+from service.store.read_models import ReadModels
 from service.store.watch import HeadWatcher
 from worldledger.errors import SimulationError
 
+#: The routes, in the order in which they are tried.
+_ROOMS = (
+    effects,
+    reading,
+    tail,
+    worlds,
+    states,
+    snapshots,
+    verification,
+    games,
+    agents,
+    projections,
+    health,
+    metrics,
+)
 _BACKLOG = 2048
 #: Seconds beyond the deadline of appends that a stopping server waits for its requests.
 _GRACE = 5
@@ -48,14 +81,36 @@ def create_app(settings: Settings, database_url: str, *, clock: Callable[[], flo
 
     The lifespan raises StoreUnavailableError or SchemaVersionError if it cannot begin.
     """
+    measured = Metrics()
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with (
             Store.open(database_url, settings, clock=clock) as store,
             HeadWatcher.over(store, interval=settings.poll_interval) as watcher,
+            Projections.open(store, database_url, settings) as fed,
+            AsyncExitStack() as running,
         ):
-            app.state.services = services = Services(settings=settings, store=store, watcher=watcher)
+            jobs = Jobs(clock)
+            running.push_async_callback(jobs.close)
+            if settings.projections:
+                await running.enter_async_context(fed.feeding())
+
+                def committed(world_id: str, head_seq: int) -> None:
+                    watcher.moved(world_id, head_seq)
+                    fed.wake()
+
+                store.on_commit = committed
+            measured.watch(store)
+            app.state.services = services = Services(
+                settings=settings,
+                store=store,
+                watcher=watcher,
+                projections=fed,
+                models=ReadModels(store.reader),
+                jobs=jobs,
+                metrics=measured,
+            )
             try:
                 yield
             finally:
@@ -66,14 +121,14 @@ def create_app(settings: Settings, database_url: str, *, clock: Callable[[], flo
         redirect_slashes=False,
         docs_url=None,  # it would load its programs from other servers
         redoc_url=None,
-        middleware=[Middleware(Edge, hosts=allowed_hosts(settings))],
+        middleware=[Middleware(Edge, metrics=measured, hosts=allowed_hosts(settings))],
         exception_handlers={
             SimulationError: on_simulation_error,
             RequestValidationError: on_validation_error,
             HTTPException: on_http_exception,
         },
     )
-    for room in (effects, reading, tail, worlds, verification, health):
+    for room in _ROOMS:
         app.include_router(room.router)
     document(app, version("worldledger"))
     return app

@@ -31,7 +31,9 @@ class Settings(BaseSettings):
     )
     port: int = Field(default=8000, ge=0, le=65535, description="Port of the HTTP service; 0 takes a free one.")
 
-    pool_size: int = Field(default=10, ge=2, le=500, description="Most database connections of one process.")
+    pool_size: int = Field(
+        default=10, ge=2, le=500, description="Most database connections of one process; projections take up to 8 more."
+    )
     max_effect_bytes: int = Field(default=MIB, ge=1024, description="Largest canonical text of one effect.")
     max_unit: int = Field(default=1000, ge=1, description="Most drafts in one call.")
     max_body_bytes: int = Field(default=32 * MIB, ge=1024, description="Largest HTTP request body.")
@@ -51,6 +53,10 @@ class Settings(BaseSettings):
         default=1000, ge=2, description="Effects between two snapshots of a world's state, at least."
     )
     snapshots_kept: int = Field(default=2000, ge=10, description="Most snapshots of one world; older ones are thinned.")
+    projections: bool = Field(default=True, description="Whether the HTTP service also feeds the projections.")
+    projection_lease_ttl: float = Field(
+        default=5.0, gt=0, description="Seconds without a sign of life after which another runner feeds a projection."
+    )
     live_states: int = Field(
         default=256, ge=1, description="Most worlds whose state one process keeps in memory to judge drafts by."
     )

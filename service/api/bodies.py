@@ -8,7 +8,7 @@ from typing import Any, Final
 import orjson
 from starlette.requests import ClientDisconnect, Request
 
-from service.api.problems import BodyTooLargeError, InvalidParameterError, UnsupportedMediaTypeError
+from service.api.errors import BodyTooLargeError, InvalidParameterError, UnsupportedMediaTypeError
 from worldledger.canonical import parse_text
 
 #: Bodies larger than this are parsed in a thread, so that other requests go on meanwhile.

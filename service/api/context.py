@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
 from service.settings import Settings
 from service.store import Store
+from service.store.read_models import ReadModels
 from service.store.watch import HeadWatcher
+
+if TYPE_CHECKING:
+    from service.api.jobs import Jobs
+    from service.api.metrics import Metrics
+    from service.projecting import Projections
 
 
 @dataclass(frozen=True)
@@ -19,8 +26,14 @@ class Services:
     settings: Settings
     store: Store
     watcher: HeadWatcher
+    projections: Projections
+    models: ReadModels
+    jobs: Jobs
+    metrics: Metrics
     #: Seconds of silence after which a tail sends a comment.
     keepalive: float = 15.0
+    #: Seconds that a read with min_seq waits for a projection.
+    patience: float = 5.0
     #: Set when the service begins to stop: endless streams end.
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 

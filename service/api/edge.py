@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+
 import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.api.errors import HostRefusedError
 from service.api.hosts import check_host
-from service.api.problems import HostRefusedError, internal_error, problem_response
+from service.api.metrics import Metrics
+from service.api.problems import internal_error, problem_response
 from service.api.streaming import StreamAbortedError
 
 log = structlog.get_logger("worldledger.api")
@@ -19,10 +23,12 @@ class Edge:
     An error that nobody foresaw is logged with its traceback and answered with a problem that tells nothing of it;
     after the response has begun it is raised on, so that the server aborts the connection. A HEAD request runs as
     GET, and its response ends after the headers. Where ``hosts`` are given, other names for the service are refused.
+    Every answer is counted, and the time until it began.
     """
 
-    def __init__(self, app: ASGIApp, hosts: frozenset[str] = frozenset()) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, hosts: frozenset[str] = frozenset()) -> None:
         self._app = app
+        self._metrics = metrics
         self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -30,14 +36,18 @@ class Edge:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        head = scope["method"] == "HEAD"
+        begun = perf_counter()
+        method = scope["method"]
+        head = method == "HEAD"
         if head:
             scope = {**scope, "method": "GET"}
         started = ended = False
 
         async def guarded(message: Message) -> None:
             nonlocal started, ended
-            started = True
+            if not started:
+                started = True
+                self._metrics.answered(method, scope, message["status"], perf_counter() - begun)
             if head:
                 if ended:
                     return

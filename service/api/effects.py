@@ -13,8 +13,8 @@ from starlette.responses import Response
 
 from service.api.bodies import idempotency_key, read_json
 from service.api.context import services
+from service.api.errors import InvalidParameterError
 from service.api.openapi import PATH_PARAMETERS, body_of, header, json_of, problems
-from service.api.problems import InvalidParameterError
 from service.store import Receipt
 from worldledger.effects import EffectDraft
 from worldledger.errors import InvalidEffectError
@@ -86,6 +86,7 @@ async def append_effects(request: Request) -> Response:
         receipt = (await log.append_all([cast(EffectDraft, drafts)]))[0]
         if receipt.replayed:
             return _json(_receipt(receipt), 200, {"Idempotency-Replayed": "true"})
+        found.metrics.appended(1)
         return _json(_receipt(receipt), 201, {"Location": f"/v1/worlds/{log.world_id}/effects/{receipt.global_seq}"})
     if type(drafts) is not list or not drafts:
         raise InvalidEffectError("a body is one draft, or a list of at least one", "$")
@@ -100,6 +101,7 @@ async def append_effects(request: Request) -> Response:
     text = f'{{"receipts":[{",".join(map(_receipt, receipts))}]}}'
     if all(receipt.replayed for receipt in receipts):
         return _json(text, 200, {"Idempotency-Replayed": "true"})
+    found.metrics.appended(sum(not receipt.replayed for receipt in receipts))
     return _json(text, 201, {})
 
 

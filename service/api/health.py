@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
+import orjson
+import structlog
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.context import services
+from service.api.context import Services, services
 from service.api.openapi import json_of, problems
-from worldledger.errors import StoreUnavailableError
+from worldledger.errors import SimulationError, StoreUnavailableError
 
 #: Seconds after which a database that does not answer counts as away.
 _PATIENCE: Final = 5.0
+#: Seconds after which nothing is told of the projections.
+_SHORT_PATIENCE: Final = 1.0
+
+log = structlog.get_logger("worldledger.api")
 
 router = APIRouter(tags=["health"])
 
@@ -28,7 +34,7 @@ router = APIRouter(tags=["health"])
 )
 async def livez() -> Response:
     """Answer without looking at the database."""
-    return _status("alive")
+    return _json({"status": "alive"})
 
 
 @router.get(
@@ -36,17 +42,42 @@ async def livez() -> Response:
     operation_id="readyz",
     summary="Whether the service can work",
     response_class=Response,
-    responses={200: {**json_of("Health"), "description": "It can."}, **problems(503)},
+    responses={200: {**json_of("Readiness"), "description": "It can."}, **problems(503)},
 )
 async def readyz(request: Request) -> Response:
-    """Ask the database, and compare its schema with the one that this program needs."""
+    """Ask the database, and compare its schema with the one that this program needs.
+
+    How far the projections are behind is told, and makes the service no less ready: worlds are written and read all
+    the same.
+    """
+    found = services(request)
     try:
         async with asyncio.timeout(_PATIENCE):
-            await services(request).store.ping()
+            await found.store.ping()
     except TimeoutError:
         raise StoreUnavailableError(f"the database did not answer within {_PATIENCE:g} s") from None
-    return _status("ready")
+    return _json({"status": "ready", "projections": await _projections(found)})
 
 
-def _status(status: str) -> Response:
-    return Response(f'{{"status":"{status}"}}', 200, {"Cache-Control": "no-store"}, "application/json")
+async def _projections(found: Services) -> dict[str, Any] | None:
+    """Give how the projections stand, None where it cannot be told in time."""
+    try:
+        async with asyncio.timeout(_SHORT_PATIENCE):
+            statuses = await found.projections.status()
+    except (TimeoutError, SimulationError) as error:
+        log.warning("readiness without projections", error=str(error) or type(error).__name__)
+        return None
+    return {
+        status.name: {
+            "lag": status.live and status.live.effects_behind,
+            "lag_seconds": status.live and status.live.seconds_behind,
+            "parked": status.live and status.live.parked,
+            "paused": status.live and status.live.paused,
+            "rebuilding": status.building is not None,
+        }
+        for status in statuses
+    }
+
+
+def _json(value: Any) -> Response:
+    return Response(orjson.dumps(value), 200, {"Cache-Control": "no-store"}, "application/json")

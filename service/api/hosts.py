@@ -1,4 +1,4 @@
-"""Which names a request may have for this service.
+"""Which names a request may have for this service, and which pages it may come from.
 
 A service that only this machine can reach is still within reach of this machine's browser, and a web page can let its
 own name lead to 127.0.0.1 (DNS rebinding). The browser then sends the page's name as Host, which is refused here. A
@@ -8,10 +8,12 @@ name without a dot is nobody's on the internet, so no such page can have it: it 
 from __future__ import annotations
 
 import ipaddress
+from urllib.parse import urlsplit
 
+from starlette.requests import Request
 from starlette.types import Scope
 
-from service.api.problems import HostRefusedError
+from service.api.errors import HostRefusedError, OriginRefusedError
 from service.settings import Settings
 
 
@@ -39,6 +41,29 @@ def check_host(scope: Scope, allowed: frozenset[str]) -> None:
                     f"this service is not called {name!r}; further names are allowed by WORLDLEDGER_ALLOWED_HOSTS",
                     host=name,
                 )
+
+
+async def refuse_other_sites(request: Request) -> None:
+    """Raise OriginRefusedError if a web page of another site made the request. A dependency of routes without a body.
+
+    A page may send a POST to any address without asking first, as long as it has no body that says JSON. Browsers
+    name the page's site (Fetch Metadata), or its origin; programs send neither.
+    """
+    site = request.headers.get("sec-fetch-site")
+    origin = request.headers.get("origin")
+    if site is not None:
+        refused = site not in {"same-origin", "none"}
+    else:
+        refused = origin is not None and _place(origin) != request.headers.get("host", "").lower()
+    if refused:
+        raise OriginRefusedError("web pages of other sites may not ask for this", origin=origin)
+
+
+def _place(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def _name(host: str) -> str:

@@ -28,6 +28,9 @@ reaches it may read and append.
 TAGS: Final = [
     {"name": "worlds", "description": "Worlds and where their logs end."},
     {"name": "effects", "description": "Appending and reading effects."},
+    {"name": "states", "description": "What worlds are at any moment: the fold of their effects."},
+    {"name": "games", "description": "Games and agents, as projections tell them: read models made from the logs."},
+    {"name": "projections", "description": "How the read models stand, rebuilding and checking them."},
     {"name": "verification", "description": "Proving that nothing was changed."},
     {"name": "health", "description": "For supervisors and load balancers."},
 ]

@@ -10,7 +10,7 @@ from fastapi import Path, Query
 from pydantic import BeforeValidator
 from starlette.requests import Request
 
-from service.api.problems import InvalidParameterError, PositionAheadError
+from service.api.errors import InvalidParameterError, PositionAheadError
 from service.api.wording import not_whole
 from service.store import WorldRecord
 from worldledger.canonical import MAX_INT, gate
@@ -58,12 +58,12 @@ SourceId = Annotated[
 ]
 
 
-def check_text(parameter: str, value: str | None) -> None:
+def check_text(parameter: str, value: str | None, where: str = "query") -> None:
     """Raise InvalidParameterError for text that PostgreSQL cannot hold."""
     try:
         gate(value)
     except InvalidEffectError as error:
-        raise InvalidParameterError(parameter, error.reason) from None
+        raise InvalidParameterError(parameter, error.reason, where) from None
 
 
 def check_reached(parameter: str, seq: int, record: WorldRecord, where: str = "query") -> None:

@@ -20,7 +20,22 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import Scope
 
+from projections.errors import ProjectionFailedError, ProjectionNotFoundError, ProjectionRefusedError
 from service.api import wording
+from service.api.errors import (
+    AgentNotFoundError,
+    BadRequestError,
+    BodyTooLargeError,
+    GameNotFoundError,
+    HostRefusedError,
+    InternalError,
+    InvalidParameterError,
+    OriginRefusedError,
+    PositionAheadError,
+    ProjectionBehindError,
+    ProjectionUnavailableError,
+    UnsupportedMediaTypeError,
+)
 from worldledger import errors
 from worldledger.errors import RecoveryAction, SimulationError
 
@@ -30,59 +45,6 @@ TYPE_PREFIX: Final = "urn:worldledger:problem:"
 _LONGEST: Final = 1000
 
 log = structlog.get_logger("worldledger.api")
-
-
-# -- errors that only HTTP knows ---------------------------------------------------------------------------
-
-
-class InvalidParameterError(SimulationError):
-    """A query parameter, path segment or header that is not what it should be; details: ``in``, ``parameter``."""
-
-    code = "invalid_parameter"
-    recovery = RecoveryAction.MODIFY_INTENT
-
-    def __init__(self, parameter: str, reason: str, where: str = "query") -> None:
-        super().__init__(f"{parameter}: {reason}", parameter=parameter, **{"in": where})
-
-
-class BodyTooLargeError(SimulationError):
-    """A request body over the limit; details: ``limit``, in bytes."""
-
-    code = "body_too_large"
-    recovery = RecoveryAction.MODIFY_INTENT
-
-
-class UnsupportedMediaTypeError(SimulationError):
-    """A request body that is not declared to be JSON in UTF-8, or is compressed."""
-
-    code = "unsupported_media_type"
-    recovery = RecoveryAction.MODIFY_INTENT
-
-
-class BadRequestError(SimulationError):
-    """What came over the connection is no HTTP request."""
-
-    code = "bad_request"
-    recovery = RecoveryAction.MODIFY_INTENT
-
-
-class HostRefusedError(SimulationError):
-    """A request that calls the service by a name that is not one of its own; details: ``host``."""
-
-    code = "host_refused"
-
-
-class PositionAheadError(SimulationError):
-    """A position to go on from that lies beyond the world's head; details: ``head_seq``, ``in``, ``parameter``."""
-
-    code = "position_ahead"
-    recovery = RecoveryAction.MODIFY_INTENT
-
-
-class InternalError(SimulationError):
-    """An error that nobody foresaw."""
-
-    code = "internal_error"
 
 
 # -- the table ---------------------------------------------------------------------------------------------
@@ -101,6 +63,7 @@ TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     errors.InvalidEffectError: Answer(422, "The effect is refused"),
     errors.EffectTooLargeError: Answer(413, "The effect is too large"),
     errors.ReservedKindError: Answer(422, "Only the service writes effects of this kind"),
+    errors.IllegalEffectError: Answer(422, "The ruleset refuses the effect"),
     errors.InvalidNameError: Answer(422, "This cannot be a world's name"),
     errors.TimeAuthorityError: Answer(422, "This source may not set sim_time"),
     errors.SimTimeOrderError: Answer(409, "sim_time would go backwards"),
@@ -113,14 +76,24 @@ TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     UnsupportedMediaTypeError: Answer(415, "The body must be JSON"),
     BadRequestError: Answer(400, "This is no HTTP request"),
     HostRefusedError: Answer(421, "The service has another name"),
+    OriginRefusedError: Answer(403, "Pages of other sites may not do this"),
     # what is there
     errors.WorldNotFoundError: Answer(404, "No such world"),
     errors.EffectNotFoundError: Answer(404, "No such effect"),
+    errors.MomentNotFoundError: Answer(404, "The world has no such moment"),
     PositionAheadError: Answer(409, "The log has not come so far"),
+    ProjectionNotFoundError: Answer(404, "No such projection"),
+    ProjectionRefusedError: Answer(409, "The projection is not in a state for this"),
+    GameNotFoundError: Answer(404, "No such game"),
+    AgentNotFoundError: Answer(404, "No such agent"),
     errors.WorldExistsError: Answer(409, "The world exists already"),
     errors.TamperedError: Answer(500, "The log was tampered with"),
+    errors.FoldError: Answer(500, "The state cannot be folded"),
+    ProjectionFailedError: Answer(500, "The projection cannot digest an effect"),
     # the state of the service
     errors.OverloadedError: Answer(503, "Too much is waiting", retry_after=1),
+    ProjectionBehindError: Answer(503, "The projection has not come so far", retry_after=1),
+    ProjectionUnavailableError: Answer(503, "The projection cannot be read now", retry_after=1),
     errors.StoreUnavailableError: Answer(503, "The database is not available", retry_after=2),
     errors.SchemaVersionError: Answer(503, "The database's schema does not fit this program"),
     SimulationError: Answer(500, "Internal error"),
@@ -152,11 +125,9 @@ def answer_for(error: SimulationError) -> Answer:
 def problem_response(scope: Scope, error: SimulationError) -> Response:
     """Make the response for an error of ours; what is for the operator is logged and kept from the client."""
     answer = answer_for(error)
-    detail, details = error.message, error.details
+    details = error.details
     if error.code in _FOR_THE_OPERATOR:
-        unknown = details.get("outcome") == "unknown"
-        detail = _OUTCOME_UNKNOWN if unknown else _FOR_THE_OPERATOR[error.code]
-        details = {"outcome": "unknown"} if unknown else {}
+        details = {"outcome": "unknown"} if details.get("outcome") == "unknown" else {}
         if answer.status == 503:
             log.warning("not available", error=error.message, code=error.code, route=_instance(scope))
     headers = {} if answer.retry_after is None else {"Retry-After": str(answer.retry_after)}
@@ -164,12 +135,19 @@ def problem_response(scope: Scope, error: SimulationError) -> Response:
         scope,
         answer.status,
         title=answer.title,
-        detail=detail,
+        detail=told(error),
         code=error.code,
         recovery=error.recovery,
         details=details,
         headers=headers,
     )
+
+
+def told(error: SimulationError) -> str:
+    """Give what a client is told of an error, in words."""
+    if error.code not in _FOR_THE_OPERATOR:
+        return error.message
+    return _OUTCOME_UNKNOWN if error.details.get("outcome") == "unknown" else _FOR_THE_OPERATOR[error.code]
 
 
 def internal_error(scope: Scope) -> Response:

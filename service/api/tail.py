@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.context import Services, services
+from service.api.errors import InvalidParameterError
 from service.api.openapi import problems
 from service.api.parameters import WorldName, check_reached, whole
-from service.api.problems import InvalidParameterError
 from service.api.streaming import Stream
 from worldledger.canonical import MAX_INT
 from worldledger.chain import StoredEffect

@@ -10,9 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.context import services
+from service.api.errors import InvalidParameterError
 from service.api.openapi import json_of, problems
 from service.api.parameters import WorldName, position
-from service.api.problems import InvalidParameterError
 from service.store.verification import verify_world
 from worldledger.chain import ORIGIN
 from worldledger.genesis import check_world_name

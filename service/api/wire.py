@@ -7,7 +7,8 @@ import logging
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from service.api.problems import BadRequestError, problem_response
+from service.api.errors import BadRequestError
+from service.api.problems import problem_response
 
 _log = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from worldledger.canonical import MAX_INT
 
 _WANTED: Final = {"model_type": "an object", "dict_type": "an object", "string_type": "a string"}
+_BOUNDS: Final = {"greater_than_equal": ("at least", "ge"), "less_than_equal": ("at most", "le")}
 _JSON_NAMES: Final = {
     dict: "an object",
     list: "a list",
@@ -40,6 +41,11 @@ def reason(error: Mapping[str, Any]) -> str:
         return "must not be empty" if least == 1 else f"must have at least {least} characters"
     if kind == "string_too_long":
         return f"must have at most {context['max_length']} characters"
+    if kind == "int_type":
+        return "must be a whole number"
+    if kind in _BOUNDS:
+        words, limit = _BOUNDS[kind]
+        return f"must be {words} {context[limit]}"
     if kind == "literal_error":
         return f"must be {context['expected']}"
     return str(error["msg"])

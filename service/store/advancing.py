@@ -18,8 +18,39 @@ if TYPE_CHECKING:
 #: Told how many effects are folded, and how many there are to fold.
 Progress = Callable[[int, int], None]
 
+#: More effects than any world has: a spacing under which no snapshot is ever due.
+NEVER = 2**62
 #: Effects that are folded at once on the event loop; more go to a thread.
 _AT_ONCE = 100
+
+
+Keep = Callable[[Taken], Awaitable[None]]
+
+
+class Forward:
+    """A world's state on its way forward: the fold, the chain's checksum there, and where snapshots are due."""
+
+    def __init__(self, base: Base, every: int) -> None:
+        self.fold = base.fold
+        self.checksum = base.checksum
+        self._spacing = _Spacing(base, every)
+
+    @property
+    def last(self) -> int:
+        """The seq of the newest snapshot behind it; 0 if there is none."""
+        return self._spacing.last
+
+    async def take(self, rows: Sequence[StoredEffect], keep: Keep) -> None:
+        """Fold the rows that follow; ``keep`` is handed the snapshots that are due among them."""
+        while rows:
+            count = self._spacing.next(self.fold.seq, rows)
+            await _feed(self.fold, rows[:count])
+            self.checksum = rows[count - 1].checksum
+            rows = rows[count:]
+            if self._spacing.due(self.fold.seq):
+                taken = await asyncio.to_thread(take, self.fold, self.checksum)
+                if self._spacing.worth(self.fold.seq, len(taken.text)):
+                    await keep(taken)
 
 
 async def advance(
@@ -27,37 +58,32 @@ async def advance(
     base: Base,
     seq: int,
     *,
-    every: int | None = None,
-    keep: Callable[[Taken], Awaitable[None]] | None = None,
+    every: int = NEVER,
+    keep: Keep | None = None,
     progress: Progress | None = None,
-) -> tuple[Fold, bytes]:
-    """Fold a world's log from a base up to ``seq``; give the fold and the checksum there.
+) -> Forward:
+    """Fold a world's log from a base up to ``seq``; give where it is then.
 
     ``keep`` is handed the snapshots that are due on the way, after ``every`` effects and where damaged ones stood.
     Raises TamperedError where effects are missing.
     """
-    fold, checksum = base.fold, base.checksum
-    spacing = _Spacing(base, every) if every is not None and keep is not None else None
+    forward = Forward(base if keep is not None else base._replace(damaged=frozenset()), every)
+    fold = forward.fold
     start = fold.seq
     if start < seq:
         async with ahead(reader.batches(fold.world_id, after_seq=start, until_seq=seq)) as batches:
             async for batch in batches:
-                rest: Sequence[StoredEffect] = batch
-                while rest:
-                    count = len(rest) if spacing is None else spacing.next(fold.seq, rest)
-                    await _feed(fold, rest[:count])
-                    checksum = rest[count - 1].checksum
-                    rest = rest[count:]
-                    if spacing is not None and keep is not None and spacing.due(fold.seq):
-                        taken = await asyncio.to_thread(take, fold, checksum)
-                        if spacing.worth(fold.seq, len(taken.text)):
-                            await keep(taken)
+                await forward.take(batch, keep or _let_go)
                 if progress is not None:
                     progress(fold.seq - start, seq - start)
     if fold.seq != seq:
         what = f"world {fold.world_id}, seq {fold.seq + 1}: missing from the log; run `worldledger verify`"
         raise TamperedError(what, world_id=fold.world_id, global_seq=fold.seq + 1, what="missing")
-    return fold, checksum
+    return forward
+
+
+async def _let_go(_: Taken) -> None:
+    """Keep no snapshot."""
 
 
 async def _feed(fold: Fold, rows: Sequence[StoredEffect]) -> None:
@@ -76,7 +102,7 @@ class _Spacing:
 
     def __init__(self, base: Base, every: int) -> None:
         self._every = every
-        self._last = base.fold.seq
+        self.last = base.fold.seq
         self._wanted = base.state_bytes
         self._bytes = 0
         self._again = sorted(base.damaged, reverse=True)
@@ -103,10 +129,10 @@ class _Spacing:
             # It has grown: each further look is to come after twice the bytes, or growing states cost their square.
             self._wanted = max(state_bytes, 2 * self._bytes)
             return False
-        self._last, self._wanted, self._bytes = seq, state_bytes, 0
+        self.last, self._wanted, self._bytes = seq, state_bytes, 0
         if again:
             self._again.pop()
         return True
 
     def _enough(self, seq: int) -> bool:
-        return seq - self._last >= self._every and self._bytes >= self._wanted
+        return seq - self.last >= self._every and self._bytes >= self._wanted

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from service.store import statements
-from service.store.live import confirm
+from service.store.live import StateNeededError, confirm, confirm_group
 from service.store.outages import Outages, leaves_doubt
 from service.store.records import Head, Receipt
 from service.store.sealing import Group, Sealer
@@ -116,7 +116,7 @@ class Committer:
         try:
             decided = sealer.decide(draft, head.seq) if draft.kind in sealer.checked_kinds else draft
             text, uuid, sim_time = sealer.effect(decided, head.seq + 1, sim_time=head.sim_time, wall_time=wall_time)
-        except SimulationError:
+        except (SimulationError, StateNeededError):
             return None
         digest = sha256(head.checksum.hex().encode() + text)
         after = Head(head.seq + 1, digest.digest(), sim_time, wall_time)
@@ -147,8 +147,8 @@ class Committer:
         else:
             written = status == "INSERT 0 1"
             queue.head = after if written else None
-            if sealer.live is not None and not (written and sealer.live.confirm(head.seq, [text.decode()])):
-                sealer.live = None
+            if written and (sealer.live is not None or sealer.recent is not None):
+                confirm(sealer, head.seq, [text.decode()], [after.checksum])
             self._done(queue)
             if written and self.on_commit is not None:
                 self.on_commit(sealer.world_id, after.seq)
@@ -317,7 +317,7 @@ class Committer:
         for queue, group, refused in sealed:
             if group.world_id in written:
                 queue.head = group.after
-                confirm(queue.sealer, group)
+                confirm_group(queue.sealer, group)
                 group.answer()
                 self._tell(queue)
                 self._go_on(queue, refused)

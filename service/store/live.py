@@ -8,12 +8,12 @@ state is of no more use and is made anew from a snapshot. Pure: no I/O.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import orjson
 
-from worldledger.errors import SimulationError
+from worldledger.chain import StoredEffect
 from worldledger.folding import Fold
 from worldledger.world import WorldState
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 #: Confirmed effects that may wait to be folded in.
 _MOST_BEHIND = 2000
+#: Bytes of effects that are kept for the next snapshot of a world.
+_MOST_RECENT_BYTES = 4 * 1024 * 1024
 
 
-class StateNeededError(SimulationError):
+class StateNeededError(Exception):
     """A draft whose check looks at the state came before the state was there; whoever settles brings it."""
-
-    code = "state_needed"
 
 
 class LiveState:
@@ -90,7 +90,52 @@ class LiveStates:
             oldest.live = None
 
 
-def confirm(sealer: Sealer, group: Group) -> None:
-    """Bring a sealer's live state forward by a group that was written."""
-    if sealer.live is not None and not sealer.live.confirm(group.before.seq, group.texts):
+class Recent:
+    """What this process has written to a world since a seq, for whoever takes its snapshots: no need to read it again.
+
+    It is of use as long as nobody else writes to the world and not too much is gathered; then it is ``broken``.
+    """
+
+    __slots__ = ("_bytes", "_checksums", "_texts", "broken", "seq")
+
+    def __init__(self, seq: int) -> None:
+        #: the seq of the last effect that is here, or that is not needed
+        self.seq = seq
+        self.broken = False
+        self._texts: list[str] = []
+        self._checksums: list[bytes] = []
+        self._bytes = 0
+
+    def add(self, seq: int, texts: Sequence[str], checksums: Sequence[bytes]) -> None:
+        """Take note of effects that were written after ``seq``."""
+        self._bytes += sum(map(len, texts))
+        if seq != self.seq or self._bytes > _MOST_RECENT_BYTES:
+            self.broken = True
+            self._texts, self._checksums = [], []
+        if not self.broken:
+            self._texts += texts
+            self._checksums += checksums
+            self.seq += len(texts)
+
+    def take(self) -> Callable[[], list[StoredEffect]]:
+        """Take out what is here; the function that is given makes rows of it, as far as the fold looks at them."""
+        texts, checksums, first = self._texts, self._checksums, self.seq - len(self._texts) + 1
+        self._texts, self._checksums, self._bytes = [], [], 0
+        return lambda: [
+            StoredEffect(seq, text.encode(), checksum, "", "", 0.0)
+            for seq, (text, checksum) in enumerate(zip(texts, checksums, strict=True), first)
+        ]
+
+
+def confirm(sealer: Sealer, seq: int, texts: Sequence[str], checksums: Sequence[bytes]) -> None:
+    """Tell those who follow a world in this process that ``texts`` were written after ``seq``."""
+    if sealer.live is not None and not sealer.live.confirm(seq, texts):
         sealer.live = None
+    if sealer.recent is not None:
+        sealer.recent.add(seq, texts, checksums)
+
+
+def confirm_group(sealer: Sealer, group: Group) -> None:
+    """Tell them of a group that was written."""
+    if sealer.live is not None or sealer.recent is not None:
+        confirm(sealer, group.before.seq, group.texts, group.checksums)

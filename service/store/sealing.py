@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from service.store.live import LiveState, StateNeededError
+from service.store.live import LiveState, Recent, StateNeededError
 from service.store.records import Head, Receipt
 from service.store.units import Unit
 from worldledger.drafts import CheckedDraft, effect_text
@@ -86,6 +86,8 @@ class Sealer:
         self.checked_kinds = self.ruleset.checked_kinds
         #: the state that drafts are judged by, where it is here; see `service.store.live`
         self.live: LiveState | None = None
+        #: what was written lately, where somebody takes snapshots from it
+        self.recent: Recent | None = None
         self.authority = authority
         self._clock = clock
         self._new_uuid = new_uuid
@@ -132,6 +134,9 @@ class Sealer:
                     continue
             try:
                 self._add(group, unit, wall_time)
+            except StateNeededError:
+                # Under the lock the state was there; it is gone because a unit before this one was refused midway.
+                (later if final else refused).append(unit)
             except SimulationError as error:
                 if final:
                     unit.fail(error)
@@ -197,7 +202,7 @@ class Sealer:
                 raise StateNeededError(f"world {self.world_id}: the state is not here")
             try:
                 state = self.live.after(seq, texts)
-            except SimulationError:
+            except (SimulationError, StateNeededError):
                 self.live = None  # it is behind, or was left in the middle of an effect
                 raise
         try:

@@ -21,7 +21,7 @@ import asyncpg
 from service.database.engine import transaction
 from service.database.failures import explain
 from service.store import statements
-from service.store.live import confirm
+from service.store.live import confirm_group
 from service.store.outages import Outages, leaves_doubt, retrying
 from service.store.records import Head, Receipt
 from service.store.sealing import Group, Sealer
@@ -150,7 +150,7 @@ class _Round:
             group.answer()
         if self.group is None:
             return self._head
-        confirm(self._sealer, self.group)
+        confirm_group(self._sealer, self.group)
         self.group.answer()
         return self.group.after
 

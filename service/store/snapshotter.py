@@ -3,6 +3,9 @@
 Whoever appends takes the snapshots that fall due, and writes each state's digest into the log, as the system effect
 StateDigest with the req_id ``digest:<at_seq>``: of two processes that do so, one writes it. Imports write no digests,
 for what they bring is another's log; and reading never writes into the log.
+
+Of a world that is written all the time the state is kept, with what was written since, so that an effect is not read
+back from the database only to be folded.
 """
 
 from __future__ import annotations
@@ -14,18 +17,23 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from service.store.advancing import Forward
+from service.store.live import Recent
 from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
 from worldledger.errors import RequestConflictError, SimulationError
 from worldledger.folding import DIGEST_KIND
 
 if TYPE_CHECKING:
     from service.store.event_log import EventLog
+    from service.store.sealing import Sealer
     from service.store.snapshots import Taken
     from service.store.states import States
     from worldledger.rulesets import Ruleset
 
 #: Worlds whose next snapshot one process remembers.
 _REMEMBERED = 10_000
+#: Worlds whose state is kept for their next snapshot.
+_FOLLOWED = 64
 #: Worlds whose snapshots are taken at the same time.
 _AT_ONCE = 2
 #: A world that was not met before is looked at as soon as its head has come here; shorter ones are folded at once.
@@ -58,13 +66,38 @@ def digest_draft(taken: Taken, ruleset: Ruleset) -> EffectDraft:
     }
 
 
-class Snapshotter:
-    """Told of every commit of this process; takes what falls due in the background."""
+class _Followed:
+    """A world that this process writes: its state when it was last looked at, and what was written since."""
 
-    def __init__(self, states: States, find_log: Callable[[str], Awaitable[EventLog]]) -> None:
+    def __init__(self, sealer: Sealer, seq: int) -> None:
+        self._sealer = sealer
+        self.start = seq
+        self.recent = sealer.recent = Recent(seq)
+        self.forward: Forward | None = None
+
+    def leave(self) -> None:
+        """Follow it no more."""
+        if self._sealer.recent is self.recent:
+            self._sealer.recent = None
+
+
+class Snapshotter:
+    """Told of every commit of this process; takes what falls due in the background.
+
+    ``find_log`` gives a world's log; ``sealer_of`` gives the sealer of a world that this process writes, if it does.
+    """
+
+    def __init__(
+        self,
+        states: States,
+        find_log: Callable[[str], Awaitable[EventLog]],
+        sealer_of: Callable[[str], Sealer | None],
+    ) -> None:
         self._states = states
         self._find_log = find_log
+        self._sealer_of = sealer_of
         self._due: OrderedDict[str, int] = OrderedDict()
+        self._followed: OrderedDict[str, _Followed] = OrderedDict()
         self._running: dict[str, asyncio.Task[None]] = {}
         self._again: dict[str, int] = {}
         self._room = asyncio.Semaphore(_AT_ONCE)
@@ -109,9 +142,31 @@ class Snapshotter:
         return due
 
     def _start(self, world_id: str, head_seq: int) -> None:
-        task = asyncio.get_running_loop().create_task(self._take(world_id, head_seq))
+        # Now, before anything else is written: what comes after this head is gathered for the next time.
+        followed = self._follow(world_id, head_seq)
+        task = asyncio.get_running_loop().create_task(self._take(world_id, head_seq, followed))
         self._running[world_id] = task
         task.add_done_callback(lambda _: self._done(world_id))
+
+    def _follow(self, world_id: str, head_seq: int) -> _Followed | None:
+        followed = self._followed.get(world_id)
+        if followed is not None and followed.recent.broken:
+            self._leave(world_id)
+            followed = None
+        if followed is None:
+            sealer = self._sealer_of(world_id)
+            if sealer is None:
+                return None
+            followed = self._followed[world_id] = _Followed(sealer, head_seq)
+        self._followed.move_to_end(world_id)
+        if len(self._followed) > _FOLLOWED:
+            self._leave(next(iter(self._followed)))
+        return followed
+
+    def _leave(self, world_id: str) -> None:
+        followed = self._followed.pop(world_id, None)
+        if followed is not None:
+            followed.leave()
 
     def _done(self, world_id: str) -> None:
         del self._running[world_id]
@@ -119,19 +174,46 @@ class Snapshotter:
         if again is not None:
             self.committed(world_id, again)
 
-    async def _take(self, world_id: str, head_seq: int) -> None:
+    async def _take(self, world_id: str, head_seq: int, followed: _Followed | None) -> None:
         try:
             async with self._room:
-                last, made = await self._states.snapshots_due(world_id, head_seq)
-                for taken in made:
-                    await self.record(world_id, taken)
-                every = (await self._states.rules(world_id)).every
+                rules = await self._states.rules(world_id)
+                last = await self._go_forward(world_id, head_seq, rules.ruleset, followed)
                 # Where enough effects have come, but too few bytes of them, it is looked at again after some more.
-                self._remember(world_id, last + every if last + every > head_seq else head_seq + every // 4 + 1)
+                due = last + rules.every
+                self._remember(world_id, due if due > head_seq else head_seq + rules.every // 4 + 1)
         except SimulationError as error:
             # A snapshot is a cache: the next one that falls due makes up for this one.
             log.warning("no snapshot", world_id=world_id, error=error.message)
-            self._remember(world_id, head_seq + _AFTER_A_FAILURE)
+            self._fail(world_id, head_seq)
         except Exception:
             log.exception("taking a snapshot failed", world_id=world_id)
-            self._remember(world_id, head_seq + _AFTER_A_FAILURE)
+            self._fail(world_id, head_seq)
+
+    def _fail(self, world_id: str, head_seq: int) -> None:
+        self._leave(world_id)
+        self._remember(world_id, head_seq + _AFTER_A_FAILURE)
+
+    async def _go_forward(self, world_id: str, head_seq: int, ruleset: Ruleset, followed: _Followed | None) -> int:
+        """Take what is due up to the head, or beyond it; give the seq of the newest snapshot."""
+        made: list[Taken] = []
+
+        async def keep(taken: Taken) -> None:
+            await self._states.snapshots.write(world_id, ruleset, taken)
+            made.append(taken._replace(text=b""))
+
+        if followed is None:
+            forward = await self._states.forward(world_id, head_seq, keep)
+        elif followed.forward is None:
+            forward = followed.forward = await self._states.forward(world_id, followed.start, keep)
+        else:
+            forward = followed.forward
+            rows = await asyncio.to_thread(followed.recent.take())
+            try:
+                await forward.take(rows, keep)
+            except BaseException:
+                self._leave(world_id)  # it may have been left in the middle
+                raise
+        for taken in made:
+            await self.record(world_id, taken)
+        return forward.last

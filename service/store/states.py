@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from service.store import statements
-from service.store.advancing import Progress, advance
+from service.store.advancing import NEVER, Forward, Keep, Progress, advance
 from service.store.live import LiveStates
 from service.store.snapshots import Base, SnapshotRecord, Snapshots, Taken, quietly, take
 from worldledger.errors import MomentNotFoundError
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from service.store.records import WorldRecord
     from service.store.sealing import Sealer
 
-#: More effects than any world has.
-NEVER = 2**62
+_HALF_A_MICROSECOND = 0.5e-6
 #: Worlds whose ruleset one process remembers.
 _REMEMBERED = 10_000
 
@@ -76,7 +75,8 @@ class States:
     ) -> int:
         """Give the seq of a moment: a seq, or the last effect at or before a time; the head where none is given.
 
-        ``wall_time`` is in epoch seconds. Raises MomentNotFoundError for a seq that the world does not have, and for a
+        ``wall_time`` is in epoch seconds; times that people read and write back are rounded to the microsecond, so it
+        means that microsecond. Raises MomentNotFoundError for a seq that the world does not have, and for a
         time before its first effect.
         """
         head = world.head_seq
@@ -93,33 +93,33 @@ class States:
             return head
         by_sim_time = sim_time is not None
         statement = statements.SEQ_AT_SIM_TIME if by_sim_time else statements.SEQ_AT_WALL_TIME
-        when = sim_time if by_sim_time else wall_time
+        when = sim_time if wall_time is None else wall_time + _HALF_A_MICROSECOND
         for row in await self._reader.fetch(statement, world.world_id, head, when):
             if row["low"]:
                 found: int = row["low"]
                 return found
         what = "sim_time" if by_sim_time else "wall_time"
         raise MomentNotFoundError(
-            f"world {world.world_id!r} has no effect at or before {what} {when}",
+            f"world {world.world_id!r} has no effect at or before {what} {sim_time if by_sim_time else wall_time}",
             world_id=world.world_id,
             head_seq=head,
-            **{what: when},
+            **{what: sim_time if by_sim_time else wall_time},
         )
 
     # -- states --------------------------------------------------------------------------------------------
 
     async def state_at(self, world_id: str, seq: int, progress: Progress | None = None) -> StateAt:
         """Give the state at a seq that the world has. Raises as `fold_at` does."""
-        fold, checksum = await self._reach(world_id, seq, progress)
-        taken = await asyncio.to_thread(take, fold, checksum)
+        reached = await self._reach(world_id, seq, progress)
+        taken = await asyncio.to_thread(take, reached.fold, reached.checksum)
         return StateAt(
             world_id,
             seq,
-            checksum.hex(),
-            fold.ruleset.name,
-            fold.ruleset.version,
+            reached.checksum.hex(),
+            reached.fold.ruleset.name,
+            reached.fold.ruleset.version,
             taken.digest,
-            fold.state,
+            reached.fold.state,
             taken.text,
         )
 
@@ -131,10 +131,9 @@ class States:
         """
         if global_seq == 0:
             return Fold(world_id, (await self.rules(world_id)).ruleset)
-        fold, _ = await self._reach(world_id, global_seq)
-        return fold
+        return (await self._reach(world_id, global_seq)).fold
 
-    async def _reach(self, world_id: str, seq: int, progress: Progress | None = None) -> tuple[Fold, bytes]:
+    async def _reach(self, world_id: str, seq: int, progress: Progress | None = None) -> Forward:
         rules = await self.rules(world_id)
         base = await self.snapshots.before(world_id, seq, rules.ruleset)
         if base.damaged:
@@ -178,27 +177,17 @@ class States:
             statements.ONLY_A_DIGEST_SINCE, world_id, base.fold.seq, world.head_seq
         ):
             return None
-        fold, checksum = await self._reach(world_id, world.head_seq, progress)
-        taken = await asyncio.to_thread(take, fold, checksum)
+        reached = await self._reach(world_id, world.head_seq, progress)
+        taken = await asyncio.to_thread(take, reached.fold, reached.checksum)
         await self.snapshots.write(world_id, rules.ruleset, taken)
         return taken
 
-    async def snapshots_due(self, world_id: str, until: int) -> tuple[int, list[Taken]]:
-        """Write the snapshots that are due up to a seq; give the seq of the newest there is, and those just made."""
+    async def forward(self, world_id: str, until: int, keep: Keep) -> Forward:
+        """Fold a world up to a seq, so as to go on from there; ``keep`` is handed the snapshots that are due."""
         rules = await self.rules(world_id)
-        made: list[Taken] = []
-
-        async def keep(taken: Taken) -> None:
-            await self.snapshots.write(world_id, rules.ruleset, taken)
-            made.append(taken._replace(text=b""))
-
         base = await self.snapshots.before(world_id, until, rules.ruleset)
-        if until - base.fold.seq >= rules.every or base.damaged:
-            await self.snapshots.drop(world_id, base.damaged)
-            newest = base.fold.seq
-            await advance(self._reader, base, until, every=rules.every, keep=keep)
-            return (made[-1].global_seq if made else newest), made
-        return base.fold.seq, made
+        await self.snapshots.drop(world_id, base.damaged)
+        return await advance(self._reader, base, until, every=rules.every, keep=keep)
 
     async def page(self, world_id: str, *, after: int = 0, limit: int = 100) -> list[SnapshotRecord]:
         """Give a page of a world's snapshots, ascending. Raises as `rules` does."""
@@ -228,8 +217,7 @@ class States:
         live = sealer.live
         if live is None or live.provisional or live.seq > seq:
             base = await self.snapshots.before(world_id, seq, sealer.ruleset, reader)
-            fold, _ = await advance(reader, base, seq)
-            self._live.keep(sealer, fold)
+            self._live.keep(sealer, (await advance(reader, base, seq)).fold)
         elif live.seq < seq:
             live.after(live.seq, ())
             await advance(reader, Base(live.fold, b"", 0), seq)

@@ -69,7 +69,7 @@ class Store:
         #: states at any moment, and snapshots
         self.states = States(self.reader, settings, self.world)
         self._committer = Committer(pool, settings, url, self.outages, self.states)
-        self._snapshotter = Snapshotter(self.states, self.log)
+        self._snapshotter = Snapshotter(self.states, self.log, self._sealer_of)
         self._listener: Callable[[str, int], None] | None = None
         self._committer.on_commit = self._committed
 
@@ -279,6 +279,10 @@ class Store:
         if len(self._logs) > _REMEMBERED:
             self._logs.popitem(last=False)
         return log
+
+    def _sealer_of(self, world_id: str) -> Sealer | None:
+        log = self._held.get(world_id)
+        return None if log is None else log.sealer
 
     def _may_pass(self, error: Exception) -> bool:
         return is_outage(error) and not self._pool.is_closing()

@@ -11,7 +11,8 @@ from fastapi import FastAPI
 from service.api.context import Services
 from service.app import create_app
 
-from .helpers import Served, serving, settings
+from .chess import FOOLS_MATE, catch_up, mate, moved, new_game, started
+from .helpers import Served, draft, serving, settings
 
 
 @pytest.fixture
@@ -58,3 +59,15 @@ async def remote(served: Served) -> AsyncIterator[httpx2.AsyncClient]:
         response = await made.post("/v1/worlds", json={"world_id": "town", "time_authority": "client"})
         assert response.status_code == 201, response.text
         yield made
+
+
+@pytest.fixture
+async def played(client: httpx2.AsyncClient, services: Services) -> None:
+    """Have three games: one that ana lost, one that goes on between others, one that has not begun; and a sandbox."""
+    moves = [moved(uci, 0.5 + n) for n, uci in enumerate(FOOLS_MATE)]
+    await new_game(client, "g1", started(), *moves, mate(), experiment="trial")
+    await new_game(client, "g2", started("cy", "ana"), moved("e2e4"), experiment="trial")
+    await new_game(client, "g3")
+    await client.post("/v1/worlds", json={"world_id": "town"})
+    await client.post("/v1/worlds/town/effects", json=draft(source_id="smith"))
+    await catch_up(services)

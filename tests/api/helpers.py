@@ -18,6 +18,7 @@ from fastapi import FastAPI
 from service import app as composition
 from service.api.context import Services
 from service.settings import Settings
+from tests.conftest import NEVER
 
 JSON = {"Content-Type": "application/json"}
 
@@ -28,8 +29,9 @@ def draft(n: Any = 0, **fields: Any) -> dict[str, Any]:
 
 
 def settings(**changes: Any) -> Settings:
-    """Make settings that take few connections and any free port."""
-    return Settings(**{"pool_size": 4, "port": 0, "append_deadline": 5.0, "poll_interval": 0.02, **changes})
+    """Make settings: few connections, any free port, neither snapshots nor projections of their own accord."""
+    usual = {"pool_size": 4, "port": 0, "append_deadline": 5.0, "poll_interval": 0.02}
+    return Settings(**{**usual, "snapshot_every": NEVER, "projections": False, **changes})
 
 
 def problem(response: httpx2.Response, status: int, code: str, **members: Any) -> dict[str, Any]:

@@ -41,9 +41,12 @@ async def closing_connection(url: str) -> AsyncIterator[Connection]:
 
 
 _PROGRAM = """
+import logging
 import sys
+import structlog
 from service.app import run
 from service.settings import Settings
+structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
 run(Settings(port=0, pool_size=2), sys.argv[1], ready=lambda url: print(url, flush=True))
 print("stopped", flush=True)
 """
@@ -54,7 +57,7 @@ async def test_it_listens_where_it_is_told(database_url: str) -> None:
     for host, begins in (("127.0.0.1", "http://127.0.0.1:"), ("localhost", "http://localhost:")):
         async with serving(database_url, host=host) as served, httpx2.AsyncClient(base_url=served.url) as client:
             assert served.url.startswith(begins)
-            assert (await client.get("/readyz")).json() == {"status": "ready"}
+            assert (await client.get("/readyz")).json()["status"] == "ready"
 
 
 async def test_a_taken_port_is_a_clear_error(database_url: str) -> None:
@@ -154,11 +157,12 @@ async def test_a_signal_stops_it_in_good_order(database_url: str, number: signal
     assert (process.returncode, output, errors) == (0, b"stopped\n", b"")
 
 
-async def test_it_recovers_from_an_outage_by_itself(database_url: str) -> None:
+@pytest.mark.parametrize("projections", [False, True])
+async def test_it_recovers_from_an_outage_by_itself(database_url: str, projections: bool) -> None:
     """While the database is away appends and readiness are 503 with Retry-After; then all works again."""
     async with (
         Proxy(database_url).running() as proxy,
-        serving(proxy.url, append_deadline=0.3) as served,
+        serving(proxy.url, append_deadline=0.3, projections=projections) as served,
         httpx2.AsyncClient(base_url=served.url, timeout=60) as client,
     ):
         await client.post("/v1/worlds", json={"world_id": "town"})
@@ -166,7 +170,9 @@ async def test_it_recovers_from_an_outage_by_itself(database_url: str) -> None:
         for round_ in range(2):
             proxy.refuse_all()
             proxy.cut_all()
-            responses = [await client.get(path) for path in ("/readyz", "/v1/worlds", "/v1/worlds/town", PATH)]
+            paths = ["/readyz", "/v1/worlds", "/v1/worlds/town", PATH, "/v1/worlds/town/state", "/v1/projections"]
+            responses = [await client.get(path) for path in paths]
+            responses += [await client.get("/v1/agents"), await client.post("/v1/projections/games/pause")]
             responses += [await client.post(PATH, json=draft(req_id=f"r{round_}"))]
             responses += [await client.post("/v1/worlds/other/effects", json=draft())]
             for response in responses:
@@ -175,8 +181,10 @@ async def test_it_recovers_from_an_outage_by_itself(database_url: str) -> None:
                 assert "127.0.0.1" not in response.text, "addresses are for the operator"
                 assert "postgres" not in found["detail"]
             assert (await client.get("/livez")).json() == {"status": "alive"}
+            assert (await client.get("/metrics")).status_code == 200
             proxy.accept_again()
             assert (await client.get("/readyz")).status_code == 200
             assert (await client.post(PATH, json=draft(req_id=f"r{round_}"))).status_code in {200, 201}
+            assert (await client.get("/v1/projections")).status_code == 200
         verified = (await client.get("/v1/worlds/town/verification")).json()
         assert (verified["verified"], verified["effects"]) == (True, 4)

@@ -12,6 +12,7 @@ from service.store.watch import HeadWatcher
 from worldledger.chain import StoredEffect
 from worldledger.errors import StoreUnavailableError
 from worldledger.genesis import NewWorld
+from worldledger.ports import WorldHead
 
 from .helpers import draft, settings, wait_for
 
@@ -34,6 +35,14 @@ class FakeReader:
         return {world_id: self.heads[world_id] for world_id in world_ids if world_id in self.heads}
 
     def batches(self, *arguments: object, **keywords: object) -> AsyncIterator[list[StoredEffect]]:
+        """Is never used."""
+        raise NotImplementedError
+
+    async def gather(self, *arguments: object, **keywords: object) -> list[list[StoredEffect]]:
+        """Is never used."""
+        raise NotImplementedError
+
+    async def world_heads(self, *arguments: object, **keywords: object) -> list[WorldHead]:
         """Is never used."""
         raise NotImplementedError
 

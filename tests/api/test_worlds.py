@@ -73,6 +73,9 @@ async def test_a_world_that_cannot_be_is_refused(client: httpx2.AsyncClient, sub
     assert (await client.get("/v1/worlds")).json()["worlds"] == []
 
 
+_FIELDS = ["config", "experiment", "ruleset", "snapshot_every", "time_authority", "world_id"]
+
+
 async def test_a_refused_world_is_told_why_in_plain_words(client: httpx2.AsyncClient) -> None:
     """The detail says what a field must be and what it is instead, in the words of JSON."""
     for body, detail in (
@@ -87,7 +90,7 @@ async def test_a_refused_world_is_told_why_in_plain_words(client: httpx2.AsyncCl
         ({"world_id": "w", "experiment": "x" * 201}, "$.experiment: must have at most 200 characters"),
         (
             {"world_id": "w", "parent": None},
-            "$.parent: unknown field; a new world has config, experiment, ruleset, time_authority, world_id",
+            f"$.parent: unknown field; a new world has {', '.join(_FIELDS)}",
         ),
     ):
         assert problem(await client.post("/v1/worlds", json=body), 422, "invalid_config")["detail"] == detail
@@ -174,6 +177,7 @@ async def test_a_world_s_tag_follows_its_head(client: httpx2.AsyncClient, world:
 
 
 _ABOUT_A_WORLD = ["", "/effects", "/effects?format=ndjson", "/effects/1", "/tail", "/verification"]
+_ABOUT_A_WORLD += ["/state", "/state?at_seq=1", "/diff?from_seq=1", "/snapshots"]
 
 
 async def test_an_unknown_world_is_not_found_anywhere(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:

@@ -15,7 +15,9 @@ from typing import Final
 
 from pydantic_core import PydanticUndefined
 
+from projections import errors as of_projections
 from service import app
+from service.api import errors as of_http
 from service.api import problems
 from service.settings import Settings
 from worldledger import errors
@@ -39,7 +41,7 @@ def errors_table() -> list[str]:
 
 def _goes_over_http(error: type[SimulationError]) -> bool:
     own = any(base in problems.TABLE for base in error.__mro__[: error.__mro__.index(SimulationError)])
-    return own or error is SimulationError or error.__module__ == problems.__name__
+    return own or error is SimulationError or error.__module__ == of_http.__name__
 
 
 def _status(error: type[SimulationError]) -> int:
@@ -47,7 +49,7 @@ def _status(error: type[SimulationError]) -> int:
 
 
 def _error_classes() -> Iterator[type[SimulationError]]:
-    for module in (errors, problems, app):
+    for module in (errors, of_projections, of_http, app):
         for value in vars(module).values():
             if inspect.isclass(value) and issubclass(value, SimulationError) and value.__module__ == module.__name__:
                 yield value

@@ -70,7 +70,7 @@ def test_the_wheel_holds_what_it_needs_and_no_more(wheel: Path) -> None:
         (metadata,) = [name for name in names if name.endswith(".dist-info/METADATA")]
         message = message_from_bytes(archive.read(metadata))
     tops = {name.split("/")[0] for name in names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"worldledger", "service"}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"worldledger", "projections", "service"}
     revisions = {path.name for path in (ROOT / "migrations" / "versions").glob("*.py")}
     assert {f"service/migrations/versions/{name}" for name in revisions} <= names
     games = {path.name for path in (ROOT / "examples" / "games").glob("*.pgn")}

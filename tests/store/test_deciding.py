@@ -151,6 +151,26 @@ async def test_what_was_not_written_is_not_in_the_state(
     assert len(await assert_sound(store, log.world_id)) == 3
 
 
+async def test_a_unit_refused_midway_spoils_no_other(
+    store: Store, database_url: str, admin: Connection, open_store: Opener, log: EventLog
+) -> None:
+    """Units that wait together with one that is refused after its first drafts are judged as if it had not been."""
+    other = await (await open_store()).log(log.world_id)
+    await log.append(created("x"))
+    async with holding_head(database_url, log.world_id):
+        first = start(other.append(created("w")))
+        await wait_for_waiters(admin)
+        work = [start(log.append_all([created("y"), created("z"), created("x")]))]
+        work += [start(log.append(created(name))) for name in ("y", "z", "x")]
+        work += [start(log.append_all([created("v"), removed("v"), removed("v")]))]
+        work += [start(log.append(created("v")))]
+        await wait_for_waiters(admin, 2)
+    results = await asyncio.gather(first, *work, return_exceptions=True)
+    expected = [int, IllegalEffectError, int, int, IllegalEffectError, IllegalEffectError, int]
+    assert [type(result) for result in results] == expected
+    assert len(await assert_sound(store, log.world_id)) == 5
+
+
 async def test_only_drafts_that_need_the_state_wait_for_it(store: Store, log: EventLog) -> None:
     """A world in which nobody asks for the state keeps none in memory; malformed drafts are refused without it."""
     await log.append_all([moved(n) for n in range(20)])

@@ -1,28 +1,14 @@
-"""The shapes of requests and answers as OpenAPI shows them.
-
-They document; no effect passes through them. What is accepted is decided by `worldledger.drafts.check_draft` and
-`NewWorld`, and answers about effects are made of the stored bytes.
-"""
+"""The shapes of worlds, effects and verification."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel
-from pydantic.json_schema import models_json_schema
+from pydantic import ConfigDict, Field, JsonValue, RootModel
 
+from service.api.schemas.base import CHECKSUM, HEX32, HEX64, GlobalSeq, Shape, Word, WorldName
 from service.store import WorldRecord
-from worldledger.canonical import MAX_INT
-from worldledger.drafts import MAX_PRIORITY, MAX_WORD
-from worldledger.errors import RecoveryAction
-from worldledger.rulesets import known_rulesets
-
-_HEX64 = r"^[0-9a-f]{64}$"
-_HEX32 = r"^[0-9a-f]{32}$"
-
-Word = Annotated[str, Field(min_length=1, max_length=MAX_WORD)]
-WorldName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._~-]{0,199}$", max_length=200)]
-GlobalSeq = Annotated[int, Field(ge=1, le=MAX_INT)]
+from worldledger.drafts import MAX_PRIORITY
 
 _DRAFT: dict[str, Any] = {
     "kind": "SpeakSent",
@@ -31,9 +17,8 @@ _DRAFT: dict[str, Any] = {
     "schema_version": "1.0.0",
     "req_id": "turn-17-alice",
 }
-_CHECKSUM = "6f2c0f0e5b1de0b1a7b0f0e0d9c8b7a6958473625140302f1e0d0c0b0a090807"
 _UUID = "0b9a1f7c5d3e4f60a1b2c3d4e5f60718"
-_RECEIPT: dict[str, Any] = {"global_seq": 42, "uuid": _UUID, "checksum": _CHECKSUM, "replayed": False}
+_RECEIPT: dict[str, Any] = {"global_seq": 42, "uuid": _UUID, "checksum": CHECKSUM, "replayed": False}
 _EFFECT: dict[str, Any] = {
     **_DRAFT,
     "uuid": _UUID,
@@ -43,12 +28,6 @@ _EFFECT: dict[str, Any] = {
     "priority": 0,
     "wall_time": 1764277353.25,
 }
-
-
-class Shape(BaseModel):
-    """Base of the documented shapes."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class NewWorld(Shape):
@@ -70,6 +49,9 @@ class NewWorld(Shape):
         pattern=r"^[a-z][a-z0-9_-]{0,62}$",
         description="Who sets sim_time: `wall` (the clock), `client` (any draft) or the name of an adapter, whose "
         "drafts (source_id equal to that name) alone may; `worldledger` is reserved.",
+    )
+    snapshot_every: Annotated[int, Field(ge=2, le=999_999_999)] | None = Field(
+        default=None, description="Effects between two snapshots of the state, at least; the service's own if null."
     )
 
 
@@ -110,10 +92,8 @@ class Receipt(Shape):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_RECEIPT]})
 
     global_seq: GlobalSeq
-    uuid: str = Field(pattern=_HEX32)
-    checksum: str = Field(
-        pattern=_HEX64, description="SHA-256 over the previous checksum (hex) and the effect's bytes."
-    )
+    uuid: str = Field(pattern=HEX32)
+    checksum: str = Field(pattern=HEX64, description="SHA-256 over the previous checksum (hex) and the effect's bytes.")
     replayed: bool = Field(description="Whether an earlier request with this req_id made the effect.")
 
 
@@ -155,7 +135,7 @@ class EffectPage(Shape):
                 {
                     "world_id": "market-town",
                     "effects": [_EFFECT],
-                    "checksums": [_CHECKSUM],
+                    "checksums": [CHECKSUM],
                     "through_seq": 42,
                     "next_after_seq": 42,
                 }
@@ -205,7 +185,7 @@ class Verification(Shape):
                     "world_id": "market-town",
                     "verified": True,
                     "effects": 42,
-                    "position": {"global_seq": 42, "checksum": _CHECKSUM},
+                    "position": {"global_seq": 42, "checksum": CHECKSUM},
                     "finding": None,
                 }
             ]
@@ -217,67 +197,3 @@ class Verification(Shape):
     effects: int = Field(description="How many effects were checked.")
     position: ChainPosition = Field(description="The last place up to which everything holds.")
     finding: FindingShape | None
-
-
-class Health(Shape):
-    """That the process lives, or is ready to work."""
-
-    status: Literal["alive", "ready"]
-
-
-class Problem(BaseModel):
-    """Problem details (RFC 9457), with the facts of the error beside them."""
-
-    model_config = ConfigDict(
-        extra="allow",
-        json_schema_extra={
-            "examples": [
-                {
-                    "type": "urn:worldledger:problem:invalid_effect",
-                    "title": "The effect is refused",
-                    "status": 422,
-                    "detail": "draft 3, $.payload.price: not a finite number",
-                    "code": "invalid_effect",
-                    "recovery": "modify_intent",
-                    "instance": "/v1/worlds/market-town/effects",
-                    "path": "$.payload.price",
-                    "index": 3,
-                }
-            ]
-        },
-    )
-
-    type: str = Field(description="`urn:worldledger:problem:` and the code.")
-    title: str
-    status: int
-    detail: str = Field(description="What is wrong with this request, for people.")
-    code: str = Field(description="A stable name, for programs.")
-    recovery: RecoveryAction = Field(description="What the caller can do.")
-    instance: str
-    path: str | None = Field(default=None, description="JSON path of the offending value.")
-    index: int | None = Field(default=None, description="Place of the offending draft in its list.")
-
-
-ALL: tuple[type[BaseModel], ...] = (
-    EffectDraft,
-    EffectDrafts,
-    EffectPage,
-    Health,
-    NewWorld,
-    Problem,
-    Receipt,
-    Receipts,
-    Verification,
-    WorldPage,
-    WorldRecord,
-)
-
-
-def components() -> dict[str, Any]:
-    """Give every shape's JSON schema by name, as they stand under ``#/components/schemas``."""
-    _, document = models_json_schema(
-        [(shape, "validation") for shape in ALL], ref_template="#/components/schemas/{model}"
-    )
-    found: dict[str, Any] = document["$defs"]
-    found["NewWorld"]["properties"]["ruleset"]["enum"] = known_rulesets()
-    return found

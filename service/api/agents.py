@@ -1,0 +1,83 @@
+"""Agents over HTTP: who acts in the worlds, and how they did in games."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Path, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api.caching import REVALIDATE
+from service.api.context import services
+from service.api.errors import AgentNotFoundError, InvalidParameterError
+from service.api.moments import once
+from service.api.openapi import header, json_of, problems
+from service.api.parameters import NO_NUL, Limit, check_text, next_link
+from service.api.projected import to_json, views
+from worldledger.drafts import MAX_WORD
+
+router = APIRouter(tags=["games"], dependencies=[Depends(once)])
+
+_DEFAULT: Final = 100
+
+
+@router.get(
+    "/v1/agents",
+    operation_id="list_agents",
+    summary="Agents by name",
+    response_class=Response,
+    responses={
+        200: {
+            **json_of("AgentPage"),
+            "description": "A page of agents.",
+            "headers": {"Link": header('`rel="next"`: the next page, if there is one.')},
+        },
+        **problems(422, 503),
+    },
+)
+async def list_agents(
+    request: Request,
+    after: Annotated[
+        str, Query(max_length=MAX_WORD, description="Agents whose names come after this.", json_schema_extra=NO_NUL)
+    ] = "",
+    limit: Limit = None,
+) -> Response:
+    """Give a page of agents, sorted by name: whoever was the source of an effect of any world, and chess players."""
+    check_text("after", after)
+    found = services(request)
+    wanted = min(_DEFAULT if limit is None else limit, found.settings.page_limit)
+    with views():
+        rows = await found.models.agents(after=after, limit=wanted + 1)
+    shown = rows[:wanted]
+    position = shown[-1]["agent_id"] if len(rows) > wanted else None
+    headers = {"Cache-Control": REVALIDATE, **({} if position is None else next_link(request, after=position))}
+    return Response(to_json({"agents": shown, "next_after": position}), 200, headers, "application/json")
+
+
+@router.get(
+    "/v1/agents/{agent_id:path}/stats",
+    operation_id="get_agent_stats",
+    summary="How an agent did in its games",
+    response_class=Response,
+    responses={200: {**json_of("AgentStats"), "description": "The totals over all games."}, **problems(404, 422, 503)},
+)
+async def get_agent_stats(
+    request: Request,
+    agent_id: Annotated[
+        str,
+        Path(
+            description="The agent's id, percent-encoded where it has characters that a path cannot.",
+            json_schema_extra={"minLength": 1, "maxLength": MAX_WORD, **NO_NUL},
+        ),
+    ],
+) -> Response:
+    """Give an agent's AgentStats over all worlds: a game counts once it has ended, and who played none has zeros."""
+    if not 0 < len(agent_id) <= MAX_WORD:
+        raise InvalidParameterError("agent_id", f"must have 1 to {MAX_WORD} characters", "path")
+    check_text("agent_id", agent_id, "path")
+    with views():
+        stats = await services(request).models.agent_stats(agent_id)
+    if stats is None:
+        raise AgentNotFoundError(f"no agent {agent_id!r} has acted in any world", agent_id=agent_id)
+    return Response(to_json(stats), 200, {"Cache-Control": REVALIDATE}, "application/json")

@@ -1,0 +1,90 @@
+"""The errors that only HTTP knows, in the one tree of `worldledger.errors`."""
+
+from __future__ import annotations
+
+from worldledger.errors import RecoveryAction, SimulationError
+
+
+class InvalidParameterError(SimulationError):
+    """A query parameter, path segment or header that is not what it should be; details: ``in``, ``parameter``."""
+
+    code = "invalid_parameter"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+    def __init__(self, parameter: str, reason: str, where: str = "query") -> None:
+        super().__init__(f"{parameter}: {reason}", parameter=parameter, **{"in": where})
+
+
+class BodyTooLargeError(SimulationError):
+    """A request body over the limit; details: ``limit``, in bytes."""
+
+    code = "body_too_large"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+class UnsupportedMediaTypeError(SimulationError):
+    """A request body that is not declared to be JSON in UTF-8, or is compressed."""
+
+    code = "unsupported_media_type"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+class BadRequestError(SimulationError):
+    """What came over the connection is no HTTP request."""
+
+    code = "bad_request"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+class HostRefusedError(SimulationError):
+    """A request that calls the service by a name that is not one of its own; details: ``host``."""
+
+    code = "host_refused"
+
+
+class OriginRefusedError(SimulationError):
+    """A request that a web page of another site made; details: ``origin``."""
+
+    code = "origin_refused"
+
+
+class PositionAheadError(SimulationError):
+    """A position to go on from that lies beyond the world's head; details: ``head_seq``, ``in``, ``parameter``."""
+
+    code = "position_ahead"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+class GameNotFoundError(SimulationError):
+    """No game of that name: a game is a world of a ruleset that has games; details: ``game_id``."""
+
+    code = "game_not_found"
+
+
+class AgentNotFoundError(SimulationError):
+    """No agent of that name has acted in any world, as far as projections have come; details: ``agent_id``."""
+
+    code = "agent_not_found"
+
+
+class ProjectionBehindError(SimulationError):
+    """A projection has not come as far in a world as was asked for.
+
+    Details: ``projection``, ``world_id``, ``cursor`` (the seq that it has come to), ``head_seq``, ``lag`` in effects.
+    """
+
+    code = "projection_behind"
+    recovery = RecoveryAction.RETRY_WITH_DELAY
+
+
+class ProjectionUnavailableError(SimulationError):
+    """What a projection has made cannot be read: it is just being made, or no runner was ever started."""
+
+    code = "projection_unavailable"
+    recovery = RecoveryAction.RETRY_WITH_DELAY
+
+
+class InternalError(SimulationError):
+    """An error that nobody foresaw."""
+
+    code = "internal_error"

@@ -1,0 +1,102 @@
+"""Reading what projections have made: views that may be missing for a moment, and waiting for a projection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import orjson
+from fastapi import Query
+
+from projections.base import Projection
+from service.api.context import Services
+from service.api.errors import GameNotFoundError, ProjectionBehindError, ProjectionUnavailableError
+from service.api.parameters import check_reached, whole
+from service.store.read_models import Row, ViewMissingError
+from worldledger.canonical import MAX_INT
+from worldledger.errors import WorldNotFoundError
+
+MinSeq = Annotated[
+    int | None,
+    whole(1),
+    Query(
+        ge=1,
+        le=MAX_INT,
+        description="Wait until the projection has read the world up to this global_seq: what was appended is read.",
+    ),
+]
+
+
+@contextmanager
+def views() -> Iterator[None]:
+    """Raise ProjectionUnavailableError where a view is not there."""
+    try:
+        yield
+    except ViewMissingError as error:
+        raise ProjectionUnavailableError("what this projection has made is not to be had at the moment") from error
+
+
+async def wait_for(found: Services, projection: Projection, world_id: str, min_seq: int | None) -> None:
+    """Wait until a projection has come to a seq of a game's world.
+
+    Raises GameNotFoundError, PositionAheadError for a seq that the world has not reached, and ProjectionBehindError
+    when the patience is over, or the world is set aside.
+    """
+    if min_seq is None:
+        return
+    try:
+        record = await found.store.world(world_id)
+    except WorldNotFoundError as error:
+        raise _no_game(world_id, error.message) from None
+    check_reached("min_seq", min_seq, record)
+    cursor = await found.projections.wait_for(projection.name, world_id, min_seq, found.patience)
+    if cursor < min_seq:
+        raise await _behind(found, projection, world_id, cursor)
+
+
+async def check_game(found: Services, projection: Projection, world_id: str) -> None:
+    """Raise what is the matter with a game that a projection has no row of; nothing, where it should have one by now.
+
+    Raises GameNotFoundError if there is no such game, ProjectionBehindError if the projection has not come to it.
+    """
+    try:
+        cursor = await found.projections.wait_for(projection.name, world_id, 1, 0)
+        if cursor < 1:
+            raise await _behind(found, projection, world_id, cursor)
+        record = await found.store.world(world_id)
+    except WorldNotFoundError as error:
+        raise _no_game(world_id, error.message) from None
+    if projection.rulesets is not None and record.ruleset not in projection.rulesets:
+        raise _no_game(world_id, f"world {world_id!r} is of ruleset {record.ruleset}, which has no games")
+
+
+def _no_game(game_id: str, what: str) -> GameNotFoundError:
+    return GameNotFoundError(what, game_id=game_id)
+
+
+async def _behind(found: Services, projection: Projection, world_id: str, cursor: int) -> ProjectionBehindError:
+    head = (await found.store.world(world_id)).head_seq
+    return ProjectionBehindError(
+        f"projection {projection.name} has come to seq {cursor} of world {world_id!r}, whose head is {head}; "
+        f"see /v1/projections/{projection.name}",
+        projection=projection.name,
+        world_id=world_id,
+        cursor=cursor,
+        head_seq=head,
+        lag=head - cursor,
+    )
+
+
+# -- rendering ---------------------------------------------------------------------------------------------
+
+
+def to_json(value: Any) -> bytes:
+    """Write an answer; times in UTC, with Z."""
+    return orjson.dumps(value, option=orjson.OPT_UTC_Z)
+
+
+def as_told(projection: Projection, row: Row) -> Mapping[str, Any]:
+    """Give a row as it is shown: JSON columns as the JSON that they hold."""
+    texts = [column.name for column in projection.columns if column.type in {"json", "jsonb"}]
+    return {**row, **{name: orjson.Fragment(row[name]) for name in texts if row.get(name) is not None}}

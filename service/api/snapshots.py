@@ -1,0 +1,93 @@
+"""Snapshots of worlds over HTTP: which there are, and taking one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api.caching import REVALIDATE
+from service.api.context import services
+from service.api.hosts import refuse_other_sites
+from service.api.moments import once
+from service.api.openapi import header, json_of, problems
+from service.api.parameters import Limit, WorldName, next_link, whole
+from worldledger.canonical import MAX_INT
+from worldledger.genesis import check_world_name
+
+router = APIRouter(tags=["states"], dependencies=[Depends(once)])
+
+_DEFAULT: Final = 100
+
+
+@router.get(
+    "/v1/worlds/{world}/snapshots",
+    operation_id="list_snapshots",
+    summary="The snapshots of a world",
+    response_class=Response,
+    responses={
+        200: {
+            **json_of("SnapshotPage"),
+            "description": "A page of snapshots, ascending.",
+            "headers": {"Link": header('`rel="next"`: the next page, if there is one.')},
+        },
+        **problems(404, 422, 503),
+    },
+)
+async def list_snapshots(
+    request: Request,
+    world: WorldName,
+    after_seq: Annotated[int, whole(0), Query(ge=0, le=MAX_INT, description="Give snapshots after this seq.")] = 0,
+    limit: Limit = None,
+) -> Response:
+    """Give a page of a world's snapshots: the states that are kept, from which all others are folded.
+
+    They are a cache, so the list changes: old ones are thinned out, and those that do not hold are thrown away.
+    """
+    found = services(request)
+    wanted = min(_DEFAULT if limit is None else limit, found.settings.page_limit)
+    records = await found.store.states.page(check_world_name(world), after=after_seq, limit=wanted + 1)
+    shown = records[:wanted]
+    more = len(records) > wanted
+    position = shown[-1].global_seq if more else None
+    headers = {"Cache-Control": REVALIDATE, **(next_link(request, after_seq=position) if more else {})}
+    texts = ",".join(record.model_dump_json() for record in shown)
+    following = "null" if position is None else str(position)
+    body = f'{{"world_id":"{world}","snapshots":[{texts}],"next_after_seq":{following}}}'
+    return Response(body, 200, headers, "application/json")
+
+
+@router.post(
+    "/v1/worlds/{world}/snapshots",
+    operation_id="take_snapshot",
+    summary="Take a snapshot of a world now",
+    status_code=201,
+    response_class=Response,
+    dependencies=[Depends(refuse_other_sites)],
+    responses={
+        200: {
+            **json_of("Snapshot"),
+            "description": "Nothing has happened since the newest snapshot: this is it.",
+            "headers": {"Location": header("Where the state is.")},
+        },
+        201: {
+            **json_of("Snapshot"),
+            "description": "The snapshot that was taken; its digest stands in the log.",
+            "headers": {"Location": header("Where the state is.")},
+        },
+        **problems(403, 404, 422, 503),
+    },
+)
+async def take_snapshot(request: Request, world: WorldName) -> Response:
+    """Keep the state at the head, and write its digest into the log as the system effect `StateDigest`.
+
+    Snapshots are taken by themselves as a world grows; one taken by hand proves later what the state was at this
+    moment. The request has no body.
+    """
+    store = services(request).store
+    known = await store.states.newest(world)
+    record = await store.snapshot(world)
+    headers = {"Location": f"/v1/worlds/{world}/state?at_seq={record.global_seq}", "Cache-Control": "no-store"}
+    return Response(record.model_dump_json(), 200 if known == [record] else 201, headers, "application/json")

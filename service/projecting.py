@@ -1,0 +1,166 @@
+"""The engine of the projections as the service uses it: on connections of its own, and watched over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import structlog
+
+from projections.engine import Counters, Engine, ParkedWorld, ProjectionStatus, Report
+from projections.registry import ALL
+from service.database.engine import connect_pool
+from service.database.failures import explained
+from service.store.outages import is_outage
+
+if TYPE_CHECKING:
+    from service.settings import Settings
+    from service.store import Store
+
+T = TypeVar("T")
+
+#: Told how many effects are done, and of how many.
+Progress = Callable[[int, int], None]
+
+#: Enough for a runner and its beat, for those who ask, and for two who check or rebuild at the same time.
+_CONNECTIONS: Final = 8
+APPLICATION_NAME: Final = "worldledger projections"
+#: Seconds until feeding begins again after it ended, which it should not; it doubles, up to the second number.
+_PAUSES: Final = (1.0, 60.0)
+
+log = structlog.get_logger("worldledger.projections")
+
+
+class Projections:
+    """The projections of this program on a store's database.
+
+    Everything but `feeding` works whether or not anybody feeds them. What the database raises comes out as
+    StoreUnavailableError or SchemaVersionError, whatever else is the matter as the engine says it.
+    """
+
+    def __init__(self, engine: Engine, database_url: str) -> None:
+        self.engine = engine
+        self._url = database_url
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, store: Store, database_url: str, settings: Settings) -> AsyncIterator[Projections]:
+        """Connect, and close at the end. Raises StoreUnavailableError or SchemaVersionError."""
+        pool = await connect_pool(
+            database_url,
+            max_size=_CONNECTIONS,
+            command_timeout=settings.command_timeout,
+            application_name=APPLICATION_NAME,
+        )
+        try:
+            engine = Engine(
+                pool,
+                store.reader,
+                store.states,
+                ALL,
+                poll_interval=settings.poll_interval,
+                lease_ttl=settings.projection_lease_ttl,
+            )
+            yield cls(engine, database_url)
+        finally:
+            await pool.close()
+
+    # -- feeding -------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def feeding(self) -> AsyncIterator[None]:
+        """Feed them beside the block. Whatever goes wrong in feeding is told to the log, and it begins again."""
+        task = asyncio.get_running_loop().create_task(self._feed())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def _feed(self) -> None:
+        loop = asyncio.get_running_loop()
+        first, longest = _PAUSES
+        pause = first
+        while True:
+            began = loop.time()
+            try:
+                await self.engine.run()
+                log.error("the feeding of projections came to an end; it begins again")
+            except Exception:
+                log.exception("the feeding of projections failed; it begins again")
+            if loop.time() - began > longest:
+                pause = first
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, longest)
+
+    def wake(self) -> None:
+        """Tell that something was appended."""
+        self.engine.wake()
+
+    @property
+    def counters(self) -> Counters:
+        """What this process has fed so far."""
+        return self.engine.counters
+
+    # -- how they stand ------------------------------------------------------------------------------------
+
+    async def status(self) -> list[ProjectionStatus]:
+        """Give how each projection stands, by name."""
+        return await self._read(self.engine.status)
+
+    async def parked(self, name: str, limit: int = 100) -> list[ParkedWorld]:
+        """Give the worlds that a projection has set aside. Raises ProjectionNotFoundError."""
+        return await self._read(lambda: self.engine.parked(name, limit))
+
+    async def wait_for(self, name: str, world_id: str, seq: int, timeout: float) -> int:
+        """Wait until a projection has come to a world's seq; give where it is. See `Engine.wait_for`."""
+        return await self._read(lambda: self.engine.wait_for(name, world_id, seq, timeout))
+
+    # -- what is to be done with them ----------------------------------------------------------------------
+
+    async def pause(self, name: str) -> None:
+        """See `Engine.pause`."""
+        with explained(self._url):
+            await self.engine.pause(name)
+
+    async def resume(self, name: str) -> None:
+        """See `Engine.resume`."""
+        with explained(self._url):
+            await self.engine.resume(name)
+
+    async def retry(self, name: str, world_id: str | None = None) -> int:
+        """See `Engine.retry`."""
+        with explained(self._url):
+            return await self.engine.retry(name, world_id)
+
+    async def rebuild(self, name: str) -> str:
+        """See `Engine.rebuild`."""
+        with explained(self._url):
+            return await self.engine.rebuild(name)
+
+    async def rebuild_world(self, name: str, world_id: str, progress: Progress | None = None) -> int:
+        """See `Engine.rebuild_world`."""
+        with explained(self._url):
+            return await self.engine.rebuild_world(name, world_id, progress)
+
+    async def cancel(self, name: str) -> bool:
+        """See `Engine.cancel`."""
+        with explained(self._url):
+            return await self.engine.cancel(name)
+
+    async def verify(self, name: str, progress: Progress | None = None) -> Report:
+        """See `Engine.verify`."""
+        with explained(self._url):
+            return await self.engine.verify(name, progress)
+
+    async def _read(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask, and once more where a pooled connection turned out to be dead: reading twice does no harm."""
+        with explained(self._url):
+            try:
+                return await ask()
+            except Exception as error:
+                if not is_outage(error):
+                    raise
+            return await ask()

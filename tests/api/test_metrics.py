@@ -1,0 +1,117 @@
+"""What the service counts."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import httpx2
+from prometheus_client.parser import text_string_to_metric_families
+
+from projections.engine import Engine
+from service.api.context import Services
+
+from .chess import catch_up, new_game, started
+from .helpers import draft
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+async def _samples(client: httpx2.AsyncClient) -> Samples:
+    """Give every sample by its name and labels."""
+    response = await client.get("/metrics")
+    assert response.status_code == 200
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert response.headers["cache-control"] == "no-store"
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(response.text)
+        for sample in family.samples
+    }
+
+
+def _value(samples: Samples, name: str, **labels: str) -> float | None:
+    return samples.get((f"worldledger_{name}", frozenset(labels.items())))
+
+
+async def test_appended_effects_are_counted_once(client: httpx2.AsyncClient, world: str) -> None:
+    """Each effect counts when it is appended; repetitions and refusals do not."""
+    path = f"/v1/worlds/{world}/effects"
+    await client.post(path, json=draft(req_id="r"))
+    await client.post(path, json=draft(req_id="r"))
+    await client.post(path, json=[draft(n) for n in range(5)])
+    await client.post(path, json=[draft(req_id="r"), draft(req_id="s")])
+    await client.post(path, json=draft(2**53))
+    samples = await _samples(client)
+    assert _value(samples, "effects_appended_total") == 7
+    assert _value(samples, "effects_waiting") == 0
+
+
+async def test_requests_are_counted_by_route_and_status(client: httpx2.AsyncClient, world: str) -> None:
+    """A request counts under its route's template; what matches none, or has an odd method, makes no series."""
+    for _ in range(3):
+        await client.get(f"/v1/worlds/{world}")
+    await client.get("/v1/worlds/nowhere")
+    await client.head(f"/v1/worlds/{world}")
+    await client.get("/v1/agents/a/b/stats")
+    await client.delete("/v1/worlds")
+    for n in range(5):
+        await client.get(f"/nothing/{n}")
+        await client.request(f"BREW{n}", "/v1/worlds")
+        await client.get("/livez", headers={"Host": f"{n}.example.org"})
+    samples = await _samples(client)
+
+    def requests(method: str, route: str, status: int) -> float | None:
+        return _value(samples, "http_requests_total", method=method, route=route, status=str(status))
+
+    assert requests("GET", "/v1/worlds/{world}", 200) == 3
+    assert requests("GET", "/v1/worlds/{world}", 404) == 1
+    assert requests("HEAD", "/v1/worlds/{world}", 200) == 1
+    assert requests("GET", "/v1/agents/{agent_id}/stats", 503) == 1
+    assert requests("POST", "/v1/worlds", 201) == 1
+    assert requests("DELETE", "/v1/worlds", 405) == 1
+    assert requests("other", "/v1/worlds", 405) == 5
+    assert requests("GET", "none", 404) == 5
+    assert requests("GET", "none", 421) == 5
+    seen = _value(samples, "http_request_seconds_count", method="GET", route="/v1/worlds/{world}")
+    assert seen == 4
+    within = _value(samples, "http_request_seconds_bucket", method="GET", route="/v1/worlds/{world}", le="+Inf")
+    assert within == 4
+
+
+async def test_projections_tell_their_lag(client: httpx2.AsyncClient, services: Services) -> None:
+    """Lag, parked worlds and what was fed are told for each projection, and what the runner of this process did."""
+    await new_game(client, "g1", started())
+    await catch_up(services)
+    await client.post("/v1/projections/games/pause")
+    await client.post("/v1/projections/moves/rebuild")
+    await new_game(client, "g2", started())
+    samples = await _samples(client)
+    for name, value in (
+        ("lag_effects", 2),
+        ("lag_worlds", 1),
+        ("parked_worlds", 0),
+        ("paused", 1),
+        ("rebuilding", 0),
+        ("fed_effects_total", 2),
+    ):
+        assert _value(samples, f"projection_{name}", projection="games") == value, name
+    lag = _value(samples, "projection_lag_seconds", projection="games")
+    assert lag is not None
+    assert lag >= 0
+    assert _value(samples, "projection_rebuilding", projection="moves") == 1
+    assert _value(samples, "projection_runner_effects_total") == 12
+
+
+async def test_without_the_database_the_rest_is_told(client: httpx2.AsyncClient, world: str) -> None:
+    """Where projections cannot be asked, their numbers are left out and all else is given."""
+    await client.post(f"/v1/worlds/{world}/effects", json=draft())
+    with mock.patch.object(Engine, "status", side_effect=ConnectionResetError):
+        samples = await _samples(client)
+    assert _value(samples, "effects_appended_total") == 1
+    assert not [name for name, _ in samples if name.startswith("worldledger_projection")]
+
+
+async def test_two_applications_count_by_themselves(client: httpx2.AsyncClient, services: Services) -> None:
+    """Counters belong to an application: no global is shared."""
+    samples = await _samples(client)
+    assert _value(samples, "effects_appended_total") == 0
