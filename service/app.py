@@ -43,6 +43,7 @@ from service.api.metrics import Metrics
 from service.api.openapi import document
 from service.api.problems import on_http_exception, on_simulation_error, on_validation_error
 from service.api.wire import Protocol
+from service.feeding import Feeding
 from service.projecting import Projections
 from service.settings import Settings
 from service.store import Store
@@ -93,20 +94,17 @@ def create_app(settings: Settings, database_url: str, *, clock: Callable[[], flo
         ):
             jobs = Jobs(clock)
             running.push_async_callback(jobs.close)
+            feeding: Feeding | None = None
             if settings.projections:
-                await running.enter_async_context(fed.feeding())
-
-                def committed(world_id: str, head_seq: int) -> None:
-                    watcher.moved(world_id, head_seq)
-                    fed.wake()
-
-                store.on_commit = committed
+                feeding = await running.enter_async_context(Feeding.beside(database_url, settings))
+                store.on_commit = _both(watcher.moved, feeding.wake)
             measured.watch(store)
             app.state.services = services = Services(
                 settings=settings,
                 store=store,
                 watcher=watcher,
                 projections=fed,
+                feeding=feeding,
                 models=ReadModels(store.reader),
                 jobs=jobs,
                 metrics=measured,
@@ -132,6 +130,14 @@ def create_app(settings: Settings, database_url: str, *, clock: Callable[[], flo
         app.include_router(room.router)
     document(app, version("worldledger"))
     return app
+
+
+def _both(moved: Callable[[str, int], None], wake: Callable[[], None]) -> Callable[[str, int], None]:
+    def committed(world_id: str, head_seq: int) -> None:
+        moved(world_id, head_seq)
+        wake()
+
+    return committed
 
 
 # -- serving -----------------------------------------------------------------------------------------------

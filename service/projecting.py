@@ -1,15 +1,12 @@
-"""The engine of the projections as the service uses it: on connections of its own, and watched over."""
+"""The engine of the projections as the service uses it: on connections of its own, its errors explained."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import structlog
-
-from projections.engine import Counters, Engine, ParkedWorld, ProjectionStatus, Report
+from projections.engine import Engine, ParkedWorld, ProjectionStatus, Report
 from projections.registry import ALL
 from service.database.engine import connect_pool
 from service.database.failures import explained
@@ -27,16 +24,12 @@ Progress = Callable[[int, int], None]
 #: Enough for a runner and its beat, for those who ask, and for two who check or rebuild at the same time.
 _CONNECTIONS: Final = 8
 APPLICATION_NAME: Final = "worldledger projections"
-#: Seconds until feeding begins again after it ended, which it should not; it doubles, up to the second number.
-_PAUSES: Final = (1.0, 60.0)
-
-log = structlog.get_logger("worldledger.projections")
 
 
 class Projections:
     """The projections of this program on a store's database.
 
-    Everything but `feeding` works whether or not anybody feeds them. What the database raises comes out as
+    It works whether or not anybody feeds them (`service.feeding` does). What the database raises comes out as
     StoreUnavailableError or SchemaVersionError, whatever else is the matter as the engine says it.
     """
 
@@ -66,43 +59,6 @@ class Projections:
             yield cls(engine, database_url)
         finally:
             await pool.close()
-
-    # -- feeding -------------------------------------------------------------------------------------------
-
-    @asynccontextmanager
-    async def feeding(self) -> AsyncIterator[None]:
-        """Feed them beside the block. Whatever goes wrong in feeding is told to the log, and it begins again."""
-        task = asyncio.get_running_loop().create_task(self._feed())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
-
-    async def _feed(self) -> None:
-        loop = asyncio.get_running_loop()
-        first, longest = _PAUSES
-        pause = first
-        while True:
-            began = loop.time()
-            try:
-                await self.engine.run()
-                log.error("the feeding of projections came to an end; it begins again")
-            except Exception:
-                log.exception("the feeding of projections failed; it begins again")
-            if loop.time() - began > longest:
-                pause = first
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, longest)
-
-    def wake(self) -> None:
-        """Tell that something was appended."""
-        self.engine.wake()
-
-    @property
-    def counters(self) -> Counters:
-        """What this process has fed so far."""
-        return self.engine.counters
 
     # -- how they stand ------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from service.store.watch import HeadWatcher
 if TYPE_CHECKING:
     from service.api.jobs import Jobs
     from service.api.metrics import Metrics
+    from service.feeding import Feeding
     from service.projecting import Projections
 
 
@@ -27,6 +28,8 @@ class Services:
     store: Store
     watcher: HeadWatcher
     projections: Projections
+    #: what feeds the projections, where this service does
+    feeding: Feeding | None
     models: ReadModels
     jobs: Jobs
     metrics: Metrics

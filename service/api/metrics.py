@@ -102,7 +102,7 @@ _OF_BUILDS: Final[tuple[tuple[str, str, Callable[[BuildStatus], float]], ...]] =
 class _OfProjections(Collector):
     """The numbers of the projections at one moment, and of this process's runner since it began."""
 
-    def __init__(self, statuses: Sequence[ProjectionStatus], counters: Counters) -> None:
+    def __init__(self, statuses: Sequence[ProjectionStatus], counters: Counters | None) -> None:
         self._live = [(status.name, status.live) for status in statuses if status.live is not None]
         self._building = [(status.name, status.building is not None) for status in statuses]
         self._counters = counters
@@ -123,9 +123,9 @@ class _OfProjections(Collector):
         for projection, build in self._live:
             fed.add_metric([projection], build.effects_done)
         yield fed
-        counters: dict[str, Any] = asdict(self._counters)
+        counters: dict[str, Any] = asdict(self._counters) if self._counters is not None else {}
         for name, value in counters.items():
-            what = f"What this process's runner has counted: {name}; see projections/counters.py."
+            what = f"What this service's runner has counted since it was started: {name}; see projections/counters.py."
             yield CounterMetricFamily(f"{prefix}_runner_{name}", what, value=value)
 
 
@@ -152,7 +152,7 @@ async def metrics(request: Request) -> Response:
     try:
         async with asyncio.timeout(_PATIENCE):
             statuses = await found.projections.status()
-        text += generate_latest(_Registry(_OfProjections(statuses, found.projections.counters)))
+        text += generate_latest(_Registry(_OfProjections(statuses, found.feeding.counters if found.feeding else None)))
     except (TimeoutError, SimulationError) as error:
         log.warning("metrics without projections", error=str(error) or type(error).__name__)
     return Response(text, 200, {"Cache-Control": "no-store", "Content-Type": MEDIA_TYPE})

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
+from tempfile import mkstemp
 from unittest import mock
 
 import httpx2
+import psutil
 import pytest
 from fastapi import FastAPI
 
 from projections.engine import Engine
-from service import projecting
+from service import feeding as feeding_module
 from service.api.context import Services
 from service.app import create_app
 
@@ -57,37 +62,77 @@ async def test_what_goes_on_ends_with_the_service(database_url: str) -> None:
         assert ended.is_set()
 
 
-async def test_a_commit_wakes_the_engine_and_who_follows(database_url: str) -> None:
+async def test_a_commit_wakes_who_feeds_and_who_follows(database_url: str) -> None:
     """With polls hours apart, a commit of this process is read at once by projections and by those who wait for it."""
     made = create_app(settings(projections=True, poll_interval=3600.0), database_url)
     async with made.router.lifespan_context(made):
         services: Services = made.state.services
         waiting = asyncio.create_task(services.watcher.wait_beyond("g1", 1))
-        with mock.patch.object(services.projections.engine, "wake") as wake:
-            transport = httpx2.ASGITransport(app=made)
-            async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-                await new_game(client, "g1", started())
-            assert wake.called
-        assert await waiting == 2
+        transport = httpx2.ASGITransport(app=made)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            await new_game(client, "g1", started())
+            assert await waiting == 2
+            await _until_fed(client, "g1", 2)
+            await new_game(client, "g2", started())
+            await _until_fed(client, "g2", 2)
+
+
+async def _until_fed(client: httpx2.AsyncClient, game: str, seq: int) -> None:
+    async with asyncio.timeout(60):
+        while (await client.get(f"/v1/games/{game}?min_seq={seq}")).status_code != 200:
+            await asyncio.sleep(0.01)
 
 
 async def test_feeding_that_fails_does_not_take_the_service_down(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever ends the engine's run is logged and it begins again; the service answers all the while."""
-    runs: list[int] = []
-
-    async def run(engine: Engine) -> None:
-        runs.append(len(runs))
-        if len(runs) % 2:
-            raise ZeroDivisionError
-
-    monkeypatch.setattr(Engine, "run", run)
-    monkeypatch.setattr(projecting, "_PAUSES", (0.001, 0.002))
+    """Whatever ends the process that feeds is logged and it begins again; the service answers all the while."""
+    runs = Path(mkstemp()[1])
+    program = f"open({str(runs)!r}, 'a').write('x'); import sys; sys.exit(len(open({str(runs)!r}).read()) % 2)"
+    monkeypatch.setattr(feeding_module, "_COMMAND", (sys.executable, "-c", program))
+    monkeypatch.setattr(feeding_module, "_PAUSES", (0.001, 0.002))
     made = create_app(settings(projections=True), database_url)
     async with made.router.lifespan_context(made):
         transport = httpx2.ASGITransport(app=made)
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            await wait_for(lambda: len(runs) > 4, "it begins again")
+            await wait_for(lambda: runs.stat().st_size > 4, "it begins again")
             assert (await client.get("/readyz")).status_code == 200
             assert (await client.post("/v1/worlds", json={"world_id": "w"})).status_code == 201
+    runs.unlink()
+
+
+async def test_a_killed_feeder_is_replaced(feeding: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A feeder that is killed is started again, and goes on where it was; what it counted begins anew."""
+    monkeypatch.setattr(feeding_module, "_PAUSES", (0.001, 0.002))
+    transport = httpx2.ASGITransport(app=feeding)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        await new_game(client, "g1", started())
+        await _until_fed(client, "g1", 2)
+        process = feeding.state.services.feeding._process
+        process.kill()
+        await process.wait()
+        await new_game(client, "g2", started(), *map(moved, FOOLS_MATE), mate())
+        await _until_fed(client, "g2", 7)
+        await wait_for(lambda: feeding.state.services.feeding.counters.effects > 0, "it tells what it has counted")
+        assert "worldledger_projection_runner_effects_total" in (await client.get("/metrics")).text
+
+
+def test_a_feeder_ends_with_its_parent(database_url: str) -> None:
+    """However the service ends, by SIGKILL even, the process that feeds for it is gone soon after."""
+    program = (
+        "import asyncio, sys\n"
+        "from service.feeding import Feeding\n"
+        "from service.settings import Settings\n"
+        "async def main():\n"
+        "    async with Feeding.beside(sys.argv[1], Settings()) as feeding:\n"
+        "        while not feeding.counters.batches and not feeding._process:\n"
+        "            await asyncio.sleep(0.01)\n"
+        "        print(feeding._process.pid, flush=True)\n"
+        "        await asyncio.sleep(3600)\n"
+        "asyncio.run(main())\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, database_url], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        feeder = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+    feeder.wait(timeout=60)

@@ -9,6 +9,7 @@ import httpx2
 from fastapi import FastAPI
 
 from service.api.context import Services
+from service.feeding import Feeding
 
 from .chess import FOOLS_MATE, catch_up, moved, new_game, started
 from .helpers import problem
@@ -26,10 +27,12 @@ async def test_a_game_that_is_not_read_yet_is_behind(client: httpx2.AsyncClient,
     assert (await client.get("/v1/games/g")).status_code == 200
 
 
-async def test_a_read_may_wait_for_what_was_written(client: httpx2.AsyncClient, services: Services) -> None:
+async def test_a_read_may_wait_for_what_was_written(
+    client: httpx2.AsyncClient, services: Services, database_url: str
+) -> None:
     """With min_seq an answer has what was appended up to there, however soon it is asked for."""
     await new_game(client, "g", started(), *map(moved, FOOLS_MATE))
-    async with services.projections.feeding():
+    async with Feeding.beside(database_url, services.settings):
         answers = await asyncio.gather(
             *(client.get(f"/v1/games/g/moves?min_seq={seq}") for seq in range(1, 7)),
             client.get("/v1/games/g?min_seq=6"),
