@@ -1,6 +1,6 @@
 """Run the benchmarks on an embedded server of their own and write docs/benchmarks.md.
 
-``python -m benchmarks [appends bulk verification http million]``; without names, all of them.
+``python -m benchmarks [appends bulk verification http million states projections]``; without names, all of them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import uvloop
 
-from benchmarks import appends, bulk, http, million, verification
+from benchmarks import appends, bulk, http, million, projections, states, verification
 from benchmarks.harness import ROUNDS, Report
 from service.database import embedded, schema
 from service.settings import Settings
 from service.store import Store
 
-ALL = ("appends", "bulk", "verification", "http", "million")
+ALL = ("appends", "bulk", "verification", "http", "million", "states", "projections")
 RESULT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 
@@ -50,6 +50,14 @@ async def run(url: str, names: list[str], folder: Path) -> Report:
             await http.run(report, main_url, store)
         if "million" in names:
             await million.run(report, main_url, store, folder, await _database(url, "fresh"))
+    if "states" in names:
+        states_url = await _database(url, "states")
+        async with Store.open(states_url, Settings()) as store:
+            await states.run(report, states_url, store)
+    if "projections" in names:
+        urls = [await _database(url, name) for name in ("chess", "sandbox")]
+        async with Store.open(urls[0], Settings()) as chess, Store.open(urls[1], Settings()) as sandbox:
+            await projections.run(report, (urls[0], chess), (urls[1], sandbox))
     return report
 
 

@@ -47,14 +47,14 @@ async def run(report: Report, url: str, store: Store) -> None:
     log = await store.log("in-process")
     one = orjson.dumps(draft(1))
     thousand = orjson.dumps([draft(index) for index in range(1000)])
-    ports = {"log": _free_port(), "echo": _free_port()}
+    ports = {"log": free_port(), "echo": free_port()}
     servers = [
         await asyncio.create_subprocess_exec(sys.executable, "-c", SERVER, url, str(port), what)
         for what, port in ports.items()
     ]
     try:
         for port in ports.values():
-            await _until_alive(port)
+            await until_alive(port)
         path = "/v1/worlds/http/effects"
 
         async def in_process() -> int:
@@ -112,14 +112,14 @@ async def _load(port: int, path: str, connections: int, requests: int, body: byt
     return requests * each / float(output)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
 
 
-async def _until_alive(port: int) -> None:
+async def until_alive(port: int) -> None:
     for _ in range(300):
         try:
             with await asyncio.to_thread(urlopen, f"http://127.0.0.1:{port}/livez", timeout=2):

@@ -82,14 +82,19 @@ async def _append_rate(log: Any) -> float:
     return 2000 / (time.perf_counter() - start)
 
 
-def _peak(what: str, arguments: list[str]) -> Goal:
-    start = time.perf_counter()
+def command(arguments: list[str]) -> float:
+    """Run a command to its end; give its peak memory in MiB."""
     done = subprocess.run([sys.executable, "-c", PEAK, *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise RuntimeError(f"{what} failed: {done.stderr}")
+        raise RuntimeError(f"{' '.join(arguments)} failed: {done.stderr}")
+    assert done.stdout or len(done.stderr.strip().splitlines()) > 1, f"{' '.join(arguments)} said nothing"
+    return float(done.stderr.strip().splitlines()[-1])
+
+
+def _peak(what: str, arguments: list[str]) -> Goal:
+    start = time.perf_counter()
+    peak = command(arguments)
     say(f"  {what}: {time.perf_counter() - start:.0f} s")
-    peak = float(done.stderr.strip().splitlines()[-1])
-    assert done.stdout or "million" in done.stderr, f"{what} said nothing"
     return Goal(f"{what} of 1M effects: peak memory", peak, LIMIT_MIB, at_least=False, unit="MiB")
 
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterator, MutableMapping
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
 import typer
 
-from service.cli.output import say
+from service.cli.output import Above, say
 from worldledger.errors import SimulationError
 
 if TYPE_CHECKING:
@@ -47,12 +47,13 @@ def target(ctx: typer.Context, database_url: str | None, home: Path | None, **gi
     ``given`` are further settings; those that are None are left to variables and defaults. Raises SimulationError for
     a setting that makes no sense.
     """
-    home_was_typed = _typed(ctx, "home") and not _typed(ctx, "database_url")
+    home_was_typed = typed(ctx, "home") and not typed(ctx, "database_url")
     url = None if home_was_typed else database_url
     return Target(url, _settings(database_url=url, home=home, **given))
 
 
-def _typed(ctx: typer.Context, name: str) -> bool:
+def typed(ctx: typer.Context, name: str) -> bool:
+    """Tell whether an option was given on the command line, by the name of its parameter."""
     source = ctx.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
@@ -73,12 +74,12 @@ def _settings(*, database_url: str | None, **given: Any) -> Settings:
 
 
 @contextmanager
-def database(target: Target, *, upgrade: bool = True) -> Iterator[str]:
+def database(target: Target, *, upgrade: bool = True, serving: bool = False) -> Iterator[str]:
     """Lend the address of a database that answers; an embedded one is up to date unless ``upgrade`` is False.
 
-    Raises EmbeddedServerError, StoreUnavailableError or SchemaVersionError.
+    ``serving``: see `log_to_stderr`. Raises EmbeddedServerError, StoreUnavailableError or SchemaVersionError.
     """
-    _log_to_stderr()
+    log_to_stderr(serving=serving)
     if target.url is not None:
         yield target.url
         return
@@ -110,18 +111,23 @@ async def _bring_up_to_date(url: str) -> None:
 def with_store(target: Target, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
     """Open the store, do the work, close it, and give what the work gave."""
     with database(target) as url:
-        return asyncio.run(_opened(url, target.settings, work))
+        return asyncio.run(_work(url, target.settings, work))
 
 
-async def _opened(url: str, settings: Settings, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
-    from service.store import Store  # noqa: PLC0415
-
-    async with Store.open(url, settings) as store:
+async def _work(url: str, settings: Settings, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+    async with opened(url, settings) as store:
         return await work(store)
 
 
-def _log_to_stderr() -> None:
-    """Keep stdout for data: what is logged goes to stderr.
+def opened(url: str, settings: Settings) -> AbstractAsyncContextManager[Store]:
+    """Lend a store, opened."""
+    from service.store import Store  # noqa: PLC0415
+
+    return Store.open(url, settings)
+
+
+def log_to_stderr(*, serving: bool = False) -> None:
+    """Keep stdout for data: warnings that are logged go to stderr; with tracebacks where this process is ``serving``.
 
     The libraries' own words about an outage (a traceback for each attempt of the pool, a line for each retry) are
     left out: the store tells when it begins and when it ends.
@@ -135,11 +141,22 @@ def _log_to_stderr() -> None:
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
+            *(() if serving else (_without_traceback,)),
             structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S", utc=False),
             structlog.dev.ConsoleRenderer(
                 colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
             ),
         ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", Above())),
         cache_logger_on_first_use=False,
     )
+
+
+def _without_traceback(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Leave out where in the program something went wrong: who typed a command is told what did."""
+    error = event.pop("exc_info", None)
+    error = sys.exc_info()[1] if error is True else error
+    if isinstance(error, BaseException):
+        event.setdefault("error", f"{type(error).__name__}: {error}")
+    return event

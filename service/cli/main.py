@@ -17,11 +17,23 @@ from service.cli import (
     db_check,
     db_shell,
     db_upgrade,
+    diff,
     export,
     import_log,
     import_pgn,
     log,
+    project,
+    projections_pause,
+    projections_rebuild,
+    projections_resume,
+    projections_retry,
+    projections_status,
+    projections_verify,
+    replay,
     serve,
+    snapshot,
+    snapshots,
+    state,
     verify,
     world_create,
     worlds,
@@ -36,11 +48,13 @@ _EPILOG = """Start here:
 
   worldledger import pgn FOLDER --experiment first
   worldledger worlds
+  worldledger state WORLD
   worldledger verify --all
 
 Every command explains itself with --help."""
 _IMPORTS = examples("worldledger import pgn games/ --experiment first", "worldledger import log my-world.ndjson")
 _WORLDS = examples("worldledger world create my-world")
+_PROJECTIONS = examples("worldledger projections status", "worldledger projections rebuild games")
 _DATABASES = examples("worldledger db check", 'worldledger db shell -c "select * from verification"')
 
 
@@ -80,16 +94,30 @@ def make_app() -> typer.Typer:
     )
     app.callback()(_root)
     imports = _group("Bring in recorded games or exports.", _IMPORTS)
+    projections = _group("Look after the projections: tables for queries, made from the logs.", _PROJECTIONS)
     world, db = _group("Make worlds.", _WORLDS), _group(_DATABASE, _DATABASES)
     _add(imports, "pgn", import_pgn)
     _add(imports, "log", import_log)
     app.add_typer(imports, name="import")
     _add(app, "worlds", worlds)
     _add(app, "log", log)
+    _add(app, "state", state)
+    _add(app, "diff", diff)
+    _add(app, "replay", replay)
     _add(app, "verify", verify)
+    _add(app, "snapshots", snapshots)
+    _add(app, "snapshot", snapshot)
     _add(app, "export", export)
     _add(world, "create", world_create)
     app.add_typer(world, name="world")
+    _add(projections, "status", projections_status)
+    _add(projections, "rebuild", projections_rebuild)
+    _add(projections, "verify", projections_verify)
+    _add(projections, "pause", projections_pause)
+    _add(projections, "resume", projections_resume)
+    _add(projections, "retry", projections_retry)
+    app.add_typer(projections, name="projections")
+    _add(app, "project", project)
     _add(app, "serve", serve)
     _add(db, "upgrade", db_upgrade)
     _add(db, "check", db_check)

@@ -52,6 +52,27 @@ def say(text: str) -> None:
         _give_up(sys.stderr)
 
 
+class Above:
+    """A stream for what is logged: stderr, but above what moves on the terminal."""
+
+    def write(self, text: str) -> None:
+        """Write whole lines."""
+        if _above:
+            _above[-1](text.removesuffix("\n"))
+            return
+        try:
+            sys.stderr.write(text)
+        except OSError:
+            _give_up(sys.stderr)
+
+    def flush(self) -> None:
+        """Write what is left."""
+        try:
+            sys.stderr.flush()
+        except OSError:
+            _give_up(sys.stderr)
+
+
 def put(line: str) -> None:
     """Write a line of text to stdout."""
     if _above and sys.stdout.isatty():

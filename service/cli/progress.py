@@ -12,6 +12,11 @@ from service.cli.output import above
 Tell = Callable[[float, float | None, str], None]
 
 
+def effects(tell: Tell) -> Callable[[int, int], None]:
+    """Give what tells how many effects are done, and of how many."""
+    return lambda done, total: tell(done, total, f"{done} effects")
+
+
 @contextmanager
 def progress_bar(label: str, *, quiet: bool = False) -> Iterator[Tell]:
     """Lend a function that moves the bar; without a terminal it does nothing."""

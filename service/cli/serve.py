@@ -40,16 +40,22 @@ def command(
             show_default="8000",
         ),
     ] = None,
+    no_projections: Annotated[
+        bool,
+        typer.Option(
+            "--no-projections", help="Do not feed the projections: `worldledger project` does it, here or elsewhere."
+        ),
+    ] = False,
     database_url: DatabaseUrl = None,
     home: Home = None,
 ) -> None:
-    """Serve the log over HTTP until Ctrl-C or SIGTERM.
+    """Serve the log over HTTP until Ctrl-C or SIGTERM, and feed the projections.
 
     Every other command works beside it, on the same database. There is no authentication yet, so it listens on this
     machine alone unless --host says otherwise.
     """
-    where = target(ctx, database_url, home, host=host, port=port)
-    with database(where) as url:
+    where = target(ctx, database_url, home, host=host, port=port, projections=False if no_projections else None)
+    with database(where, serving=True) as url:
         from service import app  # noqa: PLC0415 - FastAPI and uvicorn are slow to load
 
         app.run(where.settings, url, ready=lambda address: _ready(where, address, home))

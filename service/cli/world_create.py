@@ -40,6 +40,17 @@ def command(
             help="Who sets sim_time: wall, client (any draft) or an adapter such as unity.",
         ),
     ] = "wall",
+    snapshot_every: Annotated[
+        int | None,
+        typer.Option(
+            "--snapshot-every",
+            metavar="N",
+            min=2,
+            max=999_999_999,
+            help="Effects between two snapshots of its state, at least.",
+            show_default="the service's setting, 1000",
+        ),
+    ] = None,
     config: Annotated[
         Path | None, typer.Option("--config", metavar="FILE", help="A JSON object: the ruleset's own settings.")
     ] = None,
@@ -52,6 +63,7 @@ def command(
         ruleset=ruleset,
         experiment=experiment,
         time_authority=time_authority,
+        snapshot_every=snapshot_every,
         config={} if config is None else _read(config),
     )
     record = with_store(target(ctx, database_url, home), lambda store: store.create_world(world))

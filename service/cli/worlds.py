@@ -8,15 +8,14 @@ import typer
 
 from service.cli.connect import target, with_store
 from service.cli.options import DatabaseUrl, Home, Json, examples
-from service.cli.output import json_list, plain, put, say
+from service.cli.output import json_list, plain, say
+from service.cli.rows import put_rows
 
 if TYPE_CHECKING:
     from service.store import Store, WorldRecord
 
 EXAMPLES = examples("worldledger worlds --experiment first", "worldledger worlds --json | jq -r '.[].world_id'")
 
-#: No column is made wider than this for one long text.
-_WIDEST = 64
 _HEADER = ("WORLD", "RULESET", "EXPERIMENT", "EFFECTS", "CREATED")
 
 
@@ -47,29 +46,12 @@ async def _as_table(store: Store, experiment: str | None) -> None:
     first = True
     after = ""
     while page := await store.worlds(experiment=experiment, after=after, limit=500):
-        rows = [_row(world) for world in page]
-        if first:
-            rows.insert(0, _HEADER)
-            first = False
-        widths = [min(_WIDEST, max(len(row[column]) for row in rows)) for column in range(len(_HEADER))]
-        for row in rows:
-            _put_row(row, widths)
+        put_rows(_HEADER if first else None, [_row(world) for world in page])
+        first = False
         after = page[-1].world_id
     if first:
         where = "" if experiment is None else f" in the experiment {experiment!r}"
         say(f"there are no worlds{where}; make some with `worldledger import pgn` or `worldledger world create`")
-
-
-def _put_row(row: tuple[str, ...], widths: list[int]) -> None:
-    """Write aligned cells; what stands behind one that is too long goes on in the next line."""
-    line, start = "", 0
-    for text, width in zip(row, widths, strict=True):
-        if len(line.rstrip()) > start:
-            put(line.rstrip())
-            line = ""
-        line = line.ljust(start) + text + "  "
-        start += width + 2
-    put(line.rstrip())
 
 
 def _row(world: WorldRecord) -> tuple[str, ...]:

@@ -177,9 +177,11 @@ class _Replay:
         return Divergence("diverged", said.at_seq, where)
 
 
-def _read(seq: int, payload: str) -> Told:
+def _read(seq: int, payload: str | None) -> Told:
     """Read a StateDigest; one that cannot be read names a state that no world has."""
-    value = orjson.loads(payload)
+    value = None if payload is None else orjson.loads(payload)
+    if not isinstance(value, dict):
+        value = {}
     at_seq, version = value.get("at_seq"), value.get("ruleset_version")
     if type(at_seq) is not int or not 1 <= at_seq < seq or type(version) is not int:
         return Told(max(seq - 1, 1), "", str(value.get("ruleset")), 0, seq)

@@ -12,7 +12,7 @@ import structlog
 from service.cli.main import run
 from service.database.embedded import remove, stop
 
-from .helpers import Result
+from .helpers import BAZAAR, GAME, UP_TO_DATE, Result, record
 from .helpers import call as program
 
 Cli = Callable[..., Result]
@@ -55,3 +55,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield home
     stop(home)
     remove(home)
+
+
+@pytest.fixture
+def fed_worlds(on: Cli, database_url: str, tmp_path: Path) -> None:
+    """Make two little worlds and a game, all of them read by the projections."""
+    for name in ("a", "b"):
+        record(database_url, name, BAZAAR)
+    (tmp_path / "a.pgn").write_text(GAME.format(1))
+    assert on("import", "pgn", str(tmp_path)).code == 0
+    assert on("project", "--once") == (0, UP_TO_DATE, "")

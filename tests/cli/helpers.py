@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -54,7 +54,7 @@ def call(*arguments: str, stdin: bytes | None = None, **env: str) -> Result:
 class Running:
     """The program in a process of its own, its stdout line by line; a context manager that leaves none behind."""
 
-    def __init__(self, *arguments: str, **env: str) -> None:
+    def __init__(self, *arguments: str, start_new_session: bool = False, **env: str) -> None:
         self.process = subprocess.Popen(
             [SCRIPT, *arguments],
             stdin=subprocess.DEVNULL,
@@ -62,6 +62,7 @@ class Running:
             stderr=subprocess.PIPE,
             text=True,
             env=environment(**env),
+            start_new_session=start_new_session,
         )
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._said: list[str] = []
@@ -150,6 +151,45 @@ def append(url: str, world_id: str, count: int = 1) -> None:
     asyncio.run(work())
 
 
+def say(source: str, kind: str, sim_time: float, **payload: Any) -> EffectDraft:
+    """Make a draft of the sandbox's vocabulary, for a world whose clients set the time."""
+    return {
+        "kind": kind,
+        "payload": payload,
+        "source_id": source,
+        "schema_version": "1.0.0",
+        "sim_time": sim_time,
+    }
+
+
+#: A little world: two who move, speak and meet; the time jumps.
+BAZAAR = [
+    say("alice", "EntityCreated", 1.0, entity_id="alice", entity_data={"role": "seller"}, position=[0.0, 1.5, 0.0]),
+    say("bob", "EntityCreated", 1.0, entity_id="bob", entity_data={"coins": 9}),
+    say("bob", "Move", 2.5, to=[2.0, 3.0, 0.0]),
+    say("alice", "Speak", 4.0, text="figs!"),
+    say("bob", "Interact", 8.0, target_id="alice"),
+    say("bob", "Sneezed", 9.0),
+]
+
+
+def record(url: str, world_id: str, effects: Sequence[EffectDraft], *, wall_time: float = 1.7e9, **fields: Any) -> None:
+    """Make a world, or append to one, at a time of the wall clock."""
+
+    async def work() -> None:
+        async with Store.open(url, Settings(pool_size=2), clock=lambda: wall_time) as store:
+            if (await store.reader.head_seqs([world_id])).get(world_id):
+                await store.bulk_append(world_id, effects)
+            else:
+                await store.import_world(NewWorld(world_id=world_id, time_authority="client", **fields), effects)
+
+    asyncio.run(work())
+
+
+#: Takes the guards of the log away, so that it can be tampered with.
+UNGUARDED = "alter table effects disable trigger all"
+
+
 def sql(url: str, *statements: str) -> list[tuple[Any, ...]]:
     """Run statements, and give the rows of the last."""
 
@@ -200,3 +240,37 @@ class Lock:
     ) -> None:
         self._loop.run_until_complete(self._connection.close())
         self._loop.close()
+
+
+# -- projections ---------------------------------------------------------------------------------------------
+
+#: The projections there are.
+KNOWN = ["agent_stats", "agents", "entities", "games", "moves", "world_summaries"]
+UP_TO_DATE = "the projections are up to date\n"
+
+
+def rows(url: str, name: str) -> list[tuple[str, ...]]:
+    """Give what people read of a projection, as texts."""
+    return sql(url, f"select t::text from projections.{name} t order by t::text")
+
+
+def lose(url: str, world_id: str) -> None:
+    """Take an effect out of a log, so that nothing that reads it can go on; keep it to put it back."""
+    sql(
+        url,
+        UNGUARDED,
+        f"create table lost as select * from effects where world_id = '{world_id}' and global_seq = 4",
+        f"delete from effects where world_id = '{world_id}' and global_seq = 4",
+    )
+
+
+def put_back(url: str) -> None:
+    """Put it back."""
+    columns = sql(
+        url,
+        """
+        select string_agg(quote_ident(attname), ', ') from pg_attribute
+        where attrelid = 'effects'::regclass and attnum > 0 and attgenerated = '' and not attisdropped
+        """,
+    )[0][0]
+    sql(url, f"insert into effects ({columns}) select {columns} from lost")

@@ -17,9 +17,21 @@ COMMANDS = [
     ("import", "log"),
     ("worlds",),
     ("log",),
+    ("state",),
+    ("diff",),
+    ("replay",),
+    ("snapshots",),
+    ("snapshot",),
     ("verify",),
     ("export",),
     ("world", "create"),
+    ("projections", "status"),
+    ("projections", "rebuild"),
+    ("projections", "verify"),
+    ("projections", "pause"),
+    ("projections", "resume"),
+    ("projections", "retry"),
+    ("project",),
     ("serve",),
     ("db", "upgrade"),
     ("db", "check"),
@@ -38,7 +50,7 @@ def test_every_command_has_help_with_an_example(cli: Cli, command: tuple[str, ..
         assert option in result.out
 
 
-@pytest.mark.parametrize("group", [(), ("import",), ("world",), ("db",)], ids=" ".join)
+@pytest.mark.parametrize("group", [(), ("import",), ("world",), ("projections",), ("db",)], ids=" ".join)
 def test_groups_name_their_commands(cli: Cli, group: tuple[str, ...]) -> None:
     """Without a command, what there is is listed, with an example."""
     result = cli(*group)

@@ -318,3 +318,22 @@ async def test_a_replay_finds_an_edited_snapshot(store: Store, admin: Connection
     verdict = await check_replay(store.reader, await store.world(world_id), load_ruleset("sandbox"))
     assert verdict.finding is not None
     assert (verdict.finding.kind, verdict.finding.global_seq, verdict.agreed_seq) == ("snapshot", 40, 20)
+
+
+@pytest.mark.parametrize("payload", ["null", "[]", "7", '"x"', "{}", '{"at_seq": 900, "ruleset_version": 1}'])
+async def test_a_digest_that_says_nothing_is_found(
+    database_url: str, store: Store, world_id: str, payload: str
+) -> None:
+    """Whatever somebody wrote in place of a digest: the replay names a seq and does not fail."""
+    await world_of_moves(store, world_id, 40)
+    await store.snapshot(world_id)
+    async with guards_down(database_url) as admin:
+        await admin.execute(
+            "update effects set effect = (jsonb_set(effect::jsonb, '{payload}', $2::jsonb))::json "
+            "where world_id = $1 and kind = 'StateDigest'",
+            world_id,
+            payload,
+        )
+    verdict = await check_replay(store.reader, await store.world(world_id), load_ruleset("sandbox"))
+    assert verdict.finding is not None
+    assert verdict.finding.global_seq in {41, 42}

@@ -1,0 +1,131 @@
+"""From the options to the projections: what their commands have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import typer
+
+from service.cli.connect import Target, database, opened
+from worldledger.errors import StoreUnavailableError
+
+if TYPE_CHECKING:
+    from projections.engine import BuildStatus, Engine, ProjectionStatus
+    from service.settings import Settings
+    from service.store import Store
+
+T = TypeVar("T")
+
+Names = Annotated[list[str], typer.Argument(metavar="NAME", help="Projections' names.", show_default=False)]
+
+#: Seconds between two looks at how far a build has come.
+LOOK: Final = 0.1
+#: Seconds between two attempts while the database is away.
+PAUSE: Final = 0.5
+#: Enough for a runner with its beat, and for who asks how it stands.
+_CONNECTIONS: Final = 6
+
+
+@dataclass(frozen=True)
+class Feeding:
+    """Some projections on an open store."""
+
+    store: Store
+    engine: Engine
+    url: str
+    holder: str
+
+    async def do(self, work: Awaitable[T]) -> T:
+        """Do something with the engine; what the database raises comes out as StoreUnavailableError."""
+        from service.database.failures import explained  # noqa: PLC0415
+
+        with explained(self.url):
+            return await work
+
+    async def status(self, names: Iterable[str]) -> dict[str, ProjectionStatus] | None:
+        """Give how projections stand; None while the database is away."""
+        try:
+            found = await self.do(self.engine.status())
+        except StoreUnavailableError:
+            return None
+        return {status.name: status for status in found if status.name in set(names)}
+
+    def is_mine(self, build: BuildStatus) -> bool:
+        """Tell whether this process holds a build's lease, or nobody does."""
+        return build.holder in {None, self.holder}
+
+
+def known(names: Sequence[str]) -> list[str]:
+    """Give the names, each once. Raises ProjectionNotFoundError, which lists those that there are."""
+    from projections.registry import find  # noqa: PLC0415
+
+    return [find(name).name for name in dict.fromkeys(names)]
+
+
+def every_name() -> list[str]:
+    """Give the names of all projections."""
+    from projections.registry import BY_NAME  # noqa: PLC0415
+
+    return sorted(BY_NAME)
+
+
+def with_projections(
+    where: Target,
+    names: Sequence[str],
+    work: Callable[[Feeding], Coroutine[Any, Any, T]],
+    *,
+    serving: bool = False,
+) -> T:
+    """Open the store and an engine that feeds these projections and no others, and do the work."""
+    with database(where, serving=serving) as url:
+        return asyncio.run(_work(url, where.settings, names, work))
+
+
+async def _work(
+    url: str, settings: Settings, names: Sequence[str], work: Callable[[Feeding], Coroutine[Any, Any, T]]
+) -> T:
+    async with opened(url, settings) as store, _feeding(url, settings, store, names) as feeding:
+        return await work(feeding)
+
+
+@asynccontextmanager
+async def _feeding(url: str, settings: Settings, store: Store, names: Sequence[str]) -> AsyncIterator[Feeding]:
+    from projections.engine import Engine  # noqa: PLC0415
+    from projections.registry import find  # noqa: PLC0415
+    from service.database.engine import connect_pool  # noqa: PLC0415
+    from service.projecting import APPLICATION_NAME  # noqa: PLC0415
+
+    holder = f"{socket.gethostname()}/{os.getpid()}"
+    pool = await connect_pool(
+        url, max_size=_CONNECTIONS, command_timeout=settings.command_timeout, application_name=APPLICATION_NAME
+    )
+    try:
+        engine = Engine(
+            pool,
+            store.reader,
+            store.states,
+            [find(name) for name in names],
+            poll_interval=settings.poll_interval,
+            lease_ttl=settings.projection_lease_ttl,
+            holder=holder,
+        )
+        yield Feeding(store, engine, url, holder)
+    finally:
+        await pool.close()
+
+
+@asynccontextmanager
+async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
+    """Do something beside the block, and stop it at the end."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait({task})

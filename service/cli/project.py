@@ -1,0 +1,107 @@
+"""``worldledger project``: feed the projections, without serving."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from service.cli.connect import Target, target
+from service.cli.feeding import LOOK, PAUSE, Feeding, every_name, running, with_projections
+from service.cli.options import DatabaseUrl, Home, Quiet, examples
+from service.cli.output import put, say
+from service.cli.progress import Tell, progress_bar
+
+EXAMPLES = examples("worldledger project", "worldledger project --once")
+
+
+def command(
+    ctx: typer.Context,
+    once: Annotated[bool, typer.Option("--once", help="End when everything that is due has been read.")] = False,
+    quiet: Quiet = False,
+    database_url: DatabaseUrl = None,
+    home: Home = None,
+) -> None:
+    """Feed the projections from the logs until Ctrl-C or SIGTERM, as `worldledger serve` does beside its work.
+
+    Any number of processes may do so, on any machines: one feeds, the others stand by. With --once the exit code is
+    1 if worlds had to be parked.
+    """
+    where = target(ctx, database_url, home)
+    if once:
+        _once(where, quiet=quiet)
+    else:
+        with_projections(where, every_name(), lambda feeding: _feed(feeding, quiet=quiet), serving=True)
+
+
+async def _feed(feeding: Feeding, *, quiet: bool) -> None:
+    if not quiet:
+        say("feeding the projections (Ctrl-C stops it)")
+    with _stopping() as stopped:
+        async with running(feeding.engine.run()) as feeder:
+            ended = asyncio.create_task(stopped.wait())
+            await asyncio.wait({feeder, ended}, return_when=asyncio.FIRST_COMPLETED)
+            ended.cancel()
+            if feeder.done():
+                feeder.result()
+
+
+@contextmanager
+def _stopping() -> Iterator[asyncio.Event]:
+    """Lend an event that Ctrl-C and SIGTERM set: both are the way in which this is meant to end."""
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    heard = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.getsignal(number) for number in heard}
+    for number in heard:
+        loop.add_signal_handler(number, stopped.set)
+    try:
+        yield stopped
+    finally:
+        for number in heard:
+            loop.remove_signal_handler(number)
+            signal.signal(number, before[number])
+
+
+# -- once ----------------------------------------------------------------------------------------------------
+
+
+def _once(where: Target, *, quiet: bool) -> None:
+    try:
+        with progress_bar("projecting", quiet=quiet) as tell:
+            parked = with_projections(where, every_name(), lambda feeding: _catch_up(feeding, tell))
+    except KeyboardInterrupt:
+        say("not everything has been read; the same command goes on from there")
+        raise
+    if parked:
+        worlds = "a world is" if parked == 1 else f"{parked} worlds are"
+        say(f"{worlds} parked; see `worldledger projections status`")
+        raise typer.Exit(1)
+
+
+async def _catch_up(feeding: Feeding, tell: Tell) -> int:
+    """Feed what is due; give how many worlds are parked."""
+    engine = feeding.engine
+    async with running(_watch(feeding, tell)):
+        await feeding.do(engine.run_until_caught_up())
+    status = await feeding.do(engine.status())
+    await feeding.do(engine.drop_retired())
+    put("the projections are up to date")
+    return sum(build.parked for each in status for build in (each.live, each.building) if build is not None)
+
+
+async def _watch(feeding: Feeding, tell: Tell) -> None:
+    """Show how much has been read of what is due."""
+    while True:
+        status = await feeding.status(every_name())
+        if status is None:
+            await asyncio.sleep(PAUSE)
+            continue
+        builds = [build for each in status.values() for build in (each.live, each.building) if build is not None]
+        done = feeding.engine.counters.effects
+        tell(done, done + sum(build.effects_behind for build in builds), f"{done} effects")
+        await asyncio.sleep(LOOK)

@@ -1,0 +1,24 @@
+"""``worldledger projections resume``: let a paused projection go on."""
+
+from __future__ import annotations
+
+import typer
+
+from service.cli.connect import target
+from service.cli.feeding import Feeding, Names, known, with_projections
+from service.cli.options import DatabaseUrl, Home, examples
+from service.cli.output import put
+
+EXAMPLES = examples("worldledger projections resume games")
+
+
+def command(ctx: typer.Context, names: Names, database_url: DatabaseUrl = None, home: Home = None) -> None:
+    """Let paused projections go on where they were, in whatever process feeds them. One that runs is left alone."""
+    names = known(names)
+
+    async def work(feeding: Feeding) -> None:
+        for name in names:
+            await feeding.do(feeding.engine.resume(name))
+            put(f"resumed {name}")
+
+    with_projections(target(ctx, database_url, home), names, work)

@@ -1,0 +1,37 @@
+"""``worldledger projections retry``: give worlds that were set aside another chance."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from service.cli.connect import target
+from service.cli.feeding import Feeding, Names, known, with_projections
+from service.cli.options import DatabaseUrl, Home, examples
+from service.cli.output import put
+
+EXAMPLES = examples("worldledger projections retry games", "worldledger projections retry games --world my-world")
+
+
+def command(
+    ctx: typer.Context,
+    names: Names,
+    world: Annotated[str | None, typer.Option("--world", metavar="W", help="Only this world.")] = None,
+    database_url: DatabaseUrl = None,
+    home: Home = None,
+) -> None:
+    """Release the worlds that projections have parked, so that whatever feeds them tries the effect again.
+
+    That is `worldledger serve` or `worldledger project`. A world in which it fails again is parked again.
+    """
+    names = known(names)
+
+    async def work(feeding: Feeding) -> None:
+        if world is not None:
+            await feeding.store.world(world)
+        for name in names:
+            released = await feeding.do(feeding.engine.retry(name, world))
+            put(f"released {released} world{'' if released == 1 else 's'} of {name}")
+
+    with_projections(target(ctx, database_url, home), names, work)

@@ -1,0 +1,203 @@
+"""Rebuilds and `project` that are stopped, killed, cut off, or not alone."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import asyncpg
+import pytest
+
+from .helpers import BAZAAR, Lock, Running, append, call, record, seed, sql, wait_for
+
+_EFFECTS = "lock table effects in access exclusive mode"
+#: How many connections wait for that lock.
+_WAITING = """
+    select count(*) from pg_stat_activity
+    where datname = current_database() and application_name = 'worldledger' and wait_event_type = 'Lock'
+"""
+#: So that what was killed is not waited for.
+LEASE_TTL = "0.5"
+
+SIGNALS = pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"]
+)
+
+
+@pytest.fixture
+def fed(database_url: str) -> str:
+    """Give the address of a database with some worlds that the projections have read."""
+    for name in ("a", "b", "c"):
+        seed(database_url, name, 3000)
+    assert call("project", "--once", "--database-url", database_url).code == 0
+    return database_url
+
+
+def live(url: str, name: str) -> Any:
+    """Give the build that people read."""
+    return sql(url, f"select build from projection_builds where projection = '{name}' and status = 'live'")[0][0]
+
+
+def done(url: str) -> int:
+    """Tell how much a rebuild has read."""
+    rows = sql(url, "select max(effects_done) from projection_builds where status = 'building'")
+    return int(rows[0][0] or 0)
+
+
+def lines(url: str) -> list[Any]:
+    """Give what the tests here compare."""
+    return sql(url, "select world_id, effects, kinds::text from projections.world_summaries order by 1")
+
+
+@SIGNALS
+def test_a_rebuild_is_stopped(fed: str, number: int, code: int) -> None:
+    """A rebuild that is stopped says how it goes on; what is live is untouched, and the same command finishes."""
+    before = lines(fed)
+    command = ("projections", "rebuild", "world_summaries", "agents", "--database-url", fed)
+    with Lock(fed, _EFFECTS), Running(*command) as running:
+        wait_for(lambda: sql(fed, _WAITING) != [(0,)], "the rebuild reads effects")
+        said = (
+            "worldledger: the rebuild of world_summaries, agents is not finished; the same command goes on from there"
+        )
+        assert running.end(number) == (code, "", f"{said}\nworldledger: stopped\n")
+    assert live(fed, "world_summaries") == "world_summaries_1"
+    assert lines(fed) == before
+    result = call(*command)
+    assert (result.code, result.err) == (0, "")
+    assert sorted(result.out.splitlines()) == ["rebuilt agents, 9003 effects", "rebuilt world_summaries, 9003 effects"]
+    assert live(fed, "world_summaries") == "world_summaries_2"
+    assert lines(fed) == before
+
+
+def test_a_rebuild_is_killed(database_url: str) -> None:
+    """A rebuild that is killed halfway goes on where it was when the same command is given again."""
+    for n in range(30):
+        seed(database_url, f"w{n:02}", 3000)
+    assert call("project", "--once", "--database-url", database_url).code == 0
+    before = lines(database_url)
+    command = ("projections", "rebuild", "world_summaries", "entities", "--database-url", database_url)
+    with Running(*command, WORLDLEDGER_PROJECTION_LEASE_TTL=LEASE_TTL) as running:
+        wait_for(lambda: done(database_url) > 0, "the rebuild has come somewhere")
+        assert running.end(signal.SIGKILL).code == -9
+    assert live(database_url, "world_summaries") == "world_summaries_1"
+    assert lines(database_url) == before
+    result = call(*command, WORLDLEDGER_PROJECTION_LEASE_TTL=LEASE_TTL)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("rebuilt ")
+    assert live(database_url, "world_summaries") == "world_summaries_2"
+    assert lines(database_url) == before
+    assert call("projections", "verify", "world_summaries", "--database-url", database_url).code == 0
+
+
+def test_two_rebuilds_at_once(fed: str) -> None:
+    """Two processes that rebuild the same are about one build, and both see its end."""
+    command = ("projections", "rebuild", "world_summaries", "--database-url", fed)
+    with ExitStack() as commands:
+        with Lock(fed, _EFFECTS):
+            both = [commands.enter_context(Running(*command)) for _ in range(2)]
+            wait_for(lambda: sql(fed, _WAITING) != [(0,)], "one of them reads effects")
+        for running in both:
+            result = running.end()
+            assert (result.code, result.out) == (0, "rebuilt world_summaries, 9003 effects\n")
+    builds = sql(fed, "select build from projection_builds where projection = 'world_summaries' and status = 'live'")
+    assert builds in ([("world_summaries_2",)], [("world_summaries_3",)])
+
+
+def test_a_rebuild_is_cancelled_by_another(fed: str) -> None:
+    """A rebuild whose build somebody cancels ends, and says so."""
+    command = ("projections", "rebuild", "world_summaries", "--database-url", fed)
+    with Lock(fed, _EFFECTS), Running(*command) as running:
+        wait_for(lambda: sql(fed, _WAITING) != [(0,)], "the rebuild reads effects")
+        assert call(*command, "--cancel").out == "cancelled the rebuild of world_summaries\n"
+        result = running.end()
+    assert (result.code, result.out) == (2, "")
+    assert "worldledger: the rebuild of world_summaries was cancelled by somebody else\n" in result.err
+    assert live(fed, "world_summaries") == "world_summaries_1"
+
+
+def test_a_rebuild_outlives_lost_connections(fed: str) -> None:
+    """When the database drops its connections a rebuild goes on."""
+    cut = """
+        select count(pg_terminate_backend(pid)) from pg_stat_activity
+        where datname = current_database() and application_name like 'worldledger%'
+    """
+    with ExitStack() as commands:
+        with Lock(fed, _EFFECTS):
+            command = ("projections", "rebuild", "world_summaries", "--database-url", fed)
+            running = commands.enter_context(Running(*command))
+            wait_for(lambda: sql(fed, _WAITING) != [(0,)], "the rebuild reads effects")
+            sql(fed, cut)
+            wait_for(lambda: sql(fed, _WAITING) != [(0,)], "it reads again")
+        result = running.end()
+    assert (result.code, result.out) == (0, "rebuilt world_summaries, 9003 effects\n")
+    assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_project_feeds_until_it_is_stopped(database_url: str, number: int) -> None:
+    """What is appended is read soon; Ctrl-C and SIGTERM are how it is meant to end: exit code 0."""
+    record(database_url, "a", BAZAAR)
+    with Running("project", "--database-url", database_url) as running:
+
+        def read() -> Any:
+            try:
+                return sql(database_url, "select effects from projections.world_summaries")
+            except asyncpg.UndefinedTableError:
+                return None
+
+        wait_for(lambda: read() == [(7,)], "it has read")
+        assert "worldledger: feeding the projections (Ctrl-C stops it)\n" in running.err
+        append(database_url, "a", 3)
+        wait_for(lambda: read() == [(10,)], "it has read on")
+        result = running.end(number)
+    assert (result.code, result.out) == (0, "")
+    assert "Traceback" not in result.err
+    assert sql(database_url, "select count(*) from projection_leases where holder is not null") == [(0,)]
+
+
+@SIGNALS
+def test_once_is_stopped(database_url: str, number: int, code: int) -> None:
+    """`project --once` that is stopped says that not everything was read."""
+    record(database_url, "a", BAZAAR)
+    command = ("project", "--once", "--database-url", database_url)
+    with Lock(database_url, _EFFECTS), Running(*command) as running:
+        wait_for(lambda: sql(database_url, _WAITING) != [(0,)], "it reads effects")
+        assert running.end(number) == (
+            code,
+            "",
+            "worldledger: not everything has been read; the same command goes on from there\nworldledger: stopped\n",
+        )
+    assert call(*command) == (0, "the projections are up to date\n", "")
+
+
+def test_a_service_feeds_the_projections_unless_told_not_to(
+    database_url: str, make_database: Callable[..., str]
+) -> None:
+    """`serve` feeds them; with --no-projections, or so set, it leaves that to others."""
+    other = make_database()
+    serve = ("serve", "--port", "0", "--database-url")
+    with (
+        Running(*serve, database_url) as feeding,
+        Running(*serve, other, "--no-projections") as idle,
+        Running(*serve, other, WORLDLEDGER_PROJECTIONS="false") as also_idle,
+    ):
+        for running in (idle, also_idle, feeding):
+            assert running.line().startswith("Worldledger serves ")
+        count = "select count(*) from projection_builds where status = 'live'"
+        wait_for(lambda: sql(database_url, count) == [(6,)], "the service feeds them")
+        record(database_url, "a", BAZAAR)
+        status = ("projections", "status", "world_summaries", "--json", "--database-url", database_url)
+
+        def behind() -> Any:
+            live = json.loads(call(*status).out)[0]["live"]
+            return live["scanning"], live["effects_behind"], live["effects_done"]
+
+        wait_for(lambda: behind() == (False, 0, 7), "the service has read what came")
+        rebuild = ("projections", "rebuild", "world_summaries", "--database-url", database_url)
+        assert call(*rebuild).code == 0
+        assert sql(other, count) == [(0,)]
+        for running in (idle, also_idle, feeding):
+            assert running.end(signal.SIGTERM).code == 0

@@ -1,0 +1,132 @@
+"""`projections` and `project`: looking after the tables that are made from the logs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from .conftest import Cli
+from .helpers import BAZAAR, KNOWN, UP_TO_DATE, append, lose, put_back, record, sql
+
+# -- status and once -----------------------------------------------------------------------------------------
+
+
+def test_a_database_that_nobody_has_fed(on: Cli) -> None:
+    """Before anything fed them the projections are listed, with what to know about them."""
+    result = on("projections", "status")
+    assert (result.code, result.err) == (0, "")
+    header, *lines = result.out.splitlines()
+    assert header.split("  ")[0] == "PROJECTION"
+    assert [line.split()[0] for line in lines[: len(KNOWN)]] == KNOWN
+    assert all("never built" in line for line in lines[: len(KNOWN)])
+    assert lines[len(KNOWN)].startswith("agent_stats: ")
+
+
+@pytest.mark.usefixtures("fed_worlds")
+def test_status_as_a_table(on: Cli, database_url: str) -> None:
+    """Each projection is a row that says how far it is behind."""
+    append(database_url, "a", 3)
+    result = on("projections", "status", "world_summaries", "games")
+    assert (result.code, result.err) == (0, "")
+    games, summaries = (line.split() for line in result.out.splitlines()[1:])
+    assert games == ["games", "1", "live", "0", "0", "-"]
+    assert " ".join(summaries).startswith("world_summaries 1 live 3 in 1 world")
+
+
+@pytest.mark.usefixtures("fed_worlds")
+def test_status_as_json(on: Cli) -> None:
+    """--json is a list of objects with both builds and the parked worlds."""
+    found = json.loads(on("projections", "status", "--json").out)
+    assert [status["name"] for status in found] == KNOWN
+    first = found[0]
+    assert set(first) == {"name", "version", "live", "building", "note", "parked_worlds"}
+    assert (first["version"], first["building"], first["note"], first["parked_worlds"]) == (1, None, None, [])
+    assert (first["live"]["build"], first["live"]["effects_behind"]) == ("agent_stats_1", 0)
+    assert "T" in first["live"]["started_at"]
+
+
+@pytest.mark.usefixtures("fed_worlds")
+def test_once_reads_what_is_due(on: Cli, database_url: str) -> None:
+    """`project --once` feeds what came since, and ends; where nothing did it does nothing."""
+    append(database_url, "a", 3)
+    assert on("project", "--once", "--quiet") == (0, UP_TO_DATE, "")
+    assert on("project", "--once") == (0, UP_TO_DATE, "")
+    assert sql(database_url, "select effects from projections.world_summaries where world_id = 'a'") == [(10,)]
+    assert sql(database_url, "select count(*) from projections.games") == [(1,)]
+
+
+@pytest.mark.parametrize("order", ["status", "rebuild", "verify", "pause", "resume", "retry"])
+def test_unknown_names(on: Cli, database_url: str, order: str) -> None:
+    """An unknown name lists those that there are, and nothing is done for the others."""
+    result = on("projections", order, "games", "gmaes")
+    assert (result.code, result.out) == (2, "")
+    assert result.err == f"worldledger: there is no projection 'gmaes'; there are {', '.join(KNOWN)}\n"
+    assert sql(database_url, "select count(*) from projection_builds") == [(0,)]
+
+
+@pytest.mark.parametrize("order", ["rebuild", "verify", "pause", "resume", "retry"])
+def test_no_names(on: Cli, order: str) -> None:
+    """These commands are told which projections they are about."""
+    result = on("projections", order)
+    assert (result.code, result.out) == (2, "")
+    assert "Missing argument 'NAME'" in result.err
+
+
+# -- pause, resume and retry ---------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("fed_worlds")
+def test_pause_and_resume(on: Cli, database_url: str) -> None:
+    """What is paused is not written, by `project` or by a rebuild, until it is resumed."""
+    assert on("projections", "pause", "entities", "games") == (0, "paused entities\npaused games\n", "")
+    record(database_url, "a", BAZAAR[5:])
+    assert on("project", "--once").code == 0
+    status = on("projections", "status", "entities").out
+    assert " paused " in status
+    assert " 1 in 1 world" in status
+    result = on("projections", "rebuild", "entities")
+    assert (result.code, result.out) == (2, "")
+    assert "paused" in result.err
+    assert on("projections", "resume", "entities") == (0, "resumed entities\n", "")
+    assert on("projections", "resume", "entities").code == 0
+    assert on("project", "--once").out == UP_TO_DATE
+
+
+def test_pause_before_the_first_build(on: Cli, database_url: str) -> None:
+    """A projection can be paused before anything has fed it."""
+    record(database_url, "a", BAZAAR)
+    assert on("projections", "pause", "entities").code == 0
+    assert on("project", "--once").code == 0
+    assert sql(database_url, "select count(*) from projections.entities") == [(0,)]
+    assert sql(database_url, "select count(*) from projections.world_summaries") == [(1,)]
+
+
+def test_parked_worlds(on: Cli, database_url: str) -> None:
+    """A world that cannot be read is parked while the others go on; it is listed, and can be tried again."""
+    for name in ("a", "b"):
+        record(database_url, name, BAZAAR)
+    lose(database_url, "a")
+    result = on("project", "--once")
+    assert (result.code, result.out) == (1, UP_TO_DATE)
+    assert result.err.endswith("worlds are parked; see `worldledger projections status`\n")
+    assert "Traceback" not in result.err
+    assert sql(database_url, "select world_id, effects from projections.world_summaries order by 1") == [
+        ("a", 3),
+        ("b", 7),
+    ]
+    status = on("projections", "status", "world_summaries").out
+    assert "world_summaries: world a is parked at seq 4 " in status
+    assert "tried once" in status
+    (found,) = json.loads(on("projections", "status", "world_summaries", "--json").out)
+    assert [(world["world_id"], world["global_seq"]) for world in found["parked_worlds"]] == [("a", 4)]
+    retry = ("projections", "retry", "world_summaries")
+    assert on(*retry, "--world", "nowhere").code == 2
+    assert on(*retry, "--world", "b").out == "released 0 worlds of world_summaries\n"
+    assert on(*retry, "--world", "a").out == "released 1 world of world_summaries\n"
+    assert on("project", "--once").code == 1
+    assert "tried 2 times" in on("projections", "status", "world_summaries").out
+    put_back(database_url)
+    assert on("projections", "retry", *KNOWN).code == 0
+    assert on("project", "--once").code == 0
+    assert on("projections", "verify", *KNOWN).code == 0

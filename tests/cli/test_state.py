@@ -1,0 +1,164 @@
+"""`state`: what a world is at a moment, for people and as the exact text."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from .conftest import Cli
+from .helpers import BAZAAR, GAME, UNGUARDED, record, say, sql
+
+
+@pytest.fixture
+def bazaar(database_url: str) -> None:
+    """Make the little world, its last two effects a day later."""
+    record(database_url, "bazaar", BAZAAR[:4])
+    record(database_url, "bazaar", BAZAAR[4:], wall_time=1.7e9 + 86400)
+
+
+@pytest.mark.usefixtures("bazaar")
+def test_a_state_for_people(on: Cli) -> None:
+    """A header says which moment it is; entities stand with position and data, relationships below."""
+    result = on("state", "bazaar")
+    assert (result.code, result.err) == (0, "")
+    digest = json.loads(on("state", "bazaar", "--json").out)["state_digest"]
+    assert result.out == (
+        "bazaar at seq 7 (the head), sim_time 9.0, 2023-11-15T22:13:20.000000Z\n"
+        f"state digest {digest}, sandbox 1\n"
+        "last effect Sneezed, 1 unknown effect\n"
+        "\n"
+        "2 entities\n"
+        '  alice  (0.0, 1.5, 0.0)  last_message "figs!", last_speak_time 4.0, message_count 1, role "seller"\n'
+        "  bob    (2.0, 3.0, 0.0)  coins 9, last_move_time 2.5\n"
+        "\n"
+        "2 relationships\n"
+        "  alice → bob  interact 1.0\n"
+        "  bob → alice  interact 1.0\n"
+    )
+
+
+@pytest.mark.usefixtures("bazaar")
+def test_a_state_as_json_is_the_digested_text(on: Cli, database_url: str) -> None:
+    """--json is one object; what stands behind "state" has the digest, and the checksum is the log's."""
+    result = on("state", "bazaar", "--at-seq", "4", "--json")
+    assert (result.code, result.err) == (0, "")
+    found = json.loads(result.out)
+    assert list(found) == [
+        "world_id",
+        "global_seq",
+        "checksum",
+        "ruleset",
+        "ruleset_version",
+        "state_digest",
+        "state",
+    ]
+    text = result.out.partition('"state": ')[2].removesuffix("}\n")
+    assert sha256(text.encode()).hexdigest() == found["state_digest"]
+    ((checksum,),) = sql(database_url, "select encode(checksum, 'hex') from effects where global_seq = 4")
+    assert (found["world_id"], found["global_seq"], found["checksum"]) == ("bazaar", 4, checksum)
+    assert found["state"]["spatial_index"] == {"alice": [0.0, 1.5, 0.0], "bob": [2.0, 3.0, 0.0]}
+
+
+@pytest.mark.usefixtures("bazaar")
+@pytest.mark.parametrize(
+    ("option", "seq"),
+    [
+        (("--at-seq", "1"), 1),
+        (("--at-seq", "7"), 7),
+        (("--at-sim-time", "1"), 3),
+        (("--at-sim-time", "3.99"), 4),
+        (("--at-sim-time", "1e9"), 7),
+        (("--at-wall-time", "2023-11-14T22:13:20Z"), 5),
+        (("--at-wall-time", "2023-11-15T23:13:19+01:00"), 5),
+        (("--at-wall-time", "9999-01-01T00:00:00Z"), 7),
+    ],
+)
+def test_moments(on: Cli, option: tuple[str, str], seq: int) -> None:
+    """A moment is a seq, or the last effect at or before a time of either clock."""
+    assert json.loads(on("state", "bazaar", "--json", *option).out)["global_seq"] == seq
+
+
+@pytest.mark.usefixtures("bazaar")
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--at-seq", "8"), "world 'bazaar' has no seq 8; its head is 7"),
+        (("--at-seq", "0"), "has no seq 0"),
+        (("--at-seq", "-5"), "has no seq -5"),
+        (("--at-seq", "9" * 40), "its head is 7"),
+        (("--at-seq", "two"), "as an integer"),
+        (("--at-sim-time", "-1"), "no effect at or before sim_time -1.0"),
+        (("--at-sim-time", "nan"), "no number"),
+        (("--at-sim-time", "inf"), "no number"),
+        (("--at-wall-time", "2023-11-14T22:13:19Z"), "no effect at or before 2023-11-14T22:13:19.000000Z"),
+        (("--at-wall-time", "2023-11-14T22:13:20"), "time zone"),
+        (("--at-wall-time", "noon"), "no ISO 8601 time"),
+        (("--at-seq", "1", "--at-sim-time", "1"), "one moment"),
+        (("--at-wall-time", "2023-11-14T22:13:20Z", "--at-sim-time", "1"), "one moment"),
+    ],
+)
+def test_moments_that_there_are_not(on: Cli, options: tuple[str, ...], why: str) -> None:
+    """A moment that the world does not have, or that is none, is exit code 2 and says why."""
+    result = on("state", "bazaar", *options)
+    assert (result.code, result.out) == (2, "")
+    assert why in " ".join(result.err.replace("│", " ").split())
+    assert "Traceback" not in result.err
+
+
+def test_unknown_worlds(on: Cli) -> None:
+    """A world that there is not is exit code 2 and one line."""
+    assert on("state", "nowhere") == (2, "", "worldledger: no world named 'nowhere'\n")
+    assert on("state", "no/where").code == 2
+
+
+def test_a_chess_world_shows_its_board(on: Cli, tmp_path: Path) -> None:
+    """Of a game the board is drawn, with who plays and what came last."""
+    (tmp_path / "a.pgn").write_text(GAME.format(1))
+    assert on("import", "pgn", str(tmp_path)).code == 0
+    world = json.loads(on("worlds", "--json").out)[0]["world_id"]
+    lines = on("state", world).out.splitlines()
+    start = lines.index("board")
+    assert lines[start + 1 : start + 11] == [
+        "  8  ♜ ♞ ♝ · ♚ ♝ ♞ ♜",
+        "  7  ♟ ♟ ♟ ♟ · ♟ ♟ ♟",
+        "  6  · · · · · · · ·",
+        "  5  · · · · ♟ · · ·",
+        "  4  · · · · · · ♙ ♛",
+        "  3  · · · · · ♙ · ·",
+        "  2  ♙ ♙ ♙ ♙ ♙ · · ♙",
+        "  1  ♖ ♘ ♗ ♕ ♔ ♗ ♘ ♖",
+        "     a b c d e f g h",
+        "  Ann against Bob, Qh4# at ply 4, black_wins",
+    ]
+    assert "Ann against Bob, f3 at ply 1, black to move" in on("state", world, "--at-seq", "3").out
+    assert "board" not in on("state", world, "--at-seq", "1").out
+
+
+def test_what_would_steer_a_terminal_is_shown_as_text(on: Cli, database_url: str) -> None:
+    """Control characters in ids and values reach no terminal, and long values are cut off."""
+    entity = {"name": "\x1b[31mred", "story": "long " * 100, "\x9bkey": 1}
+    record(database_url, "w", [say("a", "EntityCreated", 0.0, entity_id="\x1b]0;x", entity_data=entity)])
+    shown = on("state", "w").out
+    assert shown.isascii() is False
+    assert all(character.isprintable() for line in shown.splitlines() for character in line)
+    assert "…" in shown
+    assert len(shown) < 700
+    found = json.loads(on("state", "w", "--json").out)["state"]["entities"]
+    assert found == {"\x1b]0;x": entity}
+
+
+def test_a_state_that_was_tampered_away(on: Cli, database_url: str) -> None:
+    """Where an effect is missing there is no state behind it, and that is said."""
+    record(database_url, "bazaar", BAZAAR)
+    sql(
+        database_url,
+        UNGUARDED,
+        "delete from effects where world_id = 'bazaar' and global_seq = 4",
+    )
+    result = on("state", "bazaar")
+    assert (result.code, result.out) == (2, "")
+    assert "world bazaar, seq 4: missing" in result.err
+    assert on("state", "bazaar", "--at-seq", "3").code == 0
