@@ -1,0 +1,97 @@
+"""What a projection is: a fold from one world's effects to rows of its own table.
+
+A projection is pure. It is handed effects, and, where it says so, the rows it made of the same world before and the
+world's state; it gives rows. It is handed nothing with which it could touch the world outside, so replaying a log
+can have no side effects. Who reads the log and who writes the rows is the engine (`projections.engine`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+from worldledger.effects import Effect
+from worldledger.folding import Fold
+
+Row = tuple[Any, ...]
+
+
+class Column(NamedTuple):
+    """A column of a projection's table: name, SQL type (``text``, ``bigint``, ``timestamptz`` …), and what it says."""
+
+    name: str
+    type: str
+    comment: str
+    nullable: bool = False
+
+
+class View(NamedTuple):
+    """A further view that people read: ``select`` names the projection's own view by its name."""
+
+    name: str
+    select: str
+    comment: str
+
+
+@dataclass(slots=True)
+class Changes:
+    """What a batch of effects made of a world's rows, to be written together with the cursor.
+
+    ``upserts`` are whole rows in the order of the projection's columns, at most one for each key. ``deletes`` are
+    keys of rows that are no more; none of them is among the upserts.
+    """
+
+    upserts: list[Row] = field(default_factory=list)
+    deletes: list[Row] = field(default_factory=list)
+
+
+class WorldProjection(ABC):
+    """One projection's fold of one world, in memory, at some seq."""
+
+    @abstractmethod
+    def apply(self, effect: Effect) -> None:
+        """Fold the next effect of a kind that the projection handles. It was read, and upcast, for this call.
+
+        Whatever this raises parks the effect: see `projections.engine`.
+        """
+
+    @abstractmethod
+    def take_changes(self) -> Changes:
+        """Give what changed since the last call, and forget it."""
+
+
+class Projection(ABC):
+    """A read model; subclass it and add it to `projections.registry`.
+
+    - ``version`` rises whenever the same log would give other rows: a build of the new version is then made beside
+      the old one and takes over when it has caught up.
+    - ``rulesets``: the worlds it reads, None for all. ``kinds``: the effects it is handed, None for all.
+    - ``columns`` and ``key``: its table; both begin with ``world_id``. ``indexes``: further indexes, by columns.
+    - ``needs_rows``: `begin` is handed the rows that the world has so far (so there must be few of a world's).
+    - ``needs_state``: `begin` is handed a Fold at the world's cursor, a copy of its own, which is then moved forward
+      by the projection itself (``fold.apply(effect)`` for every effect, so ``kinds`` is None).
+    - ``append_only``: no key is ever written twice and none deleted, so rows may be copied in.
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[int]
+    comment: ClassVar[str]
+    columns: ClassVar[Sequence[Column]]
+    key: ClassVar[Sequence[str]]
+    rulesets: ClassVar[frozenset[str] | None] = None
+    kinds: ClassVar[frozenset[str] | None] = None
+    indexes: ClassVar[Sequence[Sequence[str]]] = ()
+    views: ClassVar[Sequence[View]] = ()
+    needs_rows: ClassVar[bool] = False
+    needs_state: ClassVar[bool] = False
+    append_only: ClassVar[bool] = False
+
+    @abstractmethod
+    def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
+        """Give the world's fold at its cursor: at the start, or where an earlier runner left it.
+
+        ``rows`` are the world's rows so far, in the order of ``columns``, where ``needs_rows``; ``fold`` is there
+        where ``needs_state``.
+        """

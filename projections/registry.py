@@ -1,0 +1,31 @@
+"""All projections, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from projections.agent_stats import AgentStats
+from projections.agents import Agents
+from projections.base import Projection
+from projections.entities import Entities
+from projections.errors import ProjectionNotFoundError
+from projections.games import Games
+from projections.moves import Moves
+from projections.world_summaries import WorldSummaries
+
+#: Every projection there is.
+ALL: Final[tuple[Projection, ...]] = (WorldSummaries(), Entities(), Games(), Moves(), Agents(), AgentStats())
+
+BY_NAME: Final[Mapping[str, Projection]] = MappingProxyType({projection.name: projection for projection in ALL})
+
+
+def find(name: str) -> Projection:
+    """Give the projection of that name; raise ProjectionNotFoundError where there is none."""
+    projection = BY_NAME.get(name)
+    if projection is None:
+        known = sorted(BY_NAME)
+        what = f"there is no projection {name!r}; there are {', '.join(known)}"
+        raise ProjectionNotFoundError(what, projection=name, known=known)
+    return projection

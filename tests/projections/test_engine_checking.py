@@ -1,0 +1,198 @@
+"""Checking a live build against the log: what was changed by hand is found, and named."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from service.store import Store
+
+from .helpers import append, assert_verified, said, story
+from .tiny import Counts, Said, trio
+
+
+@pytest.fixture
+async def names(store: Store, worlds: Any, make_engine: Any) -> list[str]:
+    """Give worlds that are fed."""
+    made: list[str] = await worlds(6)
+    for n, name in enumerate(made):
+        await append(store, name, story(0, 10 + 5 * n))
+    await make_engine(trio()).run_until_caught_up(timeout=30)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("which", "change", "world", "key", "column", "live", "expected", "what"),
+    [
+        (
+            "counts",
+            "update projections.counts_1 set count = 1000 where kind = 'Said' and world_id > 'w002'",
+            "w003",
+            {"kind": "Said"},
+            "count",
+            "1000",
+            "15",
+            "column count differs",
+        ),
+        (
+            "counts",
+            "update projections.counts_1 set kind = 'Sand' where kind = 'Said' and world_id = 'w002'",
+            "w002",
+            {"kind": "Said"},
+            None,
+            None,
+            None,
+            "the row is missing",
+        ),
+        (
+            "said",
+            "delete from projections.said_1 where world_id = 'w004' and global_seq in (11, 4)",
+            "w004",
+            {"global_seq": "4"},
+            None,
+            None,
+            None,
+            "the row is missing",
+        ),
+        (
+            "said",
+            "insert into projections.said_1 values ('w001', 2, 'never')",
+            "w001",
+            {"global_seq": "2"},
+            None,
+            None,
+            None,
+            "the row is extra: the log does not give it",
+        ),
+        (
+            "said",
+            "insert into projections.said_1 values ('nowhere', 2, 'never')",
+            "nowhere",
+            {"global_seq": "2"},
+            None,
+            None,
+            None,
+            "the row is extra: the build holds nothing of this world",
+        ),
+        (
+            "things",
+            "update projections.things_1 set data = '{\"n\": 4}' where world_id = 'w005' and thing = 'e4'",
+            "w005",
+            {"thing": "e4"},
+            "data",
+            '{"n": 4}',
+            '{"n":4}',
+            "column data differs",
+        ),
+    ],
+)
+async def test_a_row_changed_by_hand(
+    which: str,
+    change: str,
+    world: str,
+    key: dict[str, str],
+    column: str | None,
+    live: str | None,
+    expected: str | None,
+    what: str,
+    names: list[str],
+    make_engine: Any,
+    admin: Any,
+) -> None:
+    """The first row that differs is named, with its column and both values; the report is kept; rebuilding mends it."""
+    engine = make_engine(trio())
+    await assert_verified(engine, "counts", "said", "things")
+    await admin.execute(change)
+    report = await engine.verify(which)
+    assert report["finding"] == {
+        "world_id": world,
+        "key": {"world_id": world, **key},
+        "column": column,
+        "live": live if column else None,
+        "expected": expected if column else None,
+        "what": what,
+    }
+    assert not report["verified"]
+    status = {found.name: found.live for found in await engine.status()}[which]
+    assert status is not None
+    assert status.check_report == report
+    await engine.rebuild(which)
+    await engine.run_until_caught_up(timeout=30)
+    await assert_verified(engine, "counts", "said", "things")
+
+
+async def test_the_report(names: list[str], pool: Any, make_engine: Any) -> None:
+    """It counts the worlds and rows that were compared, and tells progress."""
+    engine = make_engine(trio())
+    told: list[tuple[int, int]] = []
+    report = await engine.verify("said", lambda *done: told.append(done))
+    effects = sum(11 + 5 * n for n in range(len(names)))
+    assert told[-1] == (effects, effects)
+    assert len(report.pop("checked_at")) == len("2026-01-01T00:00:00Z")
+    rows = await pool.fetchval("select count(*) from projections.said")
+    assert report == {
+        "projection": "said",
+        "build": "said_1",
+        "version": 1,
+        "worlds": 6,
+        "rows": rows,
+        "verified": True,
+        "finding": None,
+    }
+
+
+async def test_a_large_world(store: Store, make_engine: Any, worlds: Any, admin: Any) -> None:
+    """A world of many batches is compared as a whole."""
+    (name,) = await worlds(1)
+    await store.bulk_append(name, [said(n) for n in range(12_000)])
+    engine = make_engine([Said(), Counts()])
+    await engine.run_until_caught_up(timeout=60)
+    await assert_verified(engine, "said", "counts")
+    await admin.execute("update projections.said_1 set text = '?' where global_seq in (11900, 11800)")
+    report = await engine.verify("said")
+    assert report["finding"]["key"] == {"world_id": name, "global_seq": "11800"}
+    assert (report["finding"]["live"], report["finding"]["expected"]) == ("?", "11798")
+
+
+async def test_a_check_during_appends(store: Store, names: list[str], make_engine: Any, running: Any) -> None:
+    """A live build that is being fed is compared as of one moment of each world, and nothing is held up by it."""
+    engine = make_engine(trio(), batch=20)
+    stop = asyncio.Event()
+
+    async def write() -> None:
+        n = 1
+        while not stop.is_set():
+            n += 1
+            await append(store, names[n % 6], story(n * 1000, 7))
+
+    async with running(engine):
+        writing = asyncio.get_running_loop().create_task(write())
+        for _ in range(5):
+            await assert_verified(engine, "counts", "said", "things")
+        stop.set()
+        await writing
+    await engine.run_until_caught_up(timeout=30)
+    await assert_verified(engine, "counts", "said", "things")
+
+
+async def test_news_that_got_lost(store: Store, names: list[str], make_engine: Any, admin: Any) -> None:
+    """A world that is behind though nobody knows of it, as after a restore of some of the tables, is named."""
+    await append(store, names[2], [said(1)])
+    await admin.execute("update heads set moved = false")
+    engine = make_engine(trio())
+    report = await engine.verify("said")
+    assert report["finding"]["world_id"] == names[2]
+    assert "nothing is noted as due" in report["finding"]["what"]
+    assert await engine.rebuild_world("said", names[2]) == 22
+    await assert_verified(engine, "said")
+
+
+async def test_a_projection_that_fails_now(store: Store, names: list[str], make_engine: Any) -> None:
+    """Where the program cannot digest what the live build holds, the check says at which effect."""
+    await append(store, names[1], [said(1), said(2, poison="bad")])
+    await make_engine(trio()).run_until_caught_up(timeout=30)
+    report = await make_engine([Said(poisons=["bad"])]).verify("said")
+    assert report["finding"]["world_id"] == names[1]
+    assert "seq 18: PoisonError" in report["finding"]["what"]

@@ -1,0 +1,247 @@
+"""Feeding: what is in the log is in the rows, exactly once, whatever the batches are."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from projections.folds import Folds, Held
+from service.store import Store
+from tests.store.helpers import guards_down
+from worldledger.errors import UnknownRulesetError, WorldNotFoundError
+from worldledger.rulesets import Ruleset, load_ruleset
+from worldledger.upcasting import Upcaster
+
+from .helpers import (
+    append,
+    assert_equal_to_log,
+    assert_verified,
+    eventually,
+    expected_counts,
+    expected_said,
+    rows_of,
+    said,
+    story,
+)
+from .tiny import Counts, Said, Things, trio
+
+
+async def test_what_was_appended_is_in_the_rows(store: Store, pool: Any, make_engine: Any, worlds: Any) -> None:
+    """All sorts of projections hold what a replay of the log gives, from the first scan and from news."""
+    names = await worlds(5)
+    for n, name in enumerate(names):
+        await append(store, name, story(0, 10 + 30 * n))
+    engine = make_engine(trio())
+    await engine.run_until_caught_up(timeout=30)
+    await assert_equal_to_log(pool, store, names)
+    for name in names[:3]:
+        await append(store, name, story(200, 17))
+    names += await worlds(2, "later")
+    await engine.run_until_caught_up(timeout=30)
+    await assert_equal_to_log(pool, store, names)
+    await assert_verified(engine, "counts", "said", "things")
+
+
+@pytest.mark.parametrize("batch", [1, 3, 50])
+async def test_batches_of_any_size_give_the_same_rows(
+    batch: int, store: Store, pool: Any, make_engine: Any, worlds: Any
+) -> None:
+    """Whether effects come one at a time or many worlds at once, the rows are the same; small worlds get their turn."""
+    names = await worlds(4)
+    for n, name in enumerate(names):
+        await append(store, name, story(0, 5 + 12 * n))
+    engine = make_engine(trio(), batch=batch)
+    await engine.run_until_caught_up(timeout=60)
+    await assert_equal_to_log(pool, store, names)
+    await assert_verified(engine, "counts", "said", "things")
+
+
+async def test_a_restart_goes_on_from_the_rows(store: Store, pool: Any, make_engine: Any, worlds: Any) -> None:
+    """A new process has nothing in memory: rows and states are read back."""
+    names = await worlds(3)
+    for n in range(5):
+        for name in names:
+            await append(store, name, story(n * 20, 20))
+        await make_engine(trio()).run_until_caught_up(timeout=30)
+    await assert_equal_to_log(pool, store, names)
+
+
+async def test_more_worlds_than_one_look_takes(store: Store, pool: Any, make_engine: Any, worlds: Any) -> None:
+    """Hundreds of worlds, of which some have far more to do, are all fed."""
+    names = await worlds(300)
+    for name in names[::100]:
+        await append(store, name, story(0, 100))
+    engine = make_engine(trio(), batch=64)
+    await engine.run_until_caught_up(timeout=60)
+    await assert_equal_to_log(pool, store, names)
+    assert engine.counters.effects == 3 * (300 + 300)
+    assert engine.counters.conflicts == 0
+
+
+async def test_projections_at_different_places_of_a_world(
+    store: Store, pool: Any, make_engine: Any, worlds: Any
+) -> None:
+    """A projection that was paused for a while catches up beside the others; each effect counts once for each."""
+    names = await worlds(2)
+    engine = make_engine(trio())
+    await engine.run_until_caught_up(timeout=30)
+    await engine.pause("counts")
+    for name in names:
+        await append(store, name, story(0, 30))
+    await engine.run_until_caught_up(timeout=30)
+    assert await rows_of(pool, "counts") == [(name, "WorldCreated", 1, 1) for name in names]
+    assert await rows_of(pool, "said") == await expected_said(store, names)
+    await engine.resume("counts")
+    await append(store, names[0], story(30, 3))
+    await engine.run_until_caught_up(timeout=30)
+    await assert_equal_to_log(pool, store, names)
+
+
+async def test_after_pausing_nothing_is_written(
+    store: Store, pool: Any, make_engine: Any, worlds: Any, running: Any
+) -> None:
+    """Once `pause` has returned no row changes, however busy the runner is; after `resume` everything comes."""
+    names = await worlds(2)
+    engine = make_engine([Counts()], batch=20)
+    async with running(engine):
+        for n in range(4):
+            for name in names:
+                await append(store, name, story(n * 200, 100))
+            await asyncio.sleep(0.03)
+            await engine.pause("counts")
+            rows = await rows_of(pool, "counts")
+            await asyncio.sleep(0.1)
+            assert await rows_of(pool, "counts") == rows
+            await engine.resume("counts")
+        expected = await expected_counts(store, names)
+        await eventually(lambda: _is(pool, "counts", expected), "all is fed")
+
+
+async def _is(pool: Any, name: str, rows: list[Any]) -> bool:
+    return await rows_of(pool, name) == rows
+
+
+async def test_news_while_a_new_build_is_filled(
+    store: Store, pool: Any, make_engine: Any, worlds: Any, running: Any
+) -> None:
+    """Worlds that are made, and grow, during the first scan of a build are all in it."""
+    names = await worlds(20)
+    engine = make_engine(trio(), batch=10)
+    async with running(engine):
+        for n in range(10):
+            names += await worlds(2, f"new{n}-")
+            await append(store, names[-1], story(0, 9))
+            await append(store, names[n], story(0, 9))
+        expected = await expected_counts(store, names)
+        await eventually(lambda: _is(pool, "counts", expected), "all is fed")
+    await engine.run_until_caught_up(timeout=30)
+    await assert_equal_to_log(pool, store, names)
+    await assert_verified(engine, "counts", "said", "things")
+
+
+async def test_being_woken(store: Store, make_engine: Any, worlds: Any, running: Any) -> None:
+    """A runner that was told of news need not wait for its next look; `wait_for` waits for a seq, or says how far."""
+    (name,) = await worlds(1)
+    engine = make_engine(trio(), poll_interval=20.0)
+    async with running(engine):
+        await engine.wait_for("said", name, 1, timeout=10)
+        began = time.monotonic()
+        head = await append(store, name, story(0, 3))
+        await asyncio.sleep(0.05)
+        waiting = asyncio.gather(*(engine.wait_for(which, name, head, timeout=15) for which in ("counts", "things")))
+        assert await waiting == [head, head]
+        assert time.monotonic() - began < 10
+        assert await engine.wait_for("counts", name, head + 1, timeout=0.05) == head
+    with pytest.raises(WorldNotFoundError):
+        await engine.wait_for("counts", "nowhere", 1, timeout=1)
+
+
+async def test_who_waits_for_what_is_not_read(store: Store, make_engine: Any, worlds: Any) -> None:
+    """A world of a ruleset that a projection does not read needs no waiting, and none of its effects are fed."""
+    (name,) = await worlds(1)
+
+    class ChessOnly(Counts):
+        rulesets = frozenset({"chess"})
+
+    engine = make_engine([ChessOnly()])
+    await engine.run_until_caught_up(timeout=30)
+    assert await engine.wait_for("counts", name, 1, timeout=5) == 1
+    assert engine.counters.effects == 0
+
+
+async def test_a_ruleset_that_is_not_installed(store: Store, pool: Any, make_engine: Any, worlds: Any) -> None:
+    """Projections that need its states set the world aside, and say why; the others read the effects as they are."""
+    names = await worlds(2)
+
+    def none(name: str) -> Ruleset:
+        raise UnknownRulesetError(f"unknown ruleset {name!r}; installed: none", ruleset=name)
+
+    engine = make_engine(trio(), load_ruleset=none)
+    await engine.run_until_caught_up(timeout=30)
+    assert await rows_of(pool, "counts") == await expected_counts(store, names)
+    parked = await engine.parked("things")
+    assert [(p.world_id, p.global_seq, p.kind, p.attempts) for p in parked] == [
+        (n, 1, "WorldCreated", 1) for n in names
+    ]
+    assert "unknown ruleset 'sandbox'" in parked[0].error
+    installed = make_engine(trio())
+    assert await installed.retry("things") == 2
+    await installed.run_until_caught_up(timeout=30)
+    await assert_equal_to_log(pool, store, names)
+
+
+async def test_old_effects_are_upcast(store: Store, pool: Any, make_engine: Any, worlds: Any) -> None:
+    """Projections see the payloads that the ruleset's upcasters give."""
+    (name,) = await worlds(1)
+    await append(store, name, [said(1, words="old"), said(2, text="new")])
+
+    class Newer(Ruleset):
+        name = "sandbox"
+        handlers = load_ruleset("sandbox").handlers
+        upcasters = (Upcaster("Said", "1.0.0", "2.0.0", lambda old: {"text": old.get("words", old.get("text"))}),)
+
+    engine = make_engine([Said()], load_ruleset=lambda _: Newer())
+    await engine.run_until_caught_up(timeout=30)
+    assert await rows_of(pool, "said") == [(name, 2, "old"), (name, 3, "new")]
+
+
+@pytest.mark.parametrize("missing", [3, 6])
+async def test_a_log_with_a_hole(
+    missing: int, store: Store, pool: Any, make_engine: Any, worlds: Any, database_url: str
+) -> None:
+    """A world whose log lacks an effect is set aside there, last effect or not; the others go on."""
+    names = await worlds(2)
+    for name in names:
+        await append(store, name, [said(n) for n in range(5)])
+    async with guards_down(database_url) as admin:
+        await admin.execute("delete from effects where world_id = $1 and global_seq = $2", names[0], missing)
+    engine = make_engine([Said(), Things()])
+    await engine.run_until_caught_up(timeout=30)
+    assert len(await rows_of(pool, "said")) == missing - 2 + 5
+    for which in ("said", "things"):
+        (parked,) = await engine.parked(which)
+        assert (parked.world_id, parked.global_seq) == (names[0], missing)
+        assert "missing" in parked.error
+
+
+def test_memory_is_bounded() -> None:
+    """What was used longest ago is forgotten first, and by weight; a fold at another seq is not given out."""
+    folds = Folds(room=30)
+
+    def held(seq: int, rows: int) -> Held:
+        return Held(seq, None, None, rows)  # type: ignore[arg-type]
+
+    for n in range(10):
+        folds.put(("b", f"w{n}"), held(n, 9))
+    assert [n for n in range(10) if folds.take(("b", f"w{n}"), n)] == [7, 8, 9]
+    folds.put(("b", "w"), held(5, 1))
+    assert folds.take(("b", "w"), 6) is None
+    assert folds.take(("b", "w"), 5) is None
+    folds.put(("b", "w"), held(5, 1))
+    folds.put(("c", "w"), held(5, 1))
+    folds.forget("b")
+    assert folds.take(("b", "w"), 5) is None
+    assert folds.take(("c", "w"), 5) is not None
