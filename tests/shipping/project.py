@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -67,6 +68,17 @@ def wait_until_live(url: str, process: subprocess.Popen[Any], *, seconds: float 
         except OSError:
             assert time.monotonic() < deadline, f"{url}/livez did not answer within {seconds:g} s"
             time.sleep(0.05)
+
+
+def wait_until_fed(url: str, *, seconds: float = 30.0) -> None:
+    """Poll a service until every projection can be read: on a new database that takes a moment."""
+    deadline = time.monotonic() + seconds
+    while True:
+        with urlopen(f"{url}/v1/projections", timeout=10) as answer:
+            if all(projection["live"] for projection in json.load(answer)["projections"]):
+                return
+        assert time.monotonic() < deadline, f"{url} has projections that are not live within {seconds:g} s"
+        time.sleep(0.05)
 
 
 def stop(process: subprocess.Popen[Any], *, seconds: float = 15.0) -> int:

@@ -12,7 +12,7 @@ import pytest
 from service.database import embedded
 
 from .examples import ADDRESS, Runner, check_output, commands, examples
-from .project import ROOT, environment, pages, stop, wait_until_live
+from .project import ROOT, environment, pages, stop, wait_until_fed, wait_until_live
 
 _PAGES = [page for page in pages() if examples(page)]
 
@@ -41,7 +41,7 @@ def env(folder: Path, database_url: str) -> dict[str, str]:
 
 @pytest.fixture
 def address(env: dict[str, str], folder: Path) -> Iterator[str]:
-    """A service on the examples' database; gives its host and port."""
+    """A service on the examples' database, with its projections made; gives its host and port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = int(listener.getsockname()[1])
     with (folder / "service.log").open("wb") as log:
@@ -55,6 +55,7 @@ def address(env: dict[str, str], folder: Path) -> Iterator[str]:
         )
         try:
             wait_until_live(f"http://127.0.0.1:{port}", process)
+            wait_until_fed(f"http://127.0.0.1:{port}")
             yield f"127.0.0.1:{port}"
             stop(process)
         finally:

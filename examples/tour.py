@@ -1,0 +1,57 @@
+"""Show what can be asked of an example game: its state, its players' statistics, and what its end changed.
+
+`make run` shows this after it has imported the games. Each step is a command, and its output is what that command
+prints; they run one after the other in this process, because starting Python for each would take longer than they do.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from service.cli.main import run
+
+#: Hasty Hal lost it by an illegal move.
+GAME = "examples-hasty-hal-vs-cautious-cora-2026-01-03-4c8135ce83ce"
+STATISTICS = """
+    select agent_id, games_played as played, games_won as won, games_lost as lost, games_drawn as drawn,
+           total_moves as moves, illegal_moves_attempted as illegal
+    from projections.agent_totals where agent_id in ('Cautious Cora', 'Hasty Hal') order by agent_id"""
+
+STEPS = {
+    "Tables for queries follow from the logs:": ["project", "--once"],
+    "A game as it stands:": ["state", GAME],
+    "Its players, over all their games:": ["db", "shell", "-c", STATISTICS],
+    "What its last two effects changed, an illegal move and the end of the game:": ["diff", GAME, "26", "head"],
+}
+#: Seconds for one step: where very much has to be read first, the service goes on with it.
+MOST = 10
+
+
+def shown(arguments: list[str]) -> str:
+    """Write a command as it is typed."""
+    return " ".join(["worldledger", *(f'"{argument}"' if " " in argument else argument for argument in arguments)])
+
+
+def step(title: str, arguments: list[str]) -> bool:
+    """Show a command and what it prints; tell whether it did its work."""
+    print(f"\n{title}\n\n$ {shown(arguments)}", flush=True)
+    signal.alarm(MOST)
+    try:
+        return run(arguments) == 0
+    finally:
+        signal.alarm(0)
+
+
+def main() -> int:
+    """Show all steps; give 1 if one of them failed, which has been told then."""
+    os.environ["PSQL_PAGER"] = ""  # psql would wait for somebody to leave it
+    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGTERM))  # which ends a command in order
+    done = [step(title, arguments) for title, arguments in STEPS.items()]
+    print(flush=True)
+    return 0 if all(done) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""What `make run` shows of the example games before it serves, and that it serves whatever comes of that."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .project import ROOT, environment, run
+
+TOUR = ROOT / "examples" / "tour.py"
+
+
+def _tour(folder: Path, database_url: str, tour: Path = TOUR) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(tour)],
+        cwd=folder,
+        env=environment(WORLDLEDGER_DATABASE_URL=database_url, PYTHONIOENCODING="utf-8"),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+
+
+@pytest.fixture
+def imported(database_url: str, tmp_path: Path) -> str:
+    """The address of a database that the example games were imported into, as `make run` does."""
+    command = ["import", "pgn", str(ROOT / "examples" / "games"), "--experiment", "examples"]
+    env = environment(WORLDLEDGER_DATABASE_URL=database_url)
+    run([sys.executable, "-m", "service.cli", *command], cwd=tmp_path, env=env)
+    return database_url
+
+
+def test_it_shows_a_state_statistics_and_a_difference(imported: str, tmp_path: Path) -> None:
+    """It shows a game's board, its players' statistics and a diff, each below its command, as often as it is run."""
+    for _ in range(2):
+        done = _tour(tmp_path, imported)
+        assert done.returncode == 0, done.stderr
+        state, statistics, difference = re.split(
+            r"^\$ worldledger (?:state|db|diff)\b", done.stdout, flags=re.MULTILINE
+        )[1:]
+        assert re.search(r"^state digest [0-9a-f]{64}, chess 1$", state, re.MULTILINE)
+        assert re.search(r"^ +8  ♜ · · ♛ ♚ · · ♜$", state, re.MULTILINE)
+        assert re.search(r"^ Hasty Hal +\| +5 \| +1 \| +4 \| +0 \| +76 \| +1 *$", statistics, re.MULTILINE)
+        assert "── illegal_moves_attempted 0 → 1" in difference
+        assert '{"op": "replace", "path": "/entities/board/result", "value": "black_wins"}' in difference
+
+
+def test_the_commands_it_shows_are_those_it_runs() -> None:
+    """A command that is copied from its output is, for a shell, the command that was run."""
+    tour = runpy.run_path(str(TOUR))
+    for arguments in tour["STEPS"].values():
+        assert shlex.split(tour["shown"](arguments)) == ["worldledger", *arguments]
+        assert not set("$`\\!") & set("".join(arguments))
+
+
+def test_a_step_that_fails_is_told_and_the_next_one_follows(tmp_path: Path) -> None:
+    """Without a database every step says so in a sentence, all are tried, and the exit code is 1."""
+    done = _tour(tmp_path, "postgresql://nobody@127.0.0.1:1/nothing")
+    assert done.returncode == 1
+    assert len(re.findall(r"^\$ worldledger ", done.stdout, re.MULTILINE)) == 4
+    assert "cannot be reached" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_step_that_takes_too_long_is_stopped(imported: str, tmp_path: Path) -> None:
+    """What is not done in time is ended, and the next step follows: a long history does not hold up the service."""
+    slow = tmp_path / "tour.py"
+    text = TOUR.read_text().replace("MOST = 10", "MOST = 1").replace('"project", "--once"', '"log", GAME, "--follow"')
+    slow.write_text(text)
+    done = _tour(tmp_path, imported, slow)
+    assert done.returncode == 1
+    assert done.stderr.startswith("worldledger: stopped\n")
+    assert "\nstate digest " in done.stdout
+    assert '"black_wins"' in done.stdout
+
+
+def test_the_service_starts_whatever_comes_of_the_tour(tmp_path: Path) -> None:
+    """When the tour fails, `make run` says so and goes on to serve."""
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    scripts = tmp_path / ".venv" / "bin"
+    scripts.mkdir(parents=True)
+    for name, script in {
+        "python": '[ "$1" = -c ] || { echo "python $*"; exit 1; }',
+        "worldledger": 'echo "imported 0 games, or $1"',
+    }.items():
+        (scripts / name).write_text(f"#!/bin/sh\n{script}\n")
+        (scripts / name).chmod(0o755)
+    (tmp_path / ".venv" / ".made").write_text(f"{tmp_path}\n")
+    (tmp_path / ".venv" / ".run").touch()
+    env = {name: value for name, value in environment().items() if not name.startswith("MAKE")}
+    done = subprocess.run(
+        [shutil.which("make") or "make", "run"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "python examples/tour.py"
+    assert done.stdout.splitlines()[-1] == "imported 0 games, or serve"
+    assert "The service starts all the same" in done.stderr
