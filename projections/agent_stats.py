@@ -189,6 +189,7 @@ group by agent_id
             "How each agent did over all games; the seed's AgentStats. Times are summed in numeric, which is exact.",
         ),
     )
+    kinds = frozenset({"GameStarted", "MoveMade", "MoveRejected", "GameEnded"})
     needs_state = True
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:

@@ -52,7 +52,10 @@ class WorldProjection(ABC):
 
     @abstractmethod
     def apply(self, effect: Effect) -> None:
-        """Fold the next effect of a kind that the projection handles. It was read, and upcast, for this call.
+        """Fold the next effect of a kind that the projection handles.
+
+        It may be handed to other projections too, and must not be changed. (Where a Fold is moved forward it was read
+        for this projection alone.)
 
         Whatever this raises parks the effect: see `projections.engine`.
         """
@@ -70,8 +73,8 @@ class Projection(ABC):
     - ``rulesets``: the worlds it reads, None for all. ``kinds``: the effects it is handed, None for all.
     - ``columns`` and ``key``: its table; both begin with ``world_id``. ``indexes``: further indexes, by columns.
     - ``needs_rows``: `begin` is handed the rows that the world has so far (so there must be few of a world's).
-    - ``needs_state``: `begin` is handed a Fold at the world's cursor, a copy of its own, which is then moved forward
-      by the projection itself (``fold.apply(effect)`` for every effect, so ``kinds`` is None).
+    - ``needs_state``: `begin` is handed a Fold at the world's cursor, of its own. Without ``kinds`` the projection
+      moves it forward itself (``fold.apply(effect)`` for every effect); with ``kinds`` it only begins with it.
     - ``append_only``: no key is ever written twice and none deleted, so rows may be copied in.
     """
 

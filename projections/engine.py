@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BuildStatus", "Counters", "Engine", "ParkedWorld", "ProjectionStatus", "Report"]
 
-#: Seconds to the first look of who waits for a projection; each pause is longer, up to the poll interval.
-_FIRST_LOOK: Final = 0.002
+#: Seconds to the first look of who waits for a projection; the pause doubles each time, up to the second number.
+_LOOKS: Final = (0.002, 0.1)
 
 
 class Engine:
@@ -80,7 +80,6 @@ class Engine:
         check_definitions(projections)
         self._projections = {projection.name: projection for projection in projections}
         self._pool = pool
-        self._poll_interval = poll_interval
         self._clock = clock
         beginnings = Beginnings(pool, states, load_ruleset)
         refolding = Refolding(log, beginnings)
@@ -151,7 +150,7 @@ class Engine:
         """
         projection = self._projection(name)
         deadline = self._clock() + timeout
-        pause = _FIRST_LOOK
+        pause, longest = _LOOKS
         self.wake()
         while True:
             build = await self._pool.fetchval(statements.LIVE_BUILD, name)
@@ -165,7 +164,7 @@ class Engine:
             if reached >= seq or row["parked"] is not None or left <= 0:
                 return reached
             await asyncio.sleep(min(pause, left))
-            pause = min(pause * 2, self._poll_interval)
+            pause = min(pause * 2, longest)
 
     # -- what is to be done with them ----------------------------------------------------------------------
 

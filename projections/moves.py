@@ -112,6 +112,7 @@ class Moves(Projection):
     key = ("world_id", "ply")
     rulesets = frozenset({"chess"})
     indexes = (("agent_id", "world_id"),)
+    kinds = frozenset({"GameStarted", "MoveMade", "GameEnded"})
     needs_state = True
     append_only = True
 

@@ -11,6 +11,8 @@ import structlog
 
 from projections.outages import is_outage
 
+#: Seconds at most for more news to gather, when there is some.
+_BREATH: Final = 0.02
 #: Seconds to wait after the first failure; it doubles with each, up to the second number.
 _BACKOFF: Final = (0.05, 5.0)
 
@@ -22,6 +24,7 @@ class Pace:
 
     def __init__(self, poll_interval: float) -> None:
         self._poll_interval = poll_interval
+        self._breath = min(poll_interval / 5, _BREATH)
         self._woken = asyncio.Event()
         self._failing: str | None = None
         #: how many rounds have failed in a row
@@ -41,7 +44,7 @@ class Pace:
                 async with asyncio.timeout(self._poll_interval):
                     await self._woken.wait()
         if brief or self._woken.is_set():
-            await asyncio.sleep(self._poll_interval / 5)
+            await asyncio.sleep(self._breath)
             self._woken.clear()
 
     async def after(self, error: Exception) -> None:

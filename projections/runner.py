@@ -169,7 +169,7 @@ class Runner:
                 await self.builds.drop(build)
 
     async def _hold(self, wanted: Sequence[str]) -> None:
-        await self._leases.release(self._leases.held.keys() - set(wanted) - self._swapping.seized)
+        await self._leases.release(self._leases.held.keys() - set(wanted) - self._swapping.seized.keys())
         for name in await self._leases.acquire(wanted):
             self._folds.forget(name.removeprefix("build:"))
 

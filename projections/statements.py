@@ -77,13 +77,15 @@ HAS_VIEWS: Final = (
     "select bool_and(to_regclass('projections.' || name) is not null) from unnest($1::text[]) as n (name)"
 )
 
-#: Worlds in which $1, the new build, is behind $2, the live one. $3: the rulesets it reads, null for all. A world
+#: Worlds in which $1, the new build, is behind $2, the live one, which may lie beyond the head of a log that was cut
+#: short by hand. $3: the rulesets it reads, null for all. A world
 #: that the new build has parked is not counted: see PARKED_ONLY_HERE.
 BEHIND: Final = """
 select l.world_id from projection_cursors l
 left join projection_cursors n on n.build = $1 and n.world_id = l.world_id
 join worlds w on w.world_id = l.world_id and ($3::text[] is null or w.ruleset = any($3::text[]))
-where l.build = $2 and l.global_seq > coalesce(n.global_seq, 0)
+join heads h on h.world_id = l.world_id
+where l.build = $2 and least(l.global_seq, h.head_seq) > coalesce(n.global_seq, 0)
   and not exists (select from projection_parked k where k.build = $1 and k.world_id = l.world_id)
 limit 1
 """

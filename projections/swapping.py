@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Seconds until a swap that was held back is tried again; it doubles each time, up to the second number.
 _PAUSES: Final = (0.2, 10.0)
+#: Seconds for which a live build may have to do without its runner for the sake of a swap.
+_LONGEST_SEIZURE: Final = 5.0
 
 log = structlog.get_logger("worldledger.projections")
 
@@ -41,8 +43,8 @@ class Swapping:
         self._counters = counters
         self._clock = clock
         self._waiting: dict[str, tuple[float, float]] = {}
-        #: leases of live builds that were taken from another runner for the sake of a swap
-        self.seized: set[str] = set()
+        #: leases of live builds that were taken from another runner for the sake of a swap, and when
+        self.seized: dict[str, float] = {}
         #: why a swap is held back until somebody does something, by build
         self.held_back: dict[str, str] = {}
 
@@ -59,10 +61,10 @@ class Swapping:
         ):
             await self._leases.seize(live.lease)
             folds.forget(live.name)
-            self.seized.add(live.lease)
+            self.seized[live.lease] = self._clock()
             return True
         try:
-            await self._builds.swap(new, self._leases.held[new.lease])
+            await self._builds.swap(new, self._leases.held.get(new.lease, -1))
         except SwapHeldBackError as why:
             await self._hold_back(new, live, str(why), lasting=why.lasting)
             return False
@@ -77,9 +79,11 @@ class Swapping:
         return True
 
     def keep(self, builds: Sequence[Build], held: Sequence[Build]) -> None:
-        """Let go of what was for the sake of builds that this runner no longer fills."""
+        """Let go of what was for the sake of builds that this runner no longer fills, or that cannot keep up."""
         filling = {build.projection for build in held if build.status == "building"}
-        self.seized &= {build.lease for build in builds if build.status == "live" and build.projection in filling}
+        for_them = {build.lease for build in builds if build.status == "live" and build.projection in filling}
+        since = self._clock() - _LONGEST_SEIZURE
+        self.seized = {lease: when for lease, when in self.seized.items() if lease in for_them and when > since}
         for build in self._waiting.keys() - {build.name for build in held}:
             self._forget(build)
 
@@ -93,7 +97,7 @@ class Swapping:
         pause = min(pause * 2, longest)
         self._waiting[new.name] = self._clock() + pause, pause
         if live is not None and live.lease in self.seized:
-            self.seized.discard(live.lease)
+            del self.seized[live.lease]
             await self._leases.release([live.lease])
 
     def _forget(self, build: str) -> None:

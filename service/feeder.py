@@ -8,6 +8,7 @@ line of JSON at a time, what it has counted.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -19,7 +20,7 @@ from typing import Any, Final
 import uvloop
 
 from service.logs import log_to_stderr
-from service.projecting import Projections
+from service.projecting import COLLECTING, Projections
 from service.settings import Settings
 from service.store import Store
 
@@ -75,6 +76,7 @@ def main() -> None:
     with suppress(OSError):
         os.nice(_NICENESS)
     log_to_stderr()
+    gc.set_threshold(*COLLECTING)
     with suppress(BrokenPipeError):  # the parent died while it was told something
         asyncio.Runner(loop_factory=uvloop.new_event_loop).run(_run())
 

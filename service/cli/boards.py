@@ -43,7 +43,8 @@ def _caption(state: Mapping[str, Any], entities: Mapping[str, Any]) -> str:
     after = f", {last['san_notation']} at ply {last['ply']}" if last else ""
     if state["status"] == "in_progress":
         return f"{white} against {black}{after}, {state['turn']} to move"
-    return f"{white} against {black}{after}, {state['result'] or state['status']}"
+    reason = f" ({state['reason'].replace('_', ' ')})" if state["reason"] else ""
+    return f"{white} against {black}{after}, {(state['result'] or state['status']).replace('_', ' ')}{reason}"
 
 
 def _can_be_written(text: str) -> bool:

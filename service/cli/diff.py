@@ -35,6 +35,7 @@ def command(
     a: Annotated[str, typer.Argument(metavar="A", help=_MOMENT, show_default=False)],
     b: Annotated[str, typer.Argument(metavar="B", help="The other moment; it may be the earlier one.")],
     patch_only: Annotated[bool, typer.Option("--patch", help="Write the patch and nothing else.")] = False,
+    tree_only: Annotated[bool, typer.Option("--tree", help="Write the tree and nothing else.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Write one JSON object: the patch, both seqs and both state digests.")
     ] = False,
@@ -47,8 +48,8 @@ def command(
     First a tree for people: what came (+), what went (-) and what changed (→), long values cut off (…). Then the
     JSON Patch (RFC 6902) that turns state A into state B. Both states are folded from the log.
     """
-    if patch_only and as_json:
-        raise typer.BadParameter("give --patch or --json: --json has the patch, too")
+    if patch_only + tree_only + as_json > 1:
+        raise typer.BadParameter("give one of --patch, --tree and --json; --json has the patch, too")
     moments = read_moment(a, "A"), read_moment(b, "B")
 
     async def work(store: Store) -> None:
@@ -64,7 +65,10 @@ def command(
             return
         if not patch_only:
             put_lines(_tree(before, after, patch))
-        put_bytes(_list(patch))
+        if not (patch_only or tree_only):
+            put_lines([[], [("JSON Patch (RFC 6902):", "bold")]])
+        if not tree_only:
+            put_bytes(_list(patch))
 
     with_store(target(ctx, database_url, home), work)
 
@@ -98,8 +102,6 @@ def _tree(before: StateAt, after: StateAt, patch: list[dict[str, Any]]) -> Itera
         yield from _branches(_grow(patch), old, "")
     else:
         yield [("no difference", "")]
-    yield []
-    yield [("JSON Patch (RFC 6902):", "bold")]
 
 
 def _grow(patch: list[dict[str, Any]]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Names = Annotated[list[str], typer.Argument(metavar="NAME", help="Projections' names.", show_default=False)]
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="NAME…", help="Projections' names.", show_default="with --all, every one")
+]
+All = Annotated[bool, typer.Option("--all", help="All projections.")]
 
 #: Seconds between two looks at how far a build has come.
 LOOK: Final = 0.1
@@ -68,6 +72,13 @@ def known(names: Sequence[str]) -> list[str]:
     return [find(name).name for name in dict.fromkeys(names)]
 
 
+def chosen(names: Sequence[str] | None, *, every: bool) -> list[str]:
+    """Give the names that a command is for. Raises BadParameter, or ProjectionNotFoundError as `known` does."""
+    if bool(names) == every:
+        raise typer.BadParameter("name projections, or give --all for every one")
+    return every_name() if every else known(names or ())
+
+
 def every_name() -> list[str]:
     """Give the names of all projections."""
     from projections.registry import BY_NAME  # noqa: PLC0415
@@ -99,8 +110,9 @@ async def _feeding(url: str, settings: Settings, store: Store, names: Sequence[s
     from projections.engine import Engine  # noqa: PLC0415
     from projections.registry import find  # noqa: PLC0415
     from service.database.engine import connect_pool  # noqa: PLC0415
-    from service.projecting import APPLICATION_NAME  # noqa: PLC0415
+    from service.projecting import APPLICATION_NAME, COLLECTING  # noqa: PLC0415
 
+    gc.set_threshold(*COLLECTING)
     holder = f"{socket.gethostname()}/{os.getpid()}"
     pool = await connect_pool(
         url, max_size=_CONNECTIONS, command_timeout=settings.command_timeout, application_name=APPLICATION_NAME

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -10,6 +11,9 @@ from service.cli.output import above
 
 #: Told how much is done, how much there is in all (None: not known), and a remark to show.
 Tell = Callable[[float, float | None, str], None]
+
+#: Seconds until a bar shows: what is done sooner needs none.
+_SHOWN_AFTER = 0.3
 
 
 def effects(tell: Tell) -> Callable[[int, int], None]:
@@ -39,10 +43,16 @@ def progress_bar(label: str, *, quiet: bool = False) -> Iterator[Tell]:
         console.print(line, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
     bar = Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
-    with bar as progress, above(print_above):
-        task = progress.add_task(label, total=None, remark="")
+    task = bar.add_task(label, total=None, remark="")
+    show_at = time.monotonic() + _SHOWN_AFTER
 
-        def tell(done: float, total: float | None, remark: str) -> None:
-            progress.update(task, completed=done, total=total, remark=remark)
+    def tell(done: float, total: float | None, remark: str) -> None:
+        bar.update(task, completed=done, total=total, remark=remark)
+        if not bar.live.is_started and time.monotonic() >= show_at:
+            bar.start()
 
-        yield tell
+    with above(print_above):
+        try:
+            yield tell
+        finally:
+            bar.stop()

@@ -5,19 +5,21 @@ from __future__ import annotations
 import typer
 
 from service.cli.connect import target
-from service.cli.feeding import Feeding, Names, known, with_projections
+from service.cli.feeding import All, Feeding, Names, chosen, with_projections
 from service.cli.options import DatabaseUrl, Home, examples
 from service.cli.output import put
 
 EXAMPLES = examples("worldledger projections pause games")
 
 
-def command(ctx: typer.Context, names: Names, database_url: DatabaseUrl = None, home: Home = None) -> None:
+def command(
+    ctx: typer.Context, names: Names = None, every: All = False, database_url: DatabaseUrl = None, home: Home = None
+) -> None:
     """Pause projections: once this has returned, no process writes them until they are resumed.
 
     What is there can be read meanwhile; it falls behind the logs.
     """
-    names = known(names)
+    names = chosen(names, every=every)
 
     async def work(feeding: Feeding) -> None:
         await feeding.do(feeding.engine.ensure())  # one that was never built can be paused, too

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from service.cli.connect import Target, target
-from service.cli.feeding import LOOK, PAUSE, Feeding, Names, known, running, with_projections
+from service.cli.feeding import LOOK, PAUSE, All, Feeding, Names, chosen, running, with_projections
 from service.cli.options import DatabaseUrl, Home, Quiet, examples
 from service.cli.output import put, say
 from service.cli.progress import Tell, effects, progress_bar
@@ -29,7 +29,8 @@ _GO_ON: Final = "the same command goes on from there"
 
 def command(
     ctx: typer.Context,
-    names: Names,
+    names: Names = None,
+    every: All = False,
     world: Annotated[
         str | None, typer.Option("--world", metavar="W", help="Make the rows of this world anew, and no others.")
     ] = None,
@@ -45,7 +46,7 @@ def command(
     again, or by itself in whatever feeds the projections. The exit code is 1 if a new build may not take over,
     because worlds are parked in it.
     """
-    names = known(names)
+    names = chosen(names, every=every)
     if cancel and world is not None:
         raise typer.BadParameter("--cancel drops a whole rebuild; that of a single --world leaves nothing to drop")
     where = target(ctx, database_url, home)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import typer
 
 from service.cli.connect import target
-from service.cli.feeding import Feeding, Names, known, with_projections
+from service.cli.feeding import All, Feeding, Names, chosen, with_projections
 from service.cli.options import DatabaseUrl, Home, examples
 from service.cli.output import put
 
 EXAMPLES = examples("worldledger projections resume games")
 
 
-def command(ctx: typer.Context, names: Names, database_url: DatabaseUrl = None, home: Home = None) -> None:
+def command(
+    ctx: typer.Context, names: Names = None, every: All = False, database_url: DatabaseUrl = None, home: Home = None
+) -> None:
     """Let paused projections go on where they were, in whatever process feeds them. One that runs is left alone."""
-    names = known(names)
+    names = chosen(names, every=every)
 
     async def work(feeding: Feeding) -> None:
         for name in names:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from service.cli.connect import target
-from service.cli.feeding import Feeding, Names, known, with_projections
+from service.cli.feeding import All, Feeding, Names, chosen, with_projections
 from service.cli.options import DatabaseUrl, Home, examples
 from service.cli.output import put
 
@@ -16,7 +16,8 @@ EXAMPLES = examples("worldledger projections retry games", "worldledger projecti
 
 def command(
     ctx: typer.Context,
-    names: Names,
+    names: Names = None,
+    every: All = False,
     world: Annotated[str | None, typer.Option("--world", metavar="W", help="Only this world.")] = None,
     database_url: DatabaseUrl = None,
     home: Home = None,
@@ -25,7 +26,7 @@ def command(
 
     That is `worldledger serve` or `worldledger project`. A world in which it fails again is parked again.
     """
-    names = known(names)
+    names = chosen(names, every=every)
 
     async def work(feeding: Feeding) -> None:
         if world is not None:

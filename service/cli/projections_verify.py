@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from service.cli.connect import target
-from service.cli.feeding import Feeding, Names, known, with_projections
+from service.cli.feeding import All, Feeding, Names, chosen, with_projections
 from service.cli.options import DatabaseUrl, Home, Json, Quiet, examples
 from service.cli.output import json_list, put, say
 from service.cli.progress import effects, progress_bar
@@ -25,7 +25,8 @@ EXAMPLES = examples(
 
 def command(
     ctx: typer.Context,
-    names: Names,
+    names: Names = None,
+    every: All = False,
     as_json: Json = False,
     quiet: Quiet = False,
     database_url: DatabaseUrl = None,
@@ -38,7 +39,7 @@ def command(
     """
     from worldledger.errors import SimulationError, StoreUnavailableError  # noqa: PLC0415
 
-    names = known(names)
+    names = chosen(names, every=every)
     reports: list[Report] = []
     unchecked: list[str] = []
 

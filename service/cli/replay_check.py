@@ -203,7 +203,7 @@ async def _replay(store: Store, name: str, progress: Callable[[int, int], None])
         return await check_replay(store.reader, world, load_ruleset(world.ruleset), progress)
     except TamperedError as error:
         finding = Divergence("tampered", error.details["global_seq"], error.details["what"])
-        return ReplayVerdict(name, 0, 0, 0, finding)
+        return ReplayVerdict(name, 0, 0, 0, 0, finding)
     except (InvalidNameError, WorldNotFoundError, UnknownRulesetError) as error:
         return error.message
 
@@ -216,8 +216,14 @@ def _sentence(verdict: ReplayVerdict) -> str:
     finding = verdict.finding
     if finding is not None:
         return f"{_WORDS[finding.kind]} {verdict.world_id} at seq {finding.global_seq}: {finding.what}"
-    proved = f", {verdict.digests} digests, the last at seq {verdict.agreed_seq}" if verdict.digests else ", no digests"
-    return f"agreed {verdict.world_id} {verdict.effects} effects{proved.replace(' 1 digests', ' 1 digest')}"
+    if not verdict.agreed_seq:
+        return f"replayed {verdict.world_id} {verdict.effects} effects, nothing to compare with"
+    compared = " and ".join(
+        f"{count} {what}{'' if count == 1 else 's'}"
+        for count, what in ((verdict.digests, "digest"), (verdict.snapshots, "snapshot"))
+        if count
+    )
+    return f"agreed {verdict.world_id} {verdict.effects} effects, {compared}, the last at seq {verdict.agreed_seq}"
 
 
 def _object(verdict: ReplayVerdict) -> dict[str, Any]:
@@ -227,6 +233,7 @@ def _object(verdict: ReplayVerdict) -> dict[str, Any]:
         "agreed": verdict.agreed,
         "effects": verdict.effects,
         "digests": verdict.digests,
+        "snapshots": verdict.snapshots,
         "agreed_seq": verdict.agreed_seq,
         "finding": None
         if finding is None

@@ -174,9 +174,20 @@ class _Replay:
             (who, ""),
             (kind, "bold"),
             (source, "cyan"),
-            (shown(effect.get("payload"), room), ""),
+            (shown(_telling(effect.get("payload")), room), ""),
         ]
 
     def _shown_time(self, effect: dict[str, Any]) -> str:
         found = effect.get(self._pace.clock)
         return shown_wall_time(found) if self._pace.clock == "wall_time" else json.dumps(found)
+
+
+def _telling(payload: Any) -> Any:
+    """Leave out what says nothing (null, false, empty), so that a line has room for what does."""
+    if not isinstance(payload, dict):
+        return payload
+    return {
+        name: value
+        for name, value in payload.items()
+        if value not in (None, False, "", [], {}) or (value == 0 and value is not False)
+    }

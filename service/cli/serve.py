@@ -83,6 +83,8 @@ def _tell(address: str, home: Path | None) -> None:
         f"{address}/openapi.json": "the HTTP interface, for programs; for people: docs/reference/http.md",
         f"curl {address}/v1/worlds": "the worlds",
         f"worldledger worlds{beside}": "the same, in another terminal",
+        f"worldledger state WORLD{beside}": "what a world is now, or was at any moment",
+        f"curl {address}/v1/games": "what projections know of the games; /v1/agents of the players",
         f"worldledger verify --all{beside}": "has anything been changed?",
     }
     width = max(map(len, hints))

@@ -144,7 +144,10 @@ _POSITION = frozenset({"position"})
 
 
 def _listed(title: str, rows: list[Any]) -> Iterator[list[Piece]]:
-    return _section(f"{len(rows)} {title}" if title != "metadata" else title, table(rows, style="cyan"))
+    if title == "metadata":
+        return _section(title, table(rows, style="cyan"))
+    one = {"entities": "entity", "relationships": "relationship", "agents": "agent"}
+    return _section(f"{len(rows)} {one[title] if len(rows) == 1 else title}", table(rows, style="cyan"))
 
 
 def _section(title: str, lines: Any) -> Iterator[list[Piece]]:

@@ -54,14 +54,16 @@ class Divergence:
 
 @dataclass(frozen=True)
 class ReplayVerdict:
-    """The outcome for one world: how many effects were replayed, how many digests agreed, and what was found.
+    """The outcome for one world: how many effects were replayed, and what was found.
 
-    ``agreed_seq`` is the last seq whose state was proved to be the recorded one; 0 if none.
+    ``digests`` of the log and ``snapshots`` are how many agreed; where neither is there the replay had nothing to be
+    compared with. ``agreed_seq`` is the last seq whose state was proved to be the recorded one; 0 if none.
     """
 
     world_id: str
     effects: int
     digests: int
+    snapshots: int
     agreed_seq: int
     finding: Divergence | None = None
 
@@ -86,6 +88,7 @@ class _Replay:
         self._verifier = Verifier(world.world_id)
         self._agreed_seq = 0
         self._digests = 0
+        self._snapshots = 0
 
     async def run(self, progress: Progress | None) -> ReplayVerdict:
         head = self._world.head.position
@@ -106,7 +109,9 @@ class _Replay:
         return self._verdict(None)
 
     def _verdict(self, found: Divergence | None) -> ReplayVerdict:
-        return ReplayVerdict(self._world.world_id, self._verifier.effects, self._digests, self._agreed_seq, found)
+        return ReplayVerdict(
+            self._world.world_id, self._verifier.effects, self._digests, self._snapshots, self._agreed_seq, found
+        )
 
     async def _told(self, head_seq: int) -> list[Told]:
         """Give all that was said of states, the last seq first."""
@@ -155,7 +160,10 @@ class _Replay:
             said = told.pop()
             if said.digest != digest:
                 return self._divergence(said, digest)
-            self._digests += 1
+            if said.said_at:
+                self._digests += 1
+            else:
+                self._snapshots += 1
         self._agreed_seq = seq
         return None
 

@@ -36,9 +36,9 @@ def worlds(on: Cli, database_url: str) -> None:
 
 
 AGREED = {
-    "a": "agreed a 8 effects, 2 digests, the last at seq 7",
-    "b": "agreed b 8 effects, 2 digests, the last at seq 7",
-    "c": "agreed c 7 effects, no digests",
+    "a": "agreed a 8 effects, 1 digest and 1 snapshot, the last at seq 7",
+    "b": "agreed b 8 effects, 1 digest and 1 snapshot, the last at seq 7",
+    "c": "replayed c 7 effects, nothing to compare with",
 }
 
 
@@ -66,8 +66,8 @@ def test_json(on: Cli) -> None:
     """--json is a list of objects."""
     found = json.loads(on("replay", "--check", "a", "c", "--json").out)
     assert found == [
-        {"world_id": "a", "agreed": True, "effects": 8, "digests": 2, "agreed_seq": 7, "finding": None},
-        {"world_id": "c", "agreed": True, "effects": 7, "digests": 0, "agreed_seq": 0, "finding": None},
+        {"world_id": "a", "agreed": True, "effects": 8, "digests": 1, "snapshots": 1, "agreed_seq": 7, "finding": None},
+        {"world_id": "c", "agreed": True, "effects": 7, "digests": 0, "snapshots": 0, "agreed_seq": 0, "finding": None},
     ]
 
 
@@ -271,6 +271,6 @@ def test_a_large_check(database_url: str) -> None:
     many = replay_check.SPAWN_FROM // 2 + 1
     assert result == (
         0,
-        f"agreed a {many} effects, no digests\nagreed b {many} effects, no digests\n",
+        f"replayed a {many} effects, nothing to compare with\nreplayed b {many} effects, nothing to compare with\n",
         "worldledger: 2 agreed, 0 did not\n",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import asyncpg
 import pytest
 
 from projections.engine import Engine
@@ -79,6 +80,7 @@ async def test_a_reader_never_sees_a_step_back(
         while not stop.is_set():
             n += 1
             await append(store, names[n % 6], story(n * 104, 3))
+            await asyncio.sleep(0.005)
 
     async def read() -> list[int]:
         seen = []
@@ -100,6 +102,30 @@ async def test_a_reader_never_sees_a_step_back(
     assert len(set(seen)) > 3
     await engine.run_until_caught_up(timeout=30)
     assert await rows_of(pool, "counts") == await expected_counts(store, names)
+
+
+async def test_a_log_that_was_cut_short_holds_no_rebuild_up(
+    database_url: str, store: Store, pool: Any, make_engine: Any, worlds: Any
+) -> None:
+    """Where somebody cut a log and moved its head back, a rebuild still takes over, and has what is left."""
+    (name,) = await worlds(1)
+    await append(store, name, story(0, 10))
+    engine = make_engine([Counts()])
+    await engine.run_until_caught_up(timeout=30)
+    superuser = await asyncpg.connect(database_url)
+    await superuser.execute("alter table effects disable trigger user")
+    await superuser.execute("delete from effects where world_id = $1 and global_seq > 2", name)
+    await superuser.execute(
+        "update heads set (head_seq, head_checksum) = "
+        "(select global_seq, checksum from effects where world_id = $1 and global_seq = 2) where world_id = $1",
+        name,
+    )
+    await superuser.close()
+    assert not (await engine.verify("counts"))["verified"]
+    await engine.rebuild("counts")
+    await engine.run_until_caught_up(timeout=30)
+    assert await rows_of(pool, "counts") == await expected_counts(store, [name])
+    await assert_verified(engine, "counts")
 
 
 async def test_a_build_of_another_runner_takes_over(

@@ -160,7 +160,7 @@ async def test_a_unit_refused_midway_spoils_no_other(
     async with holding_head(database_url, log.world_id):
         first = start(other.append(created("w")))
         await wait_for_waiters(admin)
-        work = [start(log.append_all([created("y"), created("z"), created("x")]))]
+        work: list[asyncio.Task[Any]] = [start(log.append_all([created("y"), created("z"), created("x")]))]
         work += [start(log.append(created(name))) for name in ("y", "z", "x")]
         work += [start(log.append_all([created("v"), removed("v"), removed("v")]))]
         work += [start(log.append(created("v")))]
@@ -256,7 +256,7 @@ async def test_refusals_and_writes_under_load(store: Store, open_store: Opener, 
     await assert_sound(store, log.world_id)
     there: set[str] = set()
     for entry in await log.get_entries_since(1):
-        entity = entry.effect["payload"].get("entity_id")
+        entity: Any = entry.effect["payload"].get("entity_id")
         if entry.effect["kind"] == "EntityCreated":
             assert entity not in there
             there.add(entity)
