@@ -141,12 +141,12 @@ class Builds:
         log.info("a build begins", projection=projection.name, version=projection.version, build=build, status=status)
         return build
 
-    async def swap(self, new: Build, token: int) -> None:
+    async def swap(self, new: Build, token: int, *, accept_parked: bool = False) -> None:
         """Let a build that has caught up take the live one's place, in one moment.
 
         Nobody writes to either build meanwhile, and the new one is at least as far as the live one in every world.
         Raises SwapHeldBackError where that is not so, or where the new build has parked worlds that the live one
-        has not, and what the database raises: a lock that was not to be had, say.
+        has not (unless those are accepted), and what the database raises: a lock that was not to be had, say.
         """
         projection = self._projections[new.projection]
         rulesets = None if projection.rulesets is None else sorted(projection.rulesets)
@@ -159,16 +159,18 @@ class Builds:
             if not await connection.fetch(statements.STILL_HELD, new.lease, token):
                 raise SwapHeldBackError("somebody else has taken it over")
             if live is not None:
-                await self._compare(connection, new.name, live, rulesets)
+                await self._compare(connection, new.name, live, rulesets, accept_parked=accept_parked)
                 await connection.execute(statements.RETIRE, live)
             await connection.execute(statements.GO_LIVE, new.name)
             await set_views(connection, Table(projection, new.name))
         log.info("a build has taken over", projection=new.projection, build=new.name, instead_of=live)
 
     @staticmethod
-    async def _compare(connection: Connection, new: str, live: str, rulesets: list[str] | None) -> None:
+    async def _compare(
+        connection: Connection, new: str, live: str, rulesets: list[str] | None, *, accept_parked: bool
+    ) -> None:
         parked = await connection.fetchval(statements.PARKED_ONLY_HERE, new, live)
-        if parked:
+        if parked and not accept_parked:
             why = f"{parked} worlds are parked in {new} that are not in {live}: retry them, or cancel the build"
             raise SwapHeldBackError(why, lasting=True)
         behind = await connection.fetchval(statements.BEHIND, new, live, rulesets)

@@ -189,14 +189,17 @@ class Engine:
             self.wake()
         return len(released)
 
-    async def rebuild(self, name: str) -> str:
+    async def rebuild(self, name: str, *, accept_parked: bool = False) -> str:
         """Begin a build that is to replace the live one, or go on with the one under way; give the build's name.
 
         Whichever runner is at work fills it, this engine's or another's, and lets it take over when it has caught up;
-        `status` shows the progress. Raises ProjectionNotFoundError, or ProjectionRefusedError where the projection is
-        paused or a newer program is at work.
+        `status` shows the progress. With ``accept_parked`` this engine's runner takes it over, and lets it go live even
+        if worlds are parked in it that are not in the live one. Raises ProjectionNotFoundError, or
+        ProjectionRefusedError where the projection is paused or a newer program is at work.
         """
         build = await self._builds.begin(self._projection(name))
+        if accept_parked:
+            await self._runner.accept_parked(name, build)
         self.wake()
         return build
 

@@ -58,6 +58,7 @@ class Leases:
 
     async def seize(self, name: str) -> None:
         """Take a lease from whoever holds it."""
+        await self._pool.execute(statements.NEW_LEASES, [name])
         self.held[name] = await self._pool.fetchval(statements.SEIZE, name, self._holder)
 
     def drop(self, names: Iterable[str]) -> None:

@@ -95,6 +95,11 @@ class Runner:
         """Why builds are not written, or do not take over, until somebody does something; as this runner knows it."""
         return {**self._swapping.held_back, **self._bench.why}
 
+    async def accept_parked(self, projection: str, build: str) -> None:
+        """Have a build taken over by this runner, and let it go live though worlds are parked in it."""
+        self._swapping.accept_parked.add(projection)
+        await self._leases.seize(f"build:{build}")
+
     def wake(self) -> None:
         """Look for news soon: something was appended."""
         self._pace.wake()

@@ -43,6 +43,8 @@ class Swapping:
         self._counters = counters
         self._clock = clock
         self._waiting: dict[str, tuple[float, float]] = {}
+        #: projections whose builds may take over though worlds are parked in them
+        self.accept_parked: set[str] = set()
         #: leases of live builds that were taken from another runner for the sake of a swap, and when
         self.seized: dict[str, float] = {}
         #: why a swap is held back until somebody does something, by build
@@ -57,14 +59,19 @@ class Swapping:
         if (
             live is not None
             and live.lease not in self._leases.held
-            and not await self._pool.fetchval(statements.PARKED_ONLY_HERE, new.name, live.name)
+            and (
+                new.projection in self.accept_parked
+                or not await self._pool.fetchval(statements.PARKED_ONLY_HERE, new.name, live.name)
+            )
         ):
             await self._leases.seize(live.lease)
             folds.forget(live.name)
             self.seized[live.lease] = self._clock()
             return True
         try:
-            await self._builds.swap(new, self._leases.held.get(new.lease, -1))
+            await self._builds.swap(
+                new, self._leases.held.get(new.lease, -1), accept_parked=new.projection in self.accept_parked
+            )
         except SwapHeldBackError as why:
             await self._hold_back(new, live, str(why), lasting=why.lasting)
             return False

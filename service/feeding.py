@@ -66,7 +66,7 @@ class Feeding:
     def _tell(self) -> None:
         self._telling = None
         if self._process is not None and self._process.stdin is not None:
-            with suppress(OSError):
+            with suppress(OSError, RuntimeError):  # it may just have ended
                 self._process.stdin.write(b"\n")
 
     async def _keep(self) -> None:

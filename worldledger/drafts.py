@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from worldledger.canonical import MAX_INT, canonical_json, child, gate
-from worldledger.effects import is_system_kind
+from worldledger.effects import SERVICE_SOURCE, is_system_kind
 from worldledger.errors import InvalidEffectError, ReservedKindError
 
 #: Longest kind, source_id, schema_version and req_id, in characters.
@@ -82,8 +82,8 @@ def effect_body_digest(effect: Mapping[str, Any], payload: bytes | None = None) 
 def check_draft(draft: Any, *, system: bool = False) -> CheckedDraft:
     """Check one draft's shape and values.
 
-    ``system`` allows the kinds that only the service writes. Raises InvalidEffectError (ReservedKindError for
-    such a kind) with the JSON path of what is wrong.
+    ``system`` allows the kinds that only the service writes, and its source_id. Raises InvalidEffectError
+    (ReservedKindError for those) with the JSON path of what is wrong.
     """
     if type(draft) is not dict and not isinstance(draft, Mapping):
         raise InvalidEffectError(f"a draft is an object, not {_json_name(draft)}")
@@ -100,6 +100,8 @@ def check_draft(draft: Any, *, system: bool = False) -> CheckedDraft:
             _word(draft, name)
     if not system and is_system_kind(kind):
         raise ReservedKindError(f"{kind} effects are written by the service alone", "$.kind")
+    if not system and source_id == SERVICE_SOURCE:
+        raise ReservedKindError(f"{SERVICE_SOURCE!r} is the service's own source_id", "$.source_id")
     payload = get("payload")
     if type(payload) is not dict:
         raise InvalidEffectError(_missing_or(draft, "payload", "an object"), "$.payload")

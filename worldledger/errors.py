@@ -68,7 +68,7 @@ class EffectTooLargeError(InvalidEffectError):
 
 
 class ReservedKindError(InvalidEffectError):
-    """A client posted one of the system kinds, which the service alone writes."""
+    """A client posted one of the system kinds, or the service's own source_id: the service alone writes those."""
 
     code = "reserved_kind"
 

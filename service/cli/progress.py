@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -12,8 +13,8 @@ from service.cli.output import above
 #: Told how much is done, how much there is in all (None: not known), and a remark to show.
 Tell = Callable[[float, float | None, str], None]
 
-#: Seconds until a bar shows: what is done sooner needs none.
-_SHOWN_AFTER = 0.3
+#: Seconds until a bar shows: what is done sooner needs none. The variable is for tests.
+_SHOWN_AFTER = float(os.environ.get("WORLDLEDGER_BAR_AFTER", "0.3"))
 
 
 def effects(tell: Tell) -> Callable[[int, int], None]:

@@ -34,6 +34,10 @@ def command(
     world: Annotated[
         str | None, typer.Option("--world", metavar="W", help="Make the rows of this world anew, and no others.")
     ] = None,
+    accept_parked: Annotated[
+        bool,
+        typer.Option("--accept-parked", help="Let the new build take over even if worlds are parked in it."),
+    ] = False,
     cancel: Annotated[bool, typer.Option("--cancel", help="Drop the rebuild that is under way instead.")] = False,
     quiet: Quiet = False,
     database_url: DatabaseUrl = None,
@@ -44,7 +48,7 @@ def command(
     This process does the work, several projections in one pass over the logs; where another one is at it already,
     its progress is shown. A rebuild that was stopped or killed goes on where it was when the same command is given
     again, or by itself in whatever feeds the projections. The exit code is 1 if a new build may not take over,
-    because worlds are parked in it.
+    because worlds are parked in it that are not parked in the live one, or if it did with --accept-parked.
     """
     names = chosen(names, every=every)
     if cancel and world is not None:
@@ -55,7 +59,7 @@ def command(
     elif world is not None:
         with_projections(where, names, lambda feeding: _rebuild_world(feeding, names, world, quiet=quiet))
     else:
-        _rebuild(where, names, quiet=quiet)
+        _rebuild(where, names, accept_parked=accept_parked, quiet=quiet)
 
 
 async def _cancel(feeding: Feeding, names: list[str]) -> None:
@@ -78,8 +82,8 @@ async def _rebuild_world(feeding: Feeding, names: list[str], world: str, *, quie
 # -- whole projections ---------------------------------------------------------------------------------------
 
 
-def _rebuild(where: Target, names: list[str], *, quiet: bool) -> None:
-    run = _Run(names)
+def _rebuild(where: Target, names: list[str], *, accept_parked: bool, quiet: bool) -> None:
+    run = _Run(names, accept_parked=accept_parked)
     try:
         with progress_bar("rebuilding", quiet=quiet) as tell:
             with_projections(where, names, lambda feeding: run.rebuild(feeding, tell))
@@ -94,8 +98,9 @@ def _rebuild(where: Target, names: list[str], *, quiet: bool) -> None:
 class _Run:
     """Rebuilds some projections."""
 
-    def __init__(self, names: list[str]) -> None:
+    def __init__(self, names: list[str], *, accept_parked: bool) -> None:
         self._names = names
+        self._accept_parked = accept_parked
         #: those under way: name -> build
         self.left: dict[str, str] = {}
         #: those whose new build may not take over
@@ -107,7 +112,7 @@ class _Run:
 
     async def rebuild(self, feeding: Feeding, tell: Tell) -> None:
         for name in self._names:
-            self.left[name] = await feeding.do(feeding.engine.rebuild(name))
+            self.left[name] = await feeding.do(feeding.engine.rebuild(name, accept_parked=self._accept_parked))
         async with running(feeding.engine.run()):
             away = False
             while self.left:
@@ -140,10 +145,12 @@ class _Run:
         filled = not build.scanning and not build.effects_behind
         if status is not None and build is status.live and (filled or self._took_over(name, build)):
             self._finish(name, build)
-        elif filled and build.held_back is not None:
+        elif filled and build.held_back is not None and not (self._accept_parked and build.parked):
             self.refused.append(name)
             del self.left[name]
             say(f"the rebuild of {name} cannot take over: {build.held_back}")
+            if build.parked:
+                say("(--accept-parked lets it take over without those worlds' latest effects)")
 
     def _took_over(self, name: str, build: BuildStatus) -> bool:
         """Tell whether a live build has all that there was to read when it was begun, if not what came since."""
@@ -156,7 +163,8 @@ class _Run:
         put(f"rebuilt {name}, {build.effects_done} effects")
         if build.parked:
             self.refused.append(name)
-            say(f"{build.parked} worlds are parked in {name}; see `worldledger projections status {name}`")
+            worlds = "a world is" if build.parked == 1 else f"{build.parked} worlds are"
+            say(f"{worlds} parked in {name}; see `worldledger projections status {name}`")
 
     def _note_who(self, feeding: Feeding, name: str, build: BuildStatus) -> None:
         """Say once when another process does the work."""

@@ -122,7 +122,8 @@ def _remarks(status: ProjectionStatus) -> list[str]:
 
 def _parked(world: ParkedWorld) -> str:
     times = "once" if world.attempts == 1 else f"{world.attempts} times"
-    return f"world {world.world_id} is parked at seq {world.global_seq} ({world.kind}), tried {times}: {world.error}"
+    kind = f" ({world.kind})" if world.kind else ""
+    return f"world {world.world_id} is parked at seq {world.global_seq}{kind}, tried {times}: {world.error}"
 
 
 def _object(status: ProjectionStatus, parked: list[ParkedWorld]) -> dict[str, Any]:

@@ -107,5 +107,7 @@ def _speed(text: str) -> float:
     """Read a speed; one without pauses is infinite."""
     speed = math.inf if text == "max" else read_number(text, "--speed")
     if speed < 0:
-        raise typer.BadParameter("time goes forward only: give a number above 0, or max", param_hint="'--speed'")
+        raise typer.BadParameter(
+            "time goes forward only: give a number from 0 on (0 and max leave the pauses out)", param_hint="'--speed'"
+        )
     return speed or math.inf

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from service.store.ahead import ahead
 from service.store.snapshots import Base, Taken, take
-from worldledger.chain import StoredEffect
+from worldledger.chain import Position, StoredEffect, Verifier
 from worldledger.errors import TamperedError
 from worldledger.folding import Fold
 
@@ -65,14 +65,18 @@ async def advance(
     """Fold a world's log from a base up to ``seq``; give where it is then.
 
     ``keep`` is handed the snapshots that are due on the way, after ``every`` effects and where damaged ones stood.
-    Raises TamperedError where effects are missing.
+    The chain is checked from the base on, where its checksum is known. Raises TamperedError where it does not hold.
     """
     forward = Forward(base if keep is not None else base._replace(damaged=frozenset()), every)
     fold = forward.fold
     start = fold.seq
+    verifier = Verifier(fold.world_id, start=Position(start, base.checksum)) if base.checksum or not start else None
     if start < seq:
         async with ahead(reader.batches(fold.world_id, after_seq=start, until_seq=seq)) as batches:
             async for batch in batches:
+                if verifier is not None and not await asyncio.to_thread(verifier.feed_chain, batch):
+                    assert verifier.finding is not None  # noqa: S101 - it says why
+                    raise verifier.finding.error()
                 await forward.take(batch, keep or _let_go)
                 if progress is not None:
                     progress(fold.seq - start, seq - start)

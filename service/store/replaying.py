@@ -89,6 +89,9 @@ class _Replay:
         self._agreed_seq = 0
         self._digests = 0
         self._snapshots = 0
+        #: what was found of states and snapshots; whether the chain holds has the last word
+        self._found: Divergence | None = None
+        self._damaged: Divergence | None = None
 
     async def run(self, progress: Progress | None) -> ReplayVerdict:
         head = self._world.head.position
@@ -96,17 +99,17 @@ class _Replay:
         rows = self._reader.batches(self._world.world_id, until_seq=head.global_seq)
         async with ahead(rows) as batches:
             async for batch in batches:
-                found = await asyncio.to_thread(self._take, batch, told)
-                if found is not None:
-                    return self._verdict(found)
+                await asyncio.to_thread(self._take, batch, told)
+                if self._verifier.finding is not None:
+                    break
                 if progress is not None:
                     progress(self._verifier.effects, head.global_seq)
-        verdict = self._verifier.finish(head)
-        if verdict.finding is not None:
-            return self._verdict(Divergence("tampered", verdict.finding.global_seq, verdict.finding.what))
-        if told:
-            return self._verdict(_beyond(told[-1], head.global_seq))
-        return self._verdict(None)
+        finding = self._verifier.finish(head).finding
+        if finding is not None:
+            return self._verdict(Divergence("tampered", finding.global_seq, finding.what))
+        if self._found is None and told:
+            self._found = _beyond(told[-1], head.global_seq)
+        return self._verdict(self._found or self._damaged)
 
     def _verdict(self, found: Divergence | None) -> ReplayVerdict:
         return ReplayVerdict(
@@ -122,57 +125,67 @@ class _Replay:
         ]
         name, version = self._fold.ruleset.name, self._fold.ruleset.version
         told += [
-            Told(row["global_seq"], row["state_digest"].hex(), name, version, 0)
+            # One whose text is not the one that was digested says nothing.
+            Told(
+                row["global_seq"],
+                row["state_digest"].hex() * (row["state_digest"] == row["text_digest"]),
+                name,
+                version,
+                0,
+            )
             for row in await self._reader.fetch(statements.SNAPSHOT_DIGESTS, world_id, head_seq)
             if row["ruleset_version"] == version
         ]
         # Of one seq what the log says comes first: a snapshot is only a cache.
         return sorted(told, key=lambda each: (each.at_seq, each.said_at == 0), reverse=True)
 
-    def _take(self, batch: Sequence[StoredEffect], told: list[Told]) -> Divergence | None:
-        """Check and fold a batch, stopping wherever something was said of the state."""
+    def _take(self, batch: Sequence[StoredEffect], told: list[Told]) -> None:
+        """Check and fold a batch, stopping wherever something was said of the state.
+
+        Once a state differs nothing more is folded; the chain is checked to its end all the same, for what was said
+        stands in it.
+        """
         holds = self._verifier.feed(batch)
-        good = batch if holds else batch[: self._verifier.position.global_seq - self._fold.seq]
+        good = batch if holds else batch[: self._verifier.position.global_seq - (batch[0].global_seq - 1)]
         try:
-            while good:
-                while told and told[-1].at_seq <= self._fold.seq:
-                    return _beyond(told[-1], self._fold.seq)
+            while good and self._found is None:
+                if told and told[-1].at_seq <= self._fold.seq:
+                    self._found = _beyond(told[-1], self._fold.seq)
+                    return
                 count = min(len(good), told[-1].at_seq - self._fold.seq) if told else len(good)
                 self._fold.feed(good[:count])
                 good = good[count:]
-                found = self._compare(told)
-                if found is not None:
-                    return found
+                self._compare(told)
         except FoldError as error:
-            return Divergence("failed", error.details["global_seq"], error.message)
+            self._found = Divergence("failed", error.details["global_seq"], error.message)
         except TamperedError as error:
-            return Divergence("tampered", error.details["global_seq"], error.details["what"])
-        finding = self._verifier.finding
-        return None if finding is None else Divergence("tampered", finding.global_seq, finding.what)
+            self._found = Divergence("tampered", error.details["global_seq"], error.details["what"])
 
-    def _compare(self, told: list[Told]) -> Divergence | None:
+    def _compare(self, told: list[Told]) -> None:
         """Compare the state with all that was said of this seq."""
         seq = self._fold.seq
         if not told or told[-1].at_seq != seq:
-            return None
+            return
         digest = self._fold.state.digest()
-        while told and told[-1].at_seq == seq:
+        while told and told[-1].at_seq == seq and self._found is None:
             said = told.pop()
-            if said.digest != digest:
-                return self._divergence(said, digest)
-            if said.said_at:
-                self._digests += 1
+            if said.digest == digest:
+                self._agreed_seq = seq
+                self._digests += bool(said.said_at)
+                self._snapshots += not said.said_at
+            elif said.said_at:
+                self._found = self._divergence(said, digest)
             else:
-                self._snapshots += 1
-        self._agreed_seq = seq
-        return None
+                self._damaged = self._damaged or self._divergence(said, digest)
 
     def _divergence(self, said: Told, digest: str) -> Divergence:
         ruleset = self._fold.ruleset
         since = f"the last that agreed is seq {self._agreed_seq}" if self._agreed_seq else "none before it was recorded"
         differ = f"the replayed state's digest is {digest[:16]}…, recorded is {said.digest[:16]}…"
-        if not said.digest:
+        if not said.digest and said.said_at:
             return Divergence("diverged", said.said_at, "this StateDigest cannot be read")
+        if not said.digest:
+            return Divergence("snapshot", said.at_seq, "the snapshot is damaged: its state is not what was digested")
         if not said.said_at:
             return Divergence("snapshot", said.at_seq, f"the snapshot is damaged: {differ}")
         where = f"{differ} (in seq {said.said_at}; {since})"

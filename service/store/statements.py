@@ -258,6 +258,7 @@ ONLY_A_DIGEST_SINCE = """
 select 1 from requests q
 where q.world_id = $1 and q.source_id = 'worldledger' and q.req_id = 'digest:' || $2::bigint and q.last_seq = $3
   and $3::bigint = $2::bigint + 1
+  and exists (select from effects where world_id = $1 and global_seq = $3 and kind = 'StateDigest')
 """
 
 #: A page of a world's snapshots: $1 world_id, $2 after global_seq, $3 limit.
@@ -265,8 +266,10 @@ SNAPSHOTS = """
 select s.global_seq, s.checksum, s.ruleset, s.ruleset_version, s.state_digest, s.state_bytes, s.created_at,
        q.first_seq as digest_seq
 from snapshots s
-left join requests q
-    on q.world_id = s.world_id and q.source_id = 'worldledger' and q.req_id = 'digest:' || s.global_seq
+left join lateral (
+    select r.first_seq from requests r
+    join effects e on e.world_id = r.world_id and e.global_seq = r.first_seq and e.kind = 'StateDigest'
+    where r.world_id = s.world_id and r.source_id = 'worldledger' and r.req_id = 'digest:' || s.global_seq) q on true
 where s.world_id = $1 and s.global_seq > $2 order by s.global_seq limit $3
 """
 
@@ -294,7 +297,9 @@ select global_seq, (effect -> 'payload')::text as payload from effects
 where world_id = $1 and kind = 'StateDigest' and global_seq <= $2 order by global_seq
 """
 
+#: ``text_digest`` is what the snapshot's digest should be.
 SNAPSHOT_DIGESTS = """
-select global_seq, state_digest, ruleset_version from snapshots where world_id = $1 and global_seq <= $2
+select global_seq, state_digest, ruleset_version, sha256(convert_to(state::text, 'UTF8')) as text_digest
+from snapshots where world_id = $1 and global_seq <= $2
 order by global_seq
 """

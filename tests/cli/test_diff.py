@@ -102,7 +102,7 @@ def test_moments(on: Cli, a: str, b: str, seqs: tuple[int, int]) -> None:
         (("bazaar", "sim:-1", "1"), "no effect at or before sim_time -1.0"),
         (("bazaar", "yesterday", "1"), "Invalid value for 'A': 'yesterday' is no moment"),
         (("bazaar", "1", "wall:2023-11-14"), "Invalid value for 'B'"),
-        (("bazaar", "1", "2", "--patch", "--json"), "--patch or --json"),
+        (("bazaar", "1", "2", "--patch", "--json"), "one of --patch, --tree and --json"),
         (("nowhere", "1", "2"), "no world named 'nowhere'"),
     ],
 )

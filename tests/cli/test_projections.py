@@ -70,7 +70,7 @@ def test_no_names(on: Cli, order: str) -> None:
     """These commands are told which projections they are about."""
     result = on("projections", order)
     assert (result.code, result.out) == (2, "")
-    assert "Missing argument 'NAME'" in result.err
+    assert "name projections, or give --all" in result.err
 
 
 # -- pause, resume and retry ---------------------------------------------------------------------------------

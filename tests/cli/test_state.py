@@ -131,7 +131,7 @@ def test_a_chess_world_shows_its_board(on: Cli, tmp_path: Path) -> None:
         "  2  ♙ ♙ ♙ ♙ ♙ · · ♙",
         "  1  ♖ ♘ ♗ ♕ ♔ ♗ ♘ ♖",
         "     a b c d e f g h",
-        "  Ann against Bob, Qh4# at ply 4, black_wins",
+        "  Ann against Bob, Qh4# at ply 4, black wins (checkmate)",
     ]
     assert "Ann against Bob, f3 at ply 1, black to move" in on("state", world, "--at-seq", "3").out
     assert "board" not in on("state", world, "--at-seq", "1").out

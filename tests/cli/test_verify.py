@@ -202,7 +202,7 @@ def test_wrong_usage(on: Cli, arguments: list[str], said: str) -> None:
 
 
 def test_on_a_terminal(database_url: str) -> None:
-    """On a terminal a bar moves, and the lines above it stay whole, so that a head can be copied."""
+    """On a terminal a bar moves where it takes long, and the lines above it stay whole: a head can be copied."""
     seed(database_url, "w", 3000)
     above, below = pty.openpty()
     with subprocess.Popen(
@@ -210,7 +210,7 @@ def test_on_a_terminal(database_url: str) -> None:
         stdin=subprocess.DEVNULL,
         stdout=below,
         stderr=below,
-        env=environment(COLUMNS="60", TERM="xterm"),
+        env=environment(COLUMNS="60", TERM="xterm", WORLDLEDGER_BAR_AFTER="0"),
     ) as process:
         os.close(below)
         shown = b""

@@ -214,6 +214,35 @@ async def test_a_build_with_parked_worlds_does_not_take_over(
     assert await rows_of(pool, "said") == await expected_said(store, names)
 
 
+async def test_parked_worlds_can_be_accepted(
+    store: Store, pool: Any, make_engine: Any, worlds: Any, running: Any
+) -> None:
+    """Who says so lets a build take over though worlds are parked in it, also where another runner has filled it."""
+    names = await worlds(3)
+    for name in names:
+        await append(store, name, [said(0), said(1, poison="bad" if name == names[0] else "good"), said(2)])
+    await make_engine([Said()]).run_until_caught_up(timeout=30)
+    other, engine = make_engine([Said(poisons=["bad"])]), make_engine([Said(poisons=["bad"])])
+    async with running(other):
+        await engine.rebuild("said")
+
+        async def held_back() -> bool:
+            (status,) = await engine.status()
+            return status.building is not None and status.building.held_back is not None
+
+        await eventually(held_back, "it is held back")
+        await engine.rebuild("said", accept_parked=True)
+        async with running(engine):
+            await eventually(lambda: _swapped(engine), "it takes over")
+    rows = [row for row in await expected_said(store, names) if row[0] != names[0] or row[1] < 3]
+    assert await rows_of(pool, "said") == rows
+    assert [each.world_id for each in await engine.parked("said")] == [names[0]]
+
+
+async def _swapped(engine: Any) -> bool:
+    return bool(engine.counters.swaps == 1)
+
+
 async def test_a_rebuild_of_a_world_that_fails_changes_nothing(
     store: Store, pool: Any, make_engine: Any, worlds: Any
 ) -> None:

@@ -124,9 +124,19 @@ async def test_a_snapshot_on_request(store: Store, world_id: str) -> None:
 
 
 async def test_nobody_else_writes_digests(log: EventLog) -> None:
-    """A client that posts a StateDigest is refused."""
+    """A client that posts a StateDigest is refused, and so is one that speaks as the service."""
     with pytest.raises(ReservedKindError):
         await log.append(moved(1, kind="StateDigest"))
+    with pytest.raises(ReservedKindError, match="the service's own"):
+        await log.append(moved(1, source_id="worldledger", req_id="digest:3"))
+
+
+async def test_a_digest_is_a_digest(store: Store, world_id: str) -> None:
+    """An effect that an older log has under a digest's req_id is not taken for the digest."""
+    log = await world_of_moves(store, world_id, 3)
+    await log.append_all([moved(1, source_id="worldledger", req_id="digest:5")], system=True)
+    taken = await store.snapshot(world_id)
+    assert (taken.global_seq, taken.digest_seq) == (5, None)
 
 
 async def test_a_database_that_refuses_snapshots_takes_appends(

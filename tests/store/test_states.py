@@ -317,7 +317,7 @@ async def test_a_replay_finds_an_edited_snapshot(store: Store, admin: Connection
     )
     verdict = await check_replay(store.reader, await store.world(world_id), load_ruleset("sandbox"))
     assert verdict.finding is not None
-    assert (verdict.finding.kind, verdict.finding.global_seq, verdict.agreed_seq) == ("snapshot", 40, 20)
+    assert (verdict.finding.kind, verdict.finding.global_seq, verdict.agreed_seq) == ("snapshot", 40, 60)
 
 
 @pytest.mark.parametrize("payload", ["null", "[]", "7", '"x"', "{}", '{"at_seq": 900, "ruleset_version": 1}'])
@@ -337,3 +337,70 @@ async def test_a_digest_that_says_nothing_is_found(
     verdict = await check_replay(store.reader, await store.world(world_id), load_ruleset("sandbox"))
     assert verdict.finding is not None
     assert verdict.finding.global_seq in {41, 42}
+
+
+# -- what else a replay tells apart ----------------------------------------------------------------------------
+
+
+async def _edit(url: str, statement: str, world_id: str) -> None:
+    async with guards_down(url) as admin:
+        await admin.execute(statement, world_id)
+
+
+async def test_an_edited_digest_is_tampering(database_url: str, store: Store, world_id: str) -> None:
+    """What somebody wrote into a StateDigest is no divergence of the state: the chain names the effect."""
+    await world_of_moves(store, world_id, 40)
+    await store.snapshot(world_id)
+    statement = """
+        update effects set effect = regexp_replace(effect::text, '"state_digest":"....', '"state_digest":"0000')::json
+        where world_id = $1 and kind = 'StateDigest'
+    """
+    await _edit(database_url, statement, world_id)
+    verdict = await check_replay(store.reader, await store.world(world_id), load_ruleset("sandbox"))
+    assert verdict.finding is not None
+    assert (verdict.finding.kind, verdict.finding.global_seq) == ("tampered", 42)
+
+
+async def test_a_damaged_snapshot_hides_no_tampering(
+    database_url: str, store: Store, admin: Connection, world_id: str
+) -> None:
+    """A cache that is damaged is told only where nothing is the matter with the log."""
+    await world_of_moves(store, world_id, 60, every=20)
+    await store.states.state_at(world_id, 61)
+    await admin.execute("update snapshots set state_digest = sha256('x') where world_id = $1", world_id)
+    await _edit(
+        database_url,
+        "update effects set effect = replace(effect::text, '0.5', '0.7')::json where world_id = $1 and global_seq = 55",
+        world_id,
+    )
+    verdict = await check_replay(store.reader, await store.world(world_id), load_ruleset("sandbox"))
+    assert verdict.finding is not None
+    assert (verdict.finding.kind, verdict.finding.global_seq) == ("tampered", 55)
+
+
+async def test_a_replay_finds_a_snapshot_whose_text_was_edited(store: Store, admin: Connection, world_id: str) -> None:
+    """A snapshot's state that is not the one that was digested is found, though nobody has read it."""
+    await world_of_moves(store, world_id, 60, every=20)
+    await store.states.state_at(world_id, 61)
+    await admin.execute(
+        "update snapshots set state = replace(state::text, '0.5', '0.7')::json where world_id = $1 and global_seq = 40",
+        world_id,
+    )
+    verdict = await check_replay(store.reader, await store.world(world_id), load_ruleset("sandbox"))
+    assert verdict.finding is not None
+    assert (verdict.finding.kind, verdict.finding.global_seq) == ("snapshot", 40)
+    assert (verdict.snapshots, verdict.agreed_seq) == (2, 60)
+
+
+async def test_a_changed_effect_makes_no_state(database_url: str, store: Store, world_id: str) -> None:
+    """Folding checks the chain of what it reads: a changed effect is named, and no state is made of it."""
+    await world_of_moves(store, world_id, 60, every=20)
+    await store.states.state_at(world_id, 61)
+    await _edit(
+        database_url,
+        "update effects set effect = replace(effect::text, '0.5', '0.7')::json where world_id = $1 and global_seq = 47",
+        world_id,
+    )
+    with pytest.raises(TamperedError, match="seq 47: checksum differs"):
+        await store.states.state_at(world_id, 50)
+    assert (await store.states.state_at(world_id, 46)).global_seq == 46
