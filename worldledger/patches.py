@@ -1,6 +1,7 @@
 """JSON Patch (RFC 6902) with JSON Pointers (RFC 6901): telling two JSON values apart, and changing one.
 
-Two values are the same here if their canonical texts are: 1, 1.0 and true are three values, as they are in the log.
+To `diff` two values are the same if their canonical texts are: 1, 1.0 and true are three values, as in the log. The
+operation ``test`` compares numbers by value (RFC 6902, 4.6).
 """
 
 from __future__ import annotations
@@ -76,17 +77,25 @@ def _compare(before: dict[str, Any], after: dict[str, Any], path: str, operation
             operations.append({"op": name, "path": place, "value": _copy(other)})
 
 
-def _same(one: Any, other: Any) -> bool:
-    """Tell whether two values have the same canonical text. It looks at no more than the smaller one."""
+def _same(one: Any, other: Any, *, as_numbers: bool = False) -> bool:
+    """Tell whether two values have the same canonical text. It looks at no more than the smaller one.
+
+    ``as_numbers``: numbers are equal if they are numerically (RFC 6902, 4.6); true is no number.
+    """
     if isinstance(one, dict):
         return (
             isinstance(other, dict)
             and len(one) == len(other)
-            and all(key in other and _same(item, other[key]) for key, item in one.items())
+            and all(key in other and _same(item, other[key], as_numbers=as_numbers) for key, item in one.items())
         )
     if isinstance(one, list | tuple):
-        return isinstance(other, list | tuple) and len(one) == len(other) and all(map(_same, one, other))
-    return type(one) is type(other) and bool(one == other)
+        return (
+            isinstance(other, list | tuple)
+            and len(one) == len(other)
+            and all(_same(each, its, as_numbers=as_numbers) for each, its in zip(one, other, strict=True))
+        )
+    alike = type(one) is type(other) or (as_numbers and {type(one), type(other)} == {int, float})
+    return alike and bool(one == other)
 
 
 def _copy(value: Any) -> Any:
@@ -147,7 +156,7 @@ def _apply(document: Any, operation: Any, room: int, level: int) -> tuple[Any, i
         raise PatchError(f"{name} needs a value")
     if name == "test":
         # Compared here, because to the library true is 1.
-        if not _same(_find(document, path), operation["value"]):
+        if not _same(_find(document, path), operation["value"], as_numbers=True):
             raise PatchError(f"the test fails: another value stands at {_pointer(path)}")
     elif name in ("add", "replace"):
         if name == "replace":
