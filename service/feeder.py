@@ -17,12 +17,14 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Final
 
+import structlog
 import uvloop
 
 from service.logs import log_to_stderr
 from service.projecting import COLLECTING, Projections
 from service.settings import Settings
 from service.store import Store
+from worldledger.errors import SimulationError
 
 #: How much this process stands back behind the one that answers requests (see nice(2)).
 _NICENESS: Final = 5
@@ -77,8 +79,13 @@ def main() -> None:
         os.nice(_NICENESS)
     log_to_stderr()
     gc.set_threshold(*COLLECTING)
-    with suppress(BrokenPipeError):  # the parent died while it was told something
+    try:
         asyncio.Runner(loop_factory=uvloop.new_event_loop).run(_run())
+    except BrokenPipeError:
+        return  # the parent died while it was told something
+    except SimulationError as error:
+        structlog.get_logger("worldledger.projections").warning("projections cannot be fed yet", error=error.message)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

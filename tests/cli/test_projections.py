@@ -116,7 +116,7 @@ def test_parked_worlds(on: Cli, database_url: str) -> None:
         ("b", 7),
     ]
     status = on("projections", "status", "world_summaries").out
-    assert "world_summaries: world a is parked at seq 4 " in status
+    assert "world_summaries: world a is parked at seq 4, " in status
     assert "tried once" in status
     (found,) = json.loads(on("projections", "status", "world_summaries", "--json").out)
     assert [(world["world_id"], world["global_seq"]) for world in found["parked_worlds"]] == [("a", 4)]

@@ -95,7 +95,7 @@ def test_a_rebuild_that_may_not_take_over(on: Cli, database_url: str) -> None:
     assert rows(database_url, "world_summaries") == before
     status = on("projections", "status", "world_summaries").out
     assert "live, rebuilding" in status
-    assert "world_summaries: world b is parked at seq 4 " in status
+    assert "world_summaries: world b is parked at seq 4, " in status
     put_back(database_url)
     assert on("projections", "retry", "world_summaries").out == "released 1 world of world_summaries\n"
     assert on("projections", "rebuild", "world_summaries").out == "rebuilt world_summaries, 21 effects\n"

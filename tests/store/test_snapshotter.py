@@ -79,6 +79,8 @@ async def test_two_processes_write_one_digest(open_store: Opener, world_id: str)
     found = {each.global_seq for each in await snapshots(stores[0], world_id)}
     assert set(said) <= found
     assert set(range(25, 226, 25)) <= found
+    for store in stores:
+        await store.close()  # with what they still have to write
     await assert_sound(stores[0], world_id)
 
 

@@ -93,7 +93,7 @@ async def test_under_an_adapter_only_its_drafts_may(open_store: Opener, world_id
 async def test_under_the_wall_clock_no_draft_may(open_store: Opener, world_id: str) -> None:
     """In a world of the wall clock a draft that states a time is refused, whoever sends it and whatever it says."""
     log = await _world(await open_store(), world_id, "wall")
-    for source in ("a1", "wall", "worldledger"):
+    for source in ("a1", "wall", "client"):
         with pytest.raises(TimeAuthorityError, match="the wall clock alone sets sim_time"):
             await log.append(draft(sim_time=9e9, source_id=source))
     assert await log.append(draft(sim_time=None)) == 2
