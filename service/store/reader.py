@@ -27,6 +27,8 @@ END = 2**62
 #: What PostgreSQL cannot hold in a text, so that nothing there can equal a text that has one.
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _MOST_ROWS = 1000
+#: As `statements.GATHER` says.
+_MOST_GATHERED = 10_000
 
 
 class Reader:
@@ -105,6 +107,7 @@ class Reader:
 
         At most ``limit`` rows and about ``read_batch_bytes`` stored bytes are given in all.
         """
+        limit = min(limit, _MOST_GATHERED)
         worlds: list[str] = []
         after: list[int] = []
         until: list[int] = []

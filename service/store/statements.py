@@ -156,14 +156,18 @@ BATCH_OF_KIND = _BATCH.format(filter="and kind = $6")
 BATCH_OF_SOURCE = _BATCH.format(filter="and source_id = $6")
 BATCH_OF_KIND_AND_SOURCE = _BATCH.format(filter="and kind = $6 and source_id = $7")
 
-#: Rows of several worlds in one query, about $4 stored bytes in all (always at least one row).
+#: Rows of several worlds in one query, about $4 stored bytes in all (always at least one row). The limit is more than
+#: any span asks for; by it the planner knows that they are few, however large the world, and walks the primary key.
 #: Spans: $1 world_id, $2 after global_seq, $3 up to global_seq.
 GATHER = """
 select n, global_seq, text, checksum, kind, source_id, sim_time from (
     select n, global_seq, convert_to(effect::text, 'UTF8') as text, checksum, kind, source_id, sim_time,
            sum(octet_length(effect::text)) over (order by n, global_seq) - octet_length(effect::text) as before
     from unnest($1::text[], $2::bigint[], $3::bigint[]) with ordinality as s (world_id, after_seq, until_seq, n)
-    join effects e on e.world_id = s.world_id and e.global_seq > s.after_seq and e.global_seq <= s.until_seq
+    cross join lateral (
+        select * from effects e
+        where e.world_id = s.world_id and e.global_seq > s.after_seq and e.global_seq <= s.until_seq
+        order by e.world_id, e.global_seq limit 10000) e
 ) sized where before < $4 order by n, global_seq
 """
 
