@@ -238,7 +238,11 @@ class Lock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._loop.run_until_complete(self._connection.close())
+        try:
+            self._loop.run_until_complete(self._connection.close())
+        except (OSError, asyncpg.InterfaceError):  # the server has ended the connection
+            self._connection.terminate()
+            self._loop.run_until_complete(asyncio.sleep(0.01))
         self._loop.close()
 
 
