@@ -120,7 +120,10 @@ def _workers(url: str, settings: Settings, work: Work, count: int) -> Iterator[l
 
 def _work(connection: Connection, url: str, settings: Settings, work: Work) -> None:
     log_to_stderr()
-    asyncio.run(_serve(connection, url, settings, work))
+    try:
+        asyncio.run(_serve(connection, url, settings, work))
+    except OSError:  # whoever gave the jobs is gone, and wants no answer any more
+        os._exit(1)
 
 
 async def _serve(connection: Connection, url: str, settings: Settings, work: Work) -> None:
