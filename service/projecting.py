@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -13,6 +13,7 @@ from service.database.failures import explained
 from service.store.outages import is_outage
 
 if TYPE_CHECKING:
+    from projections.base import Projection
     from service.settings import Settings
     from service.store import Store
 
@@ -42,8 +43,19 @@ class Projections:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, store: Store, database_url: str, settings: Settings) -> AsyncIterator[Projections]:
-        """Connect, and close at the end. Raises StoreUnavailableError or SchemaVersionError."""
+    async def open(
+        cls,
+        store: Store,
+        database_url: str,
+        settings: Settings,
+        *,
+        only: Iterable[Projection] = ALL,
+        holder: str | None = None,
+    ) -> AsyncIterator[Projections]:
+        """Connect, and close at the end; ``only`` and ``holder`` are the engine's.
+
+        Raises StoreUnavailableError or SchemaVersionError.
+        """
         pool = await connect_pool(
             database_url,
             max_size=_CONNECTIONS,
@@ -55,9 +67,10 @@ class Projections:
                 pool,
                 store.reader,
                 store.states,
-                ALL,
+                only,
                 poll_interval=settings.poll_interval,
                 lease_ttl=settings.projection_lease_ttl,
+                holder=holder,
             )
             yield cls(engine, database_url)
         finally:

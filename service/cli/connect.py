@@ -8,7 +8,6 @@ to date by itself; that of an existing server only by ``worldledger db upgrade``
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 from collections.abc import Callable, Coroutine, Iterator, MutableMapping
 from contextlib import AbstractAsyncContextManager, contextmanager
@@ -127,30 +126,10 @@ def opened(url: str, settings: Settings) -> AbstractAsyncContextManager[Store]:
 
 
 def log_to_stderr(*, serving: bool = False) -> None:
-    """Keep stdout for data: warnings that are logged go to stderr; with tracebacks where this process is ``serving``.
+    """Have warnings go to stderr, above what moves there; with tracebacks where this process is ``serving``."""
+    from service import logs  # noqa: PLC0415 - slow to load; `--help` needs none of it
 
-    The libraries' own words about an outage (a traceback for each attempt of the pool, a line for each retry) are
-    left out: the store tells when it begins and when it ends.
-    """
-    import stamina.instrumentation  # noqa: PLC0415 - slow to load; `--help` needs none of them
-    import structlog  # noqa: PLC0415
-
-    logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)
-    stamina.instrumentation.set_on_retry_hooks([])
-
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            *(() if serving else (_without_traceback,)),
-            structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S", utc=False),
-            structlog.dev.ConsoleRenderer(
-                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
-            ),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", Above())),
-        cache_logger_on_first_use=False,
-    )
+    logs.log_to_stderr(*(() if serving else (_without_traceback,)), to=cast("TextIO", Above()))
 
 
 def _without_traceback(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -32,8 +32,6 @@ All = Annotated[bool, typer.Option("--all", help="All projections.")]
 LOOK: Final = 0.1
 #: Seconds between two attempts while the database is away.
 PAUSE: Final = 0.5
-#: Enough for a runner with its beat, and for who asks how it stands.
-_CONNECTIONS: Final = 6
 
 
 @dataclass(frozen=True)
@@ -107,29 +105,14 @@ async def _work(
 
 @asynccontextmanager
 async def _feeding(url: str, settings: Settings, store: Store, names: Sequence[str]) -> AsyncIterator[Feeding]:
-    from projections.engine import Engine  # noqa: PLC0415
     from projections.registry import find  # noqa: PLC0415
-    from service.database.engine import connect_pool  # noqa: PLC0415
-    from service.projecting import APPLICATION_NAME, COLLECTING  # noqa: PLC0415
+    from service.projecting import COLLECTING, Projections  # noqa: PLC0415
 
     gc.set_threshold(*COLLECTING)
     holder = f"{socket.gethostname()}/{os.getpid()}"
-    pool = await connect_pool(
-        url, max_size=_CONNECTIONS, command_timeout=settings.command_timeout, application_name=APPLICATION_NAME
-    )
-    try:
-        engine = Engine(
-            pool,
-            store.reader,
-            store.states,
-            [find(name) for name in names],
-            poll_interval=settings.poll_interval,
-            lease_ttl=settings.projection_lease_ttl,
-            holder=holder,
-        )
-        yield Feeding(store, engine, url, holder)
-    finally:
-        await pool.close()
+    only = [find(name) for name in names]
+    async with Projections.open(store, url, settings, only=only, holder=holder) as found:
+        yield Feeding(store, found.engine, url, holder)
 
 
 @asynccontextmanager

@@ -1,7 +1,7 @@
 """Snapshots: states kept beside the log, so that no state is far from one. A cache: each can be made again.
 
 A snapshot is taken when at least ``every`` effects have come since the last one, and at least as many bytes of
-effects as that one's state has; so snapshots grow sparser as a state grows, and never take more room than the log.
+effects as its own text has; so snapshots grow sparser as a state grows, and never take more room than the log.
 What is read from one is checked: its text against its digest, its place against the chain, and its digest against the
 StateDigest in the log, where there is one. A snapshot that does not hold is thrown away, and the state folded from an
 older one.

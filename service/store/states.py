@@ -133,9 +133,12 @@ class States:
             return Fold(world_id, (await self.rules(world_id)).ruleset)
         return (await self._reach(world_id, global_seq)).fold
 
-    async def _reach(self, world_id: str, seq: int, progress: Progress | None = None) -> Forward:
+    async def _reach(
+        self, world_id: str, seq: int, progress: Progress | None = None, base: Base | None = None
+    ) -> Forward:
         rules = await self.rules(world_id)
-        base = await self.snapshots.before(world_id, seq, rules.ruleset)
+        if base is None:
+            base = await self.snapshots.before(world_id, seq, rules.ruleset)
         if base.damaged:
             await quietly(self.snapshots.drop(world_id, base.damaged), world_id)
 
@@ -177,7 +180,7 @@ class States:
             statements.ONLY_A_DIGEST_SINCE, world_id, base.fold.seq, world.head_seq
         ):
             return None
-        reached = await self._reach(world_id, world.head_seq, progress)
+        reached = await self._reach(world_id, world.head_seq, progress, base)
         taken = await asyncio.to_thread(take, reached.fold, reached.checksum)
         await self.snapshots.write(world_id, rules.ruleset, taken)
         return taken
