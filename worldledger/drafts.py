@@ -86,7 +86,7 @@ def check_draft(draft: Any, *, system: bool = False) -> CheckedDraft:
     (ReservedKindError for those) with the JSON path of what is wrong.
     """
     if type(draft) is not dict and not isinstance(draft, Mapping):
-        raise InvalidEffectError(f"a draft is an object, not {_json_name(draft)}")
+        raise InvalidEffectError(f"a draft is an object, not {json_name(draft)}")
     get = draft.get
     kind: Any = get("kind")
     source_id: Any = get("source_id")
@@ -97,14 +97,14 @@ def check_draft(draft: Any, *, system: bool = False) -> CheckedDraft:
         known = False
     if not known or not (type(kind) is type(source_id) is type(schema_version) is str):
         for name in ("kind", "source_id", "schema_version"):
-            _word(draft, name)
+            read_word(draft, name)
     if not system and is_system_kind(kind):
         raise ReservedKindError(f"{kind} effects are written by the service alone", "$.kind")
     if not system and source_id == SERVICE_SOURCE:
         raise ReservedKindError(f"{SERVICE_SOURCE!r} is the service's own source_id", "$.source_id")
     payload = get("payload")
     if type(payload) is not dict:
-        raise InvalidEffectError(_missing_or(draft, "payload", "an object"), "$.payload")
+        raise InvalidEffectError(missing_or(draft, "payload", "an object"), "$.payload")
     body = gate(payload, path="$.payload", level=2)
     if len(draft) == 4:
         # What CheckedDraft(…) does, without its Python function: a bulk import makes one for every effect.
@@ -130,7 +130,7 @@ def _optional(draft: Mapping[str, Any]) -> tuple[float | None, int, str | None, 
     caused_by = get("caused_by")
     if caused_by is not None and (type(caused_by) is not int or not 1 <= caused_by <= MAX_INT):
         raise InvalidEffectError("caused_by is the global_seq of an earlier effect", "$.caused_by")
-    req_id = None if get("req_id") is None else _word(draft, "req_id")
+    req_id = None if get("req_id") is None else read_word(draft, "req_id")
     metadata = get("source_metadata")
     if metadata is not None and not isinstance(metadata, dict):
         raise InvalidEffectError("source_metadata is an object", "$.source_metadata")
@@ -168,22 +168,26 @@ def effect_text(
 
 def check_req_id(value: Any) -> str:
     """Give an idempotency key back if a draft may have it; raise InvalidEffectError if not."""
-    return _word({"req_id": value}, "req_id")
+    return read_word({"req_id": value}, "req_id")
 
 
-def _word(draft: Mapping[str, Any], name: str) -> str:
-    value = draft.get(name)
-    if type(value) is not str:
-        raise InvalidEffectError(_missing_or(draft, name, "a string"), f"$.{name}")
-    if not 0 < len(value) <= MAX_WORD:
-        raise InvalidEffectError(f"{name} has 1 to {MAX_WORD} characters, this one {len(value)}", f"$.{name}")
-    if not value.isascii() or not value.isprintable():
-        gate(value, path=f"$.{name}")
+def read_word(value: Mapping[str, Any], name: str, path: str = "$") -> str:
+    """Give a member that is a string of 1 to 200 characters; raise InvalidEffectError if it is not.
+
+    ``path`` is the JSON path of ``value``.
+    """
+    word = value.get(name)
+    if type(word) is not str:
+        raise InvalidEffectError(missing_or(value, name, "a string"), f"{path}.{name}")
+    if not 0 < len(word) <= MAX_WORD:
+        raise InvalidEffectError(f"{name} has 1 to {MAX_WORD} characters, this one {len(word)}", f"{path}.{name}")
+    if not word.isascii() or not word.isprintable():
+        gate(word, path=f"{path}.{name}")
     elif name != "req_id":  # those never come again
         if len(_HARMLESS) >= _MOST_REMEMBERED:
             _HARMLESS.clear()
-        _HARMLESS.add(value)
-    return value
+        _HARMLESS.add(word)
+    return word
 
 
 def _sim_time(value: Any) -> float:
@@ -196,12 +200,14 @@ def _sim_time(value: Any) -> float:
     return value
 
 
-def _missing_or(draft: Mapping[str, Any], name: str, wanted: str) -> str:
-    if name not in draft:
+def missing_or(value: Mapping[str, Any], name: str, wanted: str) -> str:
+    """Say in words that a member is missing, or what it is instead of what is wanted."""
+    if name not in value:
         return f"{name} is missing; it is {wanted}"
-    return f"{name} is {wanted}, not {_json_name(draft[name])}"
+    return f"{name} is {wanted}, not {json_name(value[name])}"
 
 
-def _json_name(value: Any) -> str:
+def json_name(value: Any) -> str:
+    """Give what JSON calls this kind of value."""
     names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
     return "null" if value is None else names.get(type(value), f"a {type(value).__name__}")

@@ -12,6 +12,7 @@ from typing import Any, Final
 import orjson
 
 from worldledger.chain import Finding, StoredEffect
+from worldledger.core_kinds import HANDLERS
 from worldledger.effects import Effect, is_system_kind
 from worldledger.errors import FoldError
 from worldledger.genesis import GENESIS_KIND
@@ -137,6 +138,7 @@ def _handlers(ruleset: Ruleset) -> dict[str, Handler]:
         ruleset.begin(state, effect["payload"]["config"])
         return None
 
+    found |= HANDLERS
     found[GENESIS_KIND] = begin
     return found
 

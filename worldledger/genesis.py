@@ -14,6 +14,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 from worldledger.canonical import PROFILE, canonical_json, gate
+from worldledger.config import OrchestratorConfig
 from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
 from worldledger.errors import InvalidConfigError, InvalidEffectError, InvalidNameError
 
@@ -37,6 +38,11 @@ def check_world_name(name: str) -> str:
     return name
 
 
+def is_authority(name: str) -> bool:
+    """Tell whether this can say who sets sim_time: ``wall``, ``client`` or an adapter's name."""
+    return _AUTHORITY.match(name) is not None and name != SERVICE_SOURCE
+
+
 class Parent(BaseModel):
     """Where a fork left its parent: the parent's name and uuid (32 hex digits), and a position in its chain."""
 
@@ -56,6 +62,7 @@ class NewWorld(BaseModel):
     - ``config``: the ruleset's own settings.
     - ``experiment``: a label under which worlds are found together.
     - ``snapshot_every``: effects between two snapshots of its state, at least; None leaves it to the service.
+    - ``orchestrator``: how its agents are served; None leaves it to whoever serves them.
     - ``parent``: where a fork left another world. Until this version makes forks itself, the caller vouches for it:
       only its shape is checked, not whether there is such a world, or such an effect in it.
     """
@@ -68,6 +75,7 @@ class NewWorld(BaseModel):
     experiment: str | None = Field(default=None, min_length=1, max_length=200)
     time_authority: str = "wall"
     snapshot_every: int | None = Field(default=None, ge=2, le=999_999_999)
+    orchestrator: OrchestratorConfig | None = None
     parent: Parent | None = None
 
     def checked(self) -> NewWorld:
@@ -90,6 +98,7 @@ class NewWorld(BaseModel):
         try:
             gate(self.config, path="$.config", level=3)
             gate(self.experiment, path="$.experiment", level=3)
+            gate(self.orchestrator and self.orchestrator.model_dump(), path="$.orchestrator", level=3)
             gate(self.parent and self.parent.model_dump(), path="$.parent", level=3)
         except InvalidEffectError as error:
             raise InvalidConfigError(f"{error.path}: {error.reason}", path=error.path) from None
@@ -121,6 +130,8 @@ def genesis_draft(world: NewWorld, *, world_uuid: str, ruleset_version: int) -> 
     }
     if world.snapshot_every is not None:
         payload["snapshot_every"] = world.snapshot_every
+    if world.orchestrator is not None:
+        payload["orchestrator"] = world.orchestrator.model_dump()
     if world.parent is not None:
         payload["parent"] = world.parent.model_dump()
     return {

@@ -7,6 +7,7 @@ Every error of every route is ``application/problem+json`` with ``type``, ``titl
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
@@ -68,9 +69,13 @@ TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     errors.TimeAuthorityError: Answer(422, "This source may not set sim_time"),
     errors.SimTimeOrderError: Answer(409, "sim_time would go backwards"),
     errors.RequestConflictError: Answer(422, "The req_id was used with another body"),
-    errors.StaleContextError: Answer(409, "The intent was made from too old a view"),
     errors.InvalidConfigError: Answer(422, "The world is refused"),
     errors.UnknownRulesetError: Answer(422, "No such ruleset is installed"),
+    errors.InvalidIntentError: Answer(422, "The intent is refused"),
+    errors.IntentRefusedError: Answer(422, "The validator refuses the intent"),
+    errors.InvalidPolicyError: Answer(422, "The policy is refused"),
+    errors.UnregisteredPolicyError: Answer(422, "No such policy is registered"),
+    errors.PermissionDeniedError: Answer(403, "The agent may not do this"),
     InvalidParameterError: Answer(422, "A parameter is refused"),
     BodyTooLargeError: Answer(413, "The body is too large"),
     UnsupportedMediaTypeError: Answer(415, "The body must be JSON"),
@@ -86,11 +91,20 @@ TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     ProjectionRefusedError: Answer(409, "The projection is not in a state for this"),
     GameNotFoundError: Answer(404, "No such game"),
     AgentNotFoundError: Answer(404, "No such agent"),
+    errors.UnknownAgentError: Answer(404, "The world has no such agent"),
+    errors.UnknownGenerationError: Answer(404, "The agent has no such generation"),
+    errors.TooManyAgentsError: Answer(409, "The world has no room for another agent"),
+    errors.StaleContextError: Answer(409, "The intent was made from too old a view"),
+    errors.IntentConflictError: Answer(409, "The intent does not fit the world as it is"),
     errors.WorldExistsError: Answer(409, "The world exists already"),
     errors.TamperedError: Answer(500, "The log was tampered with"),
     errors.FoldError: Answer(500, "The state cannot be folded"),
     ProjectionFailedError: Answer(500, "The projection cannot digest an effect"),
     # the state of the service
+    errors.QuotaExceededError: Answer(429, "The agent's quota is used up"),
+    errors.BackpressureError: Answer(503, "Too many intents are waiting", retry_after=1),
+    errors.CircuitBreakerOpenError: Answer(503, "This is left alone for a while", retry_after=1),
+    errors.DeadlineExceededError: Answer(504, "The intent waited too long"),
     errors.OverloadedError: Answer(503, "Too much is waiting", retry_after=1),
     ProjectionBehindError: Answer(503, "The projection has not come so far", retry_after=1),
     ProjectionUnavailableError: Answer(503, "The projection cannot be read now", retry_after=1),
@@ -119,6 +133,12 @@ def answer_for(error: SimulationError) -> Answer:
     return next(TABLE[base] for base in type(error).__mro__ if base in TABLE)
 
 
+def retry_after(error: SimulationError) -> int | None:
+    """Give after how many whole seconds to try again: as the error says, or else as the table does."""
+    said = error.details.get("retry_after_s")
+    return answer_for(error).retry_after if said is None else max(1, math.ceil(said))
+
+
 # -- rendering ---------------------------------------------------------------------------------------------
 
 
@@ -130,7 +150,8 @@ def problem_response(scope: Scope, error: SimulationError) -> Response:
         details = {"outcome": "unknown"} if details.get("outcome") == "unknown" else {}
         if answer.status == 503:
             log.warning("not available", error=error.message, code=error.code, route=_instance(scope))
-    headers = {} if answer.retry_after is None else {"Retry-After": str(answer.retry_after)}
+    seconds = retry_after(error)
+    headers = {} if seconds is None else {"Retry-After": str(seconds)}
     return _render(
         scope,
         answer.status,

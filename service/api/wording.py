@@ -10,7 +10,18 @@ from pydantic_core import PydanticCustomError
 from worldledger.canonical import MAX_INT
 
 _WANTED: Final = {"model_type": "an object", "dict_type": "an object", "string_type": "a string"}
-_BOUNDS: Final = {"greater_than_equal": ("at least", "ge"), "less_than_equal": ("at most", "le")}
+_SIMPLE: Final = {
+    "missing": "is missing",
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_type": "must be true or false",
+}
+_BOUNDS: Final = {
+    "greater_than": ("more than", "gt"),
+    "greater_than_equal": ("at least", "ge"),
+    "less_than_equal": ("at most", "le"),
+}
 _JSON_NAMES: Final = {
     dict: "an object",
     list: "a list",
@@ -34,18 +45,17 @@ def reason(error: Mapping[str, Any]) -> str:
     context: Mapping[str, Any] = error.get("ctx", {})
     if kind in _WANTED:
         return f"must be {_WANTED[kind]}, not {_JSON_NAMES.get(type(error['input']), 'something else')}"
-    if kind == "missing":
-        return "is missing"
+    if kind in _SIMPLE:
+        return _SIMPLE[kind]
     if kind == "string_too_short":
         least = context["min_length"]
         return "must not be empty" if least == 1 else f"must have at least {least} characters"
     if kind == "string_too_long":
         return f"must have at most {context['max_length']} characters"
-    if kind == "int_type":
-        return "must be a whole number"
     if kind in _BOUNDS:
         words, limit = _BOUNDS[kind]
-        return f"must be {words} {context[limit]}"
+        bound = context[limit]
+        return f"must be {words} {int(bound) if float(bound).is_integer() else bound}"
     if kind == "literal_error":
         return f"must be {context['expected']}"
     return str(error["msg"])

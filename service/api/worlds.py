@@ -18,6 +18,7 @@ from service.api.openapi import body_of, header, json_of, problems
 from service.api.parameters import NO_NUL, Limit, WorldName, check_text, next_link
 from service.store import WorldRecord
 from worldledger.canonical import child
+from worldledger.config import MemoryConfig, OrchestratorConfig
 from worldledger.errors import InvalidConfigError, InvalidEffectError
 from worldledger.genesis import NewWorld
 
@@ -27,6 +28,13 @@ _DEFAULT: Final = 100
 #: Worlds are read so many at a time, until a page has this many bytes: configs may be large.
 _AT_ONCE: Final = 100
 _PAGE_BYTES: Final = 4 * 1024 * 1024
+
+#: Where unknown fields are refused: what is there, and which fields it may have.
+_FIELDS: Final[Mapping[tuple[str, ...], tuple[str, set[str]]]] = {
+    (): ("a new world", set(NewWorld.model_fields) - {"parent"}),
+    ("orchestrator",): ("orchestrator", set(OrchestratorConfig.model_fields)),
+    ("orchestrator", "memory"): ("memory", set(MemoryConfig.model_fields)),
+}
 
 
 @router.post(
@@ -74,7 +82,8 @@ def _refused(error: Mapping[str, Any]) -> InvalidConfigError:
     for key in error["loc"]:
         path = child(path, key)
     if error["type"] == "extra_forbidden":
-        what = f"unknown field; a new world has {', '.join(sorted(set(NewWorld.model_fields) - {'parent'}))}"
+        whole, fields = _FIELDS[error["loc"][:-1]]
+        what = f"unknown field; {whole} has {', '.join(sorted(fields))}"
     else:
         what = wording.reason(error)
     return InvalidConfigError(f"{path}: {what}", path=path)

@@ -20,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from service.database import guards, projecting, verification
+from service.database import delivery, guards, projecting, verification
 from service.database.address import describe
 from service.database.catalogue import catalogue, check
 from service.database.engine import connect_one
@@ -158,6 +158,8 @@ async def create_fresh(url: str) -> None:
             *projecting.SCHEMA,
             *projecting.PRIVILEGES,
             *projecting.COMMENTS,
+            *delivery.PRIVILEGES,
+            *delivery.COMMENTS,
         ):
             connection.exec_driver_sql(statement)
         command.stamp(_config(connection), "head")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from service.store import statements
+from service.store.authority import look_up_authority
 from service.store.live import StateNeededError, confirm, confirm_group
 from service.store.outages import Outages, leaves_doubt
 from service.store.records import Head, Receipt
@@ -238,7 +239,7 @@ class Committer:
                 self._outages.answered()
             for queue, _ in taken:
                 if queue.head is None:
-                    queue.head = await self._load_head(self._connection, queue.world_id)
+                    queue.head = await self._load_head(self._connection, queue.sealer)
         except BaseException as error:
             for queue, units in taken:
                 self._settle_aside(queue, units, None)
@@ -279,11 +280,13 @@ class Committer:
         return units, count
 
     @staticmethod
-    async def _load_head(connection: PooledConnection, world_id: str) -> Head:
-        row = await connection.fetchrow(statements.HEAD, world_id)
+    async def _load_head(connection: PooledConnection, sealer: Sealer) -> Head:
+        row = await connection.fetchrow(statements.HEAD, sealer.world_id)
         if row is None:
-            raise WorldNotFoundError(f"no world named {world_id!r}", world_id=world_id)
-        return Head(*row)
+            raise WorldNotFoundError(f"no world named {sealer.world_id!r}", world_id=sealer.world_id)
+        head = Head(*row)
+        await look_up_authority(connection, sealer, head.seq)
+        return head
 
     async def _write(self, connection: PooledConnection, taken: list[tuple[WorldQueue, list[Unit]]]) -> None:
         """Write the groups in one statement and answer their callers."""

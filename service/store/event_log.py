@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from service.store import statements
 from service.store.records import Receipt
 from service.store.sealing import Sealer
-from service.store.units import Unit
+from service.store.units import Judge, Unit, conflict
+from worldledger.core_kinds import TIME_AUTHORITY_KIND
 from worldledger.drafts import check_draft
 from worldledger.effects import EffectDraft, EventLogEntry
 
@@ -60,12 +62,43 @@ class EventLog:
             return []
         if len(drafts) == 1:
             draft = check_draft(drafts[0], system=system)
-            if draft.req_id is None:
+            if draft.req_id is None and draft.kind != TIME_AUTHORITY_KIND:
                 receipt = await self._committer.write_alone(self._queue, draft)
                 if receipt is not None:
                     return [receipt]
             return await self._submit(Unit.of_checked(draft))
         return await self._submit(Unit.of(drafts, limit=self._max_unit, system=system))
+
+    async def append_judged(
+        self, drafts: Sequence[EffectDraft], judges: Mapping[int, Judge], *, system: bool = False
+    ) -> list[Receipt]:
+        """Append a list of effects as one unit, each draft judged by the state that it would follow.
+
+        ``judges`` names who judges by the draft's index. A judge may be asked several times, and must not change the
+        state. What it raises, a SimulationError, refuses the whole unit; a request that was accepted before is not
+        judged again but answered with its first receipt. Otherwise as `append_all`.
+        """
+        unit = Unit.of(drafts, limit=self._max_unit, system=system)
+        unit.judges = judges
+        return await self._submit(unit)
+
+    async def recall(self, draft: EffectDraft) -> Receipt | None:
+        """Give the first receipt of a draft whose req_id was accepted before; None if it was not.
+
+        Raises RequestConflictError where the req_id was used with another body.
+        """
+        checked = check_draft(draft)
+        if checked.req_id is None:
+            return None
+        for row in await self._reader.fetch(
+            statements.KNOWN_REQUESTS, self.world_id, [checked.source_id], [checked.req_id]
+        ):
+            first = row["first_seq"]
+            if row["body_sha256"] != checked.body_digest() or row["last_seq"] != first:
+                raise conflict(checked.req_id, global_seq=first)
+            for effect in await self._reader.fetch(statements.EFFECTS_BETWEEN, self.world_id, first, first):
+                return Receipt(first, effect["uuid"], effect["checksum"].hex(), replayed=True)
+        return None
 
     async def append_request(
         self, drafts: Sequence[EffectDraft], *, source_id: str, req_id: str, system: bool = False
@@ -81,9 +114,6 @@ class EventLog:
         return await self._submit(unit)
 
     async def _submit(self, unit: Unit) -> list[Receipt]:
-        for index, draft in enumerate(unit.drafts):
-            if draft.sim_time is not None:
-                self._queue.sealer.check_authority(draft, index if len(unit.drafts) > 1 else None)
         return await self._committer.commit(self._queue, unit)
 
     async def get_entries_since(self, since_seq: int, limit: int | None = None) -> list[EventLogEntry]:

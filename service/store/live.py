@@ -137,5 +137,7 @@ def confirm(sealer: Sealer, seq: int, texts: Sequence[str], checksums: Sequence[
 
 def confirm_group(sealer: Sealer, group: Group) -> None:
     """Tell them of a group that was written."""
+    if group.authority is not None:
+        sealer.authority = group.authority
     if sealer.live is not None or sealer.recent is not None:
         confirm(sealer, group.before.seq, group.texts, group.checksums)

@@ -9,9 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
+import orjson
+
 from service.store.live import LiveState, Recent, StateNeededError
 from service.store.records import Head, Receipt
 from service.store.units import Unit
+from worldledger.core_kinds import TIME_AUTHORITY_KIND
 from worldledger.drafts import CheckedDraft, effect_text
 from worldledger.errors import (
     EffectTooLargeError,
@@ -21,6 +24,7 @@ from worldledger.errors import (
     TimeAuthorityError,
 )
 from worldledger.rulesets import Ruleset
+from worldledger.world import WorldState
 
 
 @dataclass(slots=True)
@@ -37,6 +41,8 @@ class Group:
     sim_times: list[float] = field(default_factory=list)
     requests: list[tuple[str, str, bytes, int, int]] = field(default_factory=list)
     units: list[tuple[Unit, dict[int, Receipt]]] = field(default_factory=list)
+    #: who sets sim_time from here on, where an effect of the group says so
+    authority: str | None = None
 
     @classmethod
     def of_one(
@@ -88,22 +94,21 @@ class Sealer:
         self.live: LiveState | None = None
         #: what was written lately, where somebody takes snapshots from it
         self.recent: Recent | None = None
+        #: who sets sim_time as of the effect at ``authority_seq``; see `service.store.authority`
         self.authority = authority
+        self.authority_seq = 0
         self._clock = clock
         self._new_uuid = new_uuid
         self._max_effect_bytes = max_effect_bytes
 
-    def check_authority(self, draft: CheckedDraft, index: int | None = None) -> None:
-        """Raise TimeAuthorityError if this draft may not set sim_time in this world."""
-        if draft.sim_time is None or self.authority == "client":
+    def _check_authority(self, draft: CheckedDraft, authority: str, index: int | None) -> None:
+        if authority == "client" or (authority != "wall" and draft.source_id == authority):
             return
-        if self.authority != "wall" and draft.source_id == self.authority:
-            return
-        who = "the wall clock alone" if self.authority == "wall" else f"the adapter {self.authority!r} alone"
+        who = "the wall clock alone" if authority == "wall" else f"the adapter {authority!r} alone"
         raise TimeAuthorityError(
             f"world {self.world_id}: {who} sets sim_time, not {draft.source_id!r}; leave sim_time out",
             world_id=self.world_id,
-            time_authority=self.authority,
+            time_authority=authority,
             path="$.sim_time",
             index=index,
         )
@@ -154,17 +159,27 @@ class Sealer:
         prefix = checksum.hex().encode()
         written: dict[int, Receipt] = {}
         several = len(unit.drafts) > 1
+        authority_before = group.authority
         try:
             for index, given in enumerate(unit.drafts):
                 if index in unit.known or (several and unit.aliases and index in unit.aliases):
                     continue
                 draft = given
+                if unit.judges and index in unit.judges:
+                    unit.judges[index](self._state(group.before.seq, group.texts))
                 if given.kind in self.checked_kinds:
                     draft = self.decide(given, group.before.seq, group.texts, index if several else None)
                 seq += 1
                 text, uuid, sim_time = self.effect(
-                    draft, seq, sim_time=sim_time, wall_time=wall_time, index=index if several else None
+                    draft,
+                    seq,
+                    sim_time=sim_time,
+                    wall_time=wall_time,
+                    index=index if several else None,
+                    authority=group.authority,
                 )
+                if draft.kind == TIME_AUTHORITY_KIND:
+                    group.authority = orjson.loads(draft.payload)["authority"]
                 digest = sha256(prefix + text)
                 checksum = digest.digest()
                 hexdigest = digest.hexdigest()
@@ -179,6 +194,7 @@ class Sealer:
             if self.live is not None and self.live.provisional and len(group.texts) > mark:
                 self.live = None  # it may have folded in what is cut off now
             group.cut(mark)
+            group.authority = authority_before
             raise
         if written:
             group.after = Head(seq, checksum, sim_time, wall_time)
@@ -196,37 +212,49 @@ class Sealer:
         Raises what the ruleset refuses it with, naming ``index`` if given, and StateNeededError where it must look at
         the state and that is not here.
         """
-        state = None
-        if draft.kind in self.ruleset.stateful:
-            if self.live is None:
-                raise StateNeededError(f"world {self.world_id}: the state is not here")
-            try:
-                state = self.live.after(seq, texts)
-            except (SimulationError, StateNeededError):
-                self.live = None  # it is behind, or was left in the middle of an effect
-                raise
+        state = self._state(seq, texts) if draft.kind in self.ruleset.stateful else None
         try:
             return self.ruleset.decide(draft, state)
         except InvalidEffectError as error:
             raise (error if index is None else error.at(index)) from None
 
+    def _state(self, seq: int, texts: Sequence[str]) -> WorldState:
+        if self.live is None:
+            raise StateNeededError(f"world {self.world_id}: the state is not here")
+        try:
+            return self.live.after(seq, texts)
+        except (SimulationError, StateNeededError):
+            self.live = None  # it is behind, or was left in the middle of an effect
+            raise
+
     def needs_state(self, units: Iterable[Unit]) -> bool:
-        """Tell whether the ruleset must look at the state to decide on these units."""
+        """Tell whether somebody must look at the state to decide on these units: a judge, or the ruleset."""
         stateful = self.ruleset.stateful
-        return bool(stateful) and any(draft.kind in stateful for unit in units for draft in unit.drafts)
+        return any(unit.judges or (stateful and any(draft.kind in stateful for draft in unit.drafts)) for unit in units)
 
     def effect(
-        self, draft: CheckedDraft, seq: int, *, sim_time: float, wall_time: float, index: int | None = None
+        self,
+        draft: CheckedDraft,
+        seq: int,
+        *,
+        sim_time: float,
+        wall_time: float,
+        index: int | None = None,
+        authority: str | None = None,
     ) -> tuple[bytes, str, float]:
         """Write the effect that a draft becomes at ``seq``, after an effect at ``sim_time``.
+
+        ``authority`` sets sim_time there, where it is not the one that is known of the log.
 
         Gives the canonical bytes, the uuid and the effect's sim_time. Raises TimeAuthorityError,
         SimTimeOrderError, InvalidEffectError (caused_by) and EffectTooLargeError, naming ``index`` if given.
         """
+        if authority is None:
+            authority = self.authority
         if draft.sim_time is not None:
-            self._check_time(draft, sim_time, index)
+            self._check_time(draft, sim_time, authority, index)
             sim_time = draft.sim_time
-        elif self.authority == "wall":
+        elif authority == "wall":
             sim_time = wall_time if wall_time > sim_time else sim_time  # noqa: FURB136 - max() takes twice as long
         if draft.caused_by is not None and draft.caused_by >= seq:
             what = f"caused_by names seq {draft.caused_by}, which does not come before this effect (seq {seq})"
@@ -244,8 +272,8 @@ class Sealer:
         """Give the wall time of an effect after this head: the clock's, but never before the head's."""
         return max(self._clock(), head.wall_time)
 
-    def _check_time(self, draft: CheckedDraft, sim_time: float, index: int | None) -> None:
-        self.check_authority(draft, index)
+    def _check_time(self, draft: CheckedDraft, sim_time: float, authority: str, index: int | None) -> None:
+        self._check_authority(draft, authority, index)
         if draft.sim_time is not None and draft.sim_time < sim_time:
             raise SimTimeOrderError(
                 f"world {self.world_id}: sim_time {draft.sim_time} is lower than the world's {sim_time}",

@@ -21,6 +21,7 @@ import asyncpg
 from service.database.engine import transaction
 from service.database.failures import explain
 from service.store import statements
+from service.store.authority import look_up_authority
 from service.store.live import confirm_group
 from service.store.outages import Outages, leaves_doubt, retrying
 from service.store.records import Head, Receipt
@@ -127,6 +128,7 @@ class _Round:
             if row is None:
                 raise WorldNotFoundError(f"no world named {self._sealer.world_id!r}", world_id=self._sealer.world_id)
             self._head = Head(*row)
+            await look_up_authority(self._connection, self._sealer, self._head.seq)
             for doubt in self._doubts:
                 if await self._is_written(doubt):
                     self._written.append(doubt)

@@ -74,6 +74,12 @@ LOCK_HEAD = "select head_seq, head_checksum, sim_time, wall_time from heads wher
 
 HEAD = "select head_seq, head_checksum, sim_time, wall_time from heads where world_id = $1"
 
+#: The last word on who sets a world's sim_time: $1 world_id, $2 the kind that says so, $3 after global_seq.
+LAST_AUTHORITY = """
+select effect -> 'payload' ->> 'authority' from effects
+where world_id = $1 and kind = $2 and global_seq > $3 order by world_id desc, kind desc, global_seq desc limit 1
+"""
+
 #: A page of worlds by name with their heads: $1 after world_id, $2 limit.
 WORLD_HEADS = """
 select world_id, w.ruleset, h.head_seq from worlds w join heads h using (world_id)
@@ -182,6 +188,20 @@ select global_seq, effect ->> 'uuid' as uuid, checksum, sim_time from effects
 where world_id = $1 and global_seq between $2 and $3 order by global_seq
 """
 
+# -- agents -------------------------------------------------------------------------------------------------
+
+#: How far agents have come: $1 world_id, $2 agent_ids.
+AGENT_CURSORS = "select agent_id, view_seq from agent_cursors where world_id = $1 and agent_id = any($2::text[])"
+
+#: Move agents' cursors, never backwards: arrays of $1 world_id, $2 agent_id, $3 view_seq, each pair once.
+MOVE_CURSORS = """
+insert into agent_cursors as c (world_id, agent_id, view_seq)
+select * from unnest($1::text[], $2::text[], $3::bigint[]) as u (world_id, agent_id, view_seq)
+order by world_id, agent_id
+on conflict (world_id, agent_id) do update set view_seq = excluded.view_seq, updated_at = now()
+where c.view_seq < excluded.view_seq
+"""
+
 # -- verification ------------------------------------------------------------------------------------------
 
 #: In one snapshot: the world's head and the last seq that really stands in the log.
@@ -209,9 +229,10 @@ select world_id from (
 
 # -- states ------------------------------------------------------------------------------------------------
 
-#: What folding a world needs to know of it: its ruleset, and the spacing of snapshots that its genesis asks for.
+#: What is done with a world by its genesis: its ruleset, the spacing of snapshots, and how its agents are served.
 WORLD_RULES = """
-select w.ruleset, e.effect -> 'payload' ->> 'snapshot_every' as snapshot_every
+select w.ruleset, e.effect -> 'payload' ->> 'snapshot_every' as snapshot_every,
+       e.effect -> 'payload' ->> 'orchestrator' as orchestrator
 from worlds w left join effects e on e.world_id = w.world_id and e.global_seq = 1
 where w.world_id = $1
 """

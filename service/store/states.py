@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
 
 from service.store import statements
 from service.store.advancing import NEVER, Forward, Keep, Progress, advance
@@ -46,10 +48,14 @@ class StateAt(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """How a world is folded: its ruleset, and after how many effects a snapshot is due."""
+    """How a world is folded and served: its ruleset, and after how many effects a snapshot is due.
+
+    ``orchestrator`` is the configuration that its genesis has for its agents (a JSON value), if there is one.
+    """
 
     ruleset: Ruleset
     every: int
+    orchestrator: Any = None
 
 
 class States:
@@ -133,6 +139,11 @@ class States:
             return Fold(world_id, (await self.rules(world_id)).ruleset)
         return (await self._reach(world_id, global_seq)).fold
 
+    async def base_at(self, world_id: str, global_seq: int) -> Base:
+        """Give a fold of one's own at a seq and the chain's checksum there, to go on from. Raises as `fold_at`."""
+        reached = await self._reach(world_id, global_seq)
+        return Base(reached.fold, reached.checksum, 0)
+
     async def _reach(
         self, world_id: str, seq: int, progress: Progress | None = None, base: Base | None = None
     ) -> Forward:
@@ -161,7 +172,8 @@ class States:
         (row,) = await self._reader.fetch(statements.WORLD_RULES, world_id)
         asked = row["snapshot_every"] or ""
         every = int(asked) if asked.isdecimal() and 0 < len(asked) < 10 else self._every
-        found = self._rules[world_id] = Rules(load_ruleset(row["ruleset"]), max(every, 2))
+        orchestrator = None if row["orchestrator"] is None else orjson.loads(row["orchestrator"])
+        found = self._rules[world_id] = Rules(load_ruleset(row["ruleset"]), max(every, 2), orchestrator)
         if len(self._rules) > _REMEMBERED:
             self._rules.popitem(last=False)
         return found

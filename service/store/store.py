@@ -18,9 +18,11 @@ from service.database.revision import require_current, revision_state
 from service.settings import Settings
 from service.store import statements
 from service.store.advancing import Progress
+from service.store.authority import look_up_authority
 from service.store.bulk import BulkWriter, callers_errors_as_they_are
 from service.store.committer import Committer, WorldQueue
 from service.store.copying import bulk_transaction
+from service.store.cursors import AgentCursors
 from service.store.event_log import EventLog
 from service.store.identity import Uuids
 from service.store.outages import Outages, is_outage, retrying
@@ -66,6 +68,8 @@ class Store:
         #: every log that somebody still holds, remembered or not: a world never has two in one process
         self._held: WeakValueDictionary[str, EventLog] = WeakValueDictionary()
         self.reader = Reader(pool, settings, url, self.outages)
+        #: how far agents have come
+        self.cursors = AgentCursors(self.reader)
         #: states at any moment, and snapshots
         self.states = States(self.reader, settings, self.world)
         self._committer = Committer(pool, settings, url, self.outages, self.states)
@@ -201,6 +205,7 @@ class Store:
             row = await connection.fetchrow(statements.LOCK_HEAD, world_id)
             if row is None:
                 raise WorldNotFoundError(f"no world named {world_id!r}", world_id=world_id)
+            await look_up_authority(connection, log.sealer, row["head_seq"])
             head = await BulkWriter(connection, log.sealer, Head(*row)).write(drafts, progress)
         self._committed(world_id, head.seq)
         return head
@@ -263,9 +268,11 @@ class Store:
         async for attempt in retrying(self._settings.append_deadline, on=self._may_pass):
             with attempt, self.outages.noticed():
                 record = await self.world(world_id)
+                sealer = self._sealer(world_id, record.time_authority, load_ruleset(record.ruleset))
+                async with self.reader.connection() as connection:
+                    await look_up_authority(connection, sealer, record.head_seq)
         log = self._held.get(world_id)  # another caller may have been quicker
         if log is None:
-            sealer = self._sealer(world_id, record.time_authority, load_ruleset(record.ruleset))
             queue = WorldQueue(sealer, record.head)
             log = EventLog(
                 world_id,

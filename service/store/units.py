@@ -7,14 +7,18 @@ keeps its inner order.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from service.store.records import Head, Receipt
 from worldledger.drafts import CheckedDraft, check_draft, check_req_id
 from worldledger.effects import order_key
 from worldledger.errors import InvalidEffectError, RequestConflictError
+from worldledger.world import WorldState
+
+#: Looks at the state that a draft would follow, and refuses the draft's whole unit by raising a SimulationError.
+Judge: TypeAlias = Callable[[WorldState], None]
 
 
 class Request(NamedTuple):
@@ -30,7 +34,7 @@ class Request(NamedTuple):
 class Unit:
     """The drafts of one call and the future its caller waits on."""
 
-    __slots__ = ("aliases", "drafts", "future", "known", "requests", "size")
+    __slots__ = ("aliases", "drafts", "future", "judges", "known", "requests", "size")
 
     def __init__(
         self, drafts: Sequence[CheckedDraft], requests: Sequence[Request], aliases: Mapping[int, int] | None = None
@@ -39,6 +43,8 @@ class Unit:
         self.requests = requests
         #: draft index -> index of the same request's first draft in this very unit
         self.aliases = aliases
+        #: draft index -> who judges it, before the ruleset does
+        self.judges: Mapping[int, Judge] = {}
         #: draft index -> receipt, for requests that an earlier call has made already
         self.known: dict[int, Receipt] = {}
         self.size = len(drafts[0].payload) if len(drafts) == 1 else sum(len(draft.payload) for draft in drafts)

@@ -1,8 +1,8 @@
 """Following heads: one watcher tells any number of waiting readers of a process that a world has grown.
 
-Effects of this process are seen at once, because the committer tells the watcher; those of other processes by
-looking at the heads of the worlds that someone waits for, in one query per interval. Nothing is asked while nobody
-waits, and worlds that nobody waits for cost nothing.
+Effects of this process are seen at once, because the committer tells the watcher; those of other processes when these
+send a wake-up, and else by looking at the heads of the worlds that someone waits for, in one query per interval.
+Nothing is asked while nobody waits, and worlds that nobody waits for cost nothing.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import structlog
 
+from service.store.wakeups import Wakeups
 from worldledger.errors import SimulationError, StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -40,22 +41,33 @@ class HeadWatcher:
         self._heads: OrderedDict[str, int] = OrderedDict()
         self._waiting: dict[str, dict[asyncio.Future[int], int]] = {}
         self._poller: asyncio.Task[None] | None = None
+        self._wakeups: Wakeups | None = None
         self._closed = False
 
     @classmethod
     @asynccontextmanager
-    async def over(cls, store: Store, *, interval: float) -> AsyncIterator[HeadWatcher]:
+    async def over(cls, store: Store, *, interval: float, url: str | None = None) -> AsyncIterator[HeadWatcher]:
         """Watch a store's worlds, its own commits included; stop at the end.
 
-        ``interval`` is the pause in seconds between two looks for what other processes wrote.
+        ``interval`` is the pause in seconds between two looks for what other processes wrote. With the database's
+        ``url`` wake-ups are exchanged with them, which takes one more connection.
         """
         watcher = cls(store.reader, interval=interval, outages=store.outages)
-        store.on_commit = watcher.moved
-        try:
-            yield watcher
-        finally:
-            store.on_commit = None
-            await watcher.close()
+        store.on_commit = watcher.committed
+        async with AsyncExitStack() as running:
+            if url is not None:
+                watcher._wakeups = await running.enter_async_context(Wakeups.between(url, watcher.moved))
+            try:
+                yield watcher
+            finally:
+                store.on_commit = None
+                await watcher.close()
+
+    def committed(self, world_id: str, head_seq: int) -> None:
+        """Take note of a commit of this process."""
+        self.moved(world_id, head_seq)
+        if self._wakeups is not None:
+            self._wakeups.tell(world_id, head_seq)
 
     async def wait_beyond(self, world_id: str, seq: int, timeout: float | None = None) -> int:
         """Wait until the world's head lies beyond ``seq`` and give it.
@@ -71,6 +83,8 @@ class HeadWatcher:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         waiting = self._waiting.setdefault(world_id, {})
         waiting[future] = seq
+        if self._wakeups is not None:
+            self._wakeups.follow()
         if self._poller is None:
             self._poller = asyncio.get_running_loop().create_task(self._poll())
         try:
@@ -113,6 +127,8 @@ class HeadWatcher:
         pause = self._interval
         try:
             while self._waiting:
+                if self._wakeups is not None:
+                    self._wakeups.follow()
                 try:
                     heads = await self._reader.head_seqs(list(self._waiting))
                 except SimulationError as error:

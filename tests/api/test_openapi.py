@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx2
+import orjson
 import pytest
 from pydantic import BaseModel
 
@@ -125,6 +126,29 @@ def test_what_cannot_be_written_as_json_is_still_answered() -> None:
     assert response.status_code == 422
     assert b"is no name" in bytes(response.body)
     bytes(response.body).decode()
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "seconds"),
+    [
+        (errors.QuotaExceededError("ann", "intents", 5, 0.2), 429, "1"),
+        (errors.QuotaExceededError("ann", "intents", 5, 2.01), 429, "3"),
+        (errors.QuotaExceededError("ann", "tokens", 5), 429, None),
+        (errors.CircuitBreakerOpenError(29.5), 503, "30"),
+        (errors.CircuitBreakerOpenError(), 503, "1"),
+        (errors.BackpressureError("ann", "shed_oldest"), 503, "1"),
+        (errors.DeadlineExceededError("r1", 100.0), 504, None),
+        (errors.PermissionDeniedError("ann", "intent:move"), 403, None),
+        (errors.UnknownAgentError("ann", "w"), 404, None),
+        (errors.IntentConflictError({}, []), 409, None),
+        (errors.InvalidIntentError("no"), 422, None),
+    ],
+)
+def test_an_error_says_when_to_try_again(error: errors.SimulationError, status: int, seconds: str | None) -> None:
+    """Retry-After is what the error itself says, in whole seconds rounded up, or else what the table says."""
+    response = problem_response({"type": "http", "raw_path": b"/x"}, error)
+    assert (response.status_code, response.headers.get("retry-after")) == (status, seconds)
+    assert orjson.loads(bytes(response.body))["recovery"] == error.recovery.value
 
 
 def test_the_documented_world_is_the_one_that_is_checked() -> None:

@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from worldledger.chain import link
+from worldledger.config import MemoryConfig, OrchestratorConfig, read_config
 
 from .helpers import JSON, draft, problem
 
@@ -73,7 +74,7 @@ async def test_a_world_that_cannot_be_is_refused(client: httpx2.AsyncClient, sub
     assert (await client.get("/v1/worlds")).json()["worlds"] == []
 
 
-_FIELDS = ["config", "experiment", "ruleset", "snapshot_every", "time_authority", "world_id"]
+_FIELDS = ["config", "experiment", "orchestrator", "ruleset", "snapshot_every", "time_authority", "world_id"]
 
 
 async def test_a_refused_world_is_told_why_in_plain_words(client: httpx2.AsyncClient) -> None:
@@ -94,6 +95,60 @@ async def test_a_refused_world_is_told_why_in_plain_words(client: httpx2.AsyncCl
         ),
     ):
         assert problem(await client.post("/v1/worlds", json=body), 422, "invalid_config")["detail"] == detail
+
+
+async def test_a_world_may_have_its_own_configuration(client: httpx2.AsyncClient) -> None:
+    """What a new world says of how its agents are served stands in its genesis, whole; without it nothing does."""
+    wanted = {"max_agents": 7, "debounce_ms": 50, "tokens_per_s": None, "memory": {"max_tokens": 9}}
+    for world, value, kept in (
+        ("w", wanted, OrchestratorConfig(max_agents=7, debounce_ms=50.0, memory=MemoryConfig(max_tokens=9))),
+        ("v", {}, OrchestratorConfig()),
+    ):
+        body = {"world_id": world, "orchestrator": value}
+        assert (await client.post("/v1/worlds", json=body)).status_code == 201
+        genesis = (await client.get(f"/v1/worlds/{world}/effects/1")).json()
+        assert genesis["payload"]["orchestrator"] == kept.model_dump()
+        assert read_config(genesis["payload"]["orchestrator"]) == kept
+    assert (await client.post("/v1/worlds", json={"world_id": "u", "orchestrator": None})).status_code == 201
+    assert "orchestrator" not in (await client.get("/v1/worlds/u/effects/1")).json()["payload"]
+
+
+async def test_a_configuration_out_of_bounds_is_refused(client: httpx2.AsyncClient) -> None:
+    """What is wrong with the configuration is named by its path and in plain words, and nothing is created."""
+    for value, path, words in (
+        ([], "", "must be an object, not a list"),
+        ({"memory": 5}, ".memory", "must be an object, not a number"),
+        ({"max_agents": 0}, ".max_agents", "must be at least 1"),
+        ({"max_agents": 2_000_000}, ".max_agents", "must be at most 1000000"),
+        ({"max_agents": 1.5}, ".max_agents", "must be a whole number"),
+        ({"max_agents": True}, ".max_agents", "must be a whole number"),
+        ({"debounce_ms": "1"}, ".debounce_ms", "must be a number"),
+        ({"debounce_ms": -1}, ".debounce_ms", "must be at least 0"),
+        ({"deadline_ms": 1e9}, ".deadline_ms", "must be at most 86400000"),
+        ({"tokens_per_s": 0}, ".tokens_per_s", "must be more than 0"),
+        ({"record_rejections": 1}, ".record_rejections", "must be true or false"),
+        (
+            {"backpressure_policy": "shed"},
+            ".backpressure_policy",
+            "must be 'defer', 'shed_oldest' or 'drop_newest'",
+        ),
+        ({"memory": {"max_tokens": 0}}, ".memory.max_tokens", "must be at least 1"),
+    ):
+        response = await client.post("/v1/worlds", json={"world_id": "w", "orchestrator": value})
+        found = problem(response, 422, "invalid_config", path=f"$.orchestrator{path}")
+        assert found["detail"] == f"$.orchestrator{path}: {words}"
+    for value, path, fields in (
+        ({"colour": 1}, "$.orchestrator.colour", OrchestratorConfig.model_fields),
+        ({"memory": {"colour": 1}}, "$.orchestrator.memory.colour", MemoryConfig.model_fields),
+    ):
+        response = await client.post("/v1/worlds", json={"world_id": "w", "orchestrator": value})
+        found = problem(response, 422, "invalid_config", path=path)
+        assert found["detail"].endswith(f" has {', '.join(sorted(fields))}")
+    for text, path in ((b'{"debounce_ms":-0.0}', ".debounce_ms"), (b'{"debounce_ms":1e400}', ".debounce_ms")):
+        body = b'{"world_id":"w","orchestrator":' + text + b"}"
+        response = await client.post("/v1/worlds", content=body, headers=JSON)
+        problem(response, 422, "invalid_config", path=f"$.orchestrator{path}")
+    assert (await client.get("/v1/worlds")).json()["worlds"] == []
 
 
 async def test_an_unknown_ruleset_names_the_known_ones(client: httpx2.AsyncClient) -> None:

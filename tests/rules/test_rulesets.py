@@ -109,6 +109,12 @@ def test_the_base_takes_any_config_and_passes_drafts_on() -> None:
     assert not ruleset.upcasting.kinds
 
 
+def test_what_chess_refuses_is_recorded() -> None:
+    """Refused intents are part of a game's history, and of no other world's unless it asks for them."""
+    assert [load_ruleset(name).records_rejections for name in ("chess", "sandbox")] == [True, False]
+    assert Ruleset().records_rejections is False
+
+
 def test_the_base_asks_the_check_of_the_kind() -> None:
     """A check is handed the draft, its payload read and the state; what it raises refuses the draft."""
     asked: list[tuple[CheckedDraft, dict[str, Any], WorldState | None]] = []

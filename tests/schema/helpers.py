@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
 
 TABLES = ("worlds", "heads", "effects", "requests")
-#: What can be made again from the log.
+#: What is no history: made from the log, or kept for convenience.
 DERIVED = (
+    "agent_cursors",
     "snapshots",
     "projection_builds",
     "projection_cursors",
@@ -120,6 +121,7 @@ async def write_derived(connection: Connection) -> None:
     """Write a row of each derived table, and a build's table with the view that people read."""
     await connection.execute(
         """
+        insert into agent_cursors values ('w', 'alice', 9);
         insert into snapshots values ('w', 9, sha256('c'), 'sandbox', 1, sha256('{}'), '{}', 2);
         insert into projection_builds (build, projection, version, status) values ('games_1', 'games', 1, 'live');
         insert into projection_cursors values ('games_1', 'w', 8);

@@ -7,12 +7,16 @@ A page holds such a table between ``<!-- generated: NAME -->`` and ``<!-- end --
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+from annotated_types import Ge, Gt, Le
+from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from projections import errors as of_projections
@@ -20,8 +24,8 @@ from service import app
 from service.api import errors as of_http
 from service.api import problems
 from service.settings import Settings
-from worldledger import errors
-from worldledger.errors import SimulationError
+from worldledger.config import MemoryConfig, OrchestratorConfig
+from worldledger.errors import SimulationError, base, intents, log
 
 from .project import ROOT
 
@@ -49,7 +53,7 @@ def _status(error: type[SimulationError]) -> int:
 
 
 def _error_classes() -> Iterator[type[SimulationError]]:
-    for module in (errors, of_projections, of_http, app):
+    for module in (base, log, intents, of_projections, of_http, app):
         for value in vars(module).values():
             if inspect.isclass(value) and issubclass(value, SimulationError) and value.__module__ == module.__name__:
                 yield value
@@ -68,11 +72,33 @@ def settings_table() -> list[str]:
     return rows
 
 
+def config_table(shape: type[BaseModel]) -> list[str]:
+    """Give one row for each field of a world's configuration: name, default, bounds and meaning."""
+    rows = ["| field | default | from | to | meaning |", "| --- | --- | --- | --- | --- |"]
+    for name, field in shape.model_fields.items():
+        bounds = {type(part): part for part in field.metadata}
+        least = _bound(bounds.get(Ge), "ge") or _bound(bounds.get(Gt), "gt", "over ")
+        default = "see below" if isinstance(field.default, BaseModel) else f"`{json.dumps(field.default)}`"
+        cells = (f"`{name}`", default, least, _bound(bounds.get(Le), "le"), _cell(field.description or ""))
+        rows.append(f"| {' | '.join(cells)} |")
+    return rows
+
+
+def _bound(part: object, name: str, words: str = "") -> str:
+    value = getattr(part, name, None)
+    return "" if value is None else f"{words}{int(value) if float(value).is_integer() else value}"
+
+
 def _cell(text: str) -> str:
     return text.replace("``", "`").replace("|", "\\|")
 
 
-TABLES: Final[dict[str, Callable[[], list[str]]]] = {"errors": errors_table, "settings": settings_table}
+TABLES: Final[dict[str, Callable[[], list[str]]]] = {
+    "errors": errors_table,
+    "settings": settings_table,
+    "orchestrator": partial(config_table, OrchestratorConfig),
+    "memory": partial(config_table, MemoryConfig),
+}
 
 
 def with_tables(text: str) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 from service.store import Store, transfer
 from service.store.transfer import export_world, import_export
+from worldledger.config import OrchestratorConfig
 from worldledger.errors import FileRefusedError, RequestConflictError, TamperedError, WorldExistsError
 from worldledger.genesis import NewWorld
 from worldledger.transfer import CheckedExport, check_export
@@ -78,7 +79,13 @@ async def other(other_url: str, open_store: Opener) -> Store:
 async def filled(store: Store, world_id: str) -> None:
     """Make a world with effects of all sorts, requests of one and of several drafts among them."""
     await store.create_world(
-        NewWorld(world_id=world_id, experiment="ünï", time_authority="client", config={"a": 1e16, "ä": [None, {}]})
+        NewWorld(
+            world_id=world_id,
+            experiment="ünï",
+            time_authority="client",
+            config={"a": 1e16, "ä": [None, {}]},
+            orchestrator=OrchestratorConfig(max_agents=7),
+        )
     )
     log = await store.log(world_id)
     await log.append_all([draft("€\u2028\x7f", sim_time=0.1), draft(1e16, req_id="r1"), draft({"n": [1.5e-7]})])

@@ -39,6 +39,8 @@ class Ruleset:
     - ``checks``: kind -> `Check`, for `decide`. A check raises a SimulationError (IllegalEffectError names the rule).
     - ``stateful``: the kinds whose check looks at the state; the others are checked without one, which is cheaper.
     - ``upcasters``: for payloads of older versions, see `worldledger.upcasting`.
+    - ``records_rejections``: whether refused intents of its worlds become IntentRejected effects, where a world's own
+      configuration does not say so.
 
     System kinds are folded by the core before a ruleset is asked.
     """
@@ -49,6 +51,7 @@ class Ruleset:
     checks: Mapping[str, Check] = {}
     stateful: frozenset[str] = frozenset()
     upcasters: Sequence[Upcaster] = ()
+    records_rejections: bool = False
 
     def check_config(self, config: Mapping[str, Any]) -> None:
         """Raise InvalidConfigError if a world cannot be made with this config. The base takes any."""

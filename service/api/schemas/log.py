@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, JsonValue, RootModel
 
 from service.api.schemas.base import CHECKSUM, HEX32, HEX64, GlobalSeq, Shape, Word, WorldName
 from service.store import WorldRecord
+from worldledger.config import OrchestratorConfig
 from worldledger.drafts import MAX_PRIORITY
 
 _DRAFT: dict[str, Any] = {
@@ -52,6 +53,9 @@ class NewWorld(Shape):
     )
     snapshot_every: Annotated[int, Field(ge=2, le=999_999_999)] | None = Field(
         default=None, description="Effects between two snapshots of the state, at least; the service's own if null."
+    )
+    orchestrator: OrchestratorConfig | None = Field(
+        default=None, description="How its agents are served; left to the service if null."
     )
 
 

@@ -28,6 +28,7 @@ class Chess(Ruleset):
         }
     )
     stateful = frozenset(checks)
+    records_rejections = True
 
 
 RULESET = Chess()

@@ -1,43 +1,10 @@
-"""The one error tree: everything this project refuses or cannot do, with what to do about it.
-
-Source: seeds/simulation_core.md, "Error Types and Recovery". Every error carries
-
-- ``code``: a stable machine name, also the last part of the problem type over HTTP (RFC 9457);
-- ``recovery``: the seed's RecoveryAction that fits it;
-- ``details``: the facts that matter (``world_id``, ``index``, ``path``, ``expected_seq`` …), JSON-able.
-
-Foreign errors (asyncpg, OSError, python-chess) are mapped to these once, at the boundary where they arise.
-"""
+"""The errors of drafts, worlds, recorded files and the database."""
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Any, ClassVar
 
-
-class RecoveryAction(Enum):
-    """What a caller can do about an error (seeds/simulation_core.md)."""
-
-    RETRY = "retry"
-    ABORT = "abort"
-    REGENERATE = "regenerate"
-    RETRY_WITH_DELAY = "retry_with_delay"
-    MODIFY_INTENT = "modify_intent"
-    DEFER = "defer"
-    SHED_OLDEST = "shed_oldest"
-
-
-class SimulationError(Exception):
-    """Base of every error of this project: a message for people, a code and details for programs."""
-
-    code: ClassVar[str] = "simulation_error"
-    recovery: ClassVar[RecoveryAction] = RecoveryAction.ABORT
-
-    def __init__(self, message: str, **details: Any) -> None:
-        super().__init__(message)
-        self.message = message
-        self.details: dict[str, Any] = {name: value for name, value in details.items() if value is not None}
-
+from worldledger.errors.base import RecoveryAction, SimulationError
 
 # -- what a caller sent ------------------------------------------------------------------------------------
 
@@ -47,9 +14,11 @@ class InvalidEffectError(SimulationError):
 
     code = "invalid_effect"
     recovery = RecoveryAction.MODIFY_INTENT
+    #: What is refused, in the message's words.
+    what: ClassVar[str] = "draft"
 
     def __init__(self, reason: str, path: str = "$", index: int | None = None, **details: Any) -> None:
-        where = path if index is None else f"draft {index}, {path}"
+        where = path if index is None else f"{self.what} {index}, {path}"
         super().__init__(f"{where}: {reason}", path=path, index=index, **details)
         self.reason = reason
         self.path = path
@@ -209,24 +178,3 @@ class OverloadedError(SimulationError):
 
     code = "overloaded"
     recovery = RecoveryAction.RETRY_WITH_DELAY
-
-
-# -- the seed's errors of the intent pipeline --------------------------------------------------------------
-
-
-class StaleContextError(SimulationError):
-    """An intent was made from a view that is too old (seeds/simulation_core.md)."""
-
-    code = "stale_context"
-    recovery = RecoveryAction.REGENERATE
-
-    def __init__(self, req_id: str, expected_seq: int, actual_seq: int) -> None:
-        super().__init__(
-            f"request {req_id!r} was made at seq {actual_seq}; at least {expected_seq} is needed",
-            req_id=req_id,
-            expected_seq=expected_seq,
-            actual_seq=actual_seq,
-        )
-        self.req_id = req_id
-        self.expected_seq = expected_seq
-        self.actual_seq = actual_seq

@@ -1,0 +1,90 @@
+"""The system kinds that the core folds itself, whatever the ruleset, and what becomes of the state by them.
+
+- ``AgentRegistered {agent_id, policy, permissions, weight}``: the agent stands in ``metadata["agents"]``
+- ``WorldTimeAuthoritySet {authority}``: ``metadata["time_authority"]`` says who sets sim_time from here on
+
+The other system kinds named here tell what happened around the world and change nothing in it. (The genesis and
+state digests have their own places, `worldledger.genesis` and `worldledger.folding`.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeGuard
+
+from worldledger.canonical import MAX_INT
+from worldledger.drafts import MAX_WORD
+from worldledger.effects import Effect
+from worldledger.genesis import is_authority
+from worldledger.rulesets.base import Handler, MalformedEffectError, Touched
+from worldledger.world import WorldState
+
+AGENT_REGISTERED_KIND: Final = "AgentRegistered"
+TIME_AUTHORITY_KIND: Final = "WorldTimeAuthoritySet"
+#: An adapter has moved sim_time on: ``{adapter}``.
+TIME_SET_KIND: Final = "WorldTimeSet"
+#: What an agent was shown: ``{agent_id, at_seq, digest}``.
+VIEW_DIGEST_KIND: Final = "ViewDigest"
+#: An intent that the world's validator or ruleset refused.
+INTENT_REJECTED_KIND: Final = "IntentRejected"
+GENERATION_STARTED_KIND: Final = "GenerationStarted"
+#: ``{agent_id, req_id, reason, latency_ms}``
+GENERATION_CANCELLED_KIND: Final = "GenerationCancelled"
+GENERATION_FINISHED_KIND: Final = "GenerationFinished"
+
+_NOTHING: Final = ()
+
+
+def register(state: WorldState, effect: Effect) -> Touched:
+    """AgentRegistered: the agent is known by its policy, permissions and weight; the newest registration counts.
+
+    ``registered_seq`` is the global_seq of the agent's first registration.
+    """
+    payload = effect["payload"]
+    agent_id = payload.get("agent_id")
+    if not _is_word(agent_id):
+        raise MalformedEffectError("agent_id is a string of 1 to 200 characters")
+    policy, permissions, weight = payload.get("policy"), payload.get("permissions"), payload.get("weight")
+    if not _is_spec(policy):
+        raise MalformedEffectError("policy is an object of name, version and config")
+    if not isinstance(permissions, list) or not all(map(_is_word, permissions)):
+        raise MalformedEffectError("permissions is a list of names")
+    if type(weight) is not int or weight < 1:
+        raise MalformedEffectError("weight is a whole number from 1 on")
+    agents = state.metadata["agents"]
+    before = agents.get(agent_id)
+    agents[agent_id] = {
+        "policy": {name: policy[name] for name in ("name", "version", "config")},
+        "permissions": sorted(set(permissions)),
+        "weight": weight,
+        "registered_seq": effect["global_seq"] if before is None else before["registered_seq"],
+    }
+    return _NOTHING
+
+
+def set_authority(state: WorldState, effect: Effect) -> Touched:
+    """WorldTimeAuthoritySet: this one sets sim_time from here on."""
+    authority = effect["payload"].get("authority")
+    if not isinstance(authority, str) or not is_authority(authority):
+        raise MalformedEffectError("authority is 'wall', 'client' or an adapter's name")
+    state.metadata["time_authority"] = authority
+    return _NOTHING
+
+
+#: kind -> what folds it; a kind of the service's own that is not here folds to nothing.
+HANDLERS: Final[Mapping[str, Handler]] = {AGENT_REGISTERED_KIND: register, TIME_AUTHORITY_KIND: set_authority}
+
+
+def _is_word(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= MAX_WORD
+
+
+def _is_spec(value: Any) -> TypeGuard[dict[str, Any]]:
+    """Tell whether a value has the shape of a stored policy; whether there is such a policy is not asked here."""
+    return (
+        isinstance(value, dict)
+        and _is_word(value.get("name"))
+        and type(value.get("version")) is int
+        and 1 <= value["version"] <= MAX_INT
+        and isinstance(value.get("config"), dict)
+    )

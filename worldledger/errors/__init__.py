@@ -1,0 +1,91 @@
+"""The one error tree: everything this project refuses or cannot do, with what to do about it.
+
+Source: seeds/simulation_core.md, "Error Types and Recovery". Every error carries
+
+- ``code``: a stable machine name, also the last part of the problem type over HTTP (RFC 9457);
+- ``recovery``: the seed's RecoveryAction that fits it;
+- ``details``: the facts that matter (``world_id``, ``index``, ``path``, ``expected_seq`` …), JSON-able.
+
+Foreign errors (asyncpg, OSError, python-chess) are mapped to these once, at the boundary where they arise.
+"""
+
+from worldledger.errors.base import RecoveryAction, SimulationError
+from worldledger.errors.intents import (
+    BackpressureError,
+    CircuitBreakerOpenError,
+    DeadlineExceededError,
+    IntentConflictError,
+    IntentRefusedError,
+    InvalidIntentError,
+    InvalidPolicyError,
+    PermissionDeniedError,
+    QuotaExceededError,
+    StaleContextError,
+    TooManyAgentsError,
+    UnknownAgentError,
+    UnknownGenerationError,
+    UnregisteredPolicyError,
+)
+from worldledger.errors.log import (
+    EffectNotFoundError,
+    EffectTooLargeError,
+    EmbeddedServerError,
+    FileRefusedError,
+    FoldError,
+    IllegalEffectError,
+    InvalidConfigError,
+    InvalidEffectError,
+    InvalidNameError,
+    MomentNotFoundError,
+    OverloadedError,
+    RequestConflictError,
+    ReservedKindError,
+    SchemaVersionError,
+    SimTimeOrderError,
+    StoreUnavailableError,
+    TamperedError,
+    TimeAuthorityError,
+    UnknownRulesetError,
+    WorldExistsError,
+    WorldNotFoundError,
+)
+
+__all__ = [
+    "BackpressureError",
+    "CircuitBreakerOpenError",
+    "DeadlineExceededError",
+    "EffectNotFoundError",
+    "EffectTooLargeError",
+    "EmbeddedServerError",
+    "FileRefusedError",
+    "FoldError",
+    "IllegalEffectError",
+    "IntentConflictError",
+    "IntentRefusedError",
+    "InvalidConfigError",
+    "InvalidEffectError",
+    "InvalidIntentError",
+    "InvalidNameError",
+    "InvalidPolicyError",
+    "MomentNotFoundError",
+    "OverloadedError",
+    "PermissionDeniedError",
+    "QuotaExceededError",
+    "RecoveryAction",
+    "RequestConflictError",
+    "ReservedKindError",
+    "SchemaVersionError",
+    "SimTimeOrderError",
+    "SimulationError",
+    "StaleContextError",
+    "StoreUnavailableError",
+    "TamperedError",
+    "TimeAuthorityError",
+    "TooManyAgentsError",
+    "UnknownAgentError",
+    "UnknownGenerationError",
+    "UnknownRulesetError",
+    "UnregisteredPolicyError",
+    "WorldExistsError",
+    "WorldNotFoundError",
+]

@@ -1,0 +1,221 @@
+"""The errors of intents, agents, their policies and their generations.
+
+Source: seeds/simulation_core.md, "Error Types and Recovery": its constructors keep their positions and attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from worldledger.errors.base import RecoveryAction, SimulationError
+from worldledger.errors.log import InvalidEffectError
+
+# -- intents: what is wrong with one, or with the moment at which it came ----------------------------------
+
+
+class InvalidIntentError(InvalidEffectError):
+    """An intent whose shape or payload is not what its kind asks for; details: ``path``, ``index`` in a list."""
+
+    code = "invalid_intent"
+    what = "intent"
+
+
+class IntentRefusedError(SimulationError):
+    """An intent that the world's validator refuses; details: ``req_id``, ``agent_id``, ``kind``."""
+
+    code = "intent_refused"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+    def __init__(
+        self, intent: Mapping[str, Any], reason: str = "the world's validator refuses it", **more: Any
+    ) -> None:
+        named = {name: intent.get(name) for name in ("req_id", "agent_id", "kind")}
+        super().__init__(f"{named['kind']} {named['req_id']!r} of {named['agent_id']!r}: {reason}", **named, **more)
+        self.intent = intent
+
+
+class StaleContextError(SimulationError):
+    """An intent was made from a view that is too old (seeds/simulation_core.md)."""
+
+    code = "stale_context"
+    recovery = RecoveryAction.REGENERATE
+
+    def __init__(self, req_id: str, expected_seq: int, actual_seq: int) -> None:
+        super().__init__(
+            f"request {req_id!r} was made at seq {actual_seq}; at least {expected_seq} is needed",
+            req_id=req_id,
+            expected_seq=expected_seq,
+            actual_seq=actual_seq,
+        )
+        self.req_id = req_id
+        self.expected_seq = expected_seq
+        self.actual_seq = actual_seq
+
+
+class IntentConflictError(SimulationError):
+    """An intent says of the world what is no longer so; details: ``req_id``, ``agent_id``, ``conflicting_effects``.
+
+    ``conflicting_effects`` are the effects since the intent's context_seq that made it so: the attribute has them
+    whole, the details name each by ``global_seq``, ``kind`` and ``source_id``.
+    """
+
+    code = "intent_conflict"
+    recovery = RecoveryAction.REGENERATE
+
+    def __init__(
+        self,
+        intent: Mapping[str, Any],
+        conflicting_effects: Sequence[Mapping[str, Any]],
+        reason: str = "what it says of the world is not so",
+        **details: Any,
+    ) -> None:
+        named = {name: intent.get(name) for name in ("req_id", "agent_id", "kind")}
+        effects = [{name: it.get(name) for name in ("global_seq", "kind", "source_id")} for it in conflicting_effects]
+        message = f"{named['kind']} {named['req_id']!r} of {named['agent_id']!r}: {reason}"
+        super().__init__(message, **named, conflicting_effects=effects, **details)
+        self.intent = intent
+        self.conflicting_effects = list(conflicting_effects)
+        self.reason = reason
+
+
+class PermissionDeniedError(SimulationError):
+    """An agent lacks a permission that its intent needs; details: ``agent_id``, ``permission``."""
+
+    code = "permission_denied"
+
+    def __init__(self, agent_id: str, permission: str) -> None:
+        what = f"agent {agent_id!r} lacks the permission {permission!r}"
+        super().__init__(what, agent_id=agent_id, permission=permission)
+        self.agent_id = agent_id
+        self.permission = permission
+
+
+class DeadlineExceededError(SimulationError):
+    """An intent waited past its deadline, and nothing was written; details: ``req_id``, ``deadline_ms``."""
+
+    code = "deadline_exceeded"
+    recovery = RecoveryAction.REGENERATE
+
+    def __init__(self, req_id: str, deadline_ms: float) -> None:
+        what = f"request {req_id!r} waited longer than {deadline_ms:g} ms; nothing was written"
+        super().__init__(what, req_id=req_id, deadline_ms=deadline_ms)
+        self.req_id = req_id
+        self.deadline_ms = deadline_ms
+
+
+# -- intents: too many of them -----------------------------------------------------------------------------
+
+
+class QuotaExceededError(SimulationError):
+    """An agent has used up a quota; details: ``agent_id``, ``quota_type``, ``limit``, ``retry_after_s``.
+
+    ``retry_after_s``: seconds until the quota has refilled far enough; absent where waiting will not help.
+    """
+
+    code = "quota_exceeded"
+    recovery = RecoveryAction.DEFER
+
+    def __init__(self, agent_id: str, quota_type: str, limit: float, retry_after_s: float | None = None) -> None:
+        super().__init__(
+            f"agent {agent_id!r} has used up its quota of {quota_type} ({limit:g})"
+            + ("" if retry_after_s is None else f"; try again in {retry_after_s:.3g} s"),
+            agent_id=agent_id,
+            quota_type=quota_type,
+            limit=limit,
+            retry_after_s=retry_after_s,
+        )
+        self.agent_id = agent_id
+        self.quota_type = quota_type
+        self.limit = limit
+        self.retry_after_s = retry_after_s
+
+
+class BackpressureError(SimulationError):
+    """Too many intents wait, and this one was let go; details: ``agent_id``, ``policy``.
+
+    Under ``shed_oldest`` (then with that recovery) newer ones took its place, so there may be no need of it any more.
+    """
+
+    code = "backpressure"
+    recovery = RecoveryAction.RETRY_WITH_DELAY
+
+    def __init__(self, agent_id: str, policy: str) -> None:
+        what = f"too many intents are waiting; this one of {agent_id!r} was let go (policy {policy})"
+        super().__init__(what, agent_id=agent_id, policy=policy)
+        self.agent_id = agent_id
+        self.policy = policy
+        if policy == RecoveryAction.SHED_OLDEST.value:
+            self.recovery = RecoveryAction.SHED_OLDEST
+
+
+class CircuitBreakerOpenError(SimulationError):
+    """What failed again and again is left alone for a while; details: ``retry_after_s`` (seconds)."""
+
+    code = "circuit_open"
+    recovery = RecoveryAction.RETRY_WITH_DELAY
+
+    def __init__(self, retry_after_s: float | None = None) -> None:
+        when = "" if retry_after_s is None else f"; it is tried again in {retry_after_s:.3g} s"
+        super().__init__(
+            f"this failed again and again and is left alone for a while{when}", retry_after_s=retry_after_s
+        )
+        self.retry_after_s = retry_after_s
+
+
+# -- agents, their policies and generations ----------------------------------------------------------------
+
+
+class UnknownAgentError(SimulationError):
+    """No agent of that name is registered in the world; details: ``agent_id``, ``world_id``."""
+
+    code = "unknown_agent"
+
+    def __init__(self, agent_id: str, world_id: str) -> None:
+        where = f"world {world_id}" if world_id else "the world"
+        super().__init__(f"{where} has no agent {agent_id!r}", agent_id=agent_id, world_id=world_id)
+        self.agent_id = agent_id
+        self.world_id = world_id
+
+
+class TooManyAgentsError(SimulationError):
+    """The world has as many agents as its setting ``max_agents`` allows; details: ``world_id``, ``limit``."""
+
+    code = "too_many_agents"
+
+    def __init__(self, world_id: str, limit: int) -> None:
+        super().__init__(
+            f"world {world_id} has {limit} agents already, and no room for more", world_id=world_id, limit=limit
+        )
+        self.world_id = world_id
+        self.limit = limit
+
+
+class UnregisteredPolicyError(SimulationError):
+    """A policy or latency model that is not registered; the message says how to. Details: ``name``, ``known``."""
+
+    code = "unregistered_policy"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+class InvalidPolicyError(SimulationError):
+    """A policy whose shape or configuration is refused; details: ``path`` (JSON path)."""
+
+    code = "invalid_policy"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+    def __init__(self, reason: str, path: str = "$", **details: Any) -> None:
+        super().__init__(f"{path}: {reason}", path=path, **details)
+        self.reason = reason
+        self.path = path
+
+
+class UnknownGenerationError(SimulationError):
+    """The agent has no generation of that req_id under way; details: ``agent_id``, ``req_id``."""
+
+    code = "unknown_generation"
+
+    def __init__(self, agent_id: str, req_id: str) -> None:
+        super().__init__(f"agent {agent_id!r} has no generation {req_id!r}", agent_id=agent_id, req_id=req_id)
+        self.agent_id = agent_id
+        self.req_id = req_id

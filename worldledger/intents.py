@@ -1,0 +1,306 @@
+"""From what an agent wants to do to a checked intent, and from there to the draft of an effect.
+
+Source: seeds/simulation_core.md, ``Intent`` and "Intent Payload Specifications". An intent of the kinds Speak, Move and
+Interact becomes an effect of that kind, one of the kind Custom an effect of the kind that its ``payload.kind`` names.
+
+Fields that may be left out may also be null. Whatever else a payload holds is kept as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias, get_args
+
+import orjson
+
+from worldledger.canonical import MAX_INT, child, gate
+from worldledger.core_kinds import AGENT_REGISTERED_KIND
+from worldledger.drafts import MAX_PRIORITY, json_name, missing_or, read_word
+from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft, Intent, is_system_kind
+from worldledger.errors import InvalidEffectError, InvalidIntentError, ReservedKindError
+
+IntentKind: TypeAlias = Literal["Speak", "Move", "Interact", "Custom"]
+KINDS: Final[tuple[IntentKind, ...]] = get_args(IntentKind)
+
+#: Needed for any intent.
+SUBMIT_INTENT: Final = "submit_intent"
+#: What an agent may do unless its registration says otherwise (seed).
+DEFAULT_PERMISSIONS: Final = (SUBMIT_INTENT, "intent:move", "intent:speak", "intent:interact", "intent:custom")
+#: Most permissions of one agent, and the largest weight in the round-robin of agents.
+MAX_PERMISSIONS: Final = 1000
+MAX_WEIGHT: Final = 1_000_000
+
+_KIND: Final = f"one of {', '.join(KINDS)}"
+_REQUIRED: Final = ("kind", "payload", "context_seq", "req_id", "agent_id")
+_KNOWN: Final = frozenset({*_REQUIRED, "priority", "schema_version"})
+
+
+class Accepted(str):
+    """An accepted intent: the uuid of its effect (what the seed's ``submit_intent`` gives), and where that stands.
+
+    - ``global_seq``: the effect's place in the world's log
+    - ``req_id``: the intent's
+    - ``replayed``: whether an earlier request with this req_id made the effect
+    """
+
+    __slots__ = ("global_seq", "replayed", "req_id")
+
+    global_seq: int
+    req_id: str
+    replayed: bool
+
+    def __new__(cls, uuid: str, *, global_seq: int, req_id: str, replayed: bool = False) -> Self:
+        """Make it of the effect's uuid."""
+        made = super().__new__(cls, uuid)
+        made.global_seq = global_seq
+        made.req_id = req_id
+        made.replayed = replayed
+        return made
+
+    def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, Any]]:  # what copies and pickles are made of
+        return (str(self),), {"global_seq": self.global_seq, "req_id": self.req_id, "replayed": self.replayed}
+
+
+class CheckedIntent(NamedTuple):
+    """An intent whose shape and values are right; ``payload`` is an object of its own, positions in it are 3D floats.
+
+    ``token_count`` is the payload's: LLM tokens that making the intent has cost, 0 where it says nothing.
+    """
+
+    kind: IntentKind
+    payload: dict[str, Any]
+    context_seq: int
+    req_id: str
+    agent_id: str
+    priority: int
+    schema_version: str
+    token_count: int
+
+    def to_intent(self) -> Intent:
+        """Give the seed's Intent, its payload a copy: whoever is handed it can change nothing here."""
+        return {
+            "kind": self.kind,
+            "payload": orjson.loads(orjson.dumps(self.payload)),
+            "context_seq": self.context_seq,
+            "req_id": self.req_id,
+            "agent_id": self.agent_id,
+            "priority": self.priority,
+            "schema_version": self.schema_version,
+        }
+
+
+# -- intents -------------------------------------------------------------------------------------------------
+
+
+def check_intent(value: Any, *, default_priority: int = 0) -> CheckedIntent:
+    """Check one intent's shape and values, strictly: nothing is taken for something else.
+
+    ``priority`` and ``schema_version`` may be left out. Raises InvalidIntentError with the JSON path of what is wrong,
+    ReservedKindError for a Custom kind that only the service writes, and for the service's own name as agent_id.
+    """
+    try:
+        return _checked(value, default_priority)
+    except InvalidEffectError as error:
+        if type(error) is InvalidEffectError:  # the gate's word on a value
+            raise InvalidIntentError(error.reason, error.path) from None
+        raise
+
+
+def _checked(value: Any, default_priority: int) -> CheckedIntent:
+    if not isinstance(value, Mapping):
+        raise InvalidIntentError(f"an intent is an object, not {json_name(value)}")
+    kind = value.get("kind")
+    if type(kind) is not str or kind not in KINDS:
+        raise InvalidIntentError(
+            missing_or(value, "kind", _KIND) if type(kind) is not str else f"kind is {_KIND}", "$.kind"
+        )
+    agent_id = _not_the_service(read_word(value, "agent_id"), "$.agent_id")
+    req_id = read_word(value, "req_id")
+    context_seq = value.get("context_seq")
+    if type(context_seq) is not int or not 0 <= context_seq <= MAX_INT:
+        what = "the global_seq of the view that the intent was made from, or 0"
+        raise InvalidIntentError(
+            f"context_seq is {'missing; it is ' if 'context_seq' not in value else ''}{what}", "$.context_seq"
+        )
+    priority = value.get("priority")
+    if priority is None:
+        priority = default_priority
+    if type(priority) is not int or abs(priority) > MAX_PRIORITY:
+        raise InvalidIntentError("priority is an integer of 32 bits", "$.priority")
+    version = SCHEMA_VERSION if value.get("schema_version") is None else read_word(value, "schema_version")
+    if not _KNOWN.issuperset(value):
+        unknown = next(str(name) for name in value if name not in _KNOWN)
+        what = f"unknown field {unknown!r}; an Intent has {', '.join(sorted(_KNOWN))}"
+        raise InvalidIntentError(what, child("$", unknown))
+    payload = value.get("payload")
+    if type(payload) is not dict:
+        raise InvalidIntentError(missing_or(value, "payload", "an object"), "$.payload")
+    own: dict[str, Any] = orjson.loads(gate(payload, path="$.payload", level=2))
+    tokens = _tokens(own)
+    _PAYLOADS[kind](own, agent_id)
+    return CheckedIntent(kind, own, context_seq, req_id, agent_id, priority, version, tokens)
+
+
+def intent_draft(intent: CheckedIntent) -> EffectDraft:
+    """Give the draft of the effect that a checked intent asks for; its source is the agent."""
+    return {
+        "kind": intent.payload["kind"] if intent.kind == "Custom" else intent.kind,
+        "payload": intent.payload,
+        "source_id": intent.agent_id,
+        "schema_version": intent.schema_version,
+        "priority": intent.priority,
+        "req_id": intent.req_id,
+        "source_metadata": {"intent": intent.kind, "context_seq": intent.context_seq},
+    }
+
+
+# -- payloads ------------------------------------------------------------------------------------------------
+
+
+def _check_move(payload: dict[str, Any], agent_id: str) -> None:
+    """Move ``{to | position, from?, speed?, agent_id?}``; where both are given, ``to`` counts (seed)."""
+    name = "position" if payload.get("to") is None else "to"
+    if payload.get(name) is None:
+        raise InvalidIntentError("a Move needs a position to move to", "$.payload.to")
+    target = _point(payload[name], f"$.payload.{name}")
+    payload.pop("position", None)
+    payload["to"] = target
+    if _given(payload, "from"):
+        payload["from"] = _point(payload["from"], "$.payload.from")
+    if _given(payload, "speed"):
+        speed = _number(payload["speed"], "$.payload.speed", "speed")
+        if speed < 0:
+            raise InvalidIntentError("speed is a number from 0 on", "$.payload.speed")
+        payload["speed"] = speed
+    if _given(payload, "agent_id") and payload["agent_id"] != agent_id:
+        raise InvalidIntentError(f"an agent moves itself only, and this intent is {agent_id!r}'s", "$.payload.agent_id")
+
+
+def _check_speak(payload: dict[str, Any], _: str) -> None:
+    """Speak ``{text}``."""
+    if type(payload.get("text")) is not str:
+        raise InvalidIntentError(missing_or(payload, "text", "a string"), "$.payload.text")
+
+
+def _check_interact(payload: dict[str, Any], agent_id: str) -> None:
+    """Interact ``{target_id}``."""
+    if read_word(payload, "target_id", "$.payload") == agent_id:
+        raise InvalidIntentError("nobody interacts with itself", "$.payload.target_id")
+
+
+def _check_custom(payload: dict[str, Any], _: str) -> None:
+    """Look at ``Custom {kind, …}``: no kind of the service, and none that is an intent kind with its own permission."""
+    kind = read_word(payload, "kind", "$.payload")
+    if is_system_kind(kind):
+        raise ReservedKindError(f"{kind} effects are written by the service alone", "$.payload.kind")
+    if kind in _PAYLOADS and kind != "Custom":
+        raise InvalidIntentError(f"{kind} is an intent kind of its own", "$.payload.kind")
+
+
+_PAYLOADS: Final[Mapping[str, Callable[[dict[str, Any], str], None]]] = {
+    "Speak": _check_speak,
+    "Move": _check_move,
+    "Interact": _check_interact,
+    "Custom": _check_custom,
+}
+
+
+def _given(payload: dict[str, Any], name: str) -> bool:
+    """Tell whether a member is there; one that is null is taken out."""
+    if payload.get(name) is not None:
+        return True
+    payload.pop(name, None)
+    return False
+
+
+def _tokens(payload: dict[str, Any]) -> int:
+    if not _given(payload, "token_count"):
+        return 0
+    count = payload["token_count"]
+    if type(count) is not int or count < 0:
+        raise InvalidIntentError("token_count is a whole number of LLM tokens, from 0 on", "$.payload.token_count")
+    return count
+
+
+def _point(value: Any, path: str) -> list[float]:
+    """Give a position as three floats; of two, z is 0.0 (seed)."""
+    if type(value) is not list or not 2 <= len(value) <= 3:
+        raise InvalidIntentError("a position is a list of 2 or 3 numbers", path)
+    point = [_number(item, f"{path}[{index}]", "a coordinate") for index, item in enumerate(value)]
+    return point if len(point) == 3 else [*point, 0.0]
+
+
+def _number(value: Any, path: str, what: str) -> float:
+    if type(value) is float or type(value) is int:
+        return float(value)
+    raise InvalidIntentError(f"{what} is a number, not {json_name(value)}", path)
+
+
+# -- agents --------------------------------------------------------------------------------------------------
+
+
+def permission_for(kind: str) -> str:
+    """Give the permission that an intent of this kind needs besides ``submit_intent``: ``intent:move`` … (seed)."""
+    return f"intent:{kind.lower()}"
+
+
+def check_agent_id(value: Any, path: str = "$.agent_id") -> str:
+    """Give an agent's id back if it may be one: 1 to 200 characters, and not the service's own name.
+
+    Raises InvalidEffectError or ReservedKindError.
+    """
+    return _not_the_service(_word(value, "agent_id", path), path)
+
+
+def _word(value: Any, name: str, path: str) -> str:
+    try:
+        return read_word({name: value}, name)
+    except InvalidEffectError as error:
+        raise InvalidEffectError(error.reason, path) from None
+
+
+def _not_the_service(agent_id: str, path: str) -> str:
+    if agent_id == SERVICE_SOURCE:
+        raise ReservedKindError(f"{SERVICE_SOURCE!r} is the service's own source_id", path)
+    return agent_id
+
+
+def check_permissions(value: Iterable[Any] | None, path: str = "$.permissions") -> list[str]:
+    """Give permissions sorted, each once; None stands for DEFAULT_PERMISSIONS.
+
+    Any name may be a permission: a validator may ask for some of its own. Raises InvalidEffectError.
+    """
+    if value is None:
+        return sorted(DEFAULT_PERMISSIONS)
+    if not isinstance(value, list | tuple | set | frozenset):
+        raise InvalidEffectError(f"permissions is a list of names, not {json_name(value)}", path)
+    if len(value) > MAX_PERMISSIONS:
+        raise InvalidEffectError(f"an agent has at most {MAX_PERMISSIONS} permissions", path)
+    return sorted({_word(item, "a permission", child(path, index)) for index, item in enumerate(value)})
+
+
+def check_weight(value: Any, path: str = "$.weight") -> int:
+    """Give an agent's weight in the round-robin back if it is one: 1 to MAX_WEIGHT. Raises InvalidEffectError."""
+    if type(value) is not int or not 1 <= value <= MAX_WEIGHT:
+        raise InvalidEffectError(f"weight is a whole number from 1 to {MAX_WEIGHT}", path)
+    return value
+
+
+def registration_draft(
+    agent_id: str, policy_spec: Mapping[str, Any], permissions: Iterable[str] | None = None, weight: int = 1
+) -> EffectDraft:
+    """Give the draft of the effect that registers an agent, or registers it anew; written by the service.
+
+    ``policy_spec`` is what `worldledger.policies.policy_spec` gives. Raises InvalidEffectError for anything else.
+    """
+    return {
+        "kind": AGENT_REGISTERED_KIND,
+        "payload": {
+            "agent_id": check_agent_id(agent_id),
+            "policy": {name: policy_spec[name] for name in ("name", "version", "config")},
+            "permissions": check_permissions(permissions),
+            "weight": check_weight(weight),
+        },
+        "source_id": SERVICE_SOURCE,
+        "schema_version": SCHEMA_VERSION,
+    }

@@ -1,0 +1,119 @@
+"""May this agent do this now? What an intent is judged by, before the ruleset has its word on the effect.
+
+Source: seeds/simulation_core.md, ``EffectValidator``: it depends on the world's state alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import Any, Final, Protocol
+
+from worldledger.canonical import MAX_INT
+from worldledger.effects import Effect, Intent, is_system_kind
+from worldledger.errors import IntentConflictError, IntentRefusedError, PermissionDeniedError, UnknownAgentError
+from worldledger.intents import SUBMIT_INTENT, CheckedIntent, permission_for
+from worldledger.world import WorldState
+
+#: The fields by which a payload names entities.
+NAMING_FIELDS: Final = ("agent_id", "entity_id", "target_id", "from_entity", "to_entity")
+
+
+class EffectValidator(Protocol):
+    """Says whether an intent can be executed (seed).
+
+    It is a plain function of what it is given: it may be asked several times, and changes nothing. Besides giving
+    False it may raise a SimulationError, which then is the answer.
+    """
+
+    def validate_intent(self, intent: Intent, world_state: WorldState) -> bool:
+        """Tell whether the intent can be executed in this state."""
+        ...
+
+
+class DefaultEffectValidator:
+    """Lets through what the agent has the permissions for, and Moves to a position of 2 or 3 finite numbers (seed).
+
+    Of an agent that the state does not know it asks no permissions.
+    """
+
+    def validate_intent(self, intent: Intent, world_state: WorldState) -> bool:
+        """Tell whether the intent can be executed in this state."""
+        agent = world_state.metadata.get("agents", {}).get(intent["agent_id"])
+        if agent is not None and missing_permission(intent["kind"], agent) is not None:
+            return False
+        return intent["kind"] != "Move" or _is_move(intent["payload"])
+
+
+def judge_intent(intent: CheckedIntent, state: WorldState, validator: EffectValidator, *, world_id: str = "") -> None:
+    """Judge an intent by the state that its effect would follow, in this order.
+
+    - UnknownAgentError: its agent is not registered there (``world_id`` is for the message)
+    - PermissionDeniedError: the agent lacks a permission, which it names
+    - IntentConflictError: a Move whose ``from`` is not where the agent's entity stands; its conflicting_effects are
+      left to the caller, who has the log
+    - IntentRefusedError: the validator gives False; what it raises goes on to the caller
+    """
+    agent = state.metadata["agents"].get(intent.agent_id)
+    if agent is None:
+        raise UnknownAgentError(intent.agent_id, world_id)
+    lacking = missing_permission(intent.kind, agent)
+    if lacking is not None:
+        raise PermissionDeniedError(intent.agent_id, lacking)
+    if intent.kind == "Move" and "from" in intent.payload:
+        _check_start(intent, state)
+    shown = intent.to_intent()
+    verdict = validator.validate_intent(shown, state)
+    if hasattr(verdict, "__await__"):
+        raise TypeError(f"{type(validator).__name__}.validate_intent must be a plain function, not a coroutine")
+    if not verdict:
+        raise IntentRefusedError(intent.to_intent())
+
+
+def missing_permission(kind: str, agent: Mapping[str, Any]) -> str | None:
+    """Give the first permission that an intent of this kind needs and the agent lacks, or None.
+
+    ``agent`` is its entry in ``metadata["agents"]``.
+    """
+    permissions = agent["permissions"]
+    return next((needed for needed in (SUBMIT_INTENT, permission_for(kind)) if needed not in permissions), None)
+
+
+def mentions(effect: Effect, entity_id: str) -> bool:
+    """Tell whether an effect may concern an entity: its source or a field of its payload names it.
+
+    System kinds concern none: they change no entity.
+    """
+    if is_system_kind(effect["kind"]):
+        return False
+    payload = effect["payload"]
+    return effect["source_id"] == entity_id or any(payload.get(name) == entity_id for name in NAMING_FIELDS)
+
+
+def _check_start(intent: CheckedIntent, state: WorldState) -> None:
+    """Raise IntentConflictError if an agent that stands somewhere would move from somewhere else."""
+    actual = state.spatial_index.get(intent.agent_id)
+    if actual is None:
+        return
+    stands = [*actual, 0.0] if len(actual) == 2 else list(actual)
+    if stands != intent.payload["from"]:
+        what = f"it moves from {intent.payload['from']}, but stands at {stands}"
+        raise IntentConflictError(intent.to_intent(), [], what, actual_position=stands)
+
+
+def _is_move(payload: Mapping[str, Any]) -> bool:
+    target = payload.get("to") or payload.get("position")
+    return _is_point(target) and (payload.get("from") is None or _is_point(payload["from"]))
+
+
+def _is_point(value: Any) -> bool:
+    return (
+        isinstance(value, Sequence)
+        and not isinstance(value, str)
+        and 2 <= len(value) <= 3
+        and all(map(_is_number, value))
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isfinite(value) if type(value) is float else type(value) is int and abs(value) <= MAX_INT
