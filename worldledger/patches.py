@@ -39,8 +39,10 @@ class PatchError(ValueError):
 # -- the difference ------------------------------------------------------------------------------------------
 
 
-def diff(before: Any, after: Any) -> list[dict[str, Any]]:
+def diff(before: Any, after: Any, *, path: str = "") -> list[dict[str, Any]]:
     """Give the patch that turns one JSON value into the other: the same one for the same values, everywhere.
+
+    ``path`` is the JSON Pointer of the place where the values stand in what will be patched.
 
     Objects are descended into, keys in sorted order; everything else that differs, lists too, is replaced whole, so
     that a path is made of ids and never of places in a list (source: seeds/simulation_core.md, "Stable Path
@@ -50,9 +52,9 @@ def diff(before: Any, after: Any) -> list[dict[str, Any]]:
     # depends on its version (up to 1.32 at least, [1], [1.0] and [true] are equal to it).
     operations: list[dict[str, Any]] = []
     if isinstance(before, dict) and isinstance(after, dict):
-        _compare(before, after, "", operations)
+        _compare(before, after, path, operations)
     elif not _same(before, after):
-        operations.append({"op": "replace", "path": "", "value": _copy(after)})
+        operations.append({"op": "replace", "path": path, "value": _copy(after)})
     return operations
 
 

@@ -25,10 +25,11 @@ class WorldState(BaseModel):
     - ``entities``: entity_id -> its data, an object.
     - ``relationships``: entity_id -> the ids it is related to, sorted.
     - ``spatial_index``: entity_id -> (x, y, z); an entity that has a ``position`` stands here with the same numbers.
-    - ``metadata``: ``agents`` (agent_id -> what is known of it), ``relationships`` (from -> to -> type ->
-      {strength, metadata}: the details behind the adjacency), ``last_effect_seq``, ``last_effect_time`` (its
-      sim_time), ``last_effect_kind``, ``unknown_effects`` (how many had a kind that the ruleset does not know) and
-      ``malformed_effects`` (how many had a payload that it cannot read); such effects change nothing else.
+    - ``metadata``: ``agents`` (agent_id -> {policy, permissions, weight, registered_seq}, as registered),
+      ``relationships`` (from -> to -> type -> {strength, metadata}: the details behind the adjacency),
+      ``last_effect_seq``, ``last_effect_time`` (its sim_time), ``last_effect_kind``, ``unknown_effects`` (how many had
+      a kind that the ruleset does not know) and ``malformed_effects`` (how many had a payload that cannot be read);
+      such effects change nothing else. ``time_authority``: who sets sim_time, once an effect has changed it.
     """
 
     entities: dict[str, Any] = Field(default_factory=dict)

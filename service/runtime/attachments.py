@@ -1,0 +1,196 @@
+"""Attachments: the agents whose views this process keeps up, and how their observations reach their readers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from service.runtime.subscriptions import Subscription
+
+if TYPE_CHECKING:
+    from worldledger.observation import ObservationDelta
+    from worldledger.views import Sighting
+
+#: Deltas of an agent that are kept for readers that come back.
+_KEPT: Final = 256
+
+
+class _Sent(NamedTuple):
+    deliver_at: float
+    delta: ObservationDelta
+
+
+class Attachment:
+    """One agent here: its subscriptions, its latest deltas, and what it may know by now.
+
+    - ``view_seq``: the agent's latest view_seq. With a latency model, it is the latest that is due: what an agent
+      cannot know yet makes nothing stale.
+    - ``made_seq``: the view_seq of its newest delta, due or not.
+    - ``acknowledged``: the view_seq from which the agent goes on where it comes back without naming one.
+    - ``provisional``: it was made in a hurry, so what it had seen and acknowledged is not known yet; another one with
+      that will take its place.
+    """
+
+    def __init__(
+        self, agent_id: str, view_seq: int, *, acknowledged: int | None = None, provisional: bool = False
+    ) -> None:
+        self.agent_id = agent_id
+        self.view_seq = view_seq
+        self.made_seq = view_seq
+        self.acknowledged = view_seq if acknowledged is None else acknowledged
+        self.provisional = provisional
+        #: the view_seq at which a ViewDigest was last due
+        self.digested = view_seq
+        self.subscriptions: set[Subscription] = set()
+        self._kept: deque[_Sent] = deque()
+        #: the newest delta that is not kept, and when it was due
+        self._kept_from = view_seq
+        self._kept_from_at = 0.0
+        #: when the newest delta is due, by the event loop's clock
+        self.last_at = 0.0
+
+    @property
+    def in_use(self) -> bool:
+        """Whether somebody reads, or is to be told of something that is not due yet."""
+        return bool(self.subscriptions) or self.view_seq < self.made_seq
+
+    @property
+    def kept(self) -> int:
+        """How many deltas are kept."""
+        return len(self._kept)
+
+    def keep(self, delta: ObservationDelta, deliver_at: float) -> float:
+        """Keep the agent's next delta; give when it is to be delivered: never before the one before it."""
+        self.last_at = deliver_at = max(deliver_at, self.last_at)
+        self.made_seq = delta["view_seq"]
+        self._kept.append(_Sent(deliver_at, delta))
+        if len(self._kept) > _KEPT:
+            oldest = self._kept.popleft()
+            self._kept_from, self._kept_from_at = oldest.delta["view_seq"], oldest.deliver_at
+        return deliver_at
+
+    def after(self, view_seq: int) -> list[_Sent] | None:
+        """Give the kept deltas after a view; None if they do not go back so far."""
+        if view_seq < self._kept_from:
+            return None
+        return [sent for sent in self._kept if sent.delta["view_seq"] > view_seq]
+
+    def to_come(self) -> list[tuple[float, int]]:
+        """Give when the agent's latest view_seq is to become which, for the deltas that it has not been told of."""
+        steps = [
+            (self._kept_from_at, self._kept_from),
+            *((sent.deliver_at, sent.delta["view_seq"]) for sent in self._kept),
+        ]
+        return [(deliver_at, view_seq) for deliver_at, view_seq in steps if view_seq > self.view_seq]
+
+
+class Attachments:
+    """All agents attached here, the least recently used of those that nobody needs going first.
+
+    ``arrived`` is told of each agent whose latest view has moved on, or has become known; ``let_go`` of each that is
+    attached no longer.
+    """
+
+    def __init__(
+        self, most: int, *, arrived: Callable[[Attachment], None], let_go: Callable[[Attachment], None]
+    ) -> None:
+        self._most = most
+        self._arrived = arrived
+        self._let_go = let_go
+        self._agents: OrderedDict[str, Attachment] = OrderedDict()
+        #: how many need an agent, be it attached already or not: it stays from the moment at which it is attached
+        self._holds: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._agents)
+
+    def __iter__(self) -> Iterator[Attachment]:
+        return iter(self._agents.values())
+
+    @property
+    def in_use(self) -> bool:
+        """Whether somebody needs an agent."""
+        return bool(self._holds) or any(each.in_use for each in self)
+
+    def get(self, agent_id: str) -> Attachment | None:
+        """Give an agent's attachment, if it is here."""
+        found = self._agents.get(agent_id)
+        if found is not None:
+            self._agents.move_to_end(agent_id)
+        return found
+
+    def hold(self, agent_id: str, change: int) -> None:
+        """Take note that one more (1) or one less (-1) needs an agent."""
+        self._holds[agent_id] += change
+        if self._holds[agent_id] <= 0:
+            del self._holds[agent_id]
+
+    @contextmanager
+    def held(self, agent_id: str) -> Iterator[None]:
+        """Need an agent until the end of the block."""
+        self.hold(agent_id, 1)
+        try:
+            yield
+        finally:
+            self.hold(agent_id, -1)
+
+    def add(self, attachment: Attachment) -> Attachment:
+        """Keep an agent, with the deltas it has missed, and let others go where there are too many."""
+        self._agents[attachment.agent_id] = attachment
+        self._agents.move_to_end(attachment.agent_id)
+        if not attachment.provisional:
+            self._arrived(attachment)
+        for deliver_at, view_seq in attachment.to_come():
+            self._at(deliver_at, attachment, view_seq)
+        if len(self._agents) > self._most:
+            self.evict()
+        return attachment
+
+    def evict(self) -> int:
+        """Let the least recently used agents go that nobody needs, until there are not too many; tell how many."""
+        surplus = len(self._agents) - self._most
+        if surplus <= 0:
+            return 0
+        idle = [each for each in self if not each.in_use and each.agent_id not in self._holds][:surplus]
+        for attachment in idle:
+            del self._agents[attachment.agent_id]
+            self._let_go(attachment)
+        return len(idle)
+
+    def drop(self, agent_id: str) -> None:
+        """Let an agent go whoever needs it: its readers are told."""
+        attachment = self._agents.pop(agent_id, None)
+        if attachment is not None:
+            for subscription in list(attachment.subscriptions):
+                subscription.close()
+            self._let_go(attachment)
+
+    def close(self) -> None:
+        """Let all of them go."""
+        for agent_id in list(self._agents):
+            self.drop(agent_id)
+
+    def deliver(self, sighting: Sighting) -> None:
+        """Hand a new delta to the agent's readers."""
+        attachment = self._agents.get(sighting.agent_id)
+        if attachment is None:
+            return
+        deliver_at = attachment.keep(sighting.delta, asyncio.get_running_loop().time() + sighting.delay)
+        for subscription in attachment.subscriptions:
+            subscription.put(sighting.delta, deliver_at)
+        self._at(deliver_at, attachment, sighting.delta["view_seq"])
+
+    def _at(self, deliver_at: float, attachment: Attachment, view_seq: int) -> None:
+        loop = asyncio.get_running_loop()
+        if deliver_at <= loop.time():
+            self._due(attachment, view_seq)
+        else:
+            loop.call_at(deliver_at, self._due, attachment, view_seq)
+
+    def _due(self, attachment: Attachment, view_seq: int) -> None:
+        if view_seq > attachment.view_seq and self._agents.get(attachment.agent_id) is attachment:
+            attachment.view_seq = view_seq
+            self._arrived(attachment)

@@ -1,0 +1,79 @@
+"""Who moves a world's sim_time: the authority, and the ticks of the adapter that has it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from worldledger.core_kinds import TIME_AUTHORITY_KIND, TIME_SET_KIND
+from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
+from worldledger.errors import InvalidEffectError
+from worldledger.genesis import is_authority
+
+if TYPE_CHECKING:
+    from service.store import Receipt
+    from service.store.event_log import EventLog
+
+
+class Clocks:
+    """Sets one world's time authority and takes its ticks (source: seeds/simulation_core.md, "Time authority")."""
+
+    def __init__(self, event_log: EventLog) -> None:
+        self._log = event_log
+        self._setting: asyncio.Task[Receipt] | None = None
+
+    @property
+    def in_use(self) -> bool:
+        """Whether an authority is being set."""
+        return self._setting is not None and not self._setting.done()
+
+    def set_authority(self, authority: str) -> asyncio.Task[Receipt]:
+        """Begin to set the authority; the task gives the effect's receipt."""
+        before = self._setting
+        task = asyncio.get_running_loop().create_task(self._set(authority, before))
+        task.add_done_callback(_retrieve)
+        self._setting = task
+        return task
+
+    async def tick(self, adapter: str, sim_time: float) -> Receipt:
+        """Move sim_time on, after whatever authority was set before."""
+        await self.settled()
+        draft: EffectDraft = {
+            "kind": TIME_SET_KIND,
+            "payload": {"adapter": adapter},
+            "source_id": adapter,
+            "schema_version": SCHEMA_VERSION,
+            "sim_time": sim_time,
+        }
+        if not is_authority(adapter):
+            what = "adapter is an adapter's name: lower-case letters, digits, '_' and '-'"
+            raise InvalidEffectError(what, "$.adapter")
+        (receipt,) = await self._log.append_all([draft], system=True)
+        return receipt
+
+    async def settled(self) -> None:
+        """Wait until the authority that was set last is in the log, or was refused."""
+        if self._setting is not None:
+            await asyncio.wait([self._setting])
+
+    async def _set(self, authority: str, before: asyncio.Task[Receipt] | None) -> Receipt:
+        if before is not None:
+            await asyncio.wait([before])
+        named = "wall" if authority == "none" else authority
+        if not is_authority(named):
+            what = "authority is 'none', 'client' or an adapter's name such as 'unity'"
+            raise InvalidEffectError(what, "$.authority")
+        draft: EffectDraft = {
+            "kind": TIME_AUTHORITY_KIND,
+            "payload": {"authority": named},
+            "source_id": SERVICE_SOURCE,
+            "schema_version": SCHEMA_VERSION,
+        }
+        (receipt,) = await self._log.append_all([draft], system=True)
+        return receipt
+
+
+def _retrieve(task: asyncio.Task[Receipt]) -> None:
+    """Look at a task's error, so that asyncio does not complain where nobody awaits it."""
+    if not task.cancelled():
+        task.exception()

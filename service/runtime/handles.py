@@ -1,0 +1,90 @@
+"""Handles: an agent's own interface to the world that it lives in."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from worldledger.effects import SCHEMA_VERSION
+from worldledger.errors import UnknownGenerationError
+
+if TYPE_CHECKING:
+    from service.runtime.orchestrator import Orchestrator
+    from service.runtime.subscriptions import Subscription
+    from worldledger.aio import CancelToken
+    from worldledger.intents import Accepted
+    from worldledger.observation import ObservationDelta, View
+
+
+class AgentHandle:
+    """One agent (source: seeds/simulation_core.md, "Agent Handle Interface"); `Orchestrator.register_agent` gives it.
+
+    ``view_seq`` is that of the last observation that was given out; ``initial_view`` is the view that the first one
+    applies to.
+    """
+
+    def __init__(self, agent_id: str, orchestrator: Orchestrator, subscription: Subscription) -> None:
+        self.agent_id = agent_id
+        self.orchestrator = orchestrator
+        self.view_seq = subscription.view_seq
+        self.initial_view = subscription.view
+        self._subscription = subscription
+
+    async def next_observation(self) -> ObservationDelta:
+        """Wait for the next observation. Asking for it acknowledges the one before.
+
+        Raises QueueClosedError once the handle is closed, or another one of the agent was opened.
+        """
+        self.orchestrator.acknowledge(self.agent_id, self.view_seq)
+        delta = await self._subscription.get()
+        self.view_seq = delta["view_seq"]
+        # Agents who see the same share what they are shown: a copy is the caller's own to change.
+        own: ObservationDelta = orjson.loads(orjson.dumps(delta))
+        return own
+
+    async def submit_intent(self, intent: Mapping[str, Any]) -> Accepted:
+        """Submit an intent; what is missing is filled in.
+
+        ``agent_id`` is this agent, ``context_seq`` its view_seq, ``req_id`` a random one. Raises as
+        `Orchestrator.submit_intent`.
+        """
+        return await self.orchestrator.submit_intent(complete(intent, self.agent_id, self.view_seq))
+
+    async def cancel(self, req_id: str) -> None:
+        """Cancel a generation of this agent, if there is one of this req_id (seed: reason ``user_requested``)."""
+        with suppress(UnknownGenerationError):
+            await self.orchestrator.cancel_generation(self.agent_id, req_id)
+
+    def issue_cancel_token(self, req_id: str, context_seq: int | None = None) -> CancelToken:
+        """Begin a generation from the view that this handle gave out last (`Orchestrator.issue_cancel_token`)."""
+        seq = self.view_seq if context_seq is None else context_seq
+        return self.orchestrator.issue_cancel_token(self.agent_id, req_id, seq)
+
+    async def view(self, at_seq: int | None = None) -> View:
+        """Give the agent's whole view; see `Orchestrator.view`."""
+        return await self.orchestrator.view(self.agent_id, at_seq=at_seq)
+
+    def get_view_seq(self) -> int:
+        """Give the view_seq of the last observation that was given out."""
+        return self.view_seq
+
+    def close(self) -> None:
+        """Give the handle back; the agent stays registered. Doing it twice does no harm."""
+        self.orchestrator.acknowledge(self.agent_id, self.view_seq)
+        self._subscription.close()
+        self.orchestrator.forget_handle(self)
+
+
+def complete(intent: Mapping[str, Any], agent_id: str, view_seq: int) -> dict[str, Any]:
+    """Fill in what an agent may leave out of its own intents."""
+    return {
+        "agent_id": agent_id,
+        "context_seq": view_seq,
+        "req_id": uuid.uuid4().hex,
+        "schema_version": SCHEMA_VERSION,
+        **intent,
+    }

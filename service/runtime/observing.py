@@ -1,0 +1,316 @@
+"""Observing: which agents are attached here, and from where their observations go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from service.runtime.acknowledging import Acknowledged
+from service.runtime.attachments import Attachment, Attachments
+from service.runtime.replays import PolicyFailedError, Replay, Seen, observed_events
+from service.runtime.subscriptions import Subscription
+from worldledger.collapsing import whole
+from worldledger.core_kinds import VIEW_DIGEST_KIND
+from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
+from worldledger.errors import MomentNotFoundError, SimulationError, UnknownAgentError
+
+if TYPE_CHECKING:
+    from service.runtime.following import Follower
+    from service.runtime.outbox import Outbox
+    from service.store import Store
+    from worldledger.config import OrchestratorConfig
+    from worldledger.observation import ObservedEvent, View
+    from worldledger.views import Sighting
+
+#: Effects beyond which an agent's missed deltas are not made one by one: it is sent its whole view.
+_FAR: Final = 20_000
+#: Longest req_id of a ViewDigest before the agent's name is digested.
+_LONGEST: Final = 150
+
+log = structlog.get_logger("worldledger.runtime")
+
+
+class Observing:
+    """Attaches agents, subscribes their readers, and keeps their cursors."""
+
+    def __init__(
+        self, store: Store, follower: Follower, attachments: Attachments, outbox: Outbox, config: OrchestratorConfig
+    ) -> None:
+        self._store = store
+        self._follower = follower
+        self._world_id = follower.world_id
+        self._attachments = attachments
+        self._outbox = outbox
+        self._most = config.max_queued_deltas
+        self._digest_every = config.view_digest_every
+        self._attaching: dict[str, asyncio.Task[Attachment]] = {}
+        self._acknowledged = Acknowledged(store.cursors, follower.world_id)
+
+    @property
+    def in_use(self) -> bool:
+        """Whether an agent is being attached."""
+        return bool(self._attaching)
+
+    # -- attaching -----------------------------------------------------------------------------------------
+
+    def held(self, agent_id: str) -> AbstractContextManager[None]:
+        """Have the agent, once it is attached, stay so until the end of the block."""
+        return self._attachments.held(agent_id)
+
+    @asynccontextmanager
+    async def attached(self, agent_id: str) -> AsyncIterator[Attachment]:
+        """Give an agent's attachment, and have it stay until the end of the block. Raises as `attach`."""
+        with self.held(agent_id):
+            yield await self.attach(agent_id)
+
+    async def attach(self, agent_id: str) -> Attachment:
+        """Give an agent's attachment, which may go soon if it is not `held`.
+
+        Where it is not here, its view is replayed from where it acknowledged. Raises UnknownAgentError, once it is sure
+        that nobody has registered the agent, and PolicyFailedError.
+        """
+        found = self._attachments.get(agent_id)
+        if found is not None and not found.provisional:
+            return found
+        return await asyncio.shield(self._begin(agent_id))
+
+    def attach_now(self, agent_id: str) -> Attachment:
+        """Give an agent's attachment without waiting: where it is not here, a provisional one of this moment's view.
+
+        It has to be `held`. Raises UnknownAgentError, and PolicyFailedError.
+        """
+        found = self._attachments.get(agent_id)
+        if found is not None:
+            return found
+        views = self._follower.views
+        try:
+            view = views.attach(agent_id)
+        except SimulationError:
+            raise
+        except Exception as error:
+            raise PolicyFailedError(agent_id, error) from error
+        self._begin(agent_id).add_done_callback(_retrieve)
+        return self._attachments.add(Attachment(agent_id, view.view_seq, provisional=True))
+
+    def _begin(self, agent_id: str) -> asyncio.Task[Attachment]:
+        task = self._attaching.get(agent_id)
+        if task is None:
+            task = self._attaching[agent_id] = asyncio.get_running_loop().create_task(self._attach(agent_id))
+            task.add_done_callback(lambda _: self._attaching.pop(agent_id, None))
+        return task
+
+    async def _attach(self, agent_id: str) -> Attachment:
+        follower = self._follower
+        if agent_id not in self.agents:
+            await follower.catch_up()
+        known = self.agents.get(agent_id)
+        if known is None:
+            raise UnknownAgentError(agent_id, self._world_id)
+        acknowledged = max(await self._acknowledged.read(agent_id), known["registered_seq"])
+        if acknowledged > follower.seq:  # another process has shown the agent what this one has yet to see
+            await follower.catch_up()
+            acknowledged = min(acknowledged, follower.seq)
+        # From far away it is brought here as it is now; which effect made its present view is not looked for.
+        start = acknowledged if follower.seq - acknowledged <= _FAR else follower.seq
+        try:
+            attachment, replay = await self._replay(agent_id, start, acknowledged)
+        except PolicyFailedError:
+            # The policy may have failed at something that is over, or be another one by now.
+            attachment, replay = await self._replay(agent_id, follower.seq, follower.seq)
+        # Nothing has been waited for since the replay came to where the views are.
+        try:
+            follower.views.adopt(agent_id, replay.views)
+        except Exception as error:
+            self._attachments.drop(agent_id)
+            raise PolicyFailedError(agent_id, error) from error
+        return self._attachments.add(attachment)
+
+    async def _replay(self, agent_id: str, start: int, acknowledged: int) -> tuple[Attachment, Replay]:
+        """Make an agent's attachment as of now, with what it was to see after ``start``."""
+        attachment = Attachment(agent_id, start, acknowledged=acknowledged)
+
+        def keep(each: Seen) -> None:
+            attachment.keep(each.delta, each.on_loop())
+
+        replay = await Replay.begin(self._store, self._world_id, agent_id, start)
+        while replay.seq < self._follower.seq:
+            await replay.go(self._follower.seq, keep)
+        return attachment, replay
+
+    @property
+    def agents(self) -> dict[str, dict[str, Any]]:
+        """What is known of every registered agent, as far as this process has followed the world."""
+        agents: dict[str, dict[str, Any]] = self._follower.views.fold.state.metadata["agents"]
+        return agents
+
+    def let_go(self, attachment: Attachment) -> None:
+        """Take note that an agent is attached no longer."""
+        with suppress(SimulationError):  # nobody is, where the following has ended
+            self._follower.views.detach(attachment.agent_id)
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    async def subscribe(self, agent_id: str, view_seq: int | None, *, with_view: bool) -> Subscription:
+        """Give the deltas after a view (None: the agent's latest), with that view if it is asked for."""
+        async with self.attached(agent_id) as attachment:
+            start = attachment.view_seq if view_seq is None else view_seq
+            start = max(start, self.agents[agent_id]["registered_seq"])
+            if start > self._follower.seq:
+                await self._follower.catch_up()
+            if start > self._follower.seq:
+                raise MomentNotFoundError(
+                    f"view_seq {start} lies beyond the world's head, {self._follower.seq}",
+                    global_seq=start,
+                    head_seq=self._follower.seq,
+                )
+            view = await self._view_at(attachment, start) if with_view else None
+            subscription = Subscription(
+                agent_id,
+                start,
+                view,
+                most=self._most,
+                latest=lambda: self._follower.views.view(agent_id),
+                on_close=self._closed,
+            )
+            await self._fill(attachment, subscription, start)
+            return subscription
+
+    async def _fill(self, attachment: Attachment, subscription: Subscription, start: int) -> None:
+        """Queue what came after ``start``, and have the subscription fed from there on."""
+        kept = attachment.after(start)
+        far = kept is None and self._follower.seq - start > _FAR
+        if kept is None and not far:
+            far = not await self._replay_into(subscription, start)
+        # From here on nothing waits, so that no effect is missed or told twice.
+        views = self._follower.views  # raises where the world was closed meanwhile
+        if self._attachments.get(attachment.agent_id) is not attachment:
+            raise PolicyFailedError(attachment.agent_id, RuntimeError("the agent was let go meanwhile"))
+        for sent in kept or ():
+            subscription.put(sent.delta, sent.deliver_at)
+        if far and attachment.made_seq > start:
+            view = views.view(attachment.agent_id).model_copy(update={"view_seq": attachment.made_seq})
+            subscription.put(whole(view, stands_for=self._follower.seq - start), attachment.last_at)
+        attachment.subscriptions.add(subscription)
+
+    async def _replay_into(self, subscription: Subscription, start: int) -> bool:
+        """Queue what the agent was to see after ``start``; give False, with nothing queued, where its policy fails."""
+        latest = subscription.latest
+        try:
+            replay = await Replay.begin(self._store, self._world_id, subscription.agent_id, start)
+            subscription.latest = replay.view
+            while replay.seq < self._follower.seq:
+                await replay.go(self._follower.seq, lambda each: subscription.put(each.delta, each.on_loop()))
+        except PolicyFailedError:
+            subscription.clear()
+            return False
+        finally:
+            subscription.latest = latest
+        return True
+
+    async def view(self, agent_id: str, at_seq: int | None) -> View:
+        """Give an agent's view, the latest that it may know, or the one that it had at a seq."""
+        async with self.attached(agent_id) as attachment:
+            if at_seq is None:
+                return await self._view_at(attachment, attachment.view_seq)
+            if at_seq > self._follower.seq:
+                await self._follower.catch_up()
+            if not 1 <= at_seq <= self._follower.seq:
+                raise MomentNotFoundError(
+                    f"there is no seq {at_seq}; the world's head is {self._follower.seq}",
+                    global_seq=at_seq,
+                    head_seq=self._follower.seq,
+                )
+            return (await Replay.begin(self._store, self._world_id, agent_id, at_seq)).view()
+
+    async def _view_at(self, attachment: Attachment, view_seq: int) -> View:
+        """Give an attached agent's view as the delta of ``view_seq`` has made it."""
+        if view_seq == attachment.made_seq and self._attachments.get(attachment.agent_id) is attachment:
+            view = self._follower.views.view(attachment.agent_id)
+            return view if view.view_seq == view_seq else view.model_copy(update={"view_seq": view_seq})
+        return (await Replay.begin(self._store, self._world_id, attachment.agent_id, view_seq)).view()
+
+    async def events(
+        self, agent_id: str, after_seq: int, until_seq: int | None, kinds: Collection[str] | None, limit: int
+    ) -> tuple[list[ObservedEvent], int]:
+        """Give events that the agent could see; see `service.runtime.replays.observed_events`."""
+        if agent_id not in self.agents:
+            await self._follower.catch_up()
+        until = self._follower.seq if until_seq is None else min(until_seq, self._follower.seq)
+        if agent_id not in self.agents:
+            raise UnknownAgentError(agent_id, self._world_id)
+        return await observed_events(
+            self._store, self._world_id, agent_id, after_seq=after_seq, until_seq=until, kinds=kinds, limit=limit
+        )
+
+    def _closed(self, subscription: Subscription) -> None:
+        attachment = self._attachments.get(subscription.agent_id)
+        if attachment is not None:
+            attachment.subscriptions.discard(subscription)
+
+    # -- cursors and digests -------------------------------------------------------------------------------
+
+    def acknowledge(self, agent_id: str, view_seq: int) -> None:
+        """Note that an agent has a view; it is written with others, a little later."""
+        attachment = self._attachments.get(agent_id)
+        if attachment is None or not attachment.acknowledged < view_seq <= attachment.made_seq:
+            return
+        attachment.acknowledged = view_seq
+        self._acknowledged.move(agent_id, view_seq)
+
+    def seen(self, sightings: Sequence[Sighting]) -> list[str]:
+        """Do what follows from an effect besides its delivery; give the agents that had to be let go.
+
+        A ViewDigest is put out for each agent whose view has come past another ``view_digest_every`` effects. An agent
+        whose policy has failed is not attached any more, and its readers are told.
+        """
+        every = self._digest_every
+        if every:
+            for agent_id, delta, _ in sightings:
+                attachment = self._attachments.get(agent_id)
+                if attachment is None or attachment.provisional:
+                    continue
+                view_seq = delta["view_seq"]
+                if view_seq // every > attachment.digested // every:
+                    attachment.digested = view_seq
+                    self._outbox.put(digest_draft(agent_id, view_seq, delta["context_digest"]))
+        failed = self._follower.views.failed
+        return self._turn_out(failed) if failed else []
+
+    def _turn_out(self, failed: dict[str, Exception]) -> list[str]:
+        agents = list(failed)
+        for agent_id in agents:
+            error = PolicyFailedError(agent_id, failed.pop(agent_id))
+            log.warning("an agent is let go", world_id=self._world_id, agent_id=agent_id, error=error.message)
+            self._attachments.drop(agent_id)
+        return agents
+
+    async def close(self) -> None:
+        """Tell all readers, and write the cursors that are not written yet."""
+        self._attachments.close()
+        for task in list(self._attaching.values()):
+            task.cancel()
+        await asyncio.gather(*self._attaching.values(), return_exceptions=True)
+        await self._acknowledged.close()
+
+
+def digest_draft(agent_id: str, view_seq: int, digest: str) -> EffectDraft:
+    """Give the draft of a ViewDigest: of several processes that show the agent this view, one writes it."""
+    named = agent_id if len(agent_id) <= _LONGEST else sha256(agent_id.encode()).hexdigest()
+    return {
+        "kind": VIEW_DIGEST_KIND,
+        "payload": {"agent_id": agent_id, "at_seq": view_seq, "digest": digest},
+        "source_id": SERVICE_SOURCE,
+        "schema_version": SCHEMA_VERSION,
+        "req_id": f"view:{named}:{view_seq}",
+    }
+
+
+def _retrieve(task: asyncio.Task[Attachment]) -> None:
+    """Look at a task's error, so that asyncio does not complain where nobody awaits it."""
+    if not task.cancelled() and task.exception() is not None:
+        log.debug("an agent could not be attached", error=str(task.exception()))

@@ -1,0 +1,388 @@
+"""The orchestrator: one world as its agents live in it, durable, in this process.
+
+Source: seeds/simulation_core.md, "Orchestrator Interface". Any number of processes may have an orchestrator of the same
+world: what they share is the log, and each follows it.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from service.runtime.attachments import Attachment, Attachments
+from service.runtime.clocks import Clocks
+from service.runtime.following import Follower
+from service.runtime.generations import Generations
+from service.runtime.handles import AgentHandle
+from service.runtime.memory import MemoryManager, MemoryStats
+from service.runtime.observing import Observing
+from service.runtime.outbox import Outbox
+from service.runtime.registrations import Registrations
+from service.runtime.submitting import Submitting
+from service.settings import Settings
+from service.store import Receipt, Store
+from service.store.watch import HeadWatcher
+from worldledger.aio import CancelToken
+from worldledger.config import OrchestratorConfig, read_config
+from worldledger.effects import EffectDraft
+from worldledger.errors import InvalidIntentError, SimulationError, WorldExistsError
+from worldledger.genesis import NewWorld
+from worldledger.intents import Accepted
+from worldledger.observation import ObservationPolicy, ObservedEvent, View
+from worldledger.validation import DefaultEffectValidator, EffectValidator
+
+if TYPE_CHECKING:
+    from service.runtime.quotas import Quotas
+    from service.runtime.subscriptions import Subscription
+    from service.store.event_log import EventLog
+    from worldledger.effects import Effect
+    from worldledger.rulesets import Ruleset
+    from worldledger.views import Sighting
+
+
+class Orchestrator:
+    """One world: agents observe it, submit intents to it, and are interrupted when what they know has gone stale.
+
+    Get it from `Orchestrator.open`. It is safe for any number of concurrent callers on its event loop.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        watcher: HeadWatcher,
+        event_log: EventLog,
+        config: OrchestratorConfig,
+        ruleset: Ruleset,
+        effect_validator: EffectValidator | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.world_id = event_log.world_id
+        self.config = config
+        self.effect_validator: EffectValidator = effect_validator or DefaultEffectValidator()
+        self.event_log = event_log
+        #: the seed's table: every handle that was given out here and is still open
+        self.agent_handles: dict[str, AgentHandle] = {}
+        self._store = store
+        self._outbox = Outbox(event_log)
+        self._follower = Follower(store, watcher, self.world_id, self._on_effect)
+        self._attachments = Attachments(config.memory.view_cache_size, arrived=self._arrived, let_go=self._let_go)
+        self._generations = Generations(
+            self.world_id, config, self._outbox.put, self._attachments.hold, uuid.uuid4().hex[:12]
+        )
+        self._observing = Observing(store, self._follower, self._attachments, self._outbox, config)
+        self._registrations = Registrations(event_log, self._follower, config)
+        self._clocks = Clocks(event_log)
+        recorded = config.record_rejections
+        self._submitting = Submitting(
+            event_log,
+            config,
+            follower=self._follower,
+            observing=self._observing,
+            validator=self.effect_validator,
+            record_rejections=ruleset.records_rejections if recorded is None else recorded,
+            accepted=self._generations.finish,
+            clock=clock,
+        )
+        self.memory = MemoryManager(
+            config.memory,
+            attachments=self._attachments,
+            views=lambda: self._follower.views,
+            generations=self._generations,
+            requests=self._submitting.requests,
+        )
+
+    # -- opening -------------------------------------------------------------------------------------------
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        database_url: str,
+        *,
+        world_id: str = "default",
+        config: OrchestratorConfig | None = None,
+        effect_validator: EffectValidator | None = None,
+        ruleset: str = "sandbox",
+        time_authority: str = "wall",
+        settings: Settings | None = None,
+    ) -> AsyncIterator[Orchestrator]:
+        """Open a world in this process, with a connection pool of its own; a world that is not there is created.
+
+        ``config`` goes before the one in the world's genesis; a new world gets it as its own. ``ruleset`` and
+        ``time_authority`` are for a new world. Raises StoreUnavailableError, SchemaVersionError, InvalidNameError,
+        UnknownRulesetError, InvalidConfigError, FoldError or TamperedError.
+        """
+        settings = settings or Settings()
+        async with (
+            Store.open(database_url, settings) as store,
+            HeadWatcher.over(store, interval=settings.poll_interval, url=database_url) as watcher,
+        ):
+            with suppress(WorldExistsError):
+                await store.create_world(
+                    NewWorld(world_id=world_id, ruleset=ruleset, time_authority=time_authority, orchestrator=config)
+                )
+            async with cls.over(store, watcher, world_id, config=config, effect_validator=effect_validator) as world:
+                yield world
+
+    @classmethod
+    @asynccontextmanager
+    async def over(
+        cls,
+        store: Store,
+        watcher: HeadWatcher,
+        world_id: str,
+        *,
+        config: OrchestratorConfig | None = None,
+        effect_validator: EffectValidator | None = None,
+    ) -> AsyncIterator[Orchestrator]:
+        """Open a world of an open store.
+
+        Raises WorldNotFoundError, InvalidConfigError (of the genesis), FoldError, TamperedError, StoreUnavailableError.
+        """
+        event_log = await store.log(world_id)
+        rules = await store.states.rules(world_id)
+        if config is None:
+            config = OrchestratorConfig() if rules.orchestrator is None else read_config(rules.orchestrator)
+        world = cls(store, watcher, event_log, config, rules.ruleset, effect_validator)
+        await world._follower.start()
+        try:
+            yield world
+        finally:
+            await world._close()
+
+    async def _close(self) -> None:
+        """Stop; whoever waits is told. What has happened so far is written, if the database is not away for long."""
+        self._generations.close()
+        for handle in list(self.agent_handles.values()):
+            handle.close()
+        self._attachments.close()
+        async with AsyncExitStack() as closing:
+            closing.push_async_callback(self._observing.close)
+            closing.push_async_callback(self._outbox.close)
+            closing.push_async_callback(self._clocks.settled)
+            closing.push_async_callback(self._follower.close)
+
+    # -- agents --------------------------------------------------------------------------------------------
+
+    async def register_agent(
+        self,
+        agent_id: str,
+        policy: ObservationPolicy,
+        permissions: Collection[str] | None = None,
+        *,
+        weight: int = 1,
+    ) -> AgentHandle:
+        """Register an agent, or give a registered one this policy, and these permissions (None: the seed's five).
+
+        A registration is an effect, so that it survives; the same again writes nothing. ``weight`` is the agent's
+        share among those that wait. Raises UnregisteredPolicyError, InvalidPolicyError, TooManyAgentsError,
+        InvalidEffectError and what an append raises.
+        """
+        await self._registrations.register(agent_id, policy, permissions, weight)
+        return await self.agent(agent_id)
+
+    async def agent(self, agent_id: str, *, view_seq: int | None = None) -> AgentHandle:
+        """Give the handle of a registered agent; its observations go on after ``view_seq``, or where it acknowledged.
+
+        One handle of an agent is open at a time: an earlier one is closed. Raises UnknownAgentError, and
+        MomentNotFoundError for a view_seq that the log has not come to.
+        """
+        async with self._observing.attached(agent_id) as attachment:
+            start = attachment.acknowledged if view_seq is None else view_seq
+            subscription = await self._observing.subscribe(agent_id, start, with_view=True)
+        before = self.agent_handles.get(agent_id)
+        if before is not None:
+            before.close()
+        handle = self.agent_handles[agent_id] = AgentHandle(agent_id, self, subscription)
+        return handle
+
+    async def acknowledged(self, agent_id: str) -> int:
+        """Give the view_seq after which an agent's observations go on where it names none. Raises UnknownAgentError."""
+        return (await self._observing.attach(agent_id)).acknowledged
+
+    async def agents(self) -> Mapping[str, Mapping[str, Any]]:
+        """Give what is known of every registered agent: policy, permissions, weight, registered_seq."""
+        return self._observing.agents
+
+    def forget_handle(self, handle: AgentHandle) -> None:
+        """Take note that a handle was closed."""
+        if self.agent_handles.get(handle.agent_id) is handle:
+            del self.agent_handles[handle.agent_id]
+
+    # -- intents and events --------------------------------------------------------------------------------
+
+    async def submit_intent(self, intent: Mapping[str, Any]) -> Accepted:
+        """Take an intent through all stages of the pipeline (`service.runtime.pipeline`); give its effect's uuid.
+
+        The same req_id of the agent again gives the first answer. Raises InvalidIntentError, UnknownAgentError,
+        StaleContextError, QuotaExceededError, BackpressureError, DeadlineExceededError, PermissionDeniedError,
+        IntentConflictError, IntentRefusedError, IllegalEffectError, RequestConflictError, CircuitBreakerOpenError,
+        StoreUnavailableError and whatever else an append raises.
+        """
+        return await self._submitting.one(intent)
+
+    async def submit_intents(
+        self, intents: Sequence[Mapping[str, Any]], *, atomic: bool = False
+    ) -> list[Accepted | SimulationError]:
+        """Submit several intents: ``atomic`` all or none, else each by itself, in this order as far as they wait.
+
+        By themselves each gets its answer or its error. Atomic, the first refusal is raised and names the ``index``.
+        """
+        return list(await self._submitting.together(intents)) if atomic else await self._submitting.each(intents)
+
+    async def broadcast_event(self, draft: EffectDraft) -> Receipt:
+        """Append an effect as the world's operator, and return once its observers' tokens were looked at here.
+
+        No pipeline, no permissions: agents submit intents. Raises what `EventLog.append` raises, and, before anything
+        is written, what has ended the following of the world.
+        """
+        self._follower.raise_if_ended()
+        (receipt,) = await self._submitting.breaker.call(self.event_log.append_all, [draft])
+        with suppress(SimulationError):  # what was written stays so, if the world is closed before it has come here
+            await self._follower.reached(receipt.global_seq)
+        return receipt
+
+    # -- interruption --------------------------------------------------------------------------------------
+
+    def issue_cancel_token(self, agent_id: str, req_id: str, context_seq: int | None = None) -> CancelToken:
+        """Issue the token of a generation that begins now, live at once; the effect GenerationStarted follows.
+
+        ``context_seq`` is the view it is made from, by default the agent's latest. A context that is stale already
+        gives a token that is cancelled. Raises UnknownAgentError, RequestConflictError and InvalidIntentError.
+        """
+        with self._observing.held(agent_id):
+            attachment = self._observing.attach_now(agent_id)
+            known = not attachment.provisional
+            if context_seq is None:
+                context_seq = attachment.view_seq
+            elif context_seq > self._follower.seq:
+                what = f"context_seq {context_seq} lies beyond the world's head, {self._follower.seq}"
+                raise InvalidIntentError(what, "$.context_seq", head_seq=self._follower.seq)
+            token = self._generations.issue(agent_id, req_id, context_seq)
+            if known:  # else it is looked at as soon as it is
+                self._generations.arrived(agent_id, attachment.view_seq)
+        return token
+
+    async def cancel_if_stale(self, agent_id: str, req_id: str, new_view_seq: int) -> bool:
+        """Cancel a generation if this view makes it stale; tell whether it did (seed)."""
+        return self._generations.cancel_if_stale(agent_id, req_id, new_view_seq)
+
+    async def cancel_generation(self, agent_id: str, req_id: str, reason: str = "user_requested") -> None:
+        """Cancel a generation, wherever it runs. Raises UnknownGenerationError."""
+        self._generations.cancel(agent_id, req_id, reason)
+
+    async def finish_generation(self, agent_id: str, req_id: str) -> bool:
+        """Take note that a generation has ended without an intent of its req_id; give False if none runs here."""
+        return self._generations.finish(agent_id, req_id)
+
+    def generation(self, agent_id: str, req_id: str) -> CancelToken | None:
+        """Give the token of a generation of this process, also for a while after it has ended."""
+        return self._generations.get(agent_id, req_id)
+
+    # -- observation ---------------------------------------------------------------------------------------
+
+    async def view(self, agent_id: str, *, at_seq: int | None = None) -> View:
+        """Give an agent's view: the latest it may know, or the one that it had at a seq (which then is its view_seq).
+
+        Raises UnknownAgentError (also where it was not registered then) and MomentNotFoundError.
+        """
+        return await self._observing.view(agent_id, at_seq)
+
+    async def subscribe(self, agent_id: str, *, view_seq: int | None = None) -> Subscription:
+        """Give the agent's observations after a view, or, where none is named, from now on with the view to begin with.
+
+        Raises UnknownAgentError, and MomentNotFoundError for a view_seq that the log has not come to.
+        """
+        return await self._observing.subscribe(agent_id, view_seq, with_view=view_seq is None)
+
+    def acknowledge(self, agent_id: str, view_seq: int) -> None:
+        """Take note that the agent has a view; where it comes back without naming one, it goes on from there."""
+        self._observing.acknowledge(agent_id, view_seq)
+
+    async def observed_events(
+        self,
+        agent_id: str,
+        *,
+        after_seq: int = 0,
+        until_seq: int | None = None,
+        kinds: Collection[str] | None = None,
+        limit: int = 100,
+    ) -> tuple[list[ObservedEvent], int]:
+        """Give events of the past that the agent could see, from the log, and the seq to go on after.
+
+        Raises UnknownAgentError and MomentNotFoundError.
+        """
+        return await self._observing.events(agent_id, after_seq, until_seq, kinds, limit)
+
+    # -- time ----------------------------------------------------------------------------------------------
+
+    def set_sim_time_authority(self, authority: str) -> Awaitable[Receipt]:
+        """Have an adapter ("unity", "unreal" …) set sim_time from here on, or ("none") the wall clock.
+
+        The call is the seed's: its effect follows, before any later tick of this process. What it gives may be awaited
+        for the effect's receipt, and raises InvalidEffectError for what is no adapter's name.
+        """
+        return self._clocks.set_authority(authority)
+
+    async def tick(self, adapter: str, sim_time: float) -> Receipt:
+        """Move sim_time on. Raises TimeAuthorityError for a foreign adapter, SimTimeOrderError for going backwards."""
+        return await self._clocks.tick(adapter, sim_time)
+
+    # -- memory --------------------------------------------------------------------------------------------
+
+    def memory_stats(self) -> MemoryStats:
+        """Give what this world takes of this process' memory."""
+        return self.memory.estimate_memory_usage()
+
+    @property
+    def quotas(self) -> Quotas:
+        """The agents' quotas as they stand."""
+        return self._submitting.quotas
+
+    @property
+    def waiting(self) -> int:
+        """How many intents wait for their turn."""
+        return self._submitting.scheduler.waiting
+
+    @property
+    def generations_cancelled(self) -> int:
+        """How many generations were cancelled here."""
+        return self._generations.cancelled
+
+    @property
+    def in_use(self) -> bool:
+        """Whether somebody here needs the world to be kept open."""
+        busy = self._attachments.in_use or self._observing.in_use or self._submitting.requests.in_flight > 0
+        return busy or len(self._outbox) > 0 or self._clocks.in_use
+
+    @property
+    def broken(self) -> bool:
+        """Whether the world can no longer be followed: its log is damaged, or cannot be folded."""
+        return self._follower.error is not None
+
+    async def flush(self) -> None:
+        """Wait until the effects that follow what has happened so far are written."""
+        await self._outbox.flush()
+
+    async def reached(self, seq: int, timeout: float | None = None) -> bool:
+        """Wait until this process has folded an effect; give False if it has not after ``timeout`` seconds."""
+        return await self._follower.reached(seq, timeout)
+
+    # -- inside --------------------------------------------------------------------------------------------
+
+    def _on_effect(self, effect: Effect, sightings: list[Sighting]) -> None:
+        self._generations.seen(effect)  # first: an intent's own effect ends its generation, and does not make it stale
+        for sighting in sightings:
+            self._attachments.deliver(sighting)
+        for agent_id in self._observing.seen(sightings):
+            self._generations.cancel_all(agent_id, "policy_failed")
+
+    def _arrived(self, attachment: Attachment) -> None:
+        self._generations.arrived(attachment.agent_id, attachment.view_seq)
+
+    def _let_go(self, attachment: Attachment) -> None:
+        self._observing.let_go(attachment)

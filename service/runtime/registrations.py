@@ -1,0 +1,65 @@
+"""Registrations: agents with their policies and permissions, as effects in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from worldledger.errors import SimulationError, TooManyAgentsError
+from worldledger.intents import registration_draft
+from worldledger.policies import policy_spec
+
+if TYPE_CHECKING:
+    from service.runtime.following import Follower
+    from service.store.event_log import EventLog
+    from worldledger.config import OrchestratorConfig
+    from worldledger.observation import ObservationPolicy
+    from worldledger.world import WorldState
+
+
+class _AsItStandsError(SimulationError):
+    """The agent is registered so already: nothing is to be written."""
+
+
+class Registrations:
+    """Registers the agents of one world."""
+
+    def __init__(self, event_log: EventLog, follower: Follower, config: OrchestratorConfig) -> None:
+        self._log = event_log
+        self._follower = follower
+        self._config = config
+
+    async def register(
+        self, agent_id: str, policy: ObservationPolicy, permissions: Collection[str] | None, weight: int
+    ) -> bool:
+        """Write an agent's registration, unless it stands so already; tell whether it was written.
+
+        On return this process has folded it.
+        """
+        draft = registration_draft(agent_id, policy_spec(policy), permissions, weight)
+        wanted = draft["payload"]
+
+        def stands(state: WorldState) -> bool:
+            known = state.metadata["agents"].get(agent_id)
+            return known is not None and all(
+                known[name] == wanted[name] for name in ("policy", "permissions", "weight")
+            )
+
+        def judge(state: WorldState) -> None:
+            agents = state.metadata["agents"]
+            if agent_id not in agents and len(agents) >= self._config.max_agents:
+                raise TooManyAgentsError(self._log.world_id, self._config.max_agents)
+            if stands(state):
+                raise _AsItStandsError("it is registered so already")
+
+        if stands(self._follower.views.fold.state):
+            await self._follower.catch_up()  # somebody else may have registered it otherwise a moment ago
+            if stands(self._follower.views.fold.state):
+                return False
+        try:
+            (receipt,) = await self._log.append_judged([draft], {0: judge}, system=True)
+        except _AsItStandsError:
+            await self._follower.catch_up()
+            return False
+        await self._follower.reached(receipt.global_seq)
+        return True

@@ -1,0 +1,161 @@
+"""Replays: what an agent could see between two moments, worked out anew from the log alone."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import orjson
+
+from worldledger.errors import FoldError, SimulationError, UnknownAgentError
+from worldledger.views import Views
+
+if TYPE_CHECKING:
+    from service.store import Store
+    from worldledger.folding import Fold
+    from worldledger.observation import ObservationDelta, ObservedEvent, View
+
+#: Effects up to which a replay runs on the event loop; longer ones go to a thread, batch by batch.
+_AT_ONCE: Final = 100
+
+
+class PolicyFailedError(SimulationError):
+    """An agent's policy has raised something, so that it cannot be said what the agent sees; details: ``agent_id``.
+
+    Registering the agent anew with a policy that works is the remedy.
+    """
+
+    code = "policy_failed"
+
+    def __init__(self, agent_id: str, error: Exception) -> None:
+        what = f"the policy of agent {agent_id!r} failed ({type(error).__name__}: {error})"
+        super().__init__(what, agent_id=agent_id)
+
+
+class Seen(NamedTuple):
+    """A delta, and when it was to be delivered, by the wall clock (epoch seconds)."""
+
+    delta: ObservationDelta
+    deliver_at: float
+
+    def on_loop(self) -> float:
+        """Give the time by the event loop's clock: now, for what should have been delivered already."""
+        return asyncio.get_running_loop().time() + max(self.deliver_at - time.time(), 0.0)
+
+
+class Replay:
+    """One agent's view at some seq of the log, and the way forward from there. It shares nothing with others."""
+
+    def __init__(self, store: Store, agent_id: str, views: Views) -> None:
+        self._store = store
+        self._agent_id = agent_id
+        self._began_at = views.seq
+        self.views = views
+
+    @classmethod
+    async def begin(cls, store: Store, world_id: str, agent_id: str, seq: int) -> Replay:
+        """Begin with the agent's view at a seq at which it was registered.
+
+        What a policy lets an agent remember is worked out from its registration on. Raises UnknownAgentError,
+        PolicyFailedError, what `policy_from_spec` and `States.fold_at` raise.
+        """
+        fold = await store.states.fold_at(world_id, seq)
+        known = fold.state.metadata["agents"].get(agent_id)
+        if known is None:
+            raise UnknownAgentError(agent_id, world_id)
+        views = attached(fold, agent_id)
+        registered = known["registered_seq"]
+        if not views.policy(agent_id).remove_operations and registered < seq:
+            views = attached(await store.states.fold_at(world_id, registered), agent_id)
+            await cls(store, agent_id, views).go(seq, lambda _: None)
+        return cls(store, agent_id, views)
+
+    @property
+    def seq(self) -> int:
+        """Where it stands."""
+        return self.views.seq
+
+    def view(self) -> View:
+        """Give the agent's view here. Its view_seq is that of the last delta, or where the replay began."""
+        view = self.views.view(self._agent_id)
+        return view if view.view_seq >= self._began_at else view.model_copy(update={"view_seq": self._began_at})
+
+    async def go(self, until: int, seen: Callable[[Seen], None]) -> None:
+        """Go forward to a seq that the log has, and tell of each delta on the way.
+
+        Raises PolicyFailedError, FoldError and what `Reader.batches` raises.
+        """
+        world_id = self.views.fold.world_id
+        async with aclosing(self._store.reader.batches(world_id, after_seq=self.seq, until_seq=until)) as batches:
+            async for batch in batches:
+                texts = [row.text for row in batch]
+                found = await asyncio.to_thread(self._apply, texts) if len(texts) > _AT_ONCE else self._apply(texts)
+                for each in found:
+                    seen(each)
+        if self.seq < until:
+            what = f"world {world_id}: the effect at seq {self.seq + 1} is not in the log any more"
+            raise FoldError(what, world_id=world_id)
+
+    def _apply(self, texts: list[bytes]) -> list[Seen]:
+        found = []
+        for effect in map(orjson.loads, texts):
+            for _, delta, delay in self.views.apply(effect):
+                found.append(Seen(delta, effect["wall_time"] + delay))
+        failed = self.views.failed.get(self._agent_id)
+        if failed is not None:
+            raise PolicyFailedError(self._agent_id, failed) from failed
+        return found
+
+
+def attached(fold: Fold, agent_id: str) -> Views:
+    """Give Views with this one agent attached. Raises as `Views.attach`, but PolicyFailedError for the policy's own."""
+    views = Views(fold)
+    try:
+        views.attach(agent_id)
+    except SimulationError:
+        raise
+    except Exception as error:
+        raise PolicyFailedError(agent_id, error) from error
+    return views
+
+
+async def observed_events(
+    store: Store,
+    world_id: str,
+    agent_id: str,
+    *,
+    after_seq: int,
+    until_seq: int,
+    kinds: Collection[str] | None,
+    limit: int,
+) -> tuple[list[ObservedEvent], int]:
+    """Give the events that an agent could see in a stretch of the log, and how far was looked.
+
+    Begins where the agent was registered, if that is later. Raises as `Replay.begin` and `Replay.go`.
+    """
+    if after_seq >= until_seq:
+        return [], after_seq
+    registered = (await store.states.fold_at(world_id, until_seq)).state.metadata["agents"].get(agent_id)
+    if registered is None:
+        raise UnknownAgentError(agent_id, world_id)
+    start = max(after_seq, registered["registered_seq"])
+    if start >= until_seq:
+        return [], until_seq
+    replay = await Replay.begin(store, world_id, agent_id, start)
+    events: list[ObservedEvent] = []
+    deltas: list[ObservationDelta] = []
+
+    def seen(each: Seen) -> None:
+        deltas.append(each.delta)
+
+    while replay.seq < until_seq and len(events) < limit:
+        await replay.go(min(replay.seq + 1000, until_seq), seen)
+        events += [event for delta in deltas for event in delta["events"] if kinds is None or event["kind"] in kinds]
+        deltas.clear()
+    if len(events) > limit:
+        events = events[:limit]
+        return events, events[-1]["global_seq"]
+    return events, replay.seq

@@ -1,0 +1,126 @@
+"""Submitting: what takes agents' intents in, one or several, and hands each the answer of its request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from service.runtime.deduplication import Requests
+from service.runtime.pipeline import Pipeline, Standing
+from service.runtime.quotas import Quotas
+from service.runtime.scheduling import Scheduler
+from worldledger.aio import CircuitBreaker
+from worldledger.canonical import canonical_json
+from worldledger.errors import InvalidEffectError, InvalidIntentError, SimulationError, StoreUnavailableError
+from worldledger.intents import Accepted, CheckedIntent, check_intent
+
+if TYPE_CHECKING:
+    from service.runtime.following import Follower
+    from service.runtime.observing import Observing
+    from service.store.event_log import EventLog
+    from worldledger.config import OrchestratorConfig
+    from worldledger.validation import EffectValidator
+
+#: Seconds that an intent waits for this process to see the view that it was made from.
+_PATIENCE: Final = 2.0
+
+
+class Submitting:
+    """The way in for the intents of one world; ``accepted`` is told the agent and req_id of each that was accepted."""
+
+    def __init__(
+        self,
+        event_log: EventLog,
+        config: OrchestratorConfig,
+        *,
+        follower: Follower,
+        observing: Observing,
+        validator: EffectValidator,
+        record_rejections: bool,
+        accepted: Callable[[str, str], object],
+        clock: Callable[[], float],
+    ) -> None:
+        self._follower = follower
+        self._observing = observing
+        self._accepted = accepted
+        self._default_priority = config.default_priority
+        self.requests: Requests[Accepted] = Requests(config.memory.max_remembered_requests, replay=_replayed)
+        self.scheduler = Scheduler(config, clock)
+        self.quotas = Quotas(config, clock)
+        self.breaker = CircuitBreaker(
+            config.breaker_failures,
+            config.breaker_recovery_s,
+            clock=clock,
+            counts=lambda error: isinstance(error, StoreUnavailableError),
+        )
+        self._pipeline = Pipeline(
+            event_log,
+            config,
+            quotas=self.quotas,
+            scheduler=self.scheduler,
+            breaker=self.breaker,
+            validator=validator,
+            record_rejections=record_rejections,
+            clock=clock,
+        )
+
+    async def one(self, value: Mapping[str, Any]) -> Accepted:
+        """Submit one intent; see `Orchestrator.submit_intent`."""
+        intent = check_intent(value, default_priority=self._default_priority)
+
+        async def make() -> Accepted:
+            with self._observing.held(intent.agent_id):
+                standing = await self._standing(intent)
+                (accepted,) = await self._pipeline.submit([intent], {intent.agent_id: standing})
+            return accepted
+
+        accepted = await self.requests.join((intent.agent_id, intent.req_id), _digest(intent), make)
+        self._accepted(intent.agent_id, intent.req_id)
+        return accepted
+
+    async def each(self, values: Sequence[Mapping[str, Any]]) -> list[Accepted | SimulationError]:
+        """Submit several intents, each by itself; give an answer or an error for each."""
+        results = await asyncio.gather(*map(self.one, values), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, SimulationError):
+                raise result
+        return cast("list[Accepted | SimulationError]", results)
+
+    async def together(self, values: Sequence[Mapping[str, Any]]) -> list[Accepted]:
+        """Submit several intents that are all accepted, or none of them; a refusal names the ``index``."""
+        intents: list[CheckedIntent] = []
+        standings: dict[str, Standing] = {}
+        with ExitStack() as holding:
+            for index, value in enumerate(values):
+                try:
+                    intent = check_intent(value, default_priority=self._default_priority)
+                    holding.enter_context(self._observing.held(intent.agent_id))
+                    standings[intent.agent_id] = await self._standing(intent)
+                except InvalidEffectError as error:
+                    raise error.at(index) from None
+                except SimulationError as error:
+                    error.details["index"] = index
+                    raise
+                intents.append(intent)
+            accepted = await self._pipeline.submit(intents, standings) if intents else []
+        for intent in intents:
+            self._accepted(intent.agent_id, intent.req_id)
+        return accepted
+
+    async def _standing(self, intent: CheckedIntent) -> Standing:
+        attachment = await self._observing.attach(intent.agent_id)
+        if intent.context_seq > self._follower.seq and not await self._follower.reached(intent.context_seq, _PATIENCE):
+            what = f"context_seq {intent.context_seq} lies beyond the world's head, {self._follower.seq}"
+            raise InvalidIntentError(what, "$.context_seq", head_seq=self._follower.seq)
+        return Standing(self._observing.agents[intent.agent_id]["weight"], lambda: attachment.view_seq)
+
+
+def _replayed(accepted: Accepted) -> Accepted:
+    return Accepted(accepted, global_seq=accepted.global_seq, req_id=accepted.req_id, replayed=True)
+
+
+def _digest(intent: CheckedIntent) -> bytes:
+    """Give what makes two intents of one req_id the same: all but the view that they were made from."""
+    return canonical_json([intent.kind, intent.payload, intent.priority, intent.schema_version])

@@ -1,0 +1,216 @@
+"""Worlds with agents for tests of views: policies of every kind, logs in which much comes into sight and goes again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from random import Random
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.rulesets.sandboxes import NAMES, SAID, Said
+from worldledger.deltas import ObservationDelta, ObservedEvent, View
+from worldledger.effects import Effect
+from worldledger.latency import DistanceLatency, FixedLatency
+from worldledger.observation import ObservationPolicy, PolicyConfig
+from worldledger.policies import policy_spec, register_policy
+from worldledger.world import WorldState
+
+
+@register_policy("test-healthy")
+class Healthy(ObservationPolicy):
+    """Sees entities by their own data, the agent's and what is between both."""
+
+    def sees_entity(self, world_state: WorldState, agent_id: str, entity_id: str) -> bool:
+        """Tell by the points of both, and whether the agent is related to the entity."""
+        if entity_id == agent_id or entity_id not in world_state.entities:
+            return entity_id in world_state.entities
+        mine = world_state.entities.get(agent_id, {}).get("hp", 0)
+        return mine <= world_state.entities[entity_id].get("hp", 0) or entity_id in world_state.relationships.get(
+            agent_id, ()
+        )
+
+
+@register_policy("test-wholesale")
+class Wholesale(ObservationPolicy):
+    """Makes views of its own, of the state's very objects."""
+
+    def filter_world_state(self, world_state: WorldState, agent_id: str) -> View:
+        """Show what has a name as long as the number of entities."""
+        count = len(world_state.entities)
+        seen = {name: entity for name, entity in world_state.entities.items() if len(name) <= count}
+        return View.of(agent_id, world_state.metadata["last_effect_seq"], seen, {"entities": [str(count)]})
+
+
+@register_policy("test-own-delta")
+class OwnDelta(ObservationPolicy):
+    """Tells of everything by one operation."""
+
+    def calculate_observation_delta(self, old_view: View, new_view: View) -> ObservationDelta:
+        """Replace all entities if any is another."""
+        delta = super().calculate_observation_delta(old_view, new_view)
+        if delta["patches"]:
+            after = View.of(new_view.agent_id, new_view.view_seq, new_view.visible_entities, {"new": []})
+            delta["patches"] = [
+                {"op": "replace", "path": "/visible_entities", "value": after.visible_entities},
+                {"op": "replace", "path": "/visible_relationships", "value": after.visible_relationships},
+            ]
+            delta["context_digest"] = after.context_digest
+        return delta
+
+
+@register_policy("test-masked")
+class Masked(ObservationPolicy):
+    """Shows entities and events in its own way, and observes events of its own choice."""
+
+    def show_entity(self, entity: Mapping[str, Any]) -> dict[str, Any]:
+        """Show how much there is, and whether it stands to the right."""
+        position = entity.get("position")
+        return {"size": len(entity), "right": position is not None and position[0] > 0}
+
+    def show_event(self, effect: Effect) -> ObservedEvent | None:
+        """Show every kind, without a payload."""
+        return {
+            "global_seq": effect["global_seq"],
+            "kind": effect["kind"],
+            "source_id": "somebody",
+            "sim_time": 0.0,
+            "payload": {},
+            "schema_version": "2.0.0",
+        }
+
+
+@register_policy("test-choosy")
+class Choosy(ObservationPolicy):
+    """Observes by turns."""
+
+    def should_observe_event(self, effect: Effect, agent_id: str, world_state: WorldState) -> bool:
+        """Observe what comes at an even seq."""
+        return effect["global_seq"] % 2 == 0
+
+
+OWN = (Healthy, Masked, Choosy, OwnDelta, Wholesale)
+
+#: Configurations of every kind.
+CONFIGS: st.SearchStrategy[PolicyConfig] = st.builds(
+    PolicyConfig,
+    distance_limit=st.sampled_from([inf, 0.0, 1.0, 2.0, 2.5, 1e5, 1e200]),
+    relationship_filter=st.sampled_from([[], [], ["x"], ["interact", "y"]]),
+    field_visibility=st.sampled_from(
+        [{}, {}, {"position": False}, {"*": False, "hp": True}, {"*": False}, {"text": False, "hp": True}]
+    ),
+    latency_model=st.sampled_from([None, FixedLatency(0.5), DistanceLatency(0.25, 1.0, 9.0)]).map(
+        lambda model: PolicyConfig().latency_model if model is None else model
+    ),
+    remove_operations=st.sampled_from([True, True, False]),
+)
+#: Policies of every kind.
+POLICIES: st.SearchStrategy[ObservationPolicy] = st.one_of(
+    st.builds(ObservationPolicy, CONFIGS),
+    st.builds(ObservationPolicy, CONFIGS),
+    st.sampled_from(OWN).flatmap(lambda cls: st.builds(cls, CONFIGS)),
+)
+#: Names of agents; eve has no entity unless an effect makes one.
+AGENTS = st.one_of(NAMES, st.just("eve"))
+
+
+def registered(agent_id: str, policy: ObservationPolicy, weight: int = 1) -> Said:
+    """Give the registration of an agent."""
+    payload = {"agent_id": agent_id, "policy": policy_spec(policy), "permissions": [], "weight": weight}
+    return ("AgentRegistered", payload, "worldledger")
+
+
+_SMALL = st.lists(st.integers(-2, 2).map(float), min_size=2, max_size=2)
+#: Effects by which something comes into sight or goes: all in a small place.
+STIR: st.SearchStrategy[Said] = st.one_of(
+    st.tuples(st.just("Move"), st.fixed_dictionaries({"to": _SMALL}), AGENTS),
+    st.tuples(st.just("Move"), st.fixed_dictionaries({"to": _SMALL}), AGENTS),
+    st.tuples(st.just("Speak"), st.fixed_dictionaries({"text": st.sampled_from("ab")}), AGENTS),
+    st.tuples(
+        st.just("EntityCreated"),
+        st.fixed_dictionaries(
+            {"entity_id": AGENTS, "entity_data": st.fixed_dictionaries({}, optional={"hp": st.integers(0, 2)})},
+            optional={"position": _SMALL},
+        ),
+        AGENTS,
+    ),
+    st.tuples(st.just("EntityRemoved"), st.fixed_dictionaries({"entity_id": AGENTS}), AGENTS),
+    st.tuples(
+        st.just("RelationshipSet"),
+        st.fixed_dictionaries(
+            {"from_entity": AGENTS, "to_entity": AGENTS, "relationship_type": st.sampled_from("xyz")}
+        ),
+        AGENTS,
+    ),
+    st.tuples(
+        st.just("RelationshipRemoved"),
+        st.fixed_dictionaries(
+            {"from_entity": AGENTS, "to_entity": AGENTS}, optional={"relationship_type": st.sampled_from("xyz")}
+        ),
+        AGENTS,
+    ),
+    st.tuples(st.just("Trade"), st.fixed_dictionaries({}, optional={"target_id": AGENTS, "hp": st.just(1)}), AGENTS),
+    st.builds(registered, AGENTS, POLICIES),
+)
+
+
+def long_story(random: Random, length: int) -> list[Said]:
+    """Give a long log in which the same few come and go; shorter to draw than by strategies, and cannot be shrunk."""
+    names = ["ann", "bob", "café", "a/b~c", "10", "eve", "zoe"]
+    visibility = [{}, {}, {"position": False}, {"*": False, "hp": True}, {"*": False}, {"text": False}]
+
+    def policy() -> ObservationPolicy:
+        cls = random.choice([ObservationPolicy] * 12 + list(OWN))
+        return cls(
+            PolicyConfig(
+                distance_limit=random.choice([inf, inf, 0.0, 1.0, 1.5, 2.0, 3.0, 1e200]),
+                relationship_filter=random.choice([[], [], ["x"], ["interact", "y"]]),
+                field_visibility=random.choice(visibility),
+                remove_operations=random.random() < 0.7,
+            )
+        )
+
+    def point() -> list[float]:
+        return [float(random.randint(-2, 2)) for _ in range(random.choice([2, 2, 3]))]
+
+    said: list[Said] = [registered(name, policy()) for name in names]
+    while len(said) < length:
+        name, other = random.choice(names), random.choice(names)
+        kind = random.choice("MMMMMSSICCCUURXXYYTTG")
+        ends = {"from_entity": name, "to_entity": other}
+        data: dict[str, Any] = {"hp": random.randint(0, 2)} if random.random() < 0.5 else {}
+        if kind == "M":
+            said.append(("Move", {"to": point()}, name))
+        elif kind == "S":
+            said.append(("Speak", {"text": random.choice("ab")}, name))
+        elif kind == "I":
+            said.append(("Interact", {"target_id": other}, name))
+        elif kind == "C":
+            place = {"position": point()} if random.random() < 0.5 else {}
+            said.append(("EntityCreated", {"entity_id": other, "entity_data": data, **place}, name))
+        elif kind == "U":
+            operation = random.choice(
+                [
+                    {"op": "remove", "path": "/position"},
+                    {"op": "add", "path": "/position", "value": point()},
+                    {"op": "add", "path": "/hp", "value": random.randint(0, 2)},
+                ]
+            )
+            said.append(("EntityUpdated", {"entity_id": other, "patch": [operation]}, name))
+        elif kind == "R":
+            said.append(("EntityRemoved", {"entity_id": other}, name))
+        elif kind == "X":
+            said.append(("RelationshipSet", {**ends, "relationship_type": random.choice("xyz")}, name))
+        elif kind == "Y":
+            one = {"relationship_type": random.choice("xyz")} if random.random() < 0.5 else {}
+            said.append(("RelationshipRemoved", {**ends, **one}, name))
+        elif kind == "T":
+            said.append(("Trade", {**random.choice([{}, {"target_id": other}]), **data}, random.choice([name, "fog"])))
+        elif random.random() < 0.3:
+            said.append(registered(name, policy()))
+    return said
+
+
+#: What happens in a world with agents.
+HAPPENINGS: st.SearchStrategy[list[Said]] = st.lists(st.one_of(STIR, STIR, STIR, SAID), max_size=30)

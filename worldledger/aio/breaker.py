@@ -1,0 +1,117 @@
+"""Circuit breakers. Source: seeds/simulation_core.md, "Circuit Breaker Pattern".
+
+=========  ==========================================  ==================================================
+state      a call                                      leaves it by
+=========  ==========================================  ==================================================
+CLOSED     is made; any number at once                 ``failure_threshold`` failures in a row: OPEN
+OPEN       is refused                                  ``recovery_timeout`` has passed: the next call
+                                                       makes it HALF_OPEN and is its probe
+HALF_OPEN  is refused while a probe is under way,      the probe succeeds: CLOSED; it fails: OPEN
+           else it is the next probe
+=========  ==========================================  ==================================================
+
+The seed's sketch reads the wall clock, lets every call through while half open, and never forgets a failure.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, Literal, ParamSpec, TypeAlias, TypeVar
+
+from worldledger.errors import CircuitBreakerOpenError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+State: TypeAlias = Literal["CLOSED", "OPEN", "HALF_OPEN"]
+
+#: Seconds after which to ask again while a probe is under way: nobody knows how long it takes.
+_PROBE_S: Final = 1.0
+
+
+class CircuitBreaker:
+    """Leaves alone what failed again and again, and then tries it with one call at a time.
+
+    ``counts`` tells which errors are failures. Another error says nothing of what is guarded (a refused request, say):
+    it neither counts nor proves that things are well. A cancelled call is no failure either. ``recovery_timeout`` and
+    ``last_failure_time`` are seconds of ``clock``, which must never go back.
+    """
+
+    def __init__(
+        self,
+        failure_threshold: int = 5,
+        recovery_timeout: float = 30.0,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        counts: Callable[[BaseException], bool] = lambda _: True,
+    ) -> None:
+        if failure_threshold < 1 or not 0 <= recovery_timeout < math.inf:
+            raise ValueError(
+                "a breaker needs a failure_threshold of at least 1 and a finite recovery_timeout, 0 or more"
+            )
+        self.failure_threshold = failure_threshold
+        self.recovery_timeout = recovery_timeout
+        #: failures since the last success
+        self.failure_count = 0
+        self.last_failure_time = 0.0
+        self._clock = clock
+        self._counts = counts
+        self._state: State = "CLOSED"
+        self._probing = False
+        #: how often the state has changed; results of calls that began in another state say nothing about this one
+        self._changes = 0
+
+    @property
+    def state(self) -> State:
+        """``CLOSED``, ``OPEN`` or ``HALF_OPEN``. It becomes half open with the first call after the timeout."""
+        return self._state
+
+    async def call(self, func: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Give what ``func`` gives, or raise what it raises.
+
+        Raises CircuitBreakerOpenError, with the seconds after which to ask again, without calling it. What may hang
+        needs a timeout of its own: nothing else is let through while a probe is under way.
+        """
+        if self._state != "CLOSED":
+            self._begin_probe()
+        began = self._changes
+        try:
+            result = await func(*args, **kwargs)
+        except Exception as error:
+            if began == self._changes:
+                self._probing = False
+                if self._counts(error):
+                    self._failed()
+            raise
+        except BaseException:  # cancelled: the next call may probe
+            if began == self._changes:
+                self._probing = False
+            raise
+        if began == self._changes:
+            self._probing = False
+            self.failure_count = 0
+            if self._state == "HALF_OPEN":
+                self._change("CLOSED")
+        return result
+
+    def _begin_probe(self) -> None:
+        if self._state == "OPEN":
+            rest = self.last_failure_time + self.recovery_timeout - self._clock()
+            if rest > 0:
+                raise CircuitBreakerOpenError(rest)
+            self._change("HALF_OPEN")
+        elif self._probing:
+            raise CircuitBreakerOpenError(min(_PROBE_S, self.recovery_timeout))
+        self._probing = True
+
+    def _failed(self) -> None:
+        self.failure_count += 1
+        self.last_failure_time = self._clock()
+        if self.failure_count >= self.failure_threshold:  # half open it still is, so that one more is enough
+            self._change("OPEN")
+
+    def _change(self, state: State) -> None:
+        self._state = state
+        self._changes += 1

@@ -1,0 +1,34 @@
+"""Worlds of a service, and the same door to worlds of this process.
+
+- `Client`: a world over HTTP and WebSocket, with the methods of `service.runtime.Orchestrator`
+- `World`, `Agent`: what both of them have, for programs that run with either
+- `RLFacade`, `MessageFacade`: two ways to live in a World, step by step or by messages
+"""
+
+from worldledger.client.client import Client
+from worldledger.client.facades import MessageFacade, RLFacade, StepCancelledError
+from worldledger.client.handle import RemoteHandle
+from worldledger.client.messages import MessageSubscription
+from worldledger.client.problems import RemoteError, ServiceUnavailableError
+from worldledger.client.protocol import Agent, Log, Observations, Receipt, World
+from worldledger.client.subscription import RemoteSubscription
+from worldledger.client.world import RemoteReceipt, RemoteWorld
+
+__all__ = [
+    "Agent",
+    "Client",
+    "Log",
+    "MessageFacade",
+    "MessageSubscription",
+    "Observations",
+    "RLFacade",
+    "Receipt",
+    "RemoteError",
+    "RemoteHandle",
+    "RemoteReceipt",
+    "RemoteSubscription",
+    "RemoteWorld",
+    "ServiceUnavailableError",
+    "StepCancelledError",
+    "World",
+]

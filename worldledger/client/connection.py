@@ -1,0 +1,160 @@
+"""A WebSocket of the protocol ``worldledger.v1.json`` that is made anew whenever it was lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import orjson
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.typing import Subprotocol
+
+from worldledger.client.pauses import Pauses
+from worldledger.client.problems import RemoteError, error_of_answer
+from worldledger.errors import FoldError, SimulationError, TamperedError
+
+PROTOCOL: Final = Subprotocol("worldledger.v1.json")
+#: Closing codes by which the service says that this client does not keep to the protocol: another try would not help.
+_REFUSED: Final = frozenset({1002, 1003, 1007, 1008, 1009})
+#: Seconds after which a connection that shows no sign of life is given up, and those that closing one may take.
+_SIGN_OF_LIFE: Final = 10.0
+_CLOSING: Final = 2.0
+
+#: Faults of the service that stay, whenever it is asked: the world itself is damaged.
+_FOR_GOOD: Final = (FoldError, TamperedError)
+
+log = logging.getLogger("worldledger.client")
+
+
+class Connection:
+    """Connects to ``address()`` again and again, until it is closed or refused for good.
+
+    ``took`` is given each message, ``lost`` told of each connection that is no more, ``refused`` (once, at the end) of
+    an error that another try would not mend. What is put while there is no connection is dropped: `open_up` is called
+    when a new one can be used, and whoever calls it sends what is still needed.
+    """
+
+    def __init__(
+        self,
+        address: Callable[[], str],
+        *,
+        took: Callable[[dict[str, Any]], None],
+        lost: Callable[[], None],
+        refused: Callable[[SimulationError], None],
+    ) -> None:
+        self._address = address
+        self._took = took
+        self._lost = lost
+        self._refused = refused
+        self._usable = False
+        self._closing = False
+        self._outbox: deque[bytes | None] = deque()
+        self._wake = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def open_up(self) -> None:
+        """Take note that the service has greeted: what is put from here on is sent."""
+        self._usable = True
+
+    def put(self, text: bytes) -> None:
+        """Send a message, after those put before."""
+        if self._usable:
+            self._outbox.append(text)
+            self._wake.set()
+
+    def close(self) -> None:
+        """Close the connection, once what was put is sent. Doing it twice does no harm."""
+        if self._closing:
+            return
+        self._closing = True
+        if self._usable:
+            self._outbox.append(None)
+            self._wake.set()
+        else:
+            self._task.cancel()
+
+    async def wait_closed(self) -> None:
+        """Wait until the connection is closed, but not for long."""
+        await asyncio.wait([self._task], timeout=_CLOSING)
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        pauses = Pauses()
+        while not self._closing:
+            refusal: SimulationError | None = None
+            try:
+                refusal = await self._connect()
+            except InvalidStatus as error:
+                refusal = _refusal(error, self._address())
+            except (OSError, InvalidHandshake, ConnectionClosed) as error:
+                log.debug("%s: %s", self._address(), error)
+            finally:
+                if self._usable:
+                    pauses = Pauses()
+                self._usable = False
+                self._outbox.clear()
+                self._lost()
+            if refusal is not None:
+                self._closing = True
+                self._refused(refusal)
+            elif not self._closing:
+                await asyncio.sleep(pauses.next())
+
+    async def _connect(self) -> SimulationError | None:
+        """Make one connection and use it until it is lost; give the error if it was refused for good."""
+        address = self._address()
+        async with connect(
+            address,
+            subprotocols=[PROTOCOL],
+            compression=None,
+            ping_interval=_SIGN_OF_LIFE,
+            ping_timeout=_SIGN_OF_LIFE,
+            close_timeout=_CLOSING,
+        ) as socket:
+            if socket.subprotocol != PROTOCOL:
+                return RemoteError(f"{address} does not speak {PROTOCOL}", code="protocol_error")
+            writer = asyncio.get_running_loop().create_task(self._write(socket))
+            try:
+                while True:
+                    self._took(orjson.loads(await socket.recv(decode=False)))
+            except ConnectionClosed as closed:
+                if closed.rcvd is not None and closed.rcvd.code in _REFUSED:
+                    return RemoteError(f"{address} was closed by the service: {closed.rcvd}", code="protocol_error")
+            except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+                log.exception("a message of %s", address)
+                return RemoteError(f"{address} sent what cannot be understood: {error!r}", code="protocol_error")
+            finally:
+                writer.cancel()
+                await asyncio.wait([writer])
+        return None
+
+    async def _write(self, socket: ClientConnection) -> None:
+        with suppress(ConnectionClosed):  # whoever reads notices
+            while True:
+                while self._outbox:
+                    text = self._outbox.popleft()
+                    if text is None:
+                        await socket.close()
+                        return
+                    await socket.send(text, text=True)
+                self._wake.clear()
+                await self._wake.wait()
+
+
+def _refusal(error: InvalidStatus, address: str) -> SimulationError | None:
+    """Give the error that a refused handshake tells of; None if another try may be answered otherwise."""
+    response = error.response
+    try:
+        body = orjson.loads(response.body or b"")
+    except orjson.JSONDecodeError:
+        body = None
+    found = error_of_answer(response.status_code, body, address)
+    if response.status_code in {408, 429} or (response.status_code >= 500 and not isinstance(found, _FOR_GOOD)):
+        return None
+    return found

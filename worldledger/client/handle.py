@@ -1,0 +1,91 @@
+"""Handles over the wire: an agent's own interface to a world that lives in a service."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from worldledger.effects import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from worldledger.aio import CancelToken
+    from worldledger.client.subscription import RemoteSubscription
+    from worldledger.client.world import RemoteWorld
+    from worldledger.deltas import ObservationDelta, View
+    from worldledger.intents import Accepted
+
+
+class RemoteHandle:
+    """One agent (source: seeds/simulation_core.md, "Agent Handle Interface"). Get it from `RemoteWorld.register_agent`.
+
+    It does what `service.runtime.AgentHandle` does, over a WebSocket that is made anew whenever it is lost: nothing
+    that the agent may observe is missed, and an intent becomes one effect however often it had to be sent.
+
+    ``view_seq`` is that of the last observation that was given out; ``initial_view`` is the view that the first one
+    applies to.
+    """
+
+    def __init__(self, agent_id: str, world: RemoteWorld, subscription: RemoteSubscription, initial_view: View) -> None:
+        self.agent_id = agent_id
+        self.world = world
+        self.view_seq = subscription.view_seq
+        self.initial_view: View | None = initial_view
+        self._subscription = subscription
+
+    async def next_observation(self) -> ObservationDelta:
+        """Wait for the next observation. Asking for it acknowledges the one before.
+
+        Raises QueueClosedError once the handle is closed, or another one of the agent was opened by this client, and
+        the service's error if it will not go on.
+        """
+        self.world.acknowledge(self.agent_id, self.view_seq)
+        delta = await self._subscription.get()
+        self.view_seq = delta["view_seq"]
+        return delta
+
+    async def submit_intent(self, intent: Mapping[str, Any]) -> Accepted:
+        """Submit an intent; what is missing is filled in.
+
+        ``agent_id`` is this agent, ``context_seq`` its view_seq, ``req_id`` a random one. While the service is away
+        this waits for it. Raises as `RemoteWorld.submit_intent`.
+        """
+        return await self.world.submit_intent(completed(intent, self.agent_id, self.view_seq))
+
+    async def cancel(self, req_id: str) -> None:
+        """Cancel a generation of this agent, if there is one of this req_id (seed: reason ``user_requested``)."""
+        token = self.world.generation(self.agent_id, req_id)
+        if token is not None:
+            token.cancel("user_requested")
+        else:
+            await self.world.cancel_generation(self.agent_id, req_id)
+
+    def issue_cancel_token(self, req_id: str, context_seq: int | None = None) -> CancelToken:
+        """Begin a generation from the view that this handle gave out last; see `RemoteWorld.issue_cancel_token`."""
+        seq = self.view_seq if context_seq is None else context_seq
+        return self.world.issue_cancel_token(self.agent_id, req_id, seq)
+
+    async def view(self, at_seq: int | None = None) -> View:
+        """Give the agent's whole view; see `RemoteWorld.view`."""
+        return await self.world.view(self.agent_id, at_seq=at_seq)
+
+    def get_view_seq(self) -> int:
+        """Give the view_seq of the last observation that was given out."""
+        return self.view_seq
+
+    def close(self) -> None:
+        """Give the handle back; the agent stays registered. Doing it twice does no harm."""
+        self.world.acknowledge(self.agent_id, self.view_seq)
+        self._subscription.close()
+        self.world.forget_handle(self)
+
+
+def completed(intent: Mapping[str, Any], agent_id: str, view_seq: int) -> dict[str, Any]:
+    """Fill in what an agent may leave out of its own intents."""
+    return {
+        "agent_id": agent_id,
+        "context_seq": view_seq,
+        "req_id": uuid.uuid4().hex,
+        "schema_version": SCHEMA_VERSION,
+        **intent,
+    }

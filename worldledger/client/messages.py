@@ -1,0 +1,172 @@
+"""Messages: events of an agent's observations, handed to a handler one after the other, none left out."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Final
+
+from worldledger.aio import CircuitBreaker
+from worldledger.client.pauses import Pauses
+from worldledger.client.pumps import Pump
+from worldledger.deltas import ObservationDelta, ObservedEvent
+from worldledger.errors import CircuitBreakerOpenError, SimulationError
+
+if TYPE_CHECKING:
+    from worldledger.client.protocol import World
+
+#: Most events that wait for a handler; what is beyond is read from the log when it has come so far.
+_MOST: Final = 1000
+_PAGE: Final = 100
+
+Handler = Callable[[ObservedEvent], object]
+
+log = logging.getLogger("worldledger.client")
+
+
+class MessageSubscription:
+    """One handler of an agent's messages. Get it from `MessageFacade.subscribe`; close it when done.
+
+    ``position`` is the seq up to which the handler was given everything: with it as ``after_seq`` a later subscription
+    goes on. ``handled``, ``failed`` and ``left_out`` count events: those handled, those on which the handler raised,
+    and those that it was not given because it had failed too often in a row (its breaker was open).
+    """
+
+    def __init__(
+        self,
+        world: World,
+        agent_id: str,
+        kinds: frozenset[str] | None,
+        handler: Handler,
+        breaker: CircuitBreaker,
+        *,
+        most: int = _MOST,
+    ) -> None:
+        self.agent_id = agent_id
+        self.position = 0
+        self.handled = 0
+        self.failed = 0
+        self.left_out = 0
+        self.breaker = breaker
+        #: what has ended it, where it was neither closed nor its world
+        self.error: SimulationError | None = None
+        self._world = world
+        self._kinds = kinds
+        self._handler = handler
+        self._most = most
+        self._waiting: deque[ObservedEvent] = deque()
+        #: whether there are events in the log, up to the pump's view_seq, that do not wait here
+        self._behind = False
+        self._over = False
+        self._wake = asyncio.Event()
+        self._pump: Pump | None = None
+        self._task: asyncio.Task[None] | None = None
+        #: done when the handler is given nothing more
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def begin(self, after_seq: int | None) -> None:
+        """Begin with what comes now, or with what came after a seq."""
+        self._pump = await Pump.join(self._world, self.agent_id, self)
+        self.position = self._pump.view_seq if after_seq is None else after_seq
+        self._behind = self._behind or self.position < self._pump.view_seq
+        self._task = asyncio.get_running_loop().create_task(self._run(self._pump))
+        self._task.add_done_callback(lambda _: self.ended.set_result(None))
+
+    @property
+    def active(self) -> bool:
+        """Whether the handler is still given what comes."""
+        return not self._over
+
+    def close(self) -> None:
+        """Give the handler nothing more; one that runs is cancelled. Doing it twice does no harm."""
+        self._over = True
+        self._waiting.clear()
+        if self._pump is not None:
+            self._pump.leave(self)
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+
+    # -- what the pump tells -------------------------------------------------------------------------------
+
+    def take(self, delta: ObservationDelta) -> None:
+        """Take the events of a delta; what does not fit, or was left out of it, is read from the log later."""
+        self._wake.set()
+        if self._behind or delta.get("events_dropped"):
+            self._behind = True
+            return
+        wanted = [event for event in delta["events"] if self._kinds is None or event["kind"] in self._kinds]
+        if len(self._waiting) + len(wanted) > self._most:
+            self._behind = True
+        else:
+            self._waiting.extend(wanted)
+
+    def end(self, error: SimulationError | None) -> None:
+        """Take note that nothing comes any more; what waits is still handled."""
+        self._over = True
+        self.error = error
+        self._wake.set()
+
+    # -- the handler ---------------------------------------------------------------------------------------
+
+    async def _run(self, pump: Pump) -> None:
+        while True:
+            while self._waiting:
+                await self._handle(self._waiting.popleft())
+            if self._over:
+                return
+            if self._behind:
+                await self._catch_up(pump)
+            else:
+                self._wake.clear()
+                await self._wake.wait()
+
+    async def _catch_up(self, pump: Pump) -> None:
+        pauses = Pauses()
+        while self.position < pump.view_seq and not self._over:
+            try:
+                events, through = await self._world.observed_events(
+                    self.agent_id,
+                    after_seq=self.position,
+                    until_seq=pump.view_seq,
+                    kinds=self._kinds,
+                    limit=_PAGE,
+                )
+            except SimulationError as error:
+                log.warning("messages of %s are read again later: %s", self.agent_id, error)
+                await asyncio.sleep(pauses.next())
+                continue
+            for event in events:
+                await self._handle(event)
+            self.position = max(self.position, through)
+        self._behind = False  # nothing was awaited since it was found so
+
+    async def _handle(self, event: ObservedEvent) -> None:
+        if event["global_seq"] <= self.position:
+            return
+        self.position = event["global_seq"]
+        try:
+            await self.breaker.call(self._call, event)
+        except CircuitBreakerOpenError:
+            self.left_out += 1
+        except Exception:
+            self.failed += 1
+            log.exception("the handler %r failed on message %d of %s", self._handler, self.position, self.agent_id)
+            if self.breaker.state == "OPEN":
+                log.warning("the handler %r has failed too often: it is left alone for a while", self._handler)
+        else:
+            self.handled += 1
+
+    async def _call(self, event: ObservedEvent) -> None:
+        result = self._handler(event)
+        if inspect.isawaitable(result):
+            await result
+
+
+def kinds_of(message_types: str | Collection[str] | None) -> frozenset[str] | None:
+    """Give the kinds that are meant: one by its name, several, or (None) all."""
+    if message_types is None:
+        return None
+    return frozenset({message_types} if isinstance(message_types, str) else message_types)

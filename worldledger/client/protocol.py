@@ -1,0 +1,239 @@
+"""What a world offers its agents, wherever it runs: the Orchestrator in this process and the Client both have it.
+
+A program that is written against `World` and `Agent` runs in process and over the wire without a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+from worldledger.aio import CancelToken
+from worldledger.deltas import ObservationDelta, ObservedEvent, View
+from worldledger.effects import EffectDraft, EventLogEntry
+from worldledger.errors import SimulationError
+from worldledger.intents import Accepted
+from worldledger.observation import ObservationPolicy
+
+
+class Receipt(Protocol):
+    """What is told about an effect once it is durable; ``checksum`` is lower-case hex."""
+
+    @property
+    def global_seq(self) -> int:
+        """The effect's place in the log."""
+        ...
+
+    @property
+    def uuid(self) -> str:
+        """The effect's own name."""
+        ...
+
+    @property
+    def checksum(self) -> str:
+        """The chain's checksum after it."""
+        ...
+
+    @property
+    def replayed(self) -> bool:
+        """Whether an earlier request with the same req_id made the effect."""
+        ...
+
+
+class Observations(Protocol):
+    """One reader's way through the observations of an agent, in order."""
+
+    @property
+    def agent_id(self) -> str:
+        """Whose observations."""
+        ...
+
+    @property
+    def view_seq(self) -> int:
+        """The view_seq of the last delta that was given out; at first, where they begin."""
+        ...
+
+    @property
+    def view(self) -> View | None:
+        """The view that the first delta applies to, where the reader did not bring one."""
+        ...
+
+    async def get(self) -> ObservationDelta:
+        """Wait for the next delta and give it. Raises QueueClosedError once this is closed."""
+        ...
+
+    def get_due(self, limit: int | None = None) -> list[ObservationDelta]:
+        """Give the deltas that are there, without waiting."""
+        ...
+
+    def close(self) -> None:
+        """Let it go."""
+        ...
+
+
+class Agent(Protocol):
+    """One agent's own interface (source: seeds/simulation_core.md, "Agent Handle Interface")."""
+
+    @property
+    def agent_id(self) -> str:
+        """The agent's name."""
+        ...
+
+    @property
+    def view_seq(self) -> int:
+        """The view_seq of the last observation that was given out."""
+        ...
+
+    @property
+    def initial_view(self) -> View | None:
+        """The view that the first observation applies to."""
+        ...
+
+    async def next_observation(self) -> ObservationDelta:
+        """Wait for the next observation; asking for it acknowledges the one before."""
+        ...
+
+    async def submit_intent(self, intent: Mapping[str, Any]) -> Accepted:
+        """Submit an intent; agent_id, context_seq, req_id and schema_version are filled in where missing."""
+        ...
+
+    async def cancel(self, req_id: str) -> None:
+        """Cancel a generation of this agent."""
+        ...
+
+    def issue_cancel_token(self, req_id: str, context_seq: int | None = None) -> CancelToken:
+        """Begin a generation, from the last observation that was given out unless a context is named."""
+        ...
+
+    async def view(self, at_seq: int | None = None) -> View:
+        """Give the agent's whole view, the latest or the one that it had at a seq."""
+        ...
+
+    def get_view_seq(self) -> int:
+        """Give ``view_seq`` (seed)."""
+        ...
+
+    def close(self) -> None:
+        """Give the handle back; the agent stays registered."""
+        ...
+
+
+class Log(Protocol):
+    """A world's log, for reading."""
+
+    async def get_entries_since(self, since_seq: int, limit: int | None = None) -> list[EventLogEntry]:
+        """Give the entries after ``since_seq``, ascending; at most ``limit`` if given."""
+        ...
+
+
+class World(Protocol):
+    """One world (source: seeds/simulation_core.md, "Orchestrator Interface").
+
+    What each method promises and raises is told by `service.runtime.Orchestrator`; a `Client` raises the same errors,
+    and ServiceUnavailableError where the service cannot be reached.
+    """
+
+    @property
+    def world_id(self) -> str:
+        """The world's name."""
+        ...
+
+    @property
+    def event_log(self) -> Log:
+        """The world's log."""
+        ...
+
+    # -- agents --------------------------------------------------------------------------------------------
+
+    async def register_agent(
+        self,
+        agent_id: str,
+        policy: ObservationPolicy,
+        permissions: Collection[str] | None = None,
+        *,
+        weight: int = 1,
+    ) -> Agent:
+        """Register an agent, or give a registered one this policy and these permissions; give its handle."""
+        ...
+
+    async def agent(self, agent_id: str, *, view_seq: int | None = None) -> Agent:
+        """Give the handle of a registered agent; its observations go on after a view, or where it acknowledged."""
+        ...
+
+    async def agents(self) -> Mapping[str, Mapping[str, Any]]:
+        """Give what is known of every registered agent: policy, permissions, weight, registered_seq."""
+        ...
+
+    # -- intents and events --------------------------------------------------------------------------------
+
+    async def submit_intent(self, intent: Mapping[str, Any]) -> Accepted:
+        """Submit an intent; give its effect's uuid."""
+        ...
+
+    async def submit_intents(
+        self, intents: Sequence[Mapping[str, Any]], *, atomic: bool = False
+    ) -> list[Accepted | SimulationError]:
+        """Submit several intents: ``atomic`` all or none, else each by itself with its own answer."""
+        ...
+
+    async def broadcast_event(self, draft: EffectDraft) -> Receipt:
+        """Append an effect as the world's operator."""
+        ...
+
+    # -- interruption --------------------------------------------------------------------------------------
+
+    def issue_cancel_token(self, agent_id: str, req_id: str, context_seq: int | None = None) -> CancelToken:
+        """Issue the token of a generation that begins now; it is live at once."""
+        ...
+
+    async def cancel_if_stale(self, agent_id: str, req_id: str, new_view_seq: int) -> bool:
+        """Cancel a generation if this view makes it stale; tell whether it did."""
+        ...
+
+    async def cancel_generation(self, agent_id: str, req_id: str, reason: str = "user_requested") -> None:
+        """Cancel a generation, wherever it runs."""
+        ...
+
+    async def finish_generation(self, agent_id: str, req_id: str) -> bool:
+        """Take note that a generation has ended without an intent of its req_id; give False if none runs."""
+        ...
+
+    def generation(self, agent_id: str, req_id: str) -> CancelToken | None:
+        """Give the token of a generation that was begun here, also for a while after it has ended."""
+        ...
+
+    # -- observation ---------------------------------------------------------------------------------------
+
+    async def view(self, agent_id: str, *, at_seq: int | None = None) -> View:
+        """Give an agent's view: the latest that it may know, or the one that it had at a seq."""
+        ...
+
+    async def subscribe(self, agent_id: str, *, view_seq: int | None = None) -> Observations:
+        """Give the agent's observations after a view, or from now on with the view to begin with."""
+        ...
+
+    def acknowledge(self, agent_id: str, view_seq: int) -> None:
+        """Take note that the agent has a view: where it comes back without naming one, it goes on from there."""
+        ...
+
+    async def observed_events(
+        self,
+        agent_id: str,
+        *,
+        after_seq: int = 0,
+        until_seq: int | None = None,
+        kinds: Collection[str] | None = None,
+        limit: int = 100,
+    ) -> tuple[list[ObservedEvent], int]:
+        """Give events of the past that the agent could see, and the seq to go on after."""
+        ...
+
+    # -- time ----------------------------------------------------------------------------------------------
+
+    def set_sim_time_authority(self, authority: str) -> Awaitable[object]:
+        """Have an adapter set sim_time from here on, or ("none") the wall clock; awaiting it waits for the effect."""
+        ...
+
+    async def tick(self, adapter: str, sim_time: float) -> Receipt:
+        """Move sim_time on."""
+        ...

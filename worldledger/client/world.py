@@ -1,0 +1,348 @@
+"""A world that lives in a service, with the methods of the Orchestrator of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
+
+from worldledger.aio import CancelToken
+from worldledger.client.event_log import RemoteEventLog
+from worldledger.client.handle import RemoteHandle
+from worldledger.client.link import MessageTooLargeError
+from worldledger.client.links import Links
+from worldledger.client.problems import error_of
+from worldledger.client.subscription import RemoteSubscription
+from worldledger.client.transport import Transport, path_of
+from worldledger.config import OrchestratorConfig
+from worldledger.deltas import ObservedEvent, View
+from worldledger.drafts import check_draft
+from worldledger.effects import EffectDraft
+from worldledger.errors import SimulationError, WorldExistsError
+from worldledger.intents import Accepted, check_intent
+from worldledger.observation import ObservationPolicy
+from worldledger.policies import policy_spec
+
+#: Most intents of one list.
+_LIST: Final = 1000
+#: Most events asked for at once.
+_PAGE: Final = 1000
+
+
+class RemoteReceipt(NamedTuple):
+    """What the service tells about one accepted effect, after it is durable; ``checksum`` is lower-case hex."""
+
+    global_seq: int
+    uuid: str
+    checksum: str
+    replayed: bool = False
+
+
+class RemoteWorld:
+    """One world of a service. Get it from `Client`, or from `Client.world`; it is closed with the client.
+
+    It raises the errors that the service has raised, with their attributes, recovery and details.
+    """
+
+    def __init__(self, transport: Transport, world_id: str, *, max_queued: int) -> None:
+        self.world_id = world_id
+        self.event_log = RemoteEventLog(transport, world_id)
+        #: the handles that are open, by their agents
+        self.agent_handles: dict[str, RemoteHandle] = {}
+        self._transport = transport
+        self._path = path_of("v1", "worlds", world_id)
+        self._links = Links(transport, world_id)
+        self._acknowledged: dict[str, int] = {}
+        self._max_queued = max_queued
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._authority: asyncio.Task[int] | None = None
+        self._config: OrchestratorConfig | None = None
+
+    async def create_world(
+        self,
+        *,
+        ruleset: str = "sandbox",
+        time_authority: str = "wall",
+        config: OrchestratorConfig | None = None,
+        **more: Any,
+    ) -> bool:
+        """Create the world; give False if it is there already, whatever it is like.
+
+        ``config`` says how its agents are served; ``more`` are further fields of a new world (docs/reference/http.md).
+        Raises InvalidConfigError, InvalidNameError or UnknownRulesetError.
+        """
+        new: dict[str, Any] = {"world_id": self.world_id, "ruleset": ruleset, "time_authority": time_authority, **more}
+        if config is not None:
+            new["orchestrator"] = config.model_dump(mode="json")
+        try:
+            await self._transport.call("POST", "/v1/worlds", body=new)
+        except WorldExistsError:
+            return False
+        return True
+
+    # -- agents --------------------------------------------------------------------------------------------
+
+    async def register_agent(
+        self,
+        agent_id: str,
+        policy: ObservationPolicy,
+        permissions: Collection[str] | None = None,
+        *,
+        weight: int = 1,
+    ) -> RemoteHandle:
+        """Register an agent, or give a registered one this policy, and these permissions (None: the seed's five).
+
+        The policy's class must be registered here and in the service, under the same name and version. The same again
+        writes nothing. Raises UnregisteredPolicyError, InvalidPolicyError, TooManyAgentsError, InvalidEffectError.
+        """
+        wanted = {
+            "agent_id": agent_id,
+            "policy": policy_spec(policy),
+            "permissions": None if permissions is None else sorted(permissions),
+            "weight": weight,
+        }
+        answer = await self._transport.call("POST", f"{self._path}/agents", body=wanted)
+        return await self._handle(agent_id, View.model_validate(answer.value["view"]))
+
+    async def agent(self, agent_id: str, *, view_seq: int | None = None) -> RemoteHandle:
+        """Give the handle of a registered agent; its observations go on after ``view_seq``, or where it acknowledged.
+
+        One handle of an agent is open at a time in one client: an earlier one is closed. Raises UnknownAgentError, and
+        MomentNotFoundError for a view_seq that the log has not come to.
+        """
+        if view_seq is None:
+            told = (await self._transport.call("GET", f"{self._path}{path_of('agents', agent_id)}")).value
+            # What was acknowledged here may still be on its way.
+            view_seq = max(told["view_seq"], self._acknowledged.get(agent_id, 0))
+        return await self._handle(agent_id, await self.view(agent_id, at_seq=view_seq))
+
+    async def _handle(self, agent_id: str, view: View) -> RemoteHandle:
+        subscription = await self.subscribe(agent_id, view_seq=view.view_seq)
+        before = self.agent_handles.get(agent_id)
+        if before is not None:
+            before.close()
+        handle = self.agent_handles[agent_id] = RemoteHandle(agent_id, self, subscription, view)
+        return handle
+
+    async def agents(self) -> Mapping[str, Mapping[str, Any]]:
+        """Give what is known of every registered agent: policy, permissions, weight, registered_seq."""
+        found: dict[str, Mapping[str, Any]] = {}
+        after: str | None = ""
+        while after is not None:
+            params = {"after": after, "limit": _PAGE}
+            page = (await self._transport.call("GET", f"{self._path}/agents", params=params)).value
+            for each in page["agents"]:
+                found[each["agent_id"]] = {name: value for name, value in each.items() if name != "agent_id"}
+            after = page["next_after"]
+        return found
+
+    def forget_handle(self, handle: RemoteHandle) -> None:
+        """Take note that a handle was closed."""
+        if self.agent_handles.get(handle.agent_id) is handle:
+            del self.agent_handles[handle.agent_id]
+
+    # -- intents and events --------------------------------------------------------------------------------
+
+    async def submit_intent(self, intent: Mapping[str, Any]) -> Accepted:
+        """Submit an intent; give its effect's uuid. The same req_id of the agent again gives the first answer.
+
+        It goes over the agent's own connection where there is one, and otherwise over HTTP. Raises InvalidIntentError,
+        UnknownAgentError, StaleContextError, QuotaExceededError, BackpressureError, DeadlineExceededError,
+        PermissionDeniedError, IntentConflictError, IntentRefusedError, IllegalEffectError, RequestConflictError,
+        CircuitBreakerOpenError, StoreUnavailableError.
+        """
+        checked = check_intent(intent)  # what JSON would change on the way is refused here
+        link = self._links.of(checked.agent_id, checked.req_id)
+        if link is not None:
+            try:
+                return _accepted(await link.request("intent", req_id=checked.req_id, intent=dict(intent)))
+            except MessageTooLargeError:
+                pass
+        answer = await self._transport.call("POST", f"{self._path}/intents", body=dict(intent))
+        self._links.over(checked.agent_id, checked.req_id)
+        return _accepted(answer.value)
+
+    async def submit_intents(
+        self, intents: Sequence[Mapping[str, Any]], *, atomic: bool = False
+    ) -> list[Accepted | SimulationError]:
+        """Submit several intents: ``atomic`` all or none (at most 1,000), else each by itself, in this order.
+
+        By themselves each gets its answer or its error. Atomic, the first refusal is raised and names the ``index``.
+        """
+        results: list[Accepted | SimulationError] = []
+        for start in range(0, len(intents), len(intents) if atomic else _LIST):
+            part = list(map(dict, intents if atomic else intents[start : start + _LIST]))
+            body = {"intents": part, "atomic": atomic}
+            for told in (await self._transport.call("POST", f"{self._path}/intents", body=body)).value["results"]:
+                if "uuid" in told:
+                    self._links.over(told["agent_id"], told["req_id"])
+                    results.append(_accepted(told))
+                else:
+                    results.append(error_of(told))
+        return results
+
+    async def broadcast_event(self, draft: EffectDraft) -> RemoteReceipt:
+        """Append an effect as the world's operator, once: a draft without a req_id gets a random one.
+
+        Raises InvalidEffectError, TimeAuthorityError, SimTimeOrderError, RequestConflictError, OverloadedError.
+        """
+        check_draft(draft)  # what JSON would change on the way is refused here
+        once = {**draft, "req_id": draft.get("req_id") or uuid.uuid4().hex}
+        return RemoteReceipt(**(await self._transport.call("POST", f"{self._path}/effects", body=once)).value)
+
+    # -- interruption --------------------------------------------------------------------------------------
+
+    def issue_cancel_token(self, agent_id: str, req_id: str, context_seq: int | None = None) -> CancelToken:
+        """Issue the token of a generation that begins now, live at once here; the service hears of it next.
+
+        ``context_seq`` is the view it is made from, by default the agent's latest that has come here. A generation
+        that the service refuses is cancelled with the reason ``refused: CODE``. Raises RequestConflictError.
+        """
+        return self._links.issue(agent_id, req_id, context_seq)
+
+    async def cancel_if_stale(self, agent_id: str, req_id: str, new_view_seq: int) -> bool:
+        """Cancel a generation if this view makes it stale, by the world's own setting; tell whether it did (seed)."""
+        token = self.generation(agent_id, req_id)
+        if token is None or token.cancelled:
+            return False
+        if self._config is None:
+            self._config = await self.event_log.config()
+        if new_view_seq - token.context_seq <= self._config.staleness_threshold:
+            return False
+        token.cancel(f"stale_due_to_effect_{new_view_seq}")
+        return True
+
+    async def cancel_generation(self, agent_id: str, req_id: str, reason: str = "user_requested") -> None:
+        """Cancel a generation, wherever it runs. Raises UnknownGenerationError.
+
+        The reason is for the token, if it is live here; the service writes ``user_requested``.
+        """
+        await self._links.cancel(agent_id, req_id, reason)
+
+    async def finish_generation(self, agent_id: str, req_id: str) -> bool:
+        """Take note that a generation has ended without an intent of its req_id; give False if none is live."""
+        return await self._links.finish(agent_id, req_id)
+
+    def generation(self, agent_id: str, req_id: str) -> CancelToken | None:
+        """Give the token of a generation that was begun here, also for a while after it has ended."""
+        return self._links.generation(agent_id, req_id)
+
+    # -- observation ---------------------------------------------------------------------------------------
+
+    async def view(self, agent_id: str, *, at_seq: int | None = None) -> View:
+        """Give an agent's view: the latest it may know, or the one that it had at a seq (which then is its view_seq).
+
+        Raises UnknownAgentError (also where it was not registered then) and MomentNotFoundError.
+        """
+        return await self._links.view(agent_id, at_seq)
+
+    async def subscribe(self, agent_id: str, *, view_seq: int | None = None) -> RemoteSubscription:
+        """Give the agent's observations after a view, or, where none is named, from now on with the view to begin with.
+
+        Raises UnknownAgentError, and PositionAheadError for a view_seq that the log has not come to.
+        """
+        subscription = RemoteSubscription(agent_id, most=self._max_queued)
+        await subscription.begin(self._links.open(agent_id, view_seq, subscription.deltas))
+        return subscription
+
+    def acknowledge(self, agent_id: str, view_seq: int) -> None:
+        """Take note that the agent has a view; where it comes back without naming one, it goes on from there."""
+        if view_seq <= self._acknowledged.get(agent_id, 0):
+            return
+        self._acknowledged[agent_id] = view_seq
+        link = self._links.of(agent_id)
+        if link is not None:
+            link.acknowledge(view_seq)
+        else:
+            self._later(self._acknowledge(agent_id, view_seq))
+
+    async def _acknowledge(self, agent_id: str, view_seq: int) -> None:
+        path = f"{self._path}{path_of('agents', agent_id, 'observations')}"
+        await self._transport.call("GET", path, params={"after": view_seq, "limit": 1})
+
+    async def observed_events(
+        self,
+        agent_id: str,
+        *,
+        after_seq: int = 0,
+        until_seq: int | None = None,
+        kinds: Collection[str] | None = None,
+        limit: int = 100,
+    ) -> tuple[list[ObservedEvent], int]:
+        """Give events of the past that the agent could see, from the log, and the seq to go on after.
+
+        Raises UnknownAgentError and PositionAheadError.
+        """
+        wanted = None if kinds is None else frozenset(kinds)
+        params: dict[str, Any] = {"after_seq": after_seq, "limit": min(limit, _PAGE)}
+        if until_seq is not None:
+            params["until_seq"] = until_seq
+        if wanted is not None and len(wanted) == 1:
+            (params["kind"],) = wanted
+        path = f"{self._path}{path_of('agents', agent_id, 'events')}"
+        found: list[ObservedEvent] = []
+        while True:
+            page = (await self._transport.call("GET", path, params=params)).value
+            found += [event for event in page["events"] if wanted is None or event["kind"] in wanted]
+            through: int = page["through_seq"]
+            if len(found) >= limit or page["next_after_seq"] is None:
+                break
+            params["after_seq"] = page["next_after_seq"]
+        if len(found) > limit:
+            found = found[:limit]
+            through = found[-1]["global_seq"]
+        return found, through
+
+    # -- time ----------------------------------------------------------------------------------------------
+
+    def set_sim_time_authority(self, authority: str) -> Awaitable[int]:
+        """Have an adapter ("unity", "unreal" …) set sim_time from here on, or ("none") the wall clock.
+
+        The call is the seed's: its effect follows, before any later tick of this client. What it gives may be awaited
+        for the effect's global_seq, and raises InvalidEffectError for what is no adapter's name.
+        """
+        before = self._authority
+        self._authority = self._later(self._set_authority(authority, before))
+        return self._authority
+
+    async def _set_authority(self, authority: str, before: asyncio.Task[int] | None) -> int:
+        if before is not None:
+            await asyncio.wait([before])
+        body = {"authority": authority}
+        answer = await self._transport.call("PUT", f"{self._path}/time-authority", body=body)
+        return cast(int, answer.value["global_seq"])
+
+    async def tick(self, adapter: str, sim_time: float) -> RemoteReceipt:
+        """Move sim_time on. Raises TimeAuthorityError for a foreign adapter, SimTimeOrderError for going backwards."""
+        if self._authority is not None:
+            await asyncio.wait([self._authority])
+        body = {"adapter": adapter, "sim_time": sim_time}
+        return RemoteReceipt(**(await self._transport.call("POST", f"{self._path}/time", body=body)).value)
+
+    async def shut(self) -> None:
+        """End what is under way: live generations are cancelled, handles and subscriptions are closed."""
+        for handle in list(self.agent_handles.values()):
+            handle.close()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self._links.close()
+
+    # -- inside --------------------------------------------------------------------------------------------
+
+    def _later(self, work: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # who wants to know awaits it
+
+
+def _accepted(told: Mapping[str, Any]) -> Accepted:
+    return Accepted(
+        told["uuid"], global_seq=told["global_seq"], req_id=told["req_id"], replayed=told.get("replayed", False)
+    )

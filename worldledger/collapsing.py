@@ -1,0 +1,53 @@
+"""Putting observations together: one delta that does what several do, and one that does not ask what was before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from worldledger.composing import Composition
+from worldledger.deltas import DELTA_VERSION, PARTS, ObservationDelta, ObservedEvent, View
+
+#: Most events that a collapsed delta keeps, the newest; each may be as large as an effect.
+MOST_EVENTS: Final = 100
+
+
+def collapse(deltas: Sequence[ObservationDelta]) -> ObservationDelta:
+    """Give one delta that does what these do one after another; a single one stays as it is.
+
+    It says how many deltas it stands for, and how many of their events it leaves out.
+    """
+    if len(deltas) == 1:
+        return deltas[0]
+    composition = Composition()
+    for delta in deltas:
+        composition.follow(delta["patches"])
+    events: list[ObservedEvent] = [event for delta in deltas for event in delta["events"]]
+    dropped = sum(delta.get("events_dropped", 0) for delta in deltas) + max(len(events) - MOST_EVENTS, 0)
+    collapsed: ObservationDelta = {
+        "view_seq": deltas[-1]["view_seq"],
+        "patches": composition.patch(),
+        "context_digest": deltas[-1]["context_digest"],
+        "schema_version": DELTA_VERSION,
+        "events": events[-MOST_EVENTS:],
+        "collapsed": sum(delta.get("collapsed", 1) for delta in deltas),
+    }
+    if dropped:
+        collapsed["events_dropped"] = dropped
+    return collapsed
+
+
+def whole(view: View, *, stands_for: int) -> ObservationDelta:
+    """Give the delta that turns any view of the agent into this one, for a reader that deltas cannot bring there.
+
+    ``stands_for``: how many deltas it may stand for at most; so many events may be missing.
+    """
+    return {
+        "view_seq": view.view_seq,
+        "patches": [{"op": "replace", "path": f"/{part}", "value": getattr(view, part)} for part in PARTS],
+        "context_digest": view.context_digest,
+        "schema_version": DELTA_VERSION,
+        "events": [],
+        "collapsed": stands_for,
+        "events_dropped": stands_for,
+    }

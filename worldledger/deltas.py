@@ -1,0 +1,131 @@
+"""How what an agent sees is written: View, ObservationDelta, ObservedEvent.
+
+Source: seeds/simulation_core.md, "Core Data Types" and "Stable Path Design".
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NotRequired
+
+from pydantic import BaseModel, ConfigDict
+from typing_extensions import TypedDict  # Pydantic on Python 3.11 needs this one
+
+from worldledger.patches import apply_patch
+from worldledger.world import state_digest, state_text
+
+#: The schema_version of deltas and of the views that they apply to (semantic versioning).
+DELTA_VERSION: Final = "1.0.0"
+#: Operations of RFC 6902, in order.
+Patch = list[dict[str, Any]]
+#: What a view shows: of the entities, and of their relationships.
+Contents = tuple[dict[str, Any], dict[str, list[str]]]
+#: The members of a view that hold its contents.
+PARTS: Final = ("visible_entities", "visible_relationships")
+
+
+class View(BaseModel):
+    """What one agent sees of the world (seed).
+
+    - ``view_seq``: the global_seq of the effect that made the view what it is.
+    - ``visible_entities``: entity_id -> its data, without hidden fields.
+    - ``visible_relationships``: entity_id -> the ids it is related to, sorted; no empty lists but where an agent's
+      policy has no remove operations.
+    - ``context_digest``: the digest of the view without ``view_seq``, see `View.of`.
+
+    Values inside a view may be shared with other views: change none.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    agent_id: str
+    view_seq: int
+    visible_entities: dict[str, Any]
+    visible_relationships: dict[str, list[str]]
+    context_digest: str
+
+    @classmethod
+    def of(cls, agent_id: str, view_seq: int, entities: dict[str, Any], relationships: dict[str, list[str]]) -> View:
+        """Make a view and its digest.
+
+        That is the SHA-256, as 64 lower-case hex digits, of the object {agent_id, visible_entities,
+        visible_relationships} in the profile ``state/1``.
+        """
+        seen: dict[str, Any] = {
+            "agent_id": agent_id,
+            "visible_entities": entities,
+            "visible_relationships": relationships,
+        }
+        digest = state_digest(state_text(seen))
+        return cls.model_construct(view_seq=view_seq, context_digest=digest, **seen)
+
+
+class ObservedEvent(TypedDict):
+    """Something that happened, as an agent may know it: parts of the Effect of that ``global_seq``."""
+
+    global_seq: int
+    kind: str
+    source_id: str
+    sim_time: float
+    payload: dict[str, Any]
+    schema_version: str
+
+
+class ObservationDelta(TypedDict):
+    """What an agent observes by one effect (seed), or by several that were put together.
+
+    - ``view_seq``: the global_seq of the (last) effect; it is the view's own after the delta.
+    - ``patches``: RFC 6902 operations on the View as an object: ``/visible_entities/<id>[/<field>…]`` and
+      ``/visible_relationships/<id>``, ids escaped as RFC 6901 says; "add", "remove" and "replace" only.
+    - ``context_digest``: the view's after the delta.
+    - ``events``: what happened that the patches do not tell, in order.
+    - ``collapsed``: how many deltas this one stands for, if more than one; ``events_dropped``: how many of their events
+      it does not have.
+
+    Values inside a delta may be shared with other deltas: change none.
+    """
+
+    view_seq: int
+    patches: list[dict[str, Any]]
+    context_digest: str
+    schema_version: str
+    events: list[ObservedEvent]
+    collapsed: NotRequired[int]
+    events_dropped: NotRequired[int]
+
+
+def apply_delta(view: View, delta: ObservationDelta) -> View:
+    """Give what a view becomes by the delta that follows it; the view stays as it is.
+
+    Raises ValueError if a patch cannot be applied, or the result has not the digest that the delta promises: then a
+    delta is missing, and the view has to be asked for anew.
+    """
+    seen: Any = {"visible_entities": view.visible_entities, "visible_relationships": view.visible_relationships}
+    # A view may be of any size; the patches only add, remove and replace, so no limit has to hold them.
+    seen = apply_patch(seen, delta["patches"], max_bytes=2**63)
+    if not isinstance(seen, dict) or not all(isinstance(seen.get(name), dict) for name in PARTS):
+        raise ValueError(f"after the delta of seq {delta['view_seq']} there is no view left")
+    after = View.of(view.agent_id, delta["view_seq"], *(seen[name] for name in PARTS))
+    if after.context_digest != delta["context_digest"]:
+        raise ValueError(
+            f"the view of {view.agent_id!r} at seq {view.view_seq} is not the one that the delta of seq "
+            f"{delta['view_seq']} follows: their digests differ"
+        )
+    return after
+
+
+def remembering(old: View, new: View) -> View:
+    """Give the new view with what the old one knew of entities that are out of sight or gone, as last seen.
+
+    Relationships of what is out of sight stay likewise. Where something in sight has no visible relationship any more,
+    an empty list stands, for nothing is ever removed.
+    """
+    known = {
+        name: [] if name in new.visible_entities or name == new.agent_id else ends
+        for name, ends in old.visible_relationships.items()
+    }
+    return View.of(
+        new.agent_id,
+        new.view_seq,
+        {**old.visible_entities, **new.visible_entities},
+        {**known, **new.visible_relationships},
+    )

@@ -1,0 +1,147 @@
+"""Onlookers: the agents whose views are kept, and what each needs for its deltas."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import orjson
+
+from worldledger.canonical import canonical_json
+from worldledger.deltas import (
+    DELTA_VERSION,
+    PARTS,
+    Contents,
+    ObservationDelta,
+    ObservedEvent,
+    Patch,
+    View,
+    apply_delta,
+    remembering,
+)
+from worldledger.effects import Effect
+from worldledger.latency import NoLatency, bounded
+from worldledger.observation import ObservationPolicy
+from worldledger.scenes import Scene, head_of
+from worldledger.world import WorldState
+
+_HOOKS: Final = (
+    "calculate_observation_delta",
+    "filter_world_state",
+    "sees_entity",
+    "should_observe_event",
+    "show_entity",
+    "show_event",
+)
+
+
+class Sighting(NamedTuple):
+    """What an agent observes by an effect, and how many seconds after it, as the agent's latency model has it."""
+
+    agent_id: str
+    delta: ObservationDelta
+    delay: float
+
+
+class Onlooker:
+    """An agent whose view is kept: it looks at a `Scene`, or (kind "whole") its policy makes the view anew each time.
+
+    - ``kind``: how it is found out what the agent sees, as far as its policy says that for good: "whole", "asked",
+      "related", or "" where it depends on where the agent is. ``place`` says it for now.
+    - ``asks``: whether the policy itself has to be asked which events are observed.
+    - ``look``: agents for whom it is the same are shown the same of what they see.
+    """
+
+    __slots__ = (
+        "_head", "_instant", "agent_id", "asks", "digest", "kind", "look", "place", "policy", "scene", "shows_events",
+        "spec", "view", "view_seq",
+    )  # fmt: skip
+
+    def __init__(self, agent_id: str, view_seq: int) -> None:
+        self.agent_id = agent_id
+        self.view_seq = view_seq
+        self.digest = ""
+        self.place = ""
+        self.scene: Scene | None = None
+        self.view: View | None = None
+        self._head = head_of(agent_id)
+
+    def take(self, spec: bytes, policy: ObservationPolicy) -> None:
+        """Look through a policy, made from this spec."""
+        cls = type(policy)
+        own = {name for name in _HOOKS if getattr(cls, name) is not getattr(ObservationPolicy, name)}
+        self.spec = spec
+        self.policy = policy
+        self.kind = ""
+        if own & {"calculate_observation_delta", "filter_world_state"}:
+            self.kind = "whole"
+        elif "sees_entity" in own:
+            self.kind = "asked"
+        elif policy.relationship_filter:
+            self.kind = "related"
+        self.asks = self.kind in {"whole", "asked"} or "should_observe_event" in own
+        self.shows_events = "show_event" in own
+        self.look = spec if own & {"show_entity", "show_event"} else canonical_json(policy.field_visibility)
+        self._instant = type(policy.latency_model) is NoLatency
+
+    def contents(self) -> Contents:
+        """Give what the view shows."""
+        if self.scene is not None:
+            return self.scene.contents()
+        assert self.view is not None  # noqa: S101 - for the type checker: an onlooker has the one or the other
+        return self.view.visible_entities, self.view.visible_relationships
+
+    def see_whole(self, state: WorldState, contents: Contents | None) -> None:
+        """Begin to see what the policy makes of the state, or go on from what was seen up to now."""
+        if contents is None:
+            self.view = self._look(state)
+        else:
+            self.view = View.of(self.agent_id, state.metadata["last_effect_seq"], *contents)
+
+    def _look(self, state: WorldState) -> View:
+        """Give the view as the policy itself makes it of the state, sharing nothing with that."""
+        seen = self.policy.filter_world_state(state, self.agent_id)
+        # A policy of somebody's own may show the state's own objects, which will change.
+        entities, relationships = orjson.loads(orjson.dumps([getattr(seen, part) for part in PARTS]))
+        return View.of(self.agent_id, state.metadata["last_effect_seq"], entities, relationships)
+
+    def look_again(self, state: WorldState) -> Patch:
+        """Make the view anew; give what has changed."""
+        old = self.view
+        assert old is not None  # noqa: S101 - for the type checker: who looks again has looked
+        new = self._look(state)
+        delta = self.policy.calculate_observation_delta(old, new)
+        if delta["patches"]:
+            self.view = new if self.policy.remove_operations else remembering(old, new)
+            if self.view.context_digest != delta["context_digest"]:  # the policy has its own idea of what follows
+                self.view = apply_delta(old, delta)
+        return delta["patches"]
+
+    def event(self, effect: Effect, state: WorldState) -> ObservedEvent | None:
+        """Give the effect as the agent is shown it, None if it is not; without asking the policy if it need not be."""
+        if self.asks and not self.policy.should_observe_event(effect, self.agent_id, state):
+            return None
+        return self.policy.show_event(effect) if self.scene is None else self.scene.showing.event(effect)
+
+    def sighting(self, effect: Effect, patch: Patch, events: list[ObservedEvent], state: WorldState) -> Sighting:
+        """Give what the agent observes by an effect, the view being up to date."""
+        self.view_seq = seq = effect["global_seq"]
+        if patch:
+            self.note_digest()
+        delta: ObservationDelta = {
+            "view_seq": seq,
+            "patches": patch,
+            "context_digest": self.digest,
+            "schema_version": DELTA_VERSION,
+            "events": events,
+        }
+        if self._instant:
+            return Sighting(self.agent_id, delta, 0.0)
+        delay = self.policy.latency_model.delay(effect["source_id"], self.agent_id, effect, state)
+        return Sighting(self.agent_id, delta, bounded(delay))
+
+    def note_digest(self) -> None:
+        """Work out the digest of the view as it is now."""
+        if self.scene is not None:
+            self.digest = self.scene.digest(self._head)
+        elif self.view is not None:
+            self.digest = self.view.context_digest

@@ -1,0 +1,218 @@
+"""Policies and latency models by name: how they are registered, stored and made again.
+
+A policy is stored in the log as ``{"name", "version", "config"}``, so that every process, and every later audit, can
+make the same one. A class of your own needs a name before an agent can be registered with it::
+
+    @register_policy("scout", version=1)
+    class Scout(ObservationPolicy): ...
+
+Processes that have not imported that module find it through the entry-point group ``worldledger.policies`` (or
+``worldledger.latency_models``), under the policy's name. What a version of a policy shows must not change: whoever
+changes it raises the version, and keeps the old class for worlds that were recorded with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.metadata import entry_points
+from typing import Any, Final, Generic, TypeVar
+
+from pydantic import ValidationError
+
+from worldledger.canonical import MAX_INT, child, gate
+from worldledger.drafts import MAX_WORD
+from worldledger.errors import InvalidEffectError, InvalidPolicyError, UnregisteredPolicyError
+from worldledger.latency import DistanceLatency, FixedLatency, LatencyModel, NoLatency
+from worldledger.observation import ObservationPolicy
+
+#: The nesting level at which a stored policy stands in the effect AgentRegistered.
+SPEC_LEVEL: Final = 3
+
+_Base = TypeVar("_Base")
+_Class = TypeVar("_Class", bound=type)
+
+
+class _Registry(Generic[_Base]):
+    """Classes of one base by name and version."""
+
+    def __init__(self, base: type[_Base], what: str, decorator: str, group: str) -> None:
+        self.what = what
+        self._base = base
+        self._decorator = decorator
+        self._group = group
+        self._classes: dict[tuple[str, int], type[_Base]] = {}
+        self._names: dict[type[_Base], tuple[str, int]] = {}
+        self._searched: set[str] = set()
+
+    def add(self, name: Any, version: Any, cls: Any) -> None:
+        if not (type(name) is str and 0 < len(name) <= MAX_WORD and type(version) is int and 1 <= version <= MAX_INT):
+            raise ValueError(f"a {self.what} has a name of 1 to {MAX_WORD} characters and a version from 1 on")
+        if not (isinstance(cls, type) and issubclass(cls, self._base)):
+            raise TypeError(f"{cls!r} is no subclass of {self._base.__name__}")
+        other = self._classes.get((name, version))
+        # A module that is loaded once more brings its own class again.
+        if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise ValueError(
+                f"{self.what} {name!r} version {version} is {other.__module__}.{other.__qualname__} already"
+            )
+        if cls in self._names and self._names[cls] != (name, version):
+            raise ValueError(f"{cls.__qualname__} is registered already, as {self._names[cls]}")
+        self._classes[name, version] = cls
+        self._names[cls] = (name, version)
+
+    def name_of(self, cls: type[_Base]) -> tuple[str, int]:
+        """Give name and version of a class; raise UnregisteredPolicyError if it has none of its own."""
+        known = self._names.get(cls)
+        if known is None:
+            raise UnregisteredPolicyError(
+                f"{cls.__module__}.{cls.__qualname__} is no registered {self.what}, so it cannot be stored: put "
+                f'@worldledger.policies.{self._decorator}("some-name", version=1) before the class, and name its '
+                f"module in the entry-point group {self._group} for processes that do not import it",
+                name=cls.__qualname__,
+                known=self.known(),
+            )
+        return known
+
+    def find(self, name: str, version: int | None) -> type[_Base]:
+        """Give the class of that name and version (None: the newest)."""
+        self._search(name)
+        versions = [its for its_name, its in self._classes if its_name == name]
+        if version is None and versions:
+            version = max(versions)
+        if version is not None and version in versions:
+            return self._classes[name, version]
+        wanted = repr(name) if version is None else f"{name!r} version {version}"
+        raise UnregisteredPolicyError(
+            f"there is no {self.what} {wanted} in this process; known: {', '.join(self.known())}. A class of your own "
+            f"is registered by @worldledger.policies.{self._decorator}, in a module that is imported, or is named in "
+            f"the entry-point group {self._group}",
+            name=name,
+            known=self.known(),
+        )
+
+    def known(self) -> list[str]:
+        """Give what is registered, as ``name version``, sorted."""
+        return [f"{name} {version}" for name, version in sorted(self._classes)]
+
+    def _search(self, name: str) -> None:
+        """Load what installed packages offer under a name, once; a class that is not registered is version 1."""
+        if name in self._searched:
+            return
+        for point in entry_points(group=self._group, name=name):
+            try:
+                loaded = point.load()
+            except Exception as error:
+                raise UnregisteredPolicyError(
+                    f"{self.what} {name!r} ({point.value}) cannot be loaded: {error}", name=name, known=self.known()
+                ) from error
+            if isinstance(loaded, type) and issubclass(loaded, self._base) and loaded not in self._names:
+                self.add(name, 1, loaded)
+        self._searched.add(name)
+
+
+_POLICIES: Final = _Registry(ObservationPolicy, "observation policy", "register_policy", "worldledger.policies")
+_MODELS: Final = _Registry(LatencyModel, "latency model", "register_latency_model", "worldledger.latency_models")
+
+
+def register_policy(name: str, version: int = 1) -> Callable[[_Class], _Class]:
+    """Register an ObservationPolicy under a name: a class decorator.
+
+    Raises ValueError if another class has that name and version, TypeError for anything but a subclass.
+    """
+    return _adding(_POLICIES, name, version)
+
+
+def register_latency_model(name: str, version: int = 1) -> Callable[[_Class], _Class]:
+    """Register a LatencyModel under a name: a class decorator. Raises as `register_policy` does."""
+    return _adding(_MODELS, name, version)
+
+
+def _adding(registry: _Registry[Any], name: str, version: int) -> Callable[[_Class], _Class]:
+    def add(cls: _Class) -> _Class:
+        registry.add(name, version, cls)
+        return cls
+
+    return add
+
+
+register_policy("default")(ObservationPolicy)
+register_latency_model("none")(NoLatency)
+register_latency_model("fixed")(FixedLatency)
+register_latency_model("distance")(DistanceLatency)
+
+
+# -- to JSON and back ----------------------------------------------------------------------------------------
+
+
+def policy_spec(policy: ObservationPolicy) -> dict[str, Any]:
+    """Give a policy as it is stored: ``{"name", "version", "config"}``, every setting written out.
+
+    Raises UnregisteredPolicyError if its class or that of its latency model is not registered, InvalidPolicyError if
+    its configuration cannot be written as JSON.
+    """
+    name, version = _POLICIES.name_of(type(policy))
+    config = policy.config.model_dump(mode="json", exclude={"latency_model"})
+    if policy.config.distance_limit == float("inf"):
+        config["distance_limit"] = None
+    config["latency_model"] = _model_spec(policy.config.latency_model)
+    spec = {"name": name, "version": version, "config": config}
+    try:
+        gate(spec, level=SPEC_LEVEL)
+    except InvalidEffectError as error:
+        raise InvalidPolicyError(error.reason, error.path) from None
+    return spec
+
+
+def _model_spec(model: LatencyModel) -> dict[str, Any]:
+    name, version = _MODELS.name_of(type(model))
+    return {"name": name, "version": version, "config": model.config()}
+
+
+def policy_from_spec(spec: Any, *, path: str = "$") -> ObservationPolicy:
+    """Make the policy that is stored as ``{"name", "version", "config"}``.
+
+    Without ``version`` it is the newest, without ``config`` the usual one; the configuration's ``latency_model`` is
+    written the same way. ``path`` is where the spec stands in what the caller sent. Raises UnregisteredPolicyError for
+    a name or version that is not known here, InvalidPolicyError with the path for anything else that is wrong.
+    """
+    cls, config = _read(_POLICIES, spec, path)
+    where = f"{path}.config"
+    if "latency_model" in config:
+        config["latency_model"] = _model_from_spec(config["latency_model"], f"{where}.latency_model")
+    try:
+        return cls(cls.config_class.model_validate(config))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        for part in first["loc"]:
+            where = child(where, part)
+        raise InvalidPolicyError(first["msg"], where) from None
+    except Exception as error:  # somebody's own class may raise anything
+        raise InvalidPolicyError(_said(error), where) from error
+
+
+def _model_from_spec(spec: Any, path: str) -> LatencyModel:
+    cls, config = _read(_MODELS, spec, path)
+    try:
+        return cls(**config)
+    except Exception as error:  # somebody's own class may raise anything
+        raise InvalidPolicyError(_said(error), f"{path}.config") from error
+
+
+def _said(error: Exception) -> str:
+    return str(error) if isinstance(error, TypeError | ValueError) else f"{type(error).__name__}: {error}"
+
+
+def _read(registry: _Registry[_Base], spec: Any, path: str) -> tuple[type[_Base], dict[str, Any]]:
+    if not isinstance(spec, Mapping):
+        raise InvalidPolicyError(f"a stored {registry.what} is an object of name, version and config", path)
+    for name in spec:
+        if name not in {"name", "version", "config"}:
+            raise InvalidPolicyError("only name, version and config are known here", child(path, str(name)))
+    name, version, config = spec.get("name"), spec.get("version"), spec.get("config")
+    if not isinstance(name, str):
+        raise InvalidPolicyError(f"the name of a registered {registry.what} is wanted", f"{path}.name")
+    if version is not None and (type(version) is not int or version < 1):
+        raise InvalidPolicyError("a version is a whole number from 1 on", f"{path}.version")
+    if config is not None and not isinstance(config, Mapping):
+        raise InvalidPolicyError("config is an object", f"{path}.config")
+    return registry.find(name, version), {} if config is None else dict(config)

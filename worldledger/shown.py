@@ -1,0 +1,146 @@
+"""How entities look to those who see them, made once for all of them, with its canonical text."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from worldledger.effects import Effect
+from worldledger.observation import ObservationPolicy, ObservedEvent
+from worldledger.patches import diff
+from worldledger.world import WorldState, state_text
+
+
+def place_of(part: str, name: str) -> str:
+    """Give the JSON Pointer of a member of a view's part (RFC 6901)."""
+    return f"/{part}/{name.replace('~', '~0').replace('/', '~1')}"
+
+
+class Shown:
+    """An entity as it is shown: a value that nobody changes, and its text as a member of an object."""
+
+    __slots__ = ("data", "piece", "users")
+
+    def __init__(self, entity_id: str, data: dict[str, Any]) -> None:
+        self.data = data
+        self.piece = member_text(entity_id, data)
+        #: How many scenes have it.
+        self.users = 0
+
+
+class Change(NamedTuple):
+    """What an effect did to an entity as it is shown."""
+
+    before: Shown
+    after: Shown
+    patch: list[dict[str, Any]]
+
+
+class Showing:
+    """The looks of the entities, and of the effects, to all policies that show them alike.
+
+    What was touched is looked at again when somebody asks, once.
+    """
+
+    __slots__ = ("_changes", "_event", "_event_seq", "_now", "_policy", "_stale", "scenes")
+
+    def __init__(self, policy: ObservationPolicy) -> None:
+        self._policy = policy
+        self._now: dict[str, Shown] = {}
+        self._stale: set[str] = set()
+        self._changes: dict[str, Change] = {}
+        self._event: ObservedEvent | None = None
+        self._event_seq = 0
+        #: How many scenes show things this way.
+        self.scenes = 0
+
+    def begin(self, touched: Iterable[str]) -> None:
+        """Take note of what the next effect has touched."""
+        now = self._now
+        for entity_id in self._stale:  # which nobody asked for
+            now.pop(entity_id, None)
+        self._stale = {entity_id for entity_id in touched if entity_id in now}
+        self._changes.clear()
+
+    def look(self, entity_id: str, state: WorldState) -> Shown:
+        """Give how an entity of the world looks now."""
+        if entity_id in self._stale:
+            self.change(entity_id, state)
+        shown = self._now.get(entity_id)
+        if shown is None:
+            shown = self._now[entity_id] = Shown(entity_id, self._policy.show_entity(state.entities[entity_id]))
+        return shown
+
+    def change(self, entity_id: str, state: WorldState) -> Change | None:
+        """Give what this effect has changed of how an entity of the world looks; None for nothing, or unknown."""
+        if entity_id in self._stale:
+            before = self._now[entity_id]
+            data = self._policy.show_entity(state.entities[entity_id])
+            patch = diff(before.data, data, path=place_of("visible_entities", entity_id))
+            if patch:
+                after = self._now[entity_id] = Shown(entity_id, data)
+                self._changes[entity_id] = Change(before, after, patch)
+            self._stale.remove(entity_id)
+        return self._changes.get(entity_id)
+
+    def event(self, effect: Effect) -> ObservedEvent | None:
+        """Give how an effect looks; None for one that is no event."""
+        if self._event_seq != effect["global_seq"]:
+            self._event = self._policy.show_event(effect)
+            self._event_seq = effect["global_seq"]
+        return self._event
+
+    def drop(self, entity_id: str, shown: Shown) -> None:
+        """Take note that a scene has this look no more."""
+        shown.users -= 1
+        if not shown.users and self._now.get(entity_id) is shown:
+            del self._now[entity_id]
+            self._stale.discard(entity_id)
+
+
+class Pieces:
+    """The text of an object in the profile ``state/1``, kept as one piece a member."""
+
+    __slots__ = ("_names", "_pieces", "_text")
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._pieces: list[bytes] = []
+        self._text: bytes | None = b""
+
+    def fill(self, pieces: dict[str, bytes]) -> None:
+        """Begin with these."""
+        self._names = sorted(pieces)
+        self._pieces = [pieces[name] for name in self._names]
+        self._text = None
+
+    def put(self, name: str, piece: bytes, *, known: bool) -> None:
+        """Set a member's piece; ``known`` tells whether the object has that member."""
+        at = bisect_left(self._names, name)
+        if known:
+            self._pieces[at] = piece
+        else:
+            self._names.insert(at, name)
+            self._pieces.insert(at, piece)
+        self._text = None
+
+    def drop(self, name: str) -> None:
+        """Remove a member that is there."""
+        at = bisect_left(self._names, name)
+        del self._names[at], self._pieces[at]
+        self._text = None
+
+    def text(self) -> bytes:
+        """Give the object's text without its braces."""
+        if self._text is None:
+            self._text = b",".join(self._pieces)
+        return self._text
+
+
+_COLON: Final = b":"
+
+
+def member_text(name: str, value: Any) -> bytes:
+    """Give the text of an object's member: the name, a colon, the value."""
+    return state_text(name) + _COLON + state_text(value)

@@ -1,0 +1,234 @@
+"""The views of many agents of one world, brought up to date effect by effect.
+
+An agent's view is what its policy makes of the state (`ObservationPolicy.filter_world_state`). Here that is not done
+anew for every effect: the fold says which entities an effect has touched, and only the agents whom they concern are
+looked after. So what an effect costs does not grow with what is out of everybody's sight, and agents who see the same
+share the work.
+"""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import Any
+
+import orjson
+
+from worldledger.canonical import canonical_json
+from worldledger.core_kinds import AGENT_REGISTERED_KIND
+from worldledger.deltas import Contents, ObservedEvent, Patch, View
+from worldledger.effects import Effect, is_system_kind
+from worldledger.errors import UnknownAgentError
+from worldledger.folding import Fold
+from worldledger.observation import TOLD_BY_PATCHES, ObservationPolicy, names_in
+from worldledger.onlookers import Onlooker, Sighting
+from worldledger.policies import policy_from_spec
+from worldledger.stage import Stage
+
+__all__ = ["Sighting", "Views"]
+
+
+class Views:
+    """The views of the attached agents of a world, at the seq of its fold.
+
+    What a view or a delta holds is shared: change none of it. An agent whose policy raises something is detached, and
+    stands in ``failed`` with what was raised until it is attached again; the others go on.
+
+    While no agent is attached, the fold may also be fed directly.
+    """
+
+    def __init__(self, fold: Fold) -> None:
+        """Take over a fold; from here on `apply` advances it."""
+        self.fold = fold
+        self.failed: dict[str, Exception] = {}
+        self._policies: dict[bytes, ObservationPolicy] = {}
+        self._stage: Stage | None = None
+
+    # -- agents -----------------------------------------------------------------------------------------------
+
+    @property
+    def seq(self) -> int:
+        """The seq of the last effect that was applied."""
+        return self.fold.seq
+
+    @property
+    def attached(self) -> list[str]:
+        """The ids of the attached agents."""
+        return [] if self._stage is None else list(self._stage.onlookers)
+
+    def attach(self, agent_id: str, *, view_seq: int | None = None) -> View:
+        """Begin to keep an agent's view, through the policy that it is registered with; give the view.
+
+        ``view_seq`` is the global_seq of the effect that made the view what it is now, the fold's if it is not given.
+        Without remove operations a view holds what was seen before: here it begins anew, see `adopt`. The view of an
+        attached agent is given as it is. Raises UnknownAgentError for an agent that is not registered, what
+        `policy_from_spec` raises, and whatever the policy itself does.
+        """
+        if self._stage is None or agent_id not in self._stage.onlookers:
+            self._attach(agent_id, self.seq if view_seq is None else view_seq, None)
+        return self.view(agent_id)
+
+    def adopt(self, agent_id: str, other: Views) -> View:
+        """Begin to keep an agent's view as another Views of the same world has it at the same seq; give the view.
+
+        What an agent without remove operations has seen before is known only to a Views that has followed it from its
+        first registration (``metadata.agents[agent_id].registered_seq``) on. Raises KeyError if the agent is not
+        attached there, ValueError if the other is at another seq.
+        """
+        theirs = other._onlooker(agent_id)
+        contents = theirs.contents()
+        if (other.fold.world_id, other.seq) != (self.fold.world_id, self.seq):
+            raise ValueError(f"a view at seq {other.seq} cannot be taken over at seq {self.seq}")
+        self.detach(agent_id)
+        self._attach(agent_id, theirs.view_seq, contents)
+        return self.view(agent_id)
+
+    def detach(self, agent_id: str) -> None:
+        """Keep an agent's view no longer, if it is kept."""
+        stage = self._stage
+        if stage is not None and agent_id in stage.onlookers:
+            stage.leave(stage.onlookers[agent_id])
+            self._tidy(stage)
+
+    def view(self, agent_id: str) -> View:
+        """Give an attached agent's view. Raises KeyError for one that is not attached."""
+        onlooker = self._onlooker(agent_id)
+        entities, relationships = onlooker.contents()
+        return View.model_construct(
+            agent_id=agent_id,
+            view_seq=onlooker.view_seq,
+            visible_entities=entities,
+            visible_relationships=relationships,
+            context_digest=onlooker.digest,
+        )
+
+    def policy(self, agent_id: str) -> ObservationPolicy:
+        """Give an attached agent's policy. Raises KeyError for one that is not attached."""
+        return self._onlooker(agent_id).policy
+
+    # -- effects ----------------------------------------------------------------------------------------------
+
+    def apply(self, effect: Effect) -> list[Sighting]:
+        """Fold the next effect; give what each attached agent observes by it, sorted by agent_id.
+
+        An agent observes an effect that changes its view, and one that its policy lets it observe and shows it. Raises
+        what `Fold.apply` does.
+        """
+        touched = self.fold.apply(effect)
+        stage = self._stage
+        if stage is None:
+            return []
+        patches: dict[Onlooker, Patch] = {}
+        if touched is None:
+            patches = stage.begin_anew()
+        elif touched:
+            patches = stage.follow([touched] if isinstance(touched, str) else sorted(set(touched)))
+        if effect["kind"] == AGENT_REGISTERED_KIND:
+            self._register_anew(stage, effect["payload"].get("agent_id"), patches)
+        for onlooker in tuple(stage.wholes.values()):
+            try:
+                if patch := onlooker.look_again(self.fold.state):
+                    patches[onlooker] = patch
+            except Exception as error:  # noqa: BLE001 - a policy of somebody's own may raise anything
+                stage.turn_out(onlooker, error)
+        sightings = self._sightings(stage, effect, patches, self._events(stage, effect))
+        if stage.failed:
+            self.failed |= {onlooker.agent_id: error for onlooker, error in stage.failed.items()}
+            stage.failed.clear()
+            self._tidy(stage)
+        return sightings
+
+    def _sightings(
+        self, stage: Stage, effect: Effect, patches: dict[Onlooker, Patch], events: dict[Onlooker, ObservedEvent]
+    ) -> list[Sighting]:
+        state = self.fold.state
+        found = []
+        for onlooker in {**patches, **events} if events else patches:
+            if onlooker.agent_id not in stage.onlookers:  # turned out since
+                continue
+            event = events.get(onlooker)
+            try:
+                found.append(
+                    onlooker.sighting(effect, patches.get(onlooker, []), [] if event is None else [event], state)
+                )
+            except Exception as error:  # noqa: BLE001 - a latency model of somebody's own may raise anything
+                stage.turn_out(onlooker, error)
+        found.sort(key=itemgetter(0))
+        return found
+
+    def _events(self, stage: Stage, effect: Effect) -> dict[Onlooker, ObservedEvent]:
+        """Give who is shown the effect as an event, and how: what `should_observe_event` says, without asking all."""
+        found: dict[Onlooker, ObservedEvent] = {}
+        for onlooker in tuple(stage.askers.values()):
+            self._show(stage, onlooker, effect, found)
+        kind = effect["kind"]
+        if is_system_kind(kind) or (kind in TOLD_BY_PATCHES and not stage.showers):
+            return found
+        names = names_in(effect)
+        entities = self.fold.state.entities
+        present = [name for name in names if name in entities]
+        for onlooker in tuple(stage.seeing(present) if present else stage.unfiltered()):
+            if not onlooker.asks:
+                self._show(stage, onlooker, effect, found)
+        for name in names:
+            named = stage.onlookers.get(name)
+            if named is not None and not named.asks:
+                self._show(stage, named, effect, found)
+        return found
+
+    def _show(self, stage: Stage, onlooker: Onlooker, effect: Effect, found: dict[Onlooker, ObservedEvent]) -> None:
+        try:
+            if (event := onlooker.event(effect, self.fold.state)) is not None:
+                found[onlooker] = event
+        except Exception as error:  # noqa: BLE001 - a policy of somebody's own may raise anything
+            stage.turn_out(onlooker, error)
+
+    # -- attaching --------------------------------------------------------------------------------------------
+
+    def _onlooker(self, agent_id: str) -> Onlooker:
+        if self._stage is None:
+            raise KeyError(agent_id)
+        return self._stage.onlookers[agent_id]
+
+    def _attach(self, agent_id: str, view_seq: int, memory: Contents | None) -> None:
+        spec = self._spec(agent_id)
+        onlooker = Onlooker(agent_id, view_seq)
+        onlooker.take(spec, self._made(spec))
+        stage = Stage(self.fold.state) if self._stage is None else self._stage
+        stage.join(onlooker, memory)
+        self._stage = stage
+        self.failed.pop(agent_id, None)
+
+    def _register_anew(self, stage: Stage, agent_id: Any, patches: dict[Onlooker, Patch]) -> None:
+        """Let an attached agent look through the policy that it is registered with now, if that is another."""
+        onlooker = stage.onlookers.get(agent_id) if isinstance(agent_id, str) else None
+        if onlooker is None or (spec := self._spec(onlooker.agent_id)) == onlooker.spec:
+            return
+        contents = stage.leave(onlooker)
+        try:
+            onlooker.take(spec, self._made(spec))
+        except Exception as error:  # noqa: BLE001 - a policy of somebody's own may raise anything
+            stage.failed[onlooker] = error
+            return
+        if patch := stage.rejoin(onlooker, contents, None):
+            patches[onlooker] = patch
+
+    def _spec(self, agent_id: str) -> bytes:
+        agent = self.fold.state.metadata.get("agents", {}).get(agent_id)
+        if agent is None:
+            raise UnknownAgentError(agent_id, self.fold.world_id)
+        return canonical_json(agent["policy"])
+
+    def _made(self, spec: bytes) -> ObservationPolicy:
+        """Give the policy of a spec, one for all agents that have the same."""
+        policy = self._policies.get(spec)
+        if policy is None:
+            if self._stage is not None and len(self._policies) > 2 * len(self._stage.onlookers) + 16:
+                self._policies = {one.spec: one.policy for one in self._stage.onlookers.values()}
+            policy = self._policies[spec] = policy_from_spec(orjson.loads(spec))
+        return policy
+
+    def _tidy(self, stage: Stage) -> None:
+        """Keep nothing where nobody is attached."""
+        if not stage.onlookers:
+            self._stage = None
+            self._policies.clear()

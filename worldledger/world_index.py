@@ -1,0 +1,153 @@
+"""A WorldState the other way round: who stands where, and who is related to whom, without looking at everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import frexp, inf, ldexp
+from typing import Final
+
+from worldledger.space import SpatialIndex
+from worldledger.world import Point, WorldState
+
+#: Those that came, went or moved: entity_id -> its position before, NOWHERE if it had none, None if it was not there.
+Moved = dict[str, tuple[float, ...] | None]
+NOWHERE: Final[tuple[float, ...]] = ()
+
+#: Most grids that are kept beside each other for different radii.
+_MOST_GRIDS: Final = 8
+#: Cells are not larger, nor smaller by the same measure: 2**500 units.
+_LARGEST: Final = 500
+
+
+def reach_of(radius: float) -> float:
+    """Give the power of two from ``radius`` on, so that similar radii share a grid; infinite for a huge one."""
+    fraction, exponent = frexp(radius)
+    if fraction == 0.5:
+        exponent -= 1
+    if radius == inf or exponent > _LARGEST:
+        return inf
+    return ldexp(1.0, max(exponent, -_LARGEST)) if radius else 1.0
+
+
+def grid_for(reach: float) -> SpatialIndex:
+    """Give an empty grid whose usual radius is the one that `reach_of` gave."""
+    return SpatialIndex(min(reach, ldexp(1.0, _LARGEST)))
+
+
+class WorldIndex:
+    """What is kept beside a state to find entities by place and by relationship.
+
+    It follows the state by being told what was touched. ``placed`` (entity_id -> its position), ``unplaced`` (the ids
+    of entities without one) and ``incoming`` (entity_id -> the ids that are related to it) are for reading only.
+    """
+
+    __slots__ = ("_grids", "_outgoing", "incoming", "placed", "state", "unplaced")
+
+    def __init__(self, state: WorldState) -> None:
+        self.state = state
+        self.rebuild()
+
+    def rebuild(self) -> None:
+        """Look at the whole state anew. What it costs grows with the world."""
+        state = self.state
+        index = state.spatial_index
+        self.placed: dict[str, Point] = {}
+        self.unplaced: set[str] = set()
+        self.incoming: dict[str, set[str]] = {}
+        self._outgoing: dict[str, list[str]] = {}
+        self._grids: dict[float, SpatialIndex] = {}
+        for entity_id in state.entities:
+            point = index.get(entity_id)
+            if point is None:
+                self.unplaced.add(entity_id)
+            else:
+                self.placed[entity_id] = point  # type: ignore[assignment]  # three floats, as WorldState says
+        for name, ends in state.relationships.items():
+            self._outgoing[name] = ends.copy()
+            for end in ends:
+                self.incoming.setdefault(end, set()).add(name)
+
+    def update(self, touched: Iterable[str]) -> tuple[Moved, set[str]]:
+        """Follow the state to after an effect that changed these entities at most.
+
+        Give those that came, went or moved, and the ids whose relationships are others now, from or to them.
+        """
+        state = self.state
+        entities, index, relationships = state.entities, state.spatial_index, state.relationships
+        moved: Moved = {}
+        related: set[str] = set()
+        for entity_id in touched:
+            before: tuple[float, ...] | None = self.placed.get(entity_id)
+            if before is None and entity_id in self.unplaced:
+                before = NOWHERE
+            now = index.get(entity_id, NOWHERE) if entity_id in entities else None
+            if now != before:
+                moved[entity_id] = before
+                self._move(entity_id, before, now)
+            if relationships.get(entity_id) != self._outgoing.get(entity_id):
+                related.add(entity_id)
+                related |= self._relate(entity_id)
+        return moved, related
+
+    def within(self, center: Point, radius: float) -> list[str]:
+        """Give the ids of the placed entities in range, in no particular order."""
+        return self._grid(reach_of(radius)).within(center, radius)
+
+    def neighbours(self, name: str) -> set[str]:
+        """Give the ids related to this one, whichever way."""
+        found = set(self.incoming.get(name, ()))
+        found.update(self._outgoing.get(name, ()))
+        return found
+
+    def are_related(self, one: str, other: str) -> bool:
+        """Tell whether there is a relationship between two ids, whichever way."""
+        return one in self.incoming.get(other, ()) or other in self.incoming.get(one, ())
+
+    def count_related(self, name: str) -> int:
+        """Give how many relationships there are from and to this id."""
+        return len(self._outgoing.get(name, ())) + len(self.incoming.get(name, ()))
+
+    def _move(self, entity_id: str, before: tuple[float, ...] | None, now: tuple[float, ...] | None) -> None:
+        if before:
+            del self.placed[entity_id]
+        elif before is not None:
+            self.unplaced.remove(entity_id)
+        if now:
+            x, y, z = now
+            self.placed[entity_id] = point = (x, y, z)
+            for grid in self._grids.values():
+                grid.put(entity_id, point)
+            return
+        if now is not None:
+            self.unplaced.add(entity_id)
+        if before:
+            for grid in self._grids.values():
+                grid.remove(entity_id)
+
+    def _relate(self, name: str) -> set[str]:
+        """Take over the relationships from an id; give whom it gained or lost."""
+        before = set(self._outgoing.pop(name, ()))
+        ends = self.state.relationships.get(name)
+        if ends is not None:
+            self._outgoing[name] = ends.copy()
+        changed = before.symmetric_difference(ends or ())
+        for end in changed:
+            names = self.incoming.setdefault(end, set())
+            if end in before:
+                names.discard(name)
+            else:
+                names.add(name)
+            if not names:
+                del self.incoming[end]
+        return changed
+
+    def _grid(self, reach: float) -> SpatialIndex:
+        grid = self._grids.get(reach)
+        if grid is not None:
+            return grid
+        if len(self._grids) >= _MOST_GRIDS:  # any grid knows the answer, a fitting one knows it faster
+            return self._grids[min(self._grids, key=lambda its: abs(frexp(its)[1] - frexp(reach)[1]))]
+        grid = self._grids[reach] = grid_for(reach)
+        for entity_id, point in self.placed.items():
+            grid.put(entity_id, point)
+        return grid
