@@ -9,12 +9,15 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.rulesets.sandboxes import NAMES, SAID, Said
+from tests.rulesets.sandboxes import NAMES, SAID, Said, effects_of
 from worldledger.deltas import ObservationDelta, ObservedEvent, View
 from worldledger.effects import Effect
+from worldledger.folding import Fold
 from worldledger.latency import DistanceLatency, FixedLatency
 from worldledger.observation import ObservationPolicy, PolicyConfig
 from worldledger.policies import policy_spec, register_policy
+from worldledger.rulesets.sandbox import RULESET
+from worldledger.views import Sighting, Views
 from worldledger.world import WorldState
 
 
@@ -214,3 +217,26 @@ def long_story(random: Random, length: int) -> list[Said]:
 
 #: What happens in a world with agents.
 HAPPENINGS: st.SearchStrategy[list[Said]] = st.lists(st.one_of(STIR, STIR, STIR, SAID), max_size=30)
+
+
+class World:
+    """A world whose views are kept."""
+
+    def __init__(self, *said: Said) -> None:
+        self.views = Views(Fold("w", RULESET))
+        for one in said:
+            self.does(*one)
+
+    def does(self, kind: str, payload: dict[str, Any], source: str = "god") -> dict[str, Sighting]:
+        """Let something happen; give what is seen of it, by agent."""
+        (effect,) = effects_of([(kind, payload, source)], self.views.seq + 1)
+        return {sighting.agent_id: sighting for sighting in self.views.apply(effect)}
+
+    def agent(self, agent_id: str, policy: type[ObservationPolicy] = ObservationPolicy, **config: Any) -> View:
+        """Register an agent and attach it."""
+        self.does(*registered(agent_id, policy(policy.config_class(**config))))
+        return self.views.attach(agent_id)
+
+    def moves(self, name: str, *to: float) -> dict[str, Sighting]:
+        """Let an entity stand somewhere else."""
+        return self.does("Move", {"to": list(to)}, name)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.rulesets.sandboxes import Said, effects_of
 from worldledger.deltas import ObservationDelta, View, apply_delta, remembering
-from worldledger.effects import Effect
+from worldledger.effects import Effect, is_system_kind
 from worldledger.folding import Fold
 from worldledger.latency import bounded
 from worldledger.observation import ObservationPolicy
@@ -118,7 +118,8 @@ class Follower:
         now = self._filtered(state)
         delta = self._delta(now, anew)
         event = policy.show_event(effect) if policy.should_observe_event(effect, self.agent_id, state) else None
-        if not delta["patches"] and event is None:
+        own = effect["source_id"] == self.agent_id and not is_system_kind(effect["kind"])
+        if not delta["patches"] and event is None and not own:
             assert sighting is None
             return
         assert sighting is not None

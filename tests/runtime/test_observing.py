@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from random import Random
 from typing import Any
 
@@ -51,10 +52,10 @@ def related(one: str, other: str, name: str = "friend") -> EffectDraft:
     return draft("RelationshipSet", payload)
 
 
-def story(steps: int, seed: int = 4) -> list[EffectDraft]:
+def story(steps: int, seed: int = 4, there: Iterable[str] = ()) -> list[EffectDraft]:
     """Give effects by which much comes into sight and goes out of it, the agents moving too."""
     random = Random(seed)
-    there: set[str] = set()
+    there = set(there)
     said: list[EffectDraft] = []
     for _ in range(steps):
         name = random.choice(["x", "y", "z/~1", *AGENTS])
@@ -228,10 +229,13 @@ async def test_what_is_remembered_outlives_the_process(opening: Opening) -> None
 async def test_what_a_slow_reader_missed_collapses(opening: Opening, name: str) -> None:
     """A reader that does not read holds few deltas, which lead to the same view and say what they stand for."""
     world = await opening(config=OrchestratorConfig(max_queued_deltas=4))
+    for other in AGENTS:
+        await world.broadcast_event(created(other, 0, 0))
+    await world.broadcast_event(related(name, "all"))
     await world.register_agent(name, POLICIES[name])
     slow = await world.subscribe(name)
     told = 0
-    for each in story(80, seed=6):
+    for each in story(80, seed=6, there=AGENTS):
         before = (await world.view(name)).view_seq
         await world.broadcast_event(each)
         told += (await world.view(name)).view_seq > before
@@ -410,6 +414,7 @@ async def test_nothing_is_lost_or_told_twice_while_effects_arrive(
         while writing:
             seq = random.choice([None, first, random.randrange(first, here._follower.seq + 1)])
             made.append((seq, await here.subscribe(name, view_seq=seq)))
+            await asyncio.sleep(0)
         return made
 
     await other.reached(await head_of(world))

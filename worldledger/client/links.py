@@ -26,7 +26,7 @@ class Links:
         self._transport = transport
         self._path = path_of("v1", "worlds", world_id)
         self._links: dict[str, list[Link]] = {}
-        self._closing: set[Link] = set()
+        self._closing: set[asyncio.Task[None]] = set()
         self._ended: OrderedDict[tuple[str, str], CancelToken] = OrderedDict()
 
     def open(self, agent_id: str, view_seq: int | None = None, receive: DeltaQueue | None = None) -> Link:
@@ -134,13 +134,12 @@ class Links:
         if not found:
             self._links.pop(link.agent_id, None)
         task = asyncio.get_running_loop().create_task(link.wait_closed())
-        self._closing.add(link)
-        task.add_done_callback(lambda _: self._closing.discard(link))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
         """Close all of them."""
-        links: list[Link] = [link for found in self._links.values() for link in found]
-        for link in links:
+        for link in [link for found in self._links.values() for link in found]:
             link.close()
-        waiting: list[Any] = [link.wait_closed() for link in {*links, *self._closing}]
-        await asyncio.gather(*waiting)
+        if self._closing:
+            await asyncio.wait(self._closing)

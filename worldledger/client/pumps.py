@@ -75,10 +75,13 @@ class Pump:
     async def _run(self) -> None:
         try:
             observations = await self.world.subscribe(self.agent_id)
-        except BaseException as error:
+        except Exception as error:  # noqa: BLE001 - told to whoever joins
             self._forget()
-            if not self._begun.done():
-                self._begun.set_exception(error) if isinstance(error, Exception) else self._begun.cancel()
+            self._begun.set_exception(error)
+            return
+        except BaseException:
+            self._forget()
+            self._begun.cancel()
             raise
         try:
             self.view_seq = observations.view_seq

@@ -209,12 +209,13 @@ class RLFacade(AbstractAsyncContextManager["RLFacade"]):
         task = self._seen.get(agent_id)
         if task is None:
             task = self._seen[agent_id] = asyncio.get_running_loop().create_task(self._start(agent_id))
-        try:
-            return await asyncio.shield(task)
-        except SimulationError:
-            if self._seen.get(agent_id) is task:
-                del self._seen[agent_id]  # the next call tries again
-            raise
+            task.add_done_callback(lambda done: self._begun(agent_id, done))
+        return await asyncio.shield(task)
+
+    def _begun(self, agent_id: str, task: asyncio.Task[_Seen]) -> None:
+        failed = task.cancelled() or task.exception() is not None
+        if failed and self._seen.get(agent_id) is task:
+            del self._seen[agent_id]  # the next call tries again
 
     async def _start(self, agent_id: str) -> _Seen:
         seen = _Seen(self._max_queued)

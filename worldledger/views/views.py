@@ -20,9 +20,9 @@ from worldledger.effects import Effect, is_system_kind
 from worldledger.errors import UnknownAgentError
 from worldledger.folding import Fold
 from worldledger.observation import TOLD_BY_PATCHES, ObservationPolicy, names_in
-from worldledger.onlookers import Onlooker, Sighting
 from worldledger.policies import policy_from_spec
-from worldledger.stage import Stage
+from worldledger.views.onlookers import Onlooker, Sighting
+from worldledger.views.stage import Stage
 
 __all__ = ["Sighting", "Views"]
 
@@ -101,6 +101,11 @@ class Views:
             context_digest=onlooker.digest,
         )
 
+    def size(self, agent_id: str) -> int:
+        """Give how many entities an agent sees; 0 for one that is not attached."""
+        onlooker = None if self._stage is None else self._stage.onlookers.get(agent_id)
+        return 0 if onlooker is None else onlooker.size
+
     def policy(self, agent_id: str) -> ObservationPolicy:
         """Give an attached agent's policy. Raises KeyError for one that is not attached."""
         return self._onlooker(agent_id).policy
@@ -110,8 +115,8 @@ class Views:
     def apply(self, effect: Effect) -> list[Sighting]:
         """Fold the next effect; give what each attached agent observes by it, sorted by agent_id.
 
-        An agent observes an effect that changes its view, and one that its policy lets it observe and shows it. Raises
-        what `Fold.apply` does.
+        An agent observes an effect that changes its view, one that its policy lets it observe and shows it, and each of
+        its own. Raises what `Fold.apply` does.
         """
         touched = self.fold.apply(effect)
         stage = self._stage
@@ -130,6 +135,9 @@ class Views:
                     patches[onlooker] = patch
             except Exception as error:  # noqa: BLE001 - a policy of somebody's own may raise anything
                 stage.turn_out(onlooker, error)
+        own = stage.onlookers.get(effect["source_id"])
+        if own is not None and not is_system_kind(effect["kind"]):
+            patches.setdefault(own, [])  # whoever acts waits for what comes of it, be it nothing
         sightings = self._sightings(stage, effect, patches, self._events(stage, effect))
         if stage.failed:
             self.failed |= {onlooker.agent_id: error for onlooker, error in stage.failed.items()}

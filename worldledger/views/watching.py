@@ -6,10 +6,10 @@ from collections.abc import Collection
 from math import dist
 
 from worldledger.observation import ObservationPolicy
-from worldledger.scenes import Scene
-from worldledger.shown import Showing
+from worldledger.views.scenes import Scene
+from worldledger.views.shown import Showing
+from worldledger.views.world_index import WorldIndex
 from worldledger.world import Point
-from worldledger.world_index import WorldIndex
 
 #: entity_id -> the scenes that watch it.
 Watchers = dict[str, dict[Scene, None]]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from worldledger.scenes import Scene
 from worldledger.space import SpatialIndex
-from worldledger.watching import NearScene, RelatedScene, Watchers
+from worldledger.views.scenes import Scene
+from worldledger.views.watching import NearScene, RelatedScene, Watchers
+from worldledger.views.world_index import NOWHERE, Moved, WorldIndex, grid_for, reach_of
 from worldledger.world import Point
-from worldledger.world_index import NOWHERE, Moved, WorldIndex, grid_for, reach_of
 
 
 class Audience:

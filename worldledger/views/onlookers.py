@@ -21,7 +21,7 @@ from worldledger.deltas import (
 from worldledger.effects import Effect
 from worldledger.latency import NoLatency, bounded
 from worldledger.observation import ObservationPolicy
-from worldledger.scenes import Scene, head_of
+from worldledger.views.scenes import Scene, head_of
 from worldledger.world import WorldState
 
 _HOOKS: Final = (
@@ -89,6 +89,13 @@ class Onlooker:
             return self.scene.contents()
         assert self.view is not None  # noqa: S101 - for the type checker: an onlooker has the one or the other
         return self.view.visible_entities, self.view.visible_relationships
+
+    @property
+    def size(self) -> int:
+        """How many entities the view shows."""
+        if self.scene is not None:
+            return len(self.scene.entries)
+        return 0 if self.view is None else len(self.view.visible_entities)
 
     def see_whole(self, state: WorldState, contents: Contents | None) -> None:
         """Begin to see what the policy makes of the state, or go on from what was seen up to now."""

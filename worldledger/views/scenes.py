@@ -5,7 +5,7 @@ so in how that is found without looking at the whole world:
 
 - `Scene`: everything
 - `AskedScene`: whatever a policy with a ``sees_entity`` of its own says
-- `NearScene`, `RelatedScene` (`worldledger.watching`): what is near, what the agent is related to
+- `NearScene`, `RelatedScene` (`worldledger.views.watching`): what is near, what the agent is related to
 
 How an entity looks is up to the scene's `Showing`.
 """
@@ -20,9 +20,9 @@ from typing import Final
 from worldledger.deltas import Contents, Patch
 from worldledger.observation import ObservationPolicy
 from worldledger.patches import diff
-from worldledger.shown import Pieces, Showing, Shown, member_text, place_of
+from worldledger.views.shown import Pieces, Showing, Shown, member_text, place_of
+from worldledger.views.world_index import WorldIndex
 from worldledger.world import state_text
-from worldledger.world_index import WorldIndex
 
 _MIDDLE: Final = b'},"visible_relationships":{'
 _END: Final = b"}}"

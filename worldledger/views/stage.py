@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from math import inf
 
-from worldledger.audience import Audience
 from worldledger.deltas import PARTS, Contents, Patch
-from worldledger.onlookers import Onlooker
 from worldledger.patches import diff
-from worldledger.scenes import AskedScene, Scene
-from worldledger.shown import Showing
-from worldledger.watching import NearScene, RelatedScene
+from worldledger.views.audience import Audience
+from worldledger.views.onlookers import Onlooker
+from worldledger.views.scenes import AskedScene, Scene
+from worldledger.views.shown import Showing
+from worldledger.views.watching import NearScene, RelatedScene
+from worldledger.views.world_index import WorldIndex
 from worldledger.world import WorldState
-from worldledger.world_index import WorldIndex
 
 
 class Stage:
