@@ -18,6 +18,7 @@ run: .venv/.run ## set up, import the example games, show one and serve http://1
 	@said=$$($(BIN)/worldledger import pgn examples/games --experiment examples) || { echo "$$said" >&2; exit 1; }; \
 	case $$said in "imported 0 games"*) ;; *) echo "$$said" ;; esac
 	@$(BIN)/python examples/tour.py || echo 'Not all of that could be shown. The service starts all the same.' >&2
+	@echo 'Agents that talk, one of them interrupted: $(BIN)/python examples/interruption.py (in another terminal)'
 	@[ -n "$$VIRTUAL_ENV" ] || echo 'In another terminal, ". .venv/bin/activate" puts the command worldledger on your PATH.'
 	@exec $(BIN)/worldledger serve
 

@@ -55,6 +55,8 @@ class Report:
 
     figures: dict[str, Figure] = field(default_factory=dict)
     goals: list[Goal] = field(default_factory=list)
+    #: what was found besides, without a goal: what, value, unit
+    found: list[tuple[str, float, str]] = field(default_factory=list)
 
     async def compare(self, works: dict[str, Work], *, rounds: int = ROUNDS, slices: int = 1) -> None:
         """Run the works in turn, round after round, so that noise falls on all of them alike.
@@ -90,6 +92,11 @@ class Report:
         """Keep and show a goal."""
         self.goals.append(goal)
         say(f"  {goal.what}: {goal.value:.2f} ({'kept' if goal.met else 'MISSED'})")
+
+    def tell(self, what: str, value: float, unit: str) -> None:
+        """Keep and show something that has no goal."""
+        self.found.append((what, value, unit))
+        say(f"  {what}: {value:.2f} {unit}".rstrip())
 
 
 def say(text: str) -> None:

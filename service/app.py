@@ -23,10 +23,15 @@ from starlette.middleware import Middleware
 
 from service.api import (
     agents,
+    agents_of_worlds,
+    clock,
     effects,
     games,
+    generations,
     health,
+    intents,
     metrics,
+    observing,
     projections,
     reading,
     snapshots,
@@ -43,8 +48,12 @@ from service.api.metrics import Metrics
 from service.api.openapi import document
 from service.api.problems import on_http_exception, on_simulation_error, on_validation_error
 from service.api.wire import Protocol
+from service.api.ws import handshake
+from service.api.ws.messages import MAX_BYTES
+from service.api.ws.transport import PING_INTERVAL, SocketProtocol
 from service.feeding import Feeding
 from service.projecting import Projections
+from service.runtime.worlds import Worlds
 from service.settings import Settings
 from service.store import Store
 from service.store.read_models import ReadModels
@@ -60,6 +69,12 @@ _ROOMS = (
     states,
     snapshots,
     verification,
+    agents_of_worlds,
+    intents,
+    observing,
+    generations,
+    clock,
+    handshake,
     games,
     agents,
     projections,
@@ -88,7 +103,7 @@ def create_app(settings: Settings, database_url: str, *, clock: Callable[[], flo
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with (
             Store.open(database_url, settings, clock=clock) as store,
-            HeadWatcher.over(store, interval=settings.poll_interval) as watcher,
+            HeadWatcher.over(store, interval=settings.poll_interval, url=database_url) as watcher,
             Projections.open(store, database_url, settings) as fed,
             AsyncExitStack() as running,
         ):
@@ -97,12 +112,15 @@ def create_app(settings: Settings, database_url: str, *, clock: Callable[[], flo
             feeding: Feeding | None = None
             if settings.projections:
                 feeding = await running.enter_async_context(Feeding.beside(database_url, settings))
-                store.on_commit = _both(watcher.moved, feeding.wake)
-            measured.watch(store)
+                store.on_commit = _both(watcher.committed, feeding.wake)
+            worlds = Worlds(store, watcher)
+            running.push_async_callback(worlds.close)
+            measured.watch(store, worlds)
             app.state.services = services = Services(
                 settings=settings,
                 store=store,
                 watcher=watcher,
+                worlds=worlds,
                 projections=fed,
                 feeding=feeding,
                 models=ReadModels(store.reader),
@@ -128,6 +146,7 @@ def create_app(settings: Settings, database_url: str, *, clock: Callable[[], flo
     )
     for room in _ROOMS:
         app.include_router(room.router)
+    app.router.routes.append(handshake.ROUTE)
     document(app, version("worldledger"))
     return app
 
@@ -153,9 +172,9 @@ async def serve(settings: Settings, database_url: str, *, ready: Callable[[str],
     """Serve until SIGINT or SIGTERM, or until cancelled; then stop gracefully.
 
     ``ready`` is called with the URL once requests are answered; with port 0 it tells the port that was taken.
-    Stopping means: no new connections, tails end, requests that run are answered, what waits is written. A second
-    SIGINT does not wait for the requests. Raises ListenError, StoreUnavailableError or SchemaVersionError before
-    anything is served.
+    Stopping means: no new connections, tails and sockets end, requests that run are answered, what waits is written. A
+    second SIGINT does not wait for the requests. Raises ListenError, StoreUnavailableError or SchemaVersionError
+    before anything is served.
     """
     listener = await _listen(settings.host, settings.port)
     with listener:
@@ -166,7 +185,11 @@ async def serve(settings: Settings, database_url: str, *, ready: Callable[[str],
                 uvicorn.Config(
                     app,
                     http=Protocol,
-                    ws="none",
+                    ws=SocketProtocol,
+                    ws_max_size=MAX_BYTES,
+                    ws_ping_interval=PING_INTERVAL,
+                    ws_ping_timeout=None,  # whoever is slow may answer late: `SocketProtocol` tells who is gone
+                    ws_per_message_deflate=False,
                     lifespan="off",  # opened above, so that what goes wrong is raised and not logged
                     log_config=None,
                     access_log=False,

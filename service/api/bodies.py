@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Any, Final
 
 import orjson
 from starlette.requests import ClientDisconnect, Request
 
 from service.api.errors import BodyTooLargeError, InvalidParameterError, UnsupportedMediaTypeError
-from worldledger.canonical import parse_text
+from worldledger.canonical import child, parse_text
+from worldledger.drafts import json_name
+from worldledger.errors import InvalidEffectError
 
 #: Bodies larger than this are parsed in a thread, so that other requests go on meanwhile.
 _LARGE: Final = 1024 * 1024
@@ -37,11 +40,35 @@ async def read_json(request: Request, limit: int) -> Any:
         _check_declared(declared)
     body = await _read(request, limit)
     if len(body) > _LARGE:
-        return await asyncio.to_thread(_parse, body)
-    return _parse(body)
+        return await asyncio.to_thread(parse, body)
+    return parse(body)
 
 
-def _parse(body: bytes) -> Any:
+async def read_object(
+    request: Request, limit: int, what: str, required: Collection[str], optional: Collection[str] = ()
+) -> dict[str, Any]:
+    """Read a JSON body that is an object of these members; see `read_json`. ``what`` names it in refusals.
+
+    Raises InvalidEffectError for what is no object, and for members that are missing or unknown.
+    """
+    return members(await read_json(request, limit), what, required, optional)
+
+
+def members(value: Any, what: str, required: Collection[str], optional: Collection[str] = ()) -> dict[str, Any]:
+    """Give a value back if it is an object of these members. Raises InvalidEffectError."""
+    if type(value) is not dict:
+        raise InvalidEffectError(f"{what} is an object, not {json_name(value)}")
+    for name in required:
+        if name not in value:
+            raise InvalidEffectError(f"{name} is missing", child("$", name))
+    for name in value:
+        if name not in required and name not in optional:
+            known = ", ".join(sorted({*required, *optional}))
+            raise InvalidEffectError(f"unknown field; {what} has {known}", child("$", name))
+    return value
+
+
+def parse(body: bytes) -> Any:
     """Parse as `parse_text` does, several times faster where a text is compact and plain.
 
     A text that orjson gives back unchanged has lost nothing on the way: no second key, no digit, no character.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from service.api.metrics import Metrics
     from service.feeding import Feeding
     from service.projecting import Projections
+    from service.runtime.worlds import Worlds
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Services:
     settings: Settings
     store: Store
     watcher: HeadWatcher
+    #: the worlds in which agents live, each opened when it is asked for
+    worlds: Worlds
     projections: Projections
     #: what feeds the projections, where this service does
     feeding: Feeding | None

@@ -7,11 +7,12 @@ from time import perf_counter
 import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.utils import ClientDisconnected
 
-from service.api.errors import HostRefusedError
-from service.api.hosts import check_host
+from service.api.errors import HostRefusedError, OriginRefusedError
+from service.api.hosts import check_host, check_origin
 from service.api.metrics import Metrics
-from service.api.problems import internal_error, problem_response
+from service.api.problems import internal_error, no_route, problem_response
 from service.api.streaming import StreamAbortedError
 
 log = structlog.get_logger("worldledger.api")
@@ -32,10 +33,15 @@ class Edge:
         self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run one request."""
-        if scope["type"] != "http":
+        """Run one request, or one WebSocket."""
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await self._websocket(scope, receive, send)
+        else:
             await self._app(scope, receive, send)
-            return
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         begun = perf_counter()
         method = scope["method"]
         head = method == "HEAD"
@@ -71,3 +77,33 @@ class Edge:
             if started:
                 raise
             await internal_error(scope)(scope, receive, guarded)
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run one WebSocket; until it is accepted, whatever goes wrong is an HTTP answer."""
+        begun = perf_counter()
+        started = False
+
+        async def guarded(message: Message) -> None:
+            nonlocal started
+            if not started:
+                if message["type"] == "websocket.close":  # the router's word on an address that is none's
+                    await no_route(scope)(scope, receive, guarded)
+                    return
+                started = True
+                status = 101 if message["type"] == "websocket.accept" else message["status"]
+                self._metrics.answered("GET", scope, status, perf_counter() - begun)
+            await send(message)
+
+        try:
+            if self._hosts:
+                check_host(scope, self._hosts)
+            check_origin(scope)
+            await self._app(scope, receive, guarded)
+        except (HostRefusedError, OriginRefusedError) as error:
+            await problem_response(scope, error)(scope, receive, guarded)
+        except ClientDisconnected:
+            return
+        except Exception:
+            log.exception("unforeseen error", method="WebSocket", path=scope["path"])
+            if not started:
+                await internal_error(scope)(scope, receive, guarded)

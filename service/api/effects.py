@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 
 from fastapi import APIRouter
-from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -15,22 +13,14 @@ from service.api.bodies import idempotency_key, read_json
 from service.api.context import services
 from service.api.errors import InvalidParameterError
 from service.api.openapi import PATH_PARAMETERS, body_of, header, json_of, problems
+from service.api.routing import BareRoute
 from service.store import Receipt
 from worldledger.effects import EffectDraft
 from worldledger.errors import InvalidEffectError
 
 _ELEMENT: Final = re.compile(r"\$\[(\d+)\]")
 
-
-class _BareRoute(APIRoute):
-    """A route that FastAPI documents and otherwise leaves alone: the endpoint is called with the request."""
-
-    def get_route_handler(self) -> Callable[[Request], Any]:
-        endpoint: Callable[[Request], Awaitable[Response]] = self.endpoint
-        return endpoint
-
-
-router = APIRouter(route_class=_BareRoute, tags=["effects"])
+router = APIRouter(route_class=BareRoute, tags=["effects"])
 
 
 @router.post(

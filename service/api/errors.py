@@ -36,6 +36,30 @@ class BadRequestError(SimulationError):
     recovery = RecoveryAction.MODIFY_INTENT
 
 
+class UpgradeRequiredError(SimulationError):
+    """A plain request to an address that is a WebSocket's; details: ``subprotocol``."""
+
+    code = "upgrade_required"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+class SubprotocolRefusedError(SimulationError):
+    """A WebSocket handshake that does not offer the subprotocol; details: ``subprotocol``, the one to offer."""
+
+    code = "subprotocol_refused"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+class InvalidMessageError(SimulationError):
+    """A WebSocket message that cannot be read; details: ``path`` (JSON path)."""
+
+    code = "invalid_message"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+    def __init__(self, reason: str, path: str = "$") -> None:
+        super().__init__(f"{path}: {reason}", path=path)
+
+
 class HostRefusedError(SimulationError):
     """A request that calls the service by a name that is not one of its own; details: ``host``."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ipaddress
 from urllib.parse import urlsplit
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Scope
 
@@ -46,15 +47,24 @@ def check_host(scope: Scope, allowed: frozenset[str]) -> None:
 async def refuse_other_sites(request: Request) -> None:
     """Raise OriginRefusedError if a web page of another site made the request. A dependency of routes without a body.
 
-    A page may send a POST to any address without asking first, as long as it has no body that says JSON. Browsers
-    name the page's site (Fetch Metadata), or its origin; programs send neither.
+    A page may send a POST to any address without asking first, as long as it has no body that says JSON.
     """
-    site = request.headers.get("sec-fetch-site")
-    origin = request.headers.get("origin")
+    check_origin(request.scope)
+
+
+def check_origin(scope: Scope) -> None:
+    """Raise OriginRefusedError if a web page of another site made this request, or this WebSocket handshake.
+
+    Browsers let a page open a WebSocket to any address without asking first. They name the page's site (Fetch
+    Metadata), or its origin; programs send neither.
+    """
+    headers = Headers(scope=scope)
+    site = headers.get("sec-fetch-site")
+    origin = headers.get("origin")
     if site is not None:
         refused = site not in {"same-origin", "none"}
     else:
-        refused = origin is not None and _place(origin) != request.headers.get("host", "").lower()
+        refused = origin is not None and _place(origin) != headers.get("host", "").lower()
     if refused:
         raise OriginRefusedError("web pages of other sites may not ask for this", origin=origin)
 

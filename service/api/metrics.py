@@ -17,11 +17,13 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from service.api.context import services
+from service.api.of_worlds import OfWorlds
 from service.api.openapi import problems
 from worldledger.errors import SimulationError
 
 if TYPE_CHECKING:
     from projections.engine import BuildStatus, Counters, ProjectionStatus
+    from service.runtime.worlds import Worlds
     from service.store import Store
 
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -62,15 +64,44 @@ class Metrics:
             buckets=_BUCKETS,
             registry=self.registry,
         )
+        self._accepted = Counter(
+            "worldledger_intents_accepted",
+            "Intents accepted over HTTP and WebSocket; repetitions are counted too.",
+            registry=self.registry,
+        )
+        self._rejected = Counter(
+            "worldledger_intents_rejected", "Intents rejected, by the problem's code.", ["code"], registry=self.registry
+        )
+        self._observed = Counter(
+            "worldledger_observations_sent", "Observations sent to agents, on whatever way.", registry=self.registry
+        )
+        self._sockets = Gauge("worldledger_sockets_open", "WebSockets that are open.", registry=self.registry)
         self._known: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
-    def watch(self, store: Store) -> None:
-        """Show what waits in a store."""
+    def watch(self, store: Store, worlds: Worlds) -> None:
+        """Show what waits in a store, and how its open worlds stand."""
         self._waiting.set_function(lambda: store.waiting)
+        self.registry.register(OfWorlds(worlds))
 
     def appended(self, effects: int) -> None:
         """Count effects that were appended."""
         self._appended.inc(effects)
+
+    def intents_accepted(self, intents: int) -> None:
+        """Count intents that were accepted."""
+        self._accepted.inc(intents)
+
+    def intent_rejected(self, code: str) -> None:
+        """Count an intent, or an atomic list of them, that was rejected with this code."""
+        self._rejected.labels(code).inc()
+
+    def observed(self, deltas: int) -> None:
+        """Count observations that were sent."""
+        self._observed.inc(deltas)
+
+    def socket(self, change: int) -> None:
+        """Count a WebSocket that opens (1) or closes (-1)."""
+        self._sockets.inc(change)
 
     def answered(self, method: str, scope: Scope, status: int, seconds: float) -> None:
         """Count a request whose answer begins. What matches no route, or has a method of its own, makes no series."""

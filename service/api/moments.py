@@ -21,11 +21,11 @@ _EXAMPLE: Final = "2026-01-31T12:00:00Z"
 _PLUS: Final = "a + in a URL is written %2B"
 
 
-def _finite(text: Any) -> float:
+def finite(text: Any) -> float:
     """Read a finite number as JSON writes it."""
     if isinstance(text, str) and _NUMBER.match(text) and math.isfinite(float(text)):
         return float(text)
-    raise PydanticCustomError("finite_number", "must be a finite number, such as 12.5")
+    raise PydanticCustomError("finite_text", "must be a finite number, such as 12.5")
 
 
 def _moment(text: Any) -> datetime:
@@ -44,7 +44,7 @@ def _moment(text: Any) -> datetime:
 AtSeq = Annotated[int | None, whole(1), Query(ge=1, le=MAX_INT, description="The state after this global_seq.")]
 AtSimTime = Annotated[
     float | None,
-    BeforeValidator(_finite),
+    BeforeValidator(finite),
     Query(description="The state after the last effect at or before this sim_time, in seconds."),
 ]
 AtWallTime = Annotated[

@@ -29,6 +29,7 @@ TAGS: Final = [
     {"name": "worlds", "description": "Worlds and where their logs end."},
     {"name": "effects", "description": "Appending and reading effects."},
     {"name": "states", "description": "What worlds are at any moment: the fold of their effects."},
+    {"name": "agents", "description": "Living in a world: what agents see, what they want, and who moves time."},
     {"name": "games", "description": "Games and agents, as projections tell them: read models made from the logs."},
     {"name": "projections", "description": "How the read models stand, rebuilding and checking them."},
     {"name": "verification", "description": "Proving that nothing was changed."},

@@ -30,12 +30,15 @@ from service.api.errors import (
     GameNotFoundError,
     HostRefusedError,
     InternalError,
+    InvalidMessageError,
     InvalidParameterError,
     OriginRefusedError,
     PositionAheadError,
     ProjectionBehindError,
     ProjectionUnavailableError,
+    SubprotocolRefusedError,
     UnsupportedMediaTypeError,
+    UpgradeRequiredError,
 )
 from worldledger import errors
 from worldledger.errors import RecoveryAction, SimulationError
@@ -79,6 +82,9 @@ TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     InvalidParameterError: Answer(422, "A parameter is refused"),
     BodyTooLargeError: Answer(413, "The body is too large"),
     UnsupportedMediaTypeError: Answer(415, "The body must be JSON"),
+    InvalidMessageError: Answer(422, "The message cannot be read"),
+    SubprotocolRefusedError: Answer(400, "The WebSocket speaks another subprotocol"),
+    UpgradeRequiredError: Answer(426, "This is a WebSocket"),
     BadRequestError: Answer(400, "This is no HTTP request"),
     HostRefusedError: Answer(421, "The service has another name"),
     OriginRefusedError: Answer(403, "Pages of other sites may not do this"),
@@ -142,26 +148,39 @@ def retry_after(error: SimulationError) -> int | None:
 # -- rendering ---------------------------------------------------------------------------------------------
 
 
-def problem_response(scope: Scope, error: SimulationError) -> Response:
-    """Make the response for an error of ours; what is for the operator is logged and kept from the client."""
+def problem_of(error: SimulationError, instance: str) -> dict[str, Any]:
+    """Give the problem object of an error of ours; what is for the operator is logged and kept from the client."""
     answer = answer_for(error)
     details = error.details
     if error.code in _FOR_THE_OPERATOR:
         details = {"outcome": "unknown"} if details.get("outcome") == "unknown" else {}
         if answer.status == 503:
-            log.warning("not available", error=error.message, code=error.code, route=_instance(scope))
-    seconds = retry_after(error)
-    headers = {} if seconds is None else {"Retry-After": str(seconds)}
-    return _render(
-        scope,
+            log.warning("not available", error=error.message, code=error.code, route=instance)
+    return _problem(
         answer.status,
         title=answer.title,
         detail=told(error),
         code=error.code,
         recovery=error.recovery,
+        instance=instance,
         details=details,
-        headers=headers,
     )
+
+
+def enclosed_problem(error: SimulationError, instance: str) -> dict[str, Any]:
+    """Give the problem object for a place that has no headers: ``retry_after_s`` says when to try again."""
+    seconds = retry_after(error)
+    problem = problem_of(error, instance)
+    return problem if seconds is None else {"retry_after_s": seconds, **problem}
+
+
+def problem_response(scope: Scope, error: SimulationError) -> Response:
+    """Make the response for an error of ours."""
+    seconds = retry_after(error)
+    headers = {} if seconds is None else {"Retry-After": str(seconds)}
+    if answer_for(error).status == HTTPStatus.UPGRADE_REQUIRED:
+        headers |= {"Upgrade": "websocket", "Connection": "Upgrade"}
+    return _response(problem_of(error, instance_of(scope)), headers)
 
 
 def told(error: SimulationError) -> str:
@@ -176,17 +195,29 @@ def internal_error(scope: Scope) -> Response:
     return problem_response(scope, InternalError("see the traceback"))
 
 
-def _render(
-    scope: Scope,
+def no_route(scope: Scope) -> Response:
+    """Make the response for a WebSocket handshake to an address that is none's."""
+    problem = _problem(
+        404,
+        title="Not Found",
+        detail=f"WebSocket {instance_of(scope)}: not found; docs/reference/http.md tells which there are",
+        code=_FRAMEWORK_CODES[404],
+        recovery=RecoveryAction.ABORT,
+        instance=instance_of(scope),
+    )
+    return _response(problem, {})
+
+
+def _problem(
     status: int,
     *,
     title: str,
     detail: str,
     code: str,
     recovery: RecoveryAction,
+    instance: str,
     details: Mapping[str, Any] | None = None,
-    headers: Mapping[str, str] | None = None,
-) -> Response:
+) -> dict[str, Any]:
     problem = {
         **(details or {}),
         "type": TYPE_PREFIX + code,
@@ -195,14 +226,21 @@ def _render(
         "detail": detail,
         "code": code,
         "recovery": recovery.value,
-        "instance": _instance(scope),
+        "instance": instance,
     }
-    clipped = {name: _clip(value) for name, value in problem.items()}
+    return {name: _clip(value) for name, value in problem.items()}
+
+
+def _response(problem: Mapping[str, Any], headers: Mapping[str, str]) -> Response:
+    return Response(encode(problem), problem["status"], {"Cache-Control": "no-store", **headers}, MEDIA_TYPE)
+
+
+def encode(value: Any) -> bytes:
+    """Write an answer that may repeat what somebody sent as JSON, whatever that is."""
     try:
-        body = orjson.dumps(clipped)
+        return orjson.dumps(value)
     except orjson.JSONEncodeError:  # lone surrogates of a request, or values that are not JSON
-        body = json.dumps(clipped, ensure_ascii=False, default=str).encode("utf-8", "replace")
-    return Response(body, status, {"Cache-Control": "no-store", **(headers or {})}, MEDIA_TYPE)
+        return json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "replace")
 
 
 def _clip(value: Any) -> Any:
@@ -211,7 +249,8 @@ def _clip(value: Any) -> Any:
     return value
 
 
-def _instance(scope: Scope) -> str:
+def instance_of(scope: Scope) -> str:
+    """Give what a problem calls the request: its path as it was sent."""
     raw: bytes = scope.get("raw_path") or b""
     return raw.partition(b"?")[0].decode("latin-1")
 
@@ -246,19 +285,19 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
     phrase = HTTPStatus(error.status_code).phrase
     detail = str(error.detail)
     if detail == phrase and error.status_code in _FRAMEWORK_CODES:
-        detail = f"{request.method} {_instance(request.scope)}: {phrase.lower()}; /openapi.json lists the routes"
+        detail = f"{request.method} {instance_of(request.scope)}: {phrase.lower()}; /openapi.json lists the routes"
     headers = dict(error.headers or {})
     if error.status_code == 405:
         headers["Allow"] = ", ".join(_allowed(request))
-    return _render(
-        request.scope,
+    problem = _problem(
         error.status_code,
         title=phrase,
         detail=detail,
         code=_FRAMEWORK_CODES.get(error.status_code, f"http_{error.status_code}"),
         recovery=RecoveryAction.ABORT,
-        headers=headers,
+        instance=instance_of(request.scope),
     )
+    return _response(problem, headers)
 
 
 def _allowed(request: Request) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -26,7 +26,7 @@ class Stream(Response):
     A chunk is asked for only after the one before was handed to the network, so a slow client holds one chunk. When
     the client disconnects, the source is closed at once. When ``stopping`` is set, the stream ends cleanly between
     two chunks. When the source fails, StreamAbortedError makes the server cut the connection: the client sees an
-    incomplete response, not a clean end.
+    incomplete response, not a clean end. Whatever ends the stream, ``on_end`` is called then.
     """
 
     def __init__(
@@ -36,6 +36,7 @@ class Stream(Response):
         headers: Mapping[str, str] | None = None,
         *,
         stopping: asyncio.Event | None = None,
+        on_end: Callable[[], object] | None = None,
     ) -> None:
         self.status_code = 200
         self.media_type = media_type
@@ -43,13 +44,21 @@ class Stream(Response):
         self.init_headers(headers)
         self._source = source
         self._stopping = stopping
+        self._on_end = on_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Stream until the source ends or fails, the client leaves or the service stops."""
+        try:
+            await self._stream(scope, receive, send)
+        finally:
+            if self._on_end is not None:
+                self._on_end()
+
+    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         loop = asyncio.get_running_loop()
         sending = loop.create_task(self._send(send))
-        leaving = loop.create_task(_disconnected(receive))
+        leaving = loop.create_task(disconnected(receive))
         watched: set[asyncio.Task[Any]] = {sending, leaving}
         if self._stopping is not None:
             watched.add(loop.create_task(self._stopping.wait()))
@@ -74,6 +83,7 @@ class Stream(Response):
         await send(_END)
 
 
-async def _disconnected(receive: Receive) -> None:
+async def disconnected(receive: Receive) -> None:
+    """Wait until the client of a request has left."""
     while (await receive())["type"] != "http.disconnect":
         pass

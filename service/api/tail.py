@@ -25,7 +25,7 @@ from worldledger.errors import SimulationError
 router = APIRouter(tags=["effects"])
 
 EVENT_STREAM: Final = "text/event-stream"
-_KEEPALIVE: Final = b": still here\n\n"
+KEEPALIVE: Final = b": still here\n\n"
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 _SEQ: Final = re.compile(r"[0-9]{1,16}\Z")
 #: Most seconds between two tries while the database is away.
@@ -77,7 +77,7 @@ async def tail_effects(
     found = services(request)
     record = await found.store.world(world)
     if last_event_id is not None:
-        position = _event_id(last_event_id)
+        position = event_id(last_event_id)
         check_reached("Last-Event-ID", position, record, "header")
     else:
         position = record.head_seq if after_seq is None else after_seq
@@ -86,7 +86,8 @@ async def tail_effects(
     return Stream(_events(found, world, position), EVENT_STREAM, headers, stopping=found.stopping)
 
 
-def _event_id(text: str) -> int:
+def event_id(text: str) -> int:
+    """Read the header Last-Event-ID. Raises InvalidParameterError."""
     if not _SEQ.match(text) or int(text) > MAX_INT:
         what = f"must be the global_seq of an effect, a whole number from 0 to {MAX_INT}"
         raise InvalidParameterError("Last-Event-ID", what, "header")
@@ -116,7 +117,7 @@ async def _events(found: Services, world_id: str, position: int) -> AsyncGenerat
             await asyncio.sleep(pause or found.settings.poll_interval)
         woken = await found.watcher.wait_beyond(world_id, position, found.keepalive) > position
         if not woken:
-            yield _KEEPALIVE
+            yield KEEPALIVE
 
 
 def _event(row: StoredEffect) -> bytes:

@@ -22,7 +22,10 @@ class Protocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            _log.debug("%s asks for another protocol and gets HTTP/1.1", self.client)
+            if self._should_upgrade():
+                self.handle_websocket_upgrade()
+            else:
+                _log.debug("%s asks for another protocol and gets HTTP/1.1", self.client)
         except httptools.HttpParserError as error:
             reason = error.__context__ if isinstance(error, httptools.HttpParserCallbackError) else error
             _log.debug("%s sent what is no HTTP request: %s", self.client, reason)
@@ -31,15 +34,25 @@ class Protocol(HttpToolsProtocol):
             else:
                 self.send_400_response(f"this is no HTTP/1.1 request: {str(error).lower()}")
 
+    def _should_upgrade(self) -> bool:
+        """Tell whether this is a WebSocket's handshake; an offer without its key is declined like any other.
+
+        So is one that does not wait for the answer to the request before it.
+        """
+        offered = any(name == b"sec-websocket-key" for name, _ in self.headers)
+        idle = getattr(self.cycle, "response_complete", True)
+        return offered and idle and self.parser.get_method() == b"GET" and super()._should_upgrade()
+
     def send_400_response(self, msg: str) -> None:
         """Answer with a problem and close; where another answer is on its way, only close."""
         idle = getattr(self.cycle, "response_complete", True)  # a connection has no cycle before its first request
         if idle or (self.cycle.more_body and not self.cycle.response_started and not self.pipeline):
-            self.transport.write(_answer(msg, getattr(self, "url", b""), self.server_state.default_headers))
+            self.transport.write(bad_request(msg, getattr(self, "url", b""), self.server_state.default_headers))
         self.transport.close()
 
 
-def _answer(reason: str, url: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
+def bad_request(reason: str, url: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
+    """Give the whole answer to what is no HTTP request, or no WebSocket handshake."""
     response = problem_response({"type": "http", "raw_path": url}, BadRequestError(reason))
     lines = [b"%b: %b\r\n" % header for header in (*headers, *response.raw_headers, (b"connection", b"close"))]
     return b"HTTP/1.1 400 Bad Request\r\n" + b"".join(lines) + b"\r\n" + response.body

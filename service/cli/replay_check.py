@@ -32,6 +32,7 @@ _WORDS: Final = {
     "tampered": "TAMPERED",
     "ruleset_changed": "RULESET CHANGED",
     "diverged": "DIVERGED",
+    "view_differs": "VIEW DIFFERS",
     "snapshot": "DAMAGED",
     "failed": "FAILED",
 }
@@ -77,6 +78,7 @@ class _Run:
         self._agreed = 0
         self._found = 0
         self._unchecked = 0
+        self._unchecked_views = 0
         self._findings: list[str] = []
 
     @property
@@ -116,6 +118,7 @@ class _Run:
             say(outcome)
             return
         self._put(outcome)
+        self._unchecked_views += outcome.unchecked_views
         if outcome.agreed:
             self._agreed += 1
             return
@@ -135,7 +138,8 @@ class _Run:
                 if self._found > len(self._findings):
                     say(f"… and {self._found - len(self._findings)} more, see above")
             unchecked = f", {self._unchecked} not checked" if self._unchecked else ""
-            say(f"{self._agreed} agreed, {self._found} did not{unchecked}")
+            views = f", {_counted(self._unchecked_views, 'unchecked view')}" if self._unchecked_views else ""
+            say(f"{self._agreed} agreed, {self._found} did not{unchecked}{views}")
 
 
 def _shares(names: list[str], sizes: dict[str, int]) -> Iterator[Job]:
@@ -216,14 +220,24 @@ def _sentence(verdict: ReplayVerdict) -> str:
     finding = verdict.finding
     if finding is not None:
         return f"{_WORDS[finding.kind]} {verdict.world_id} at seq {finding.global_seq}: {finding.what}"
+    views = [_counted(verdict.views, "view")] if verdict.views else []
+    if verdict.unchecked_views:
+        views.append(f"{_counted(verdict.unchecked_views, 'unchecked view')}: {verdict.unchecked_because}")
+    beside = "".join(f"; {each}" for each in views)
     if not verdict.agreed_seq:
-        return f"replayed {verdict.world_id} {verdict.effects} effects, nothing to compare with"
+        if not verdict.views:
+            return f"replayed {verdict.world_id} {verdict.effects} effects, nothing to compare with{beside}"
+        return f"agreed {verdict.world_id} {verdict.effects} effects{beside}"
     compared = " and ".join(
-        f"{count} {what}{'' if count == 1 else 's'}"
-        for count, what in ((verdict.digests, "digest"), (verdict.snapshots, "snapshot"))
-        if count
+        _counted(count, what) for count, what in ((verdict.digests, "digest"), (verdict.snapshots, "snapshot")) if count
     )
-    return f"agreed {verdict.world_id} {verdict.effects} effects, {compared}, the last at seq {verdict.agreed_seq}"
+    return (
+        f"agreed {verdict.world_id} {verdict.effects} effects, {compared}, the last at seq {verdict.agreed_seq}{beside}"
+    )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _object(verdict: ReplayVerdict) -> dict[str, Any]:
@@ -234,6 +248,9 @@ def _object(verdict: ReplayVerdict) -> dict[str, Any]:
         "effects": verdict.effects,
         "digests": verdict.digests,
         "snapshots": verdict.snapshots,
+        "views": verdict.views,
+        "unchecked_views": verdict.unchecked_views,
+        "unchecked_because": verdict.unchecked_because,
         "agreed_seq": verdict.agreed_seq,
         "finding": None
         if finding is None

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Deltas of an agent that are kept for readers that come back.
 _KEPT: Final = 256
+#: Shortest sleep in seconds: a timer may fire a little before its time, and the rest would be spun away.
+_SHORTEST: Final = 0.001
 
 
 class _Sent(NamedTuple):
@@ -51,6 +53,9 @@ class Attachment:
         self._kept_from_at = 0.0
         #: when the newest delta is due, by the event loop's clock
         self.last_at = 0.0
+        #: the deltas that are not due yet: when they are, and their view_seqs
+        self.to_come: deque[tuple[float, int]] = deque()
+        self.timer: asyncio.TimerHandle | None = None
 
     @property
     def in_use(self) -> bool:
@@ -78,8 +83,8 @@ class Attachment:
             return None
         return [sent for sent in self._kept if sent.delta["view_seq"] > view_seq]
 
-    def to_come(self) -> list[tuple[float, int]]:
-        """Give when the agent's latest view_seq is to become which, for the deltas that it has not been told of."""
+    def missed(self) -> list[tuple[float, int]]:
+        """Give when the latest view_seq is to become which, for the deltas that were kept before it was attached."""
         steps = [
             (self._kept_from_at, self._kept_from),
             *((sent.deliver_at, sent.delta["view_seq"]) for sent in self._kept),
@@ -143,8 +148,8 @@ class Attachments:
         self._agents.move_to_end(attachment.agent_id)
         if not attachment.provisional:
             self._arrived(attachment)
-        for deliver_at, view_seq in attachment.to_come():
-            self._at(deliver_at, attachment, view_seq)
+        attachment.to_come.extend(attachment.missed())
+        self._go_on(attachment)
         if len(self._agents) > self._most:
             self.evict()
         return attachment
@@ -166,6 +171,8 @@ class Attachments:
         if attachment is not None:
             for subscription in list(attachment.subscriptions):
                 subscription.close()
+            attachment.to_come.clear()
+            self._go_on(attachment)  # which stops its timer
             self._let_go(attachment)
 
     def close(self) -> None:
@@ -181,16 +188,22 @@ class Attachments:
         deliver_at = attachment.keep(sighting.delta, asyncio.get_running_loop().time() + sighting.delay)
         for subscription in attachment.subscriptions:
             subscription.put(sighting.delta, deliver_at)
-        self._at(deliver_at, attachment, sighting.delta["view_seq"])
+        attachment.to_come.append((deliver_at, sighting.delta["view_seq"]))
+        self._go_on(attachment)
 
-    def _at(self, deliver_at: float, attachment: Attachment, view_seq: int) -> None:
+    def _go_on(self, attachment: Attachment) -> None:
+        """Let an agent know of what is due, in order; look again when the next delta is."""
+        if attachment.timer is not None:
+            attachment.timer.cancel()
+            attachment.timer = None
         loop = asyncio.get_running_loop()
-        if deliver_at <= loop.time():
-            self._due(attachment, view_seq)
-        else:
-            loop.call_at(deliver_at, self._due, attachment, view_seq)
-
-    def _due(self, attachment: Attachment, view_seq: int) -> None:
-        if view_seq > attachment.view_seq and self._agents.get(attachment.agent_id) is attachment:
+        to_come = attachment.to_come
+        while to_come and self._agents.get(attachment.agent_id) is attachment:
+            deliver_at, view_seq = to_come[0]
+            if deliver_at > loop.time():
+                when = max(deliver_at, loop.time() + _SHORTEST)
+                attachment.timer = loop.call_at(when, self._go_on, attachment)
+                return
+            to_come.popleft()
             attachment.view_seq = view_seq
             self._arrived(attachment)

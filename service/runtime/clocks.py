@@ -35,7 +35,7 @@ class Clocks:
         self._setting = task
         return task
 
-    async def tick(self, adapter: str, sim_time: float) -> Receipt:
+    async def tick(self, adapter: str, sim_time: float | None) -> Receipt:
         """Move sim_time on, after whatever authority was set before."""
         await self.settled()
         draft: EffectDraft = {
@@ -48,6 +48,8 @@ class Clocks:
         if not is_authority(adapter):
             what = "adapter is an adapter's name: lower-case letters, digits, '_' and '-'"
             raise InvalidEffectError(what, "$.adapter")
+        if sim_time is None:  # what a caller sends need not be a number; as a draft's it may be left out
+            raise InvalidEffectError("sim_time is missing; it is a number", "$.sim_time")
         (receipt,) = await self._log.append_all([draft], system=True)
         return receipt
 

@@ -174,7 +174,7 @@ class Observing:
                 start,
                 view,
                 most=self._most,
-                latest=lambda: self._follower.views.view(agent_id),
+                source=lambda: self._follower.views,
                 on_close=self._closed,
             )
             await self._fill(attachment, subscription, start)
@@ -199,33 +199,33 @@ class Observing:
 
     async def _replay_into(self, subscription: Subscription, start: int) -> bool:
         """Queue what the agent was to see after ``start``; give False, with nothing queued, where its policy fails."""
-        latest = subscription.latest
+        source = subscription.source
         try:
             replay = await Replay.begin(self._store, self._world_id, subscription.agent_id, start)
-            subscription.latest = replay.view
+            subscription.source = lambda: replay.views
             while replay.seq < self._follower.seq:
                 await replay.go(self._follower.seq, lambda each: subscription.put(each.delta, each.on_loop()))
         except PolicyFailedError:
             subscription.clear()
             return False
         finally:
-            subscription.latest = latest
+            subscription.source = source
         return True
 
     async def view(self, agent_id: str, at_seq: int | None) -> View:
         """Give an agent's view, the latest that it may know, or the one that it had at a seq."""
-        async with self.attached(agent_id) as attachment:
-            if at_seq is None:
+        if at_seq is None:
+            async with self.attached(agent_id) as attachment:
                 return await self._view_at(attachment, attachment.view_seq)
-            if at_seq > self._follower.seq:
-                await self._follower.catch_up()
-            if not 1 <= at_seq <= self._follower.seq:
-                raise MomentNotFoundError(
-                    f"there is no seq {at_seq}; the world's head is {self._follower.seq}",
-                    global_seq=at_seq,
-                    head_seq=self._follower.seq,
-                )
-            return (await Replay.begin(self._store, self._world_id, agent_id, at_seq)).view()
+        if at_seq > self._follower.seq:
+            await self._follower.catch_up()
+        if not 1 <= at_seq <= self._follower.seq:
+            raise MomentNotFoundError(
+                f"there is no seq {at_seq}; the world's head is {self._follower.seq}",
+                global_seq=at_seq,
+                head_seq=self._follower.seq,
+            )
+        return (await Replay.begin(self._store, self._world_id, agent_id, at_seq)).view()
 
     async def _view_at(self, attachment: Attachment, view_seq: int) -> View:
         """Give an attached agent's view as the delta of ``view_seq`` has made it."""

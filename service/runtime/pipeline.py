@@ -139,8 +139,9 @@ class Pipeline:
         charged: list[CheckedIntent] = []
         try:
             for index, intent in enumerate(intents):
-                _indexed(index, several, self._quotas.charge, intent.agent_id, intent.req_id, intent.token_count)
-                charged.append(intent)
+                charge = self._quotas.charge
+                if _indexed(index, several, charge, intent.agent_id, intent.req_id, intent.token_count):
+                    charged.append(intent)
             async with self._scheduler.turn(
                 first.agent_id,
                 first.priority,
@@ -148,11 +149,15 @@ class Pipeline:
                 deadline_at=deadline_at,
                 req_id=first.req_id,
             ):
-                return await self._breaker.call(self._log.append_judged, drafts, judges)
+                receipts = await self._breaker.call(self._log.append_judged, drafts, judges)
         except (QuotaExceededError, BackpressureError, CircuitBreakerOpenError):
             for intent in charged:  # it came to nothing by no fault of theirs
                 self._quotas.refund(intent.agent_id, intent.req_id)
             raise
+        for intent, receipt in zip(intents, receipts, strict=True):
+            if receipt.replayed and intent in charged:  # it was paid for the first time, before this process began
+                self._quotas.refund(intent.agent_id, intent.req_id)
+        return receipts
 
     def _check_staleness(self, intent: CheckedIntent, standing: Standing) -> None:
         expected = standing.latest_view_seq() - self._config.staleness_threshold

@@ -121,25 +121,27 @@ class Quotas:
         """Give how many agents have buckets."""
         return len(self._agents)
 
-    def charge(self, agent_id: str, req_id: str, tokens: int = 0) -> None:
+    def charge(self, agent_id: str, req_id: str, tokens: int = 0) -> bool:
         """Charge a request of ``tokens`` LLM tokens, unless it was charged before; a larger one pays the difference.
 
+        Tell whether it is charged by this call.
         Raises QuotaExceededError, and charges nothing, if a quota does not last: the one that takes longest to refill.
         Its ``retry_after_s`` is None if it never lasts for so many tokens.
         """
         if not self._rates:
-            return
+            return False
         key = (agent_id, req_id)
         charge = self._charges.get(key)
         if charge is None or charge.retries >= _RETRIES:
             self._take(agent_id, 1, tokens)
             self._remember(key, _Charge(tokens))
-            return
+            return True
         if tokens > charge.tokens:
             self._take(agent_id, 0, tokens - charge.tokens)
             charge.tokens = tokens
         charge.retries += 1
         self._charges.move_to_end(key)
+        return False
 
     def refund(self, agent_id: str, req_id: str) -> None:
         """Take back the charge of a request that came to nothing by no fault of the agent; unknown ones are let be."""

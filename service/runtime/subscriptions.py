@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from worldledger.aio import TimedQueue
 from worldledger.collapsing import collapse, whole
-from worldledger.observation import ObservationDelta, View
+from worldledger.observation import ObservationDelta, ObservationPolicy, View
+
+if TYPE_CHECKING:
+    from worldledger.views import Views
 
 
 class Subscription:
@@ -28,14 +31,14 @@ class Subscription:
         view: View | None,
         *,
         most: int,
-        latest: Callable[[], View],
+        source: Callable[[], Views],
         on_close: Callable[[Subscription], None],
     ) -> None:
         self.agent_id = agent_id
         self.view_seq = view_seq
         self.view = view
-        #: gives the agent's view after the delta that was put last
-        self.latest = latest
+        #: gives the views that the deltas come from, the agent's being as the one that is put last leaves it
+        self.source = source
         self._most = max(most, 2)
         self._on_close = on_close
         self._last_at = 0.0
@@ -49,13 +52,22 @@ class Subscription:
         self._last_at = deliver_at = max(deliver_at, self._last_at)
         self._queue.put_nowait_at(deliver_at, delta)
         if len(self._queue) > self._most:
-            try:
-                self._queue.merge_oldest(len(self._queue) // 2, collapse)
-            except ValueError:  # a policy of somebody's own makes patches that cannot be put together
-                self._queue.merge_oldest(len(self._queue), self._anew)
+            self._collapse()
+
+    def _collapse(self) -> None:
+        count = max(len(self._queue) // 2, 2)
+        try:
+            policy = self.source().policy(self.agent_id)
+            if type(policy).calculate_observation_delta is ObservationPolicy.calculate_observation_delta:
+                self._queue.merge_oldest(count, collapse)
+                return
+        except ValueError:
+            pass
+        # The policy makes patches of its own, which need not be such as can be put together.
+        self._queue.merge_oldest(len(self._queue), self._anew)
 
     def _anew(self, deltas: Sequence[ObservationDelta]) -> ObservationDelta:
-        view = self.latest().model_copy(update={"view_seq": deltas[-1]["view_seq"]})
+        view = self.source().view(self.agent_id).model_copy(update={"view_seq": deltas[-1]["view_seq"]})
         return whole(view, stands_for=sum(delta.get("collapsed", 1) for delta in deltas))
 
     def clear(self) -> None:

@@ -1,7 +1,8 @@
 """Replaying a world from its log alone, and proving that it comes out at the same states.
 
 Every effect is checked against the chain and folded; at each seq for which the log holds a StateDigest, and at each
-snapshot, the state's digest is computed anew and compared.
+snapshot, the state's digest is computed anew and compared. So are the views that agents had, wherever the log holds a
+ViewDigest (`service.store.proving_views`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import orjson
 
 from service.store import statements
 from service.store.ahead import ahead
+from service.store.proving_views import ViewProof
+from service.store.view_digests import ViewDigests
 from worldledger.chain import StoredEffect, Verifier
 from worldledger.errors import FoldError, TamperedError
 from worldledger.folding import Fold
@@ -30,7 +33,8 @@ Progress = Callable[[int, int], None]
 #: What a replay may find. ``tampered``: the chain does not hold. ``ruleset_changed``: a state differs from the digest
 #: that another version of the ruleset wrote. ``diverged``: it differs from this version's own. ``snapshot``: a
 #: snapshot is damaged (it is a cache; the log is well). ``failed``: the ruleset could not fold an effect.
-Kind = Literal["tampered", "ruleset_changed", "diverged", "snapshot", "failed"]
+#: ``view_differs``: a ViewDigest does not hold, though no state is known to differ.
+Kind = Literal["tampered", "ruleset_changed", "diverged", "view_differs", "snapshot", "failed"]
 
 
 class Told(NamedTuple):
@@ -56,8 +60,10 @@ class Divergence:
 class ReplayVerdict:
     """The outcome for one world: how many effects were replayed, and what was found.
 
-    ``digests`` of the log and ``snapshots`` are how many agreed; where neither is there the replay had nothing to be
-    compared with. ``agreed_seq`` is the last seq whose state was proved to be the recorded one; 0 if none.
+    ``digests`` (StateDigests), ``snapshots`` and ``views`` (ViewDigests) are how many agreed; where there is none of
+    them the replay had nothing to be compared with. ``agreed_seq`` is the last seq whose state was proved to be the
+    recorded one; 0 if none. ``unchecked_views`` are ViewDigests that this program cannot check, for want of a policy,
+    which says nothing about the log; ``unchecked_because`` is why, of the first.
     """
 
     world_id: str
@@ -66,6 +72,9 @@ class ReplayVerdict:
     snapshots: int
     agreed_seq: int
     finding: Divergence | None = None
+    views: int = 0
+    unchecked_views: int = 0
+    unchecked_because: str | None = None
 
     @property
     def agreed(self) -> bool:
@@ -92,14 +101,25 @@ class _Replay:
         #: what was found of states and snapshots; whether the chain holds has the last word
         self._found: Divergence | None = None
         self._damaged: Divergence | None = None
+        #: None where the log says nothing of views
+        self._proof: ViewProof | None = None
+        #: a view that differs; told unless the next StateDigest shows that the state has differed since before it
+        self._view_found: Divergence | None = None
 
     async def run(self, progress: Progress | None) -> ReplayVerdict:
         head = self._world.head.position
         told = await self._told(head.global_seq)
+        said = ViewDigests(self._reader, self._world.world_id, head.global_seq)
+        await said.read_on()
+        if said.due:
+            self._proof = ViewProof(self._fold, said)
         rows = self._reader.batches(self._world.world_id, until_seq=head.global_seq)
         async with ahead(rows) as batches:
             async for batch in batches:
-                await asyncio.to_thread(self._take, batch, told)
+                left = await asyncio.to_thread(self._take, batch, told)
+                while left:
+                    await said.read_on()
+                    left = await asyncio.to_thread(self._fold_on, left, told)
                 if self._verifier.finding is not None:
                     break
                 if progress is not None:
@@ -107,13 +127,21 @@ class _Replay:
         finding = self._verifier.finish(head).finding
         if finding is not None:
             return self._verdict(Divergence("tampered", finding.global_seq, finding.what))
+        self._found = self._found or self._view_found
         if self._found is None and told:
             self._found = _beyond(told[-1], head.global_seq)
         return self._verdict(self._found or self._damaged)
 
     def _verdict(self, found: Divergence | None) -> ReplayVerdict:
+        proof = self._proof
         return ReplayVerdict(
-            self._world.world_id, self._verifier.effects, self._digests, self._snapshots, self._agreed_seq, found
+            self._world.world_id,
+            self._verifier.effects,
+            self._digests,
+            self._snapshots,
+            self._agreed_seq,
+            found,
+            *(() if proof is None else (proof.agreed, proof.unchecked, proof.because)),
         )
 
     async def _told(self, head_seq: int) -> list[Told]:
@@ -139,27 +167,53 @@ class _Replay:
         # Of one seq what the log says comes first: a snapshot is only a cache.
         return sorted(told, key=lambda each: (each.at_seq, each.said_at == 0), reverse=True)
 
-    def _take(self, batch: Sequence[StoredEffect], told: list[Told]) -> None:
-        """Check and fold a batch, stopping wherever something was said of the state.
+    def _take(self, batch: Sequence[StoredEffect], told: list[Told]) -> Sequence[StoredEffect]:
+        """Check and fold a batch; give what of it is left to fold once more ViewDigests have been read.
 
         Once a state differs nothing more is folded; the chain is checked to its end all the same, for what was said
         stands in it.
         """
         holds = self._verifier.feed(batch)
         good = batch if holds else batch[: self._verifier.position.global_seq - (batch[0].global_seq - 1)]
+        return self._fold_on(good, told)
+
+    def _fold_on(self, good: Sequence[StoredEffect], told: list[Told]) -> Sequence[StoredEffect]:
+        """Fold rows, stopping wherever something was said of the state or a view; give what is left, as `_take`."""
+        proof = self._proof
         try:
             while good and self._found is None:
+                if proof is not None:
+                    self._compare_views(proof)
+                    if proof.wants_more:
+                        return good
                 if told and told[-1].at_seq <= self._fold.seq:
                     self._found = _beyond(told[-1], self._fold.seq)
-                    return
+                    break
                 count = min(len(good), told[-1].at_seq - self._fold.seq) if told else len(good)
-                self._fold.feed(good[:count])
+                if proof is None:
+                    self._fold.feed(good[:count])
+                else:
+                    count = proof.feed(good[:count])
                 good = good[count:]
                 self._compare(told)
         except FoldError as error:
-            self._found = Divergence("failed", error.details["global_seq"], error.message)
+            self._found = self._view_found or Divergence("failed", error.details["global_seq"], error.message)
         except TamperedError as error:
             self._found = Divergence("tampered", error.details["global_seq"], error.details["what"])
+        return ()
+
+    def _compare_views(self, proof: ViewProof) -> None:
+        """Compare views with all that was said of this seq, after the state itself was compared."""
+        proof.compare()
+        if proof.differs is None or self._view_found is not None:
+            return
+        seq, what = proof.differs
+        ruleset = self._fold.ruleset
+        if self._world.ruleset_version != ruleset.version:
+            what += (
+                f"; the world began under {ruleset.name} {self._world.ruleset_version}, replayed is {ruleset.version}"
+            )
+        self._view_found = Divergence("view_differs", seq, what)
 
     def _compare(self, told: list[Told]) -> None:
         """Compare the state with all that was said of this seq."""
@@ -173,8 +227,10 @@ class _Replay:
                 self._agreed_seq = seq
                 self._digests += bool(said.said_at)
                 self._snapshots += not said.said_at
+                if said.said_at:  # the state is the recorded one, so it is the view alone that differs
+                    self._found = self._view_found
             elif said.said_at:
-                self._found = self._divergence(said, digest)
+                self._found = (self._view_found if not said.digest else None) or self._divergence(said, digest)
             else:
                 self._damaged = self._damaged or self._divergence(said, digest)
 
@@ -189,6 +245,8 @@ class _Replay:
         if not said.said_at:
             return Divergence("snapshot", said.at_seq, f"the snapshot is damaged: {differ}")
         where = f"{differ} (in seq {said.said_at}; {since})"
+        if self._view_found is not None:
+            where += f"; a view differs as early as seq {self._view_found.global_seq}"
         if (said.ruleset, said.version) != (ruleset.name, ruleset.version):
             what = (
                 f"the ruleset has changed: recorded under {said.ruleset} {said.version}, replayed under "

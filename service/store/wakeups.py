@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 CHANNEL: Final = "worldledger_heads"
 #: Seconds between two words of a process that it follows, and how long such a word holds for those who hear it.
-_EVERY: Final = 5.0
-_HOLDS: Final = 3 * _EVERY
+EVERY: Final = 5.0
+_HOLDS: Final = 3 * EVERY
 #: Seconds between two wake-ups of a process: what is committed meanwhile goes with the next one.
 _PAUSE: Final = 0.002
 #: Most worlds in one wake-up: a payload has less than 8,000 bytes, a world's name at most 200.
@@ -52,6 +52,8 @@ class Wakeups:
         self._say_next = 0.0
         self._say = False
         self._pid = 0
+        #: those who have said that they follow, and when they did last
+        self._followers: dict[int, float] = {}
 
     @classmethod
     @asynccontextmanager
@@ -75,7 +77,7 @@ class Wakeups:
         """Let the others know that this process waits for news; to be said now and then while it does."""
         now = asyncio.get_running_loop().time()
         if now >= self._say_next:
-            self._say_next = now + _EVERY
+            self._say_next = now + EVERY
             self._say = True
             self._stirred.set()
 
@@ -119,12 +121,22 @@ class Wakeups:
         self._lost.set()
         self._stirred.set()
 
+    def _heard_follower(self, pid: int, now: float) -> None:
+        """Take note that somebody follows. Whoever has come just now has not heard of us: say it soon again."""
+        self._followed_until = now + _HOLDS
+        if pid not in self._followers:
+            self._followers = {other: at for other, at in self._followers.items() if at > now - _HOLDS}
+            if self._say_next:
+                self._say = True
+                self._stirred.set()
+        self._followers[pid] = now
+
     def _heard(self, connection: object, pid: int, channel: str, payload: object) -> None:
         del connection, channel
         if pid == self._pid:
             return
         if not payload:
-            self._followed_until = asyncio.get_running_loop().time() + _HOLDS
+            self._heard_follower(pid, asyncio.get_running_loop().time())
             return
         try:
             heads = orjson.loads(str(payload))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from service.store.wakeups import Wakeups
+from service.store.wakeups import EVERY, Wakeups
 from worldledger.errors import SimulationError, StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -127,8 +127,6 @@ class HeadWatcher:
         pause = self._interval
         try:
             while self._waiting:
-                if self._wakeups is not None:
-                    self._wakeups.follow()
                 try:
                     heads = await self._reader.head_seqs(list(self._waiting))
                 except SimulationError as error:
@@ -139,12 +137,23 @@ class HeadWatcher:
                     pause = self._interval
                     for world_id, head_seq in heads.items():
                         self.moved(world_id, head_seq)
-                await asyncio.sleep(pause)
+                await self._sleep(pause)
         except Exception as error:
             log.exception("following heads failed")
             self._fail(error)
         finally:
             self._poller = None
+
+    async def _sleep(self, pause: float) -> None:
+        """Let a pause pass; others must hear now and then that somebody waits here, however long it is."""
+        if self._wakeups is None:
+            await asyncio.sleep(pause)
+            return
+        loop = asyncio.get_running_loop()
+        until = loop.time() + pause
+        while self._waiting and (rest := until - loop.time()) > 0:
+            self._wakeups.follow()
+            await asyncio.sleep(min(rest, EVERY))
 
     def _fail(self, error: BaseException) -> None:
         for waiting in self._waiting.values():

@@ -114,3 +114,31 @@ async def test_two_applications_count_by_themselves(client: httpx2.AsyncClient, 
     """Counters belong to an application: no global is shared."""
     samples = await _samples(client)
     assert _value(samples, "effects_appended_total") == 0
+
+
+async def test_worlds_with_agents_are_counted(client: httpx2.AsyncClient) -> None:
+    """What open worlds hold is summed over all of them."""
+    for world_id in ("town", "village"):
+        await client.post("/v1/worlds", json={"world_id": world_id})
+        await client.post(f"/v1/worlds/{world_id}/agents", json={"agent_id": "alice"})
+        intent = {"agent_id": "alice", "kind": "Speak", "payload": {"text": "a"}, "context_seq": 2, "req_id": "r"}
+        await client.post(f"/v1/worlds/{world_id}/intents", json=intent)
+        await client.get(f"/v1/worlds/{world_id}/agents/alice/view")
+    await client.post("/v1/worlds/town/agents/alice/generations", json={"req_id": "g"})
+    samples = await _samples(client)
+    for name, value in (
+        ("worlds_open", 2),
+        ("intents_waiting", 0),
+        ("intents_accepted_total", 2),
+        ("sockets_open", 0),
+        ("memory_entities", 2),
+        ("memory_attached_agents", 2),
+        ("memory_seen_entities", 2),
+        ("memory_queued_deltas", 0),
+        ("memory_kept_deltas", 2),
+        ("memory_live_tokens", 1),
+        ("memory_remembered_requests", 2),
+        ("generations_cancelled_total", 0),
+    ):
+        assert _value(samples, name) == value, name
+    assert (_value(samples, "memory_estimated_bytes") or 0) > 0

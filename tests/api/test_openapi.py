@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import httpx2
 import orjson
@@ -13,10 +13,11 @@ from pydantic import BaseModel
 from service.api import schemas
 from service.api.problems import TABLE, problem_response
 from service.store import WorldRecord
-from worldledger import drafts, errors
+from worldledger import drafts, errors, intents
 from worldledger.genesis import NewWorld
 
 from .helpers import draft, problem
+from .living import AGENTS, INTENTS, intent, new_world, of
 
 METHODS = {"get", "post", "put", "patch", "delete"}
 
@@ -61,6 +62,20 @@ async def test_every_route_is_described(document: dict[str, Any]) -> None:
         "GET /v1/worlds/{world}/diff",
         "GET /v1/worlds/{world}/snapshots",
         "POST /v1/worlds/{world}/snapshots",
+        "POST /v1/worlds/{world}/agents",
+        "GET /v1/worlds/{world}/agents",
+        "GET /v1/worlds/{world}/agents/{agent_id}",
+        "GET /v1/worlds/{world}/agents/{agent_id}/view",
+        "GET /v1/worlds/{world}/agents/{agent_id}/observations",
+        "GET /v1/worlds/{world}/agents/{agent_id}/events",
+        "POST /v1/worlds/{world}/agents/{agent_id}/generations",
+        "GET /v1/worlds/{world}/agents/{agent_id}/generations/{req_id}",
+        "DELETE /v1/worlds/{world}/agents/{agent_id}/generations/{req_id}",
+        "POST /v1/worlds/{world}/agents/{agent_id}/generations/{req_id}/finish",
+        "GET /v1/worlds/{world}/agents/{agent_id}/ws",
+        "POST /v1/worlds/{world}/intents",
+        "POST /v1/worlds/{world}/time",
+        "PUT /v1/worlds/{world}/time-authority",
         "GET /v1/games",
         "GET /v1/games/{game_id}",
         "GET /v1/games/{game_id}/moves",
@@ -165,6 +180,14 @@ def test_the_documented_draft_is_the_one_that_is_checked() -> None:
     assert required == {"kind", "payload", "source_id", "schema_version"}
 
 
+def test_the_documented_intent_is_the_one_that_is_checked() -> None:
+    """The shape of intents in the document has exactly the fields, and the kinds, that the program knows."""
+    assert set(schemas.Intent.model_fields) == set(intents._KNOWN)
+    required = {name for name, field in schemas.Intent.model_fields.items() if field.is_required()}
+    assert required == set(intents._REQUIRED)
+    assert get_args(schemas.Intent.model_fields["kind"].annotation) == intents.KINDS
+
+
 @pytest.mark.parametrize("shape", [shape for shape in schemas.ALL if shape.model_json_schema().get("examples")])
 def test_examples_are_of_their_shape(shape: type[BaseModel]) -> None:
     """Every example in the document is valid."""
@@ -211,6 +234,52 @@ async def test_answers_have_their_documented_shapes(client: httpx2.AsyncClient) 
     ]
     for shape, response in shapes:
         shape.model_validate_json(response.content)
+
+
+async def test_answers_about_agents_have_their_documented_shapes(client: httpx2.AsyncClient) -> None:
+    """So is each answer about what lives in a world."""
+    await new_world(client)
+    registered = await client.post(AGENTS, json={"agent_id": "alice"})
+    said = await client.post(INTENTS, json=intent("r1"))
+    several = await client.post(INTENTS, json={"intents": [intent("r2"), intent("r3", agent_id="nobody")]})
+    generation = await client.post(of("alice", "generations"), json={"req_id": "g"})
+    observed = await client.get(of("alice", "observations"), params={"after": 2, "wait": 30})
+    shapes: list[tuple[type[BaseModel], httpx2.Response]] = [
+        (schemas.RegisteredAgent, registered),
+        (schemas.WorldAgentPage, await client.get(AGENTS)),
+        (schemas.ObservingAgent, await client.get(of("alice"))),
+        (schemas.AgentView, await client.get(of("alice", "view"))),
+        (schemas.AcceptedIntent, said),
+        (schemas.IntentResults, several),
+        (schemas.Observations, observed),
+        (schemas.Observations, await client.get(of("alice", "observations"))),
+        (schemas.ObservedEvents, await client.get(of("alice", "events"))),
+        (schemas.Generation, generation),
+        (schemas.Generation, await client.get(of("alice", "generations", "g"))),
+        (schemas.Generation, await client.delete(of("alice", "generations", "g"))),
+        (schemas.TimeAuthoritySet, await client.put("/v1/worlds/town/time-authority", json={"authority": "unity"})),
+        (schemas.Receipt, await client.post("/v1/worlds/town/time", json={"adapter": "unity", "sim_time": 1e12})),
+        (schemas.Problem, await client.get(of("alice", "ws"))),
+    ]
+    for shape, response in shapes:
+        shape.model_validate_json(response.content)
+    assert schemas.Observations.model_validate_json(observed.content).deltas
+
+
+async def test_the_examples_about_agents_are_accepted(client: httpx2.AsyncClient, document: dict[str, Any]) -> None:
+    """What the document shows can be sent as it stands."""
+    await client.post("/v1/worlds", json={"world_id": "town", "time_authority": "unity"})
+    for name, method, path in (
+        ("Registration", "POST", AGENTS),
+        ("NewGeneration", "POST", of("alice", "generations")),
+        ("Tick", "POST", "/v1/worlds/town/time"),
+        ("TimeAuthority", "PUT", "/v1/worlds/town/time-authority"),
+    ):
+        example = document["components"]["schemas"][name]["examples"][0]
+        if name == "NewGeneration":
+            example = {**example, "context_seq": None}  # the example's world is further on
+        response = await client.request(method, path, json=example)
+        assert response.status_code in {200, 201}, response.text
 
 
 async def test_no_page_needs_another_server(client: httpx2.AsyncClient) -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import psutil
 import pytest
 
 from service.cli import replay_check
+from service.settings import Settings
+from service.store import Store
+from worldledger.effects import EffectDraft
+from worldledger.observation import ObservationPolicy, PolicyConfig
 from worldledger.rulesets import load_ruleset
 
 from .conftest import Cli
@@ -66,10 +72,10 @@ def test_all_agree_in_several_processes(on: Cli) -> None:
 def test_json(on: Cli) -> None:
     """--json is a list of objects."""
     found = json.loads(on("replay", "--check", "a", "c", "--json").out)
-    assert found == [
-        {"world_id": "a", "agreed": True, "effects": 8, "digests": 1, "snapshots": 1, "agreed_seq": 7, "finding": None},
-        {"world_id": "c", "agreed": True, "effects": 7, "digests": 0, "snapshots": 0, "agreed_seq": 0, "finding": None},
-    ]
+    views = {"views": 0, "unchecked_views": 0, "unchecked_because": None}
+    a = {"world_id": "a", "agreed": True, "effects": 8, "digests": 1, "snapshots": 1, "agreed_seq": 7, "finding": None}
+    c = {"world_id": "c", "agreed": True, "effects": 7, "digests": 0, "snapshots": 0, "agreed_seq": 0, "finding": None}
+    assert found == [{**a, **views}, {**c, **views}]
 
 
 FINDINGS: list[tuple[str, str, str, int, str]] = [
@@ -168,6 +174,118 @@ def test_no_worlds(on: Cli) -> None:
     """An empty database has nothing to disagree with."""
     assert on("replay", "--check", "--all") == (0, "", "worldledger: there are no worlds to replay\n")
     assert on("replay", "--check", "--all", "--json", "-q") == (0, "[]\n", "")
+
+
+# -- views ---------------------------------------------------------------------------------------------------
+
+
+def _says(kind: str, **payload: Any) -> EffectDraft:
+    return {"kind": kind, "payload": payload, "source_id": "worldledger", "schema_version": "1.0.0"}
+
+
+def _registers(agent_id: str, policy: str) -> EffectDraft:
+    spec = {"name": policy, "version": 1, "config": {"distance_limit": 5.0}}
+    return _says("AgentRegistered", agent_id=agent_id, policy=spec, permissions=[], weight=1)
+
+
+@pytest.fixture
+def watched(on: Cli, worlds: None, database_url: str) -> None:
+    """Have alice watch the worlds a (whose state has a digest at seq 7) and c, and somebody by an unknown policy."""
+
+    async def work() -> None:
+        async with Store.open(database_url, Settings(pool_size=2)) as store:
+            for name in ("a", "c"):
+                event_log = await store.log(name)
+                drafts = [_registers("alice", "default"), _registers("bob", "no-such-policy")]
+                *_, (seq, *_) = await event_log.append_all(drafts, system=True)
+                fold = await store.states.fold_at(name, seq)
+                policy = ObservationPolicy(PolicyConfig(distance_limit=5.0))
+                digest = policy.filter_world_state(fold.state, "alice").context_digest
+                said = [_says("ViewDigest", agent_id="alice", at_seq=seq, digest=digest)] * 2
+                await event_log.append_all(said, system=True)
+
+    asyncio.run(work())
+
+
+def _view_digest(url: str, world_id: str, agent_id: str, at_seq: int) -> None:
+    """Write a ViewDigest that nobody has seen the view of."""
+
+    async def work() -> None:
+        async with Store.open(url, Settings(pool_size=2)) as store:
+            said = _says("ViewDigest", agent_id=agent_id, at_seq=at_seq, digest="0" * 64)
+            await (await store.log(world_id)).append_all([said], system=True)
+
+    asyncio.run(work())
+
+
+WATCHED = {
+    "a": "agreed a 12 effects, 1 digest and 1 snapshot, the last at seq 7; 2 views",
+    "c": "agreed c 11 effects; 2 views",
+}
+
+
+@pytest.mark.usefixtures("watched")
+def test_views_agree(on: Cli) -> None:
+    """How many views were proved is said, also where nothing was said of a state."""
+    result = on("replay", "--check", "--all")
+    lines = [WATCHED["a"], AGREED["b"], WATCHED["c"]]
+    assert result == (0, "".join(f"{line}\n" for line in lines), "worldledger: 3 agreed, 0 did not\n")
+    (found,) = json.loads(on("replay", "--check", "c", "--json").out)
+    assert (found["views"], found["unchecked_views"], found["agreed_seq"]) == (2, 0, 0)
+
+
+@pytest.mark.usefixtures("watched", "spawning")
+def test_unchecked_views(on: Cli, database_url: str) -> None:
+    """A view by a policy that is not installed here is no finding, but it is said, with the reason."""
+    _view_digest(database_url, "a", "bob", 10)
+    result = on("replay", "--check", "a", "c", "--jobs", "2")
+    first, second = result.out.splitlines()
+    agreed = WATCHED["a"].replace("12", "13")
+    assert first.startswith(f"{agreed}; 1 unchecked view: there is no observation policy 'no-such-policy' version 1")
+    assert (result.code, second) == (0, WATCHED["c"])
+    assert result.err == "worldledger: 2 agreed, 0 did not, 1 unchecked view\n"
+    (found,) = json.loads(on("replay", "--check", "a", "--json").out)
+    assert (found["agreed"], found["views"], found["unchecked_views"]) == (True, 2, 1)
+    assert found["unchecked_because"].startswith("there is no observation policy 'no-such-policy'")
+
+
+@pytest.mark.usefixtures("watched")
+@pytest.mark.parametrize(
+    ("agent_id", "seq", "what"),
+    [
+        ("alice", 9, "agent 'alice' was shown another view: the replayed view's digest is "),
+        ("alice", 5, "agent 'alice' had no view, for it was not registered (ViewDigest in seq 12)"),
+        ("eve", 10, "agent 'eve' had no view, for it was not registered (ViewDigest in seq 12)"),
+        ("alice", 12, "this ViewDigest says what view agent 'alice' had at seq 12, which does not lie before it"),
+        ("", 5, "this ViewDigest cannot be read"),
+    ],
+)
+def test_a_view_that_differs(on: Cli, database_url: str, agent_id: str, seq: int, what: str) -> None:
+    """A forged ViewDigest is told by world, seq and agent, and the others go on."""
+    _view_digest(database_url, "c", agent_id, seq)
+    at_seq = seq if agent_id else 12
+    result = on("replay", "--check", "--all")
+    assert result.code == 1
+    first, second, third = result.out.splitlines()
+    assert (first, second) == (WATCHED["a"], AGREED["b"])
+    assert third.startswith(f"VIEW DIFFERS c at seq {at_seq}: {what}")
+    assert result.err == f"worldledger: {third}\nworldledger: 2 agreed, 1 did not\n"
+    (found,) = json.loads(on("replay", "--check", "c", "--json").out)
+    assert (found["agreed"], found["effects"]) == (False, 12)
+    assert (found["finding"]["kind"], found["finding"]["global_seq"]) == ("view_differs", at_seq)
+
+
+@pytest.mark.usefixtures("watched")
+def test_an_edited_view_digest(on: Cli, database_url: str) -> None:
+    """A ViewDigest that was edited in the database is tampering, whatever stands there now."""
+    edit = """
+        update effects set effect = regexp_replace(effect::text, '"digest":"..', '"digest":"\\u0000')::json
+        where world_id = 'c' and global_seq = 10
+    """
+    sql(database_url, UNGUARDED, edit)
+    result = on("replay", "--check", "c")
+    assert result.code == 1
+    assert result.out.startswith("TAMPERED c at seq 10: checksum differs")
 
 
 # -- processes -----------------------------------------------------------------------------------------------

@@ -72,7 +72,12 @@ def custom(kind: str, payload: dict[str, Any] | None = None, **fields: Any) -> d
 
 def whole(agent_id: str, context_seq: int, **fields: Any) -> dict[str, Any]:
     """Make a whole intent, as the orchestrator itself takes it."""
-    given = {"agent_id": agent_id, "context_seq": context_seq, "req_id": f"r-{next(_numbers)}", "schema_version": "1.0.0"}
+    given = {
+        "agent_id": agent_id,
+        "context_seq": context_seq,
+        "req_id": f"r-{next(_numbers)}",
+        "schema_version": "1.0.0",
+    }
     return {**speak(), **given, **fields}
 
 

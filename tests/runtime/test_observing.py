@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from random import Random
-from typing import Any
 
-import pytest
-
-from service.runtime import Orchestrator, OrchestratorConfig, QueueClosedError
-from worldledger.deltas import View
-from worldledger.effects import EffectDraft
+from service.runtime import Orchestrator, OrchestratorConfig
 from worldledger.errors import MomentNotFoundError, UnknownAgentError
-from worldledger.observation import ObservationPolicy, PolicyConfig
 
 from .conftest import Opening
 from .helpers import (
@@ -31,56 +23,9 @@ from .helpers import (
     read_until,
     refused,
     removed,
-    settle,
     speak,
-    start,
 )
-
-POLICIES = {
-    "all": ALL,
-    "near": near(10.0),
-    "related": ObservationPolicy(PolicyConfig(relationship_filter=["friend"])),
-    "hidden": ObservationPolicy(PolicyConfig(field_visibility={"hp": False})),
-    "remembering": near(10.0, remove_operations=False),
-}
-AGENTS = sorted(POLICIES)
-
-
-def related(one: str, other: str, name: str = "friend") -> EffectDraft:
-    """Relate two entities."""
-    payload = {"from_entity": one, "to_entity": other, "relationship_type": name, "strength": 1.0, "metadata": {}}
-    return draft("RelationshipSet", payload)
-
-
-def story(steps: int, seed: int = 4, there: Iterable[str] = ()) -> list[EffectDraft]:
-    """Give effects by which much comes into sight and goes out of it, the agents moving too."""
-    random = Random(seed)
-    there = set(there)
-    said: list[EffectDraft] = []
-    for _ in range(steps):
-        name = random.choice(["x", "y", "z/~1", *AGENTS])
-        x, y = random.randrange(-15, 16), random.randrange(-15, 16)
-        what = random.random()
-        if name not in there:
-            said.append(created(name, x, y, hp=random.randrange(9)))
-            there.add(name)
-        elif what < 0.5:
-            said.append(moved(name, x, y))
-        elif what < 0.6:
-            said.append(removed(name))
-            there.remove(name)
-        elif what < 0.8:
-            said.append(related(name, random.choice(sorted(there)), random.choice(["friend", "foe"])))
-        else:
-            said.append(message("hey", name))
-    return said
-
-
-async def register_all(world: Orchestrator) -> None:
-    """Register an agent with each policy."""
-    for name in AGENTS:
-        await world.register_agent(name, POLICIES[name])
-
+from .stories import AGENTS, POLICIES, register_all, story
 
 # -- deltas ------------------------------------------------------------------------------------------------
 
@@ -177,7 +122,7 @@ async def test_a_view_seq_must_be_one_of_the_log(world: Orchestrator) -> None:
 
 
 async def test_an_agent_goes_on_where_it_acknowledged(opening: Opening) -> None:
-    """After a restart the initial view is the acknowledged one, and what came after it is told, also what was queued."""
+    """After a restart it begins with the acknowledged view, and what came after it is told, also what was queued."""
     async with opening.until() as world:
         handle = await world.register_agent("a", ALL)
         receipts = [await world.broadcast_event(created(f"e{n}", n, n)) for n in range(5)]
@@ -220,214 +165,6 @@ async def test_what_is_remembered_outlives_the_process(opening: Opening) -> None
         view = kept(view, await read_until(again, receipt.global_seq))
         assert sorted(view.visible_entities) == ["a", "x", "y"]
         assert view == await world.view("a") == await world.view("a", at_seq=receipt.global_seq)
-
-
-# -- slow readers ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", AGENTS)
-async def test_what_a_slow_reader_missed_collapses(opening: Opening, name: str) -> None:
-    """A reader that does not read holds few deltas, which lead to the same view and say what they stand for."""
-    world = await opening(config=OrchestratorConfig(max_queued_deltas=4))
-    for other in AGENTS:
-        await world.broadcast_event(created(other, 0, 0))
-    await world.broadcast_event(related(name, "all"))
-    await world.register_agent(name, POLICIES[name])
-    slow = await world.subscribe(name)
-    told = 0
-    for each in story(80, seed=6, there=AGENTS):
-        before = (await world.view(name)).view_seq
-        await world.broadcast_event(each)
-        told += (await world.view(name)).view_seq > before
-        assert len(slow) <= 4
-    found = slow.get_due()
-    assert sum(delta.get("collapsed", 1) for delta in found) == told > 10
-    view = kept(slow.view, found)
-    assert view == await world.view(name)
-    slow.close()
-
-
-async def test_events_that_a_slow_reader_missed_are_counted(opening: Opening) -> None:
-    """Of collapsed events the newest are kept and the others counted; the log still has them all."""
-    world = await opening(config=OrchestratorConfig(max_queued_deltas=2))
-    await world.register_agent("a", ALL)
-    slow = await world.subscribe("a")
-    for n in range(250):
-        await world.broadcast_event(draft("Waved", {"n": n}))
-    found = slow.get_due()
-    events = [event["payload"]["n"] for delta in found for event in delta["events"]]
-    dropped = sum(delta.get("events_dropped", 0) for delta in found)
-    assert len(events) + dropped == 250
-    assert events == list(range(dropped, 250))
-    past: list[int] = []
-    after = 0
-    while len(past) < 250:
-        page, after = await world.observed_events("a", after_seq=after, limit=33)
-        past += [event["payload"]["n"] for event in page]
-    assert past == list(range(250))
-    assert await world.observed_events("a", after_seq=after) == ([], after)
-    slow.close()
-
-
-async def test_who_is_too_far_behind_is_sent_the_whole_view(
-    world: Orchestrator, opening: Opening, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Beyond a bound missed deltas are not made one by one: one turns any view into the present one."""
-    monkeypatch.setattr("service.runtime.observing._FAR", 20)
-    monkeypatch.setattr("service.runtime.attachments._KEPT", 5)
-    handle = await world.register_agent("a", POLICIES["remembering"])
-    handle.close()
-    receipts = [await world.broadcast_event(each) for each in story(60, seed=7)]
-    for here in (world, await opening()):  # attached already, and far away itself
-        await here.reached(receipts[-1].global_seq)
-        again = await here.agent("a")
-        assert again.view_seq == handle.view_seq
-        delta = await again.next_observation()
-        assert delta["events_dropped"] == delta["collapsed"] == len(receipts)
-        assert [each["op"] for each in delta["patches"]] == ["replace", "replace"]
-        view = patched(again.initial_view, delta)  # type: ignore[arg-type]
-        assert view == await here.view("a")
-        receipt = await here.broadcast_event(created(f"new-{delta['view_seq']}"))
-        receipts.append(receipt)
-        assert patched(view, await again.next_observation()) == await here.view("a", at_seq=receipt.global_seq)
-        again.orchestrator._attachments.get("a").acknowledged = handle.view_seq  # type: ignore[union-attr]
-        again._subscription.close()
-
-
-# -- who is attached ---------------------------------------------------------------------------------------
-
-
-async def test_agents_that_nobody_needs_go_and_come_back(opening: Opening) -> None:
-    """With room for two, ten agents are served by turns, and each goes on rightly where it comes back."""
-    world = await opening(config=OrchestratorConfig.model_validate({"memory": {"view_cache_size": 2}}))
-    views: dict[str, View] = {}
-    for n in range(10):
-        handle = await world.register_agent(f"a{n}", POLICIES["remembering" if n % 2 else "near"])
-        assert handle.initial_view is not None
-        views[f"a{n}"] = handle.initial_view
-        handle.close()
-    for each in story(30, seed=8):
-        await world.broadcast_event(each)
-    head = await head_of(world)
-    for _ in range(2):
-        for name, view in views.items():
-            handle = await world.agent(name)
-            assert len(world._attachments) <= 2
-            latest = await world.view(name)
-            found = await read_until(handle, latest.view_seq) if latest.view_seq > handle.view_seq else []
-            views[name] = kept(view, found)
-            assert views[name].context_digest == (await world.view(name, at_seq=head)).context_digest
-            handle.close()
-
-
-async def test_agents_attached_at_once_are_all_fed(opening: Opening) -> None:
-    """Where there is room for one only, those who come at the same moment are served all the same."""
-    world = await opening(config=OrchestratorConfig.model_validate({"memory": {"view_cache_size": 1}}))
-    for n in range(6):
-        (await world.register_agent(f"a{n}", ALL)).close()
-    handles = await asyncio.gather(*(world.agent(f"a{n}") for n in range(6)))
-    receipt = await world.broadcast_event(created("x"))
-    for handle in handles:
-        assert (await handle.next_observation())["view_seq"] == receipt.global_seq
-        assert (await world.view(handle.agent_id)).visible_entities == {"x": {}}
-    for handle in handles:
-        handle.close()
-    await world.register_agent("last", ALL)
-    assert len(world._attachments) == 1
-
-
-async def test_one_agent_attached_many_times_at_once(world: Orchestrator) -> None:
-    """Of handles that are opened at the same moment one stays open; subscriptions all do."""
-    (await world.register_agent("a", ALL)).close()
-    world._attachments.close()
-    handles, subscriptions = await asyncio.gather(
-        asyncio.gather(*(world.agent("a") for _ in range(4))),
-        asyncio.gather(*(world.subscribe("a") for _ in range(4))),
-    )
-    receipt = await world.broadcast_event(created("x"))
-    for subscription in subscriptions:
-        (delta,) = subscription.get_due()
-        assert kept(subscription.view, [delta]) == await world.view("a")
-        subscription.close()
-    (last,) = [handle for handle in handles if handle is world.agent_handles["a"]]
-    assert (await last.next_observation())["view_seq"] == receipt.global_seq
-    for handle in handles:
-        if handle is not last:
-            with pytest.raises(QueueClosedError):
-                await handle.next_observation()
-
-
-async def test_a_new_handle_closes_the_one_before(world: Orchestrator) -> None:
-    """Who waits on it is told; what it had not given out goes to the new one."""
-    first = await world.register_agent("a", ALL)
-    waiting = start(first.next_observation())
-    await settle()
-    second = await world.register_agent("a", ALL)
-    with pytest.raises(QueueClosedError):
-        await waiting
-    first.close()
-    assert world.agent_handles == {"a": second}
-    receipt = await world.broadcast_event(created("x"))
-    assert (await second.next_observation())["view_seq"] == receipt.global_seq
-    second.close()
-    second.close()
-    assert world.agent_handles == {}
-
-
-async def test_a_cancelled_wait_loses_nothing(world: Orchestrator) -> None:
-    """An observation that comes as the one who waits for it is cancelled is there for the next one who asks."""
-    handle = await world.register_agent("a", ALL)
-    receipts = []
-    for n in range(10):
-        waiting = start(handle.next_observation())
-        await settle()
-        receipts.append(await world.broadcast_event(created(f"e{n}")))
-        waiting.cancel()
-        await asyncio.wait([waiting])
-        if not waiting.cancelled():
-            receipts.pop()
-    found = await read_until(handle, receipts[-1].global_seq) if receipts else []
-    assert [delta["view_seq"] for delta in found] == [receipt.global_seq for receipt in receipts]
-
-
-@pytest.mark.parametrize("kept_here", [0, 3, 256])
-async def test_nothing_is_lost_or_told_twice_while_effects_arrive(
-    opening: Opening, monkeypatch: pytest.MonkeyPatch, kept_here: int
-) -> None:
-    """Readers that come in the middle of a stream of effects, from wherever, all end with the same view."""
-    monkeypatch.setattr("service.runtime.attachments._KEPT", kept_here)
-    world, other = await opening(), await opening()
-    await register_all(world)
-    drafts = story(150, seed=9)
-    writing = True
-    random = Random(1)
-
-    async def write() -> None:
-        nonlocal writing
-        for n, each in enumerate(drafts):
-            await (world, other)[n % 2].broadcast_event(each)
-        writing = False
-
-    async def read(here: Orchestrator, name: str) -> list[tuple[Any, Any]]:
-        made = []
-        first = (await here.agents())[name]["registered_seq"]
-        while writing:
-            seq = random.choice([None, first, random.randrange(first, here._follower.seq + 1)])
-            made.append((seq, await here.subscribe(name, view_seq=seq)))
-            await asyncio.sleep(0)
-        return made
-
-    await other.reached(await head_of(world))
-    results = await asyncio.gather(write(), *(read(here, name) for here in (world, other) for name in AGENTS))
-    head = await head_of(world)
-    await other.reached(head)
-    for made, name in zip(results[1:], AGENTS * 2, strict=True):
-        assert made
-        final = await world.view(name, at_seq=head)
-        for seq, subscription in made:
-            begun = subscription.view if seq is None else await world.view(name, at_seq=seq)
-            assert kept(begun, subscription.get_due()).context_digest == final.context_digest
-            subscription.close()
 
 
 # -- policies ----------------------------------------------------------------------------------------------
@@ -510,7 +247,7 @@ async def test_no_digests_where_none_are_wanted(opening: Opening) -> None:
 
 async def test_events_of_the_past(world: Orchestrator) -> None:
     """Events are those that the agent could see, by kind and stretch, and never from before its registration."""
-    await world.broadcast_event(message("before"))
+    await world.broadcast_event(message("before", "C"))
     await world.broadcast_event(created("a", 0, 0))
     await world.broadcast_event(created("B", 100, 0))
     await world.register_agent("a", near(5.0))

@@ -21,8 +21,10 @@ from worldledger.errors import FoldError, SimulationError, TamperedError
 PROTOCOL: Final = Subprotocol("worldledger.v1.json")
 #: Closing codes by which the service says that this client does not keep to the protocol: another try would not help.
 _REFUSED: Final = frozenset({1002, 1003, 1007, 1008, 1009})
-#: Seconds after which a connection that shows no sign of life is given up, and those that closing one may take.
-_SIGN_OF_LIFE: Final = 10.0
+#: Seconds between two looks whether the service is there, and those that its answer may take.
+_PING: Final = (10.0, 20.0)
+#: Seconds that opening a connection may take (what the agent has missed is worked out first), and closing one.
+_OPENING: Final = 60.0
 _CLOSING: Final = 2.0
 
 #: Faults of the service that stay, whenever it is asked: the world itself is damaged.
@@ -113,8 +115,9 @@ class Connection:
             address,
             subprotocols=[PROTOCOL],
             compression=None,
-            ping_interval=_SIGN_OF_LIFE,
-            ping_timeout=_SIGN_OF_LIFE,
+            open_timeout=_OPENING,
+            ping_interval=_PING[0],
+            ping_timeout=_PING[1],
             close_timeout=_CLOSING,
         ) as socket:
             if socket.subprotocol != PROTOCOL:

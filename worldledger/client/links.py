@@ -30,7 +30,11 @@ class Links:
         self._ended: OrderedDict[tuple[str, str], CancelToken] = OrderedDict()
 
     def open(self, agent_id: str, view_seq: int | None = None, receive: DeltaQueue | None = None) -> Link:
-        """Open a link whose observations go on after a view (None: from now on, with the view to begin with)."""
+        """Open a link whose observations go on after a view (None: from now on, with the view to begin with).
+
+        Raises ServiceUnavailableError once the client is closed.
+        """
+        self._transport.check_open()
         address = f"ws{self._transport.url.removeprefix('http')}{self._path}{path_of('agents', agent_id, 'ws')}"
         link = Link(
             address,

@@ -39,6 +39,7 @@ class Transport:
         if parts.scheme not in {"http", "https"} or not parts.netloc:
             raise ValueError(f"{url!r} is no address of a service, such as http://127.0.0.1:8000")
         self.url = url.rstrip("/")
+        self.closed = False
         self._patience = patience
         # Whoever waits for a connection of the pool waits for calls that have a timeout each.
         self._http = httpx2.AsyncClient(headers=_HEADERS, timeout=httpx2.Timeout(timeout, pool=None))
@@ -59,6 +60,7 @@ class Transport:
         """
         content = None if body is None else orjson.dumps(body)
         url = f"{self.url}{path}"
+        self.check_open()
         given_up = asyncio.get_running_loop().time() + self._patience
         pauses = Pauses()
         while True:
@@ -76,6 +78,11 @@ class Transport:
             else:
                 return self._read(response)
 
+    def check_open(self) -> None:
+        """Raise ServiceUnavailableError if the client was closed."""
+        if self.closed:
+            raise ServiceUnavailableError(f"the client of {self.url} is closed", url=self.url)
+
     def _unavailable(self, error: Exception, *, sent: bool) -> ServiceUnavailableError:
         why = str(error) or type(error).__name__
         what = f"{self.url} {'went away before it answered' if sent else 'cannot be reached'}: {why}"
@@ -92,6 +99,7 @@ class Transport:
 
     async def close(self) -> None:
         """Close the connections."""
+        self.closed = True
         await self._http.aclose()
 
 

@@ -103,7 +103,10 @@ class RemoteWorld:
             "weight": weight,
         }
         answer = await self._transport.call("POST", f"{self._path}/agents", body=wanted)
-        return await self._handle(agent_id, View.model_validate(answer.value["view"]))
+        view = View.model_validate(answer.value["view"])
+        if self._acknowledged.get(agent_id, 0) > view.view_seq:  # it is still on its way
+            view = await self.view(agent_id, at_seq=self._acknowledged[agent_id])
+        return await self._handle(agent_id, view)
 
     async def agent(self, agent_id: str, *, view_seq: int | None = None) -> RemoteHandle:
         """Give the handle of a registered agent; its observations go on after ``view_seq``, or where it acknowledged.

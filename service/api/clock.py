@@ -1,0 +1,84 @@
+"""A world's own time over HTTP: who sets it, and its ticks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import APIRouter, Depends
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api.bodies import read_object
+from service.api.context import services
+from service.api.moments import once
+from service.api.openapi import body_of, header, json_of, problems
+from service.api.parameters import WorldName
+from service.api.projected import to_json
+from service.api.routing import EscapedRoute
+from worldledger.drafts import json_name
+from worldledger.errors import InvalidEffectError
+
+router = APIRouter(route_class=EscapedRoute, tags=["agents"], dependencies=[Depends(once)])
+
+
+@router.post(
+    "/v1/worlds/{world}/time",
+    operation_id="tick",
+    summary="Move a world's sim_time on",
+    status_code=201,
+    response_class=Response,
+    responses={
+        201: {
+            **json_of("Receipt"),
+            "description": "The effect WorldTimeSet is durable.",
+            "headers": {"Location": header("Where the effect is.")},
+        },
+        **problems(404, 409, 413, 415, 422, 503),
+    },
+    openapi_extra={"requestBody": body_of("Tick")},
+)
+async def tick(request: Request, world: WorldName) -> Response:
+    """Move sim_time on, as the adapter that has the authority over it: any other, and a time before, is refused."""
+    adapter, sim_time = check_tick(await _read(request, "a tick", ("adapter", "sim_time")))
+    receipt = await (await services(request).worlds.get(world)).tick(adapter, sim_time)
+    headers = {"Location": f"/v1/worlds/{world}/effects/{receipt.global_seq}", "Cache-Control": "no-store"}
+    return Response(to_json(receipt._asdict()), 201, headers, "application/json")
+
+
+@router.put(
+    "/v1/worlds/{world}/time-authority",
+    operation_id="set_time_authority",
+    summary="Say who sets a world's sim_time",
+    response_class=Response,
+    responses={
+        200: {**json_of("TimeAuthoritySet"), "description": "The effect WorldTimeAuthoritySet is durable."},
+        **problems(404, 413, 415, 422, 503),
+    },
+    openapi_extra={"requestBody": body_of("TimeAuthority")},
+)
+async def set_time_authority(request: Request, world: WorldName) -> Response:
+    """Have an adapter (`unity`, `unreal` …) set sim_time from here on, `client` any draft, or `none` the wall clock."""
+    authority = _named(await _read(request, "a time authority", ("authority",)), "authority")
+    receipt = await (await services(request).worlds.get(world)).set_sim_time_authority(authority)
+    answer = {"authority": authority, "global_seq": receipt.global_seq}
+    return Response(to_json(answer), 200, {"Cache-Control": "no-store"}, "application/json")
+
+
+async def _read(request: Request, what: str, required: tuple[str, ...]) -> dict[str, Any]:
+    return await read_object(request, services(request).settings.max_body_bytes, what, required)
+
+
+def check_tick(body: Mapping[str, Any]) -> tuple[str, float]:
+    """Give adapter and sim_time of a tick, if they are of the right types. Raises InvalidEffectError."""
+    sim_time = body["sim_time"]
+    if type(sim_time) is not float and type(sim_time) is not int:
+        raise InvalidEffectError(f"sim_time is a number of seconds, not {json_name(sim_time)}", "$.sim_time")
+    return _named(body, "adapter"), sim_time
+
+
+def _named(body: Mapping[str, Any], name: str) -> str:
+    if type(body[name]) is not str:
+        raise InvalidEffectError(f"{name} is a name, not {json_name(body[name])}", f"$.{name}")
+    found: str = body[name]
+    return found

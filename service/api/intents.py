@@ -1,0 +1,190 @@
+"""Intents over HTTP: one, or a list."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api.bodies import idempotency_key, members, read_json
+from service.api.context import Services, services
+from service.api.errors import InvalidParameterError
+from service.api.openapi import PATH_PARAMETERS, body_of, header, json_of, problems
+from service.api.problems import enclosed_problem, encode, instance_of, problem_response
+from service.api.routing import BareRoute
+from worldledger.errors import InvalidEffectError, InvalidIntentError, SimulationError
+from worldledger.intents import Accepted
+
+if TYPE_CHECKING:
+    from service.runtime import Orchestrator
+
+router = APIRouter(route_class=BareRoute, tags=["agents"])
+
+_ELEMENT: Final = re.compile(r"\$\.intents\[(\d+)\]")
+_LIMITS: Final = {
+    "RateLimit-Policy": header("The quotas of the agent, where the world sets some."),
+    "RateLimit": header("What is left of them, and the seconds until all of it is back."),
+}
+
+
+@router.post(
+    "/v1/worlds/{world}/intents",
+    operation_id="submit_intents",
+    summary="Submit one intent or a list",
+    status_code=201,
+    response_class=Response,
+    responses={
+        200: {
+            **json_of("AcceptedIntent", "IntentResults"),
+            "description": "An intent that had been accepted before (`Idempotency-Replayed`), or results of a list.",
+            "headers": {"Idempotency-Replayed": header("`true`"), **_LIMITS},
+        },
+        201: {
+            **json_of("AcceptedIntent", "IntentResults"),
+            "description": "The intent is an effect, and durable; of an atomic list, all are.",
+            "headers": {"Location": header("Where the effect is, when one intent was sent."), **_LIMITS},
+        },
+        **problems(403, 404, 409, 413, 415, 422, 429, 503, 504),
+    },
+    openapi_extra={
+        "parameters": [
+            *PATH_PARAMETERS,
+            {
+                "name": "Idempotency-Key",
+                "in": "header",
+                "description": "The req_id of a single intent, for clients that keep such keys in a header. "
+                "If the intent has a req_id too, the two must be equal.",
+                "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
+            },
+        ],
+        "requestBody": body_of("Intent", "IntentList"),
+    },
+)
+async def submit_intents(request: Request) -> Response:
+    """Submit one intent, or `{"intents": [1 to 1,000], "atomic": false}`.
+
+    The answer comes once it is decided, and what is accepted is durable. An intent passes idempotency, staleness,
+    quota, its turn among those that wait, permissions, the validator and the ruleset; the same `req_id` of an agent
+    again gets the first answer. A list that is not atomic is answered with a result for each; of an atomic one all are
+    accepted or none, and the refusal names the `index`.
+    """
+    found = services(request)
+    try:
+        body: Any = await read_json(request, found.settings.max_body_bytes)
+        if type(body) is dict and "intents" in body:
+            return await _several(request, found, body)
+        return await _one(request, found, body)
+    except InvalidEffectError as error:
+        if type(error) is not InvalidEffectError:
+            raise
+        raise _of_intents(error) from None  # the gate's word on the body
+
+
+async def _one(request: Request, found: Services, intent: Any) -> Response:
+    key = idempotency_key(request)
+    if type(intent) is dict and key is not None:
+        stated = intent.get("req_id")
+        if stated is not None and stated != key:
+            raise InvalidParameterError("Idempotency-Key", "differs from the intent's req_id", "header")
+        intent["req_id"] = key
+    world = await found.worlds.get(request.path_params["world"])
+    try:
+        accepted = await world.submit_intent(intent)
+    except SimulationError as error:
+        found.metrics.intent_rejected(error.code)
+        response = problem_response(request.scope, error)
+        response.headers.update(_limits(world, intent))
+        return response
+    found.metrics.intents_accepted(1)
+    headers = {"Cache-Control": "no-store", **_limits(world, intent)}
+    if accepted.replayed:
+        status, headers["Idempotency-Replayed"] = 200, "true"
+    else:
+        status, headers["Location"] = 201, f"/v1/worlds/{world.world_id}/effects/{accepted.global_seq}"
+    return Response(encode(accepted_of(intent["agent_id"], accepted)), status, headers, "application/json")
+
+
+async def _several(request: Request, found: Services, body: dict[str, Any]) -> Response:
+    if idempotency_key(request) is not None:
+        what = "is for single intents; give each intent of a list a req_id of its own"
+        raise InvalidParameterError("Idempotency-Key", what, "header")
+    intents, atomic = check_list(body, found.settings.max_unit)
+    world = await found.worlds.get(request.path_params["world"])
+    try:
+        results = await world.submit_intents(intents, atomic=atomic)
+    except SimulationError as error:
+        found.metrics.intent_rejected(error.code)
+        raise
+    told = results_of(intents, results, found, instance_of(request.scope))
+    headers = {"Cache-Control": "no-store"}
+    if all(isinstance(result, Accepted) and result.replayed for result in results):
+        headers["Idempotency-Replayed"] = "true"
+        atomic = False
+    return Response(encode({"results": told}), 201 if atomic else 200, headers, "application/json")
+
+
+def check_list(body: dict[str, Any], most: int, optional: Sequence[str] = ()) -> tuple[list[Any], bool]:
+    """Give the intents of a list, and whether they are to be accepted all or not at all. Raises InvalidIntentError."""
+    try:
+        members(body, "a list of intents", ("intents",), ("atomic", *optional))
+    except InvalidEffectError as error:
+        raise InvalidIntentError(error.reason, error.path) from None
+    intents, atomic = body["intents"], body.get("atomic", False)
+    if type(intents) is not list or not 0 < len(intents) <= most:
+        raise InvalidIntentError(f"intents is a list of 1 to {most}", "$.intents")
+    if type(atomic) is not bool:
+        raise InvalidIntentError("atomic is true or false", "$.atomic")
+    return intents, atomic
+
+
+def accepted_of(agent_id: str, accepted: Accepted) -> dict[str, Any]:
+    """Give what is told of an accepted intent."""
+    return {
+        "agent_id": agent_id,
+        "req_id": accepted.req_id,
+        "global_seq": accepted.global_seq,
+        "uuid": str(accepted),
+        "replayed": accepted.replayed,
+    }
+
+
+def results_of(
+    intents: Sequence[Any], results: Sequence[Accepted | SimulationError], found: Services, instance: str
+) -> list[dict[str, Any]]:
+    """Give what is told of each intent of a list, and count them."""
+    told = []
+    accepted = 0
+    for intent, result in zip(intents, results, strict=True):
+        if isinstance(result, Accepted):
+            accepted += 1
+            told.append(accepted_of(intent["agent_id"], result))
+        else:
+            found.metrics.intent_rejected(result.code)
+            told.append(enclosed_problem(result, instance))
+    found.metrics.intents_accepted(accepted)
+    return told
+
+
+def _of_intents(error: InvalidEffectError) -> InvalidIntentError:
+    """Turn a path that begins in a body's list of intents into index and path of the intent."""
+    match = _ELEMENT.match(error.path)
+    if match is None:
+        return InvalidIntentError(error.reason, error.path, error.index)
+    return InvalidIntentError(error.reason, f"${error.path[match.end() :]}", int(match[1]))
+
+
+def _limits(world: Orchestrator, intent: Any) -> dict[str, str]:
+    """Give the agent's quotas as header fields (draft-ietf-httpapi-ratelimit-headers)."""
+    agent_id = intent.get("agent_id") if isinstance(intent, Mapping) else None
+    quotas = world.quotas.status(agent_id) if isinstance(agent_id, str) else []
+    if not quotas:
+        return {}
+    return {
+        "RateLimit-Policy": ", ".join(f'"{it.quota_type}";q={it.limit};w={math.ceil(it.window_s)}' for it in quotas),
+        "RateLimit": ", ".join(f'"{it.quota_type}";r={it.remaining};t={math.ceil(it.reset_s)}' for it in quotas),
+    }

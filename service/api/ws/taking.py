@@ -1,0 +1,262 @@
+"""What becomes of a message of the client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from service.api.clock import check_tick
+from service.api.errors import InternalError, InvalidMessageError
+from service.api.generations import check_context_seq
+from service.api.inhabitants import PATIENCE
+from service.api.intents import accepted_of, check_list, results_of
+from service.api.ws.messages import Message, MessageId, UnreadableError, write_results
+from service.api.ws.outgoing import Outgoing
+from worldledger.canonical import MAX_INT
+from worldledger.drafts import MAX_WORD, read_word
+from worldledger.errors import InvalidEffectError, InvalidIntentError, SimulationError
+from worldledger.intents import Accepted
+
+if TYPE_CHECKING:
+    from service.api.context import Services
+    from service.runtime import Orchestrator
+    from worldledger.aio import CancelToken
+
+#: Intents of one socket that are under way at once; beyond, nothing more is read.
+IN_FLIGHT: Final = 256
+
+log = structlog.get_logger("worldledger.api")
+
+
+class Taker:
+    """Takes the messages of one socket, in their order.
+
+    Nothing waits for what becomes of an intent: each has a task of its own that answers it, up to IN_FLIGHT at once.
+    """
+
+    def __init__(self, found: Services, world: Orchestrator, out: Outgoing) -> None:
+        self._found = found
+        self._metrics = found.metrics
+        self._world = world
+        self._out = out
+        self._agent_id = out.agent_id
+        self._in_flight = 0
+        self._room = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        #: tokens of generations that were begun on this socket, and what they call when they are cancelled
+        self._tokens: dict[str, tuple[CancelToken, Callable[[], None]]] = {}
+        self._handlers: Mapping[str, Callable[[Message], Awaitable[None]]] = {
+            "intent": self._intent,
+            "intents": self._intents,
+            "ack": self._ack,
+            "generation": self._generation,
+            "cancel": self._cancel,
+            "finished": self._finished,
+            "tick": self._tick,
+            "view": self._view,
+            "ping": self._ping,
+        }
+
+    async def take(self, message: Message) -> None:
+        """Take one message. Raises UnreadableError for values that are none of its type's, and SimulationError."""
+        await self._handlers[message.type](message)
+
+    async def settle(self, timeout: float | None = None) -> None:
+        """Wait until everything that was taken has been answered."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=timeout)
+
+    def let_go(self) -> None:
+        """Leave the generations that were begun here to themselves."""
+        for token, callback in self._tokens.values():
+            token.remove_callback(callback)
+        self._tokens.clear()
+
+    async def _begin(self, weight: int, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside reading on, once there is room for it; a list of intents weighs as much as they do."""
+        weight = min(weight, IN_FLIGHT)
+        try:
+            while self._in_flight + weight > IN_FLIGHT:
+                self._room.clear()
+                await self._room.wait()
+        except asyncio.CancelledError:
+            work.close()
+            raise
+        self._in_flight += weight
+
+        def done(task: asyncio.Task[None]) -> None:
+            self._in_flight -= weight
+            self._room.set()
+
+        self._start(work).add_done_callback(done)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a message could not be answered", path=self._out.instance, exc_info=task.exception())
+
+    # -- intents -------------------------------------------------------------------------------------------
+
+    async def _intent(self, message: Message) -> None:
+        await self._begin(1, self._submit(message.id, message.body["intent"]))
+
+    async def _submit(self, message_id: MessageId, intent: Any) -> None:
+        try:
+            accepted = await self._world.submit_intent(self._own(intent))
+        except SimulationError as error:
+            await self._reject(message_id, error, intent)
+        except Exception:
+            log.exception("unforeseen error", path=self._out.instance)
+            await self._reject(message_id, InternalError("see the traceback"), intent)
+        else:
+            self._metrics.intents_accepted(1)
+            self._tokens.pop(accepted.req_id, None)
+            await self._out.tell("accepted", message_id, **accepted_of(self._agent_id, accepted))
+
+    async def _intents(self, message: Message) -> None:
+        try:
+            intents, atomic = check_list(message.body, self._found.settings.max_unit, ("type", "id"))
+        except InvalidIntentError as error:
+            raise _unreadable(message, error.reason, error.path) from None
+        await self._begin(len(intents), self._submit_all(message.id, intents, atomic=atomic))
+
+    async def _submit_all(self, message_id: MessageId, intents: list[Any], *, atomic: bool) -> None:
+        try:
+            refused: dict[int, SimulationError] = {}
+            for index, intent in enumerate(intents):
+                try:
+                    self._own(intent)
+                except InvalidIntentError as error:
+                    if atomic:
+                        raise error.at(index) from None
+                    refused[index] = error
+            own = [intent for index, intent in enumerate(intents) if index not in refused]
+            decided = iter(await self._world.submit_intents(own, atomic=atomic))
+        except SimulationError as error:
+            await self._reject(message_id, error)
+        except Exception:
+            log.exception("unforeseen error", path=self._out.instance)
+            await self._reject(message_id, InternalError("see the traceback"))
+        else:
+            results = [refused.get(index) or next(decided) for index in range(len(intents))]
+            for result in results:
+                if isinstance(result, Accepted):
+                    self._tokens.pop(result.req_id, None)
+            for text in write_results(message_id, results_of(intents, results, self._found, self._out.instance)):
+                await self._out.text(text)
+
+    def _own(self, intent: Any) -> Any:
+        """Give an intent with the agent's id filled in; raise InvalidIntentError if it is another's."""
+        if isinstance(intent, dict) and intent.setdefault("agent_id", self._agent_id) != self._agent_id:
+            what = f"this is the socket of {self._agent_id!r}; it takes no other agent's intents"
+            raise InvalidIntentError(what, "$.agent_id")
+        return intent
+
+    async def _reject(self, message_id: MessageId, error: SimulationError, intent: Any = None) -> None:
+        self._metrics.intent_rejected(error.code)
+        req_id = intent.get("req_id") if isinstance(intent, dict) else None
+        if not isinstance(req_id, str) or len(req_id) > MAX_WORD:
+            req_id = None
+        await self._out.problem("rejected", message_id, error, req_id=req_id)
+
+    # -- generations ---------------------------------------------------------------------------------------
+
+    async def _generation(self, message: Message) -> None:
+        req_id = _req_id(message)
+        try:
+            context_seq = check_context_seq(message.body.get("context_seq"))
+        except InvalidEffectError as error:
+            raise _unreadable(message, error.reason, error.path) from None
+        if context_seq is not None:
+            await self._world.reached(context_seq, PATIENCE)
+        token = self._world.issue_cancel_token(self._agent_id, req_id, context_seq)
+        await self._out.tell("generation", message.id, req_id=req_id, context_seq=token.context_seq)
+        watched = self._tokens.get(req_id)
+        if watched is not None and watched[0] is token:
+            return
+
+        def cancelled() -> None:
+            self._tokens.pop(req_id, None)
+            self._start(self._out.tell("cancelled", req_id=req_id, reason=token.reason))
+
+        self._tokens[req_id] = (token, cancelled)
+        token.add_callback(cancelled)
+
+    async def _cancel(self, message: Message) -> None:
+        req_id = _req_id(message)
+        self._unwatch(req_id)
+        await self._world.cancel_generation(self._agent_id, req_id)
+        token = self._world.generation(self._agent_id, req_id)
+        reason = "user_requested" if token is None else token.reason
+        await self._out.tell("cancelled", message.id, req_id=req_id, reason=reason)
+
+    async def _finished(self, message: Message) -> None:
+        req_id = _req_id(message)
+        self._unwatch(req_id)
+        await self._world.finish_generation(self._agent_id, req_id)
+
+    def _unwatch(self, req_id: str) -> None:
+        watched = self._tokens.pop(req_id, None)
+        if watched is not None:
+            watched[0].remove_callback(watched[1])
+
+    # -- everything else -----------------------------------------------------------------------------------
+
+    async def _ack(self, message: Message) -> None:
+        view_seq = message.body["view_seq"]
+        if type(view_seq) is not int or not 0 <= view_seq <= MAX_INT:
+            raise _unreadable(message, "view_seq is that of an observation", "$.view_seq")
+        self._world.acknowledge(self._agent_id, view_seq)
+
+    async def _tick(self, message: Message) -> None:
+        try:
+            adapter, sim_time = check_tick(message.body)
+        except InvalidEffectError as error:
+            raise _unreadable(message, error.reason, error.path) from None
+        await self._begin(1, self._move_time(message.id, adapter, sim_time))
+
+    async def _move_time(self, message_id: MessageId, adapter: str, sim_time: float) -> None:
+        try:
+            receipt = await self._world.tick(adapter, sim_time)
+        except SimulationError as error:
+            await self._out.problem("rejected", message_id, error, req_id=None)
+        else:
+            told = {"global_seq": receipt.global_seq, "uuid": receipt.uuid, "replayed": receipt.replayed}
+            await self._out.tell("accepted", message_id, agent_id=self._agent_id, req_id=None, **told)
+
+    async def _view(self, message: Message) -> None:
+        at_seq = message.body.get("at_seq")
+        if at_seq is not None and (type(at_seq) is not int or not 1 <= at_seq <= MAX_INT):
+            raise _unreadable(message, "at_seq is a global_seq, or null", "$.at_seq")
+        await self._begin(1, self._show(message.id, at_seq))
+
+    async def _show(self, message_id: MessageId, at_seq: int | None) -> None:
+        try:
+            view = await self._world.view(self._agent_id, at_seq=at_seq)
+        except SimulationError as error:
+            await self._out.problem("error", message_id, error)
+        else:
+            await self._out.view(view, message_id)
+
+    async def _ping(self, message: Message) -> None:
+        await self._out.tell("pong", message.id)
+
+
+def _unreadable(message: Message, reason: str, path: str) -> UnreadableError:
+    return UnreadableError(InvalidMessageError(reason, path), message.id)
+
+
+def _req_id(message: Message) -> str:
+    try:
+        return read_word(message.body, "req_id")
+    except InvalidEffectError as error:
+        raise _unreadable(message, error.reason, error.path) from None

@@ -1,0 +1,97 @@
+"""A world's own time over HTTP: under an authority only its adapter moves it, and only forward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+import pytest
+
+from .helpers import draft, problem
+from .living import new_world
+
+TIME = "/v1/worlds/town/time"
+AUTHORITY = "/v1/worlds/town/time-authority"
+
+
+async def _sim_time(client: httpx2.AsyncClient) -> float:
+    found: float = (await client.get("/v1/worlds/town")).json()["sim_time"]
+    return found
+
+
+async def test_an_adapter_moves_time(client: httpx2.AsyncClient) -> None:
+    """Once an adapter has the authority, its ticks are effects that move sim_time."""
+    await client.post("/v1/worlds", json={"world_id": "town", "time_authority": "client"})
+    answer = await client.put(AUTHORITY, json={"authority": "unity"})
+    assert (answer.status_code, answer.json()) == (200, {"authority": "unity", "global_seq": 2})
+    for n in (1, 2.5, 2.5):
+        tick = await client.post(TIME, json={"adapter": "unity", "sim_time": n})
+        assert tick.status_code == 201
+        assert tick.json().keys() == {"global_seq", "uuid", "checksum", "replayed"}
+        effect = (await client.get(tick.headers["location"])).json()
+        assert (effect["kind"], effect["sim_time"]) == ("WorldTimeSet", float(n))
+        assert await _sim_time(client) == n
+
+
+async def test_nobody_else_moves_time(client: httpx2.AsyncClient) -> None:
+    """A foreign adapter, a time before and a draft with a time of its own are refused."""
+    await client.post("/v1/worlds", json={"world_id": "town", "time_authority": "unity"})
+    assert (await client.post(TIME, json={"adapter": "unity", "sim_time": 10.0})).status_code == 201
+    problem(await client.post(TIME, json={"adapter": "unreal", "sim_time": 11.0}), 422, "time_authority")
+    problem(await client.post(TIME, json={"adapter": "unity", "sim_time": 9.0}), 409, "sim_time_order")
+    problem(await client.post("/v1/worlds/town/effects", json=draft(sim_time=12.0)), 422, "time_authority")
+    assert await _sim_time(client) == 10.0
+
+
+async def test_the_clock_may_have_it_back(client: httpx2.AsyncClient) -> None:
+    """With `none` the wall clock sets sim_time again, and no adapter does."""
+    await new_world(client)
+    await client.put(AUTHORITY, json={"authority": "unreal"})
+    assert (await client.put(AUTHORITY, json={"authority": "none"})).json()["authority"] == "none"
+    problem(await client.post(TIME, json={"adapter": "unreal", "sim_time": 1e12}), 422, "time_authority")
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ([], "$"),
+        ({}, "$.adapter"),
+        ({"adapter": "unity"}, "$.sim_time"),
+        ({"adapter": "unity", "sim_time": "1"}, "$.sim_time"),
+        ({"adapter": "unity", "sim_time": None}, "$.sim_time"),
+        ({"adapter": 7, "sim_time": 1}, "$.adapter"),
+        ({"adapter": [], "sim_time": 1}, "$.adapter"),
+        ({"adapter": "No Name", "sim_time": 1}, "$.adapter"),
+        ({"adapter": "worldledger", "sim_time": 1}, "$.adapter"),
+        ({"adapter": "unity", "sim_time": 1, "speed": 2}, "$.speed"),
+    ],
+)
+async def test_what_is_no_tick_is_refused(client: httpx2.AsyncClient, body: Any, path: str) -> None:
+    """A refusal names the place of what is wrong."""
+    await client.post("/v1/worlds", json={"world_id": "town", "time_authority": "unity"})
+    problem(await client.post(TIME, json=body), 422, "invalid_effect", path=path)
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({}, "$.authority"),
+        ({"authority": None}, "$.authority"),
+        ({"authority": ["unity"]}, "$.authority"),
+        ({"authority": "worldledger"}, "$.authority"),
+        ({"authority": "No Name"}, "$.authority"),
+        ({"authority": ""}, "$.authority"),
+        ({"authority": "unity", "since": 1}, "$.since"),
+    ],
+)
+async def test_what_is_no_authority_is_refused(client: httpx2.AsyncClient, body: Any, path: str) -> None:
+    """A refusal names the place of what is wrong, and the authority stays."""
+    await new_world(client)
+    problem(await client.put(AUTHORITY, json=body), 422, "invalid_effect", path=path)
+    assert (await client.get("/v1/worlds/town")).json()["head_seq"] == 1
+
+
+async def test_an_unknown_world_has_no_time(client: httpx2.AsyncClient) -> None:
+    """Both routes say so of a world that is not there."""
+    problem(await client.post(TIME, json={"adapter": "unity", "sim_time": 1}), 404, "world_not_found")
+    problem(await client.put(AUTHORITY, json={"authority": "unity"}), 404, "world_not_found")

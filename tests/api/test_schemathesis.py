@@ -1,0 +1,103 @@
+"""The whole OpenAPI document, tried with whatever it allows and with what it does not: nothing answers with a 5xx."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import httpx2
+import hypothesis
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+from schemathesis import Case, GenerationMode
+
+from service.app import create_app
+from service.settings import Settings
+
+from .chess import FOOLS_MATE, catch_up, mate, moved, new_game, started
+from .helpers import serving
+from .living import new_world, of, register, speak
+
+_METHODS: Final = ("get", "post", "put", "patch", "delete")
+_DOCUMENT: Final = create_app(Settings(), "postgresql://nobody@localhost/nothing").openapi()
+OPERATIONS: Final = sorted(
+    f"{method.upper()} {path}" for path, item in _DOCUMENT["paths"].items() for method in _METHODS if method in item
+)
+#: Examples of each operation, at least.
+EXAMPLES: Final = 60
+#: What is there, so that a path does not always lead to nothing.
+_THERE: Final = {
+    "world": "town",
+    "agent_id": "alice",
+    "req_id": "g1",
+    "game_id": "g1",
+    "seq": 2,
+    "name": "games",
+}
+
+
+def _cases(operation: Any) -> st.SearchStrategy[Case[Any]]:
+    """Give cases that the document allows, with names of what is there or not, and cases that it forbids."""
+    named = {each.name for each in operation.path_parameters}
+    there = {name: value for name, value in _THERE.items() if name in named}
+    found = [operation.as_strategy(path_parameters=there), operation.as_strategy()]
+    if operation.path_parameters or operation.query or operation.headers or operation.body:
+        found.append(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
+    return st.one_of(found)
+
+
+def _shortened(case: Case[Any]) -> Case[Any]:
+    """Give a case that waits for nothing long."""
+    query = case.query
+    if query and str(query.get("wait", "")).replace(".", "").isdigit():
+        case.query = {**query, "wait": min(float(query["wait"]), 0.01)}
+    return case
+
+
+def _try(label: str, url: str) -> None:
+    """Try an operation with many examples; an answer need only begin, as some have no end."""
+    schema = schemathesis.openapi.from_dict(_DOCUMENT)
+    method, path = label.split()
+    operation = schema[path][method]
+    tried = 0
+
+    with requests.Session() as session:
+
+        @hypothesis.settings(
+            max_examples=EXAMPLES, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+        )
+        @hypothesis.seed(4)
+        @given(case=_cases(operation))
+        def attempt(case: Case[Any]) -> None:
+            nonlocal tried
+            sent = _shortened(case).as_transport_kwargs(base_url=url)
+            with session.request(**sent, stream=True, timeout=60, allow_redirects=False) as answer:
+                tried += 1
+                if answer.status_code >= 400:
+                    assert answer.headers["content-type"] == "application/problem+json"
+                    assert answer.status_code < 500, answer.text
+
+        attempt()
+    assert tried >= 50 or not any((operation.path_parameters, operation.query, operation.headers, operation.body))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("label", OPERATIONS)
+async def test_no_example_makes_the_service_fail(database_url: str, label: str) -> None:
+    """At least fifty requests made from the document, right and wrong ones, are all answered without a 5xx."""
+    async with serving(database_url, projections=True, page_limit=100) as served:
+        for name, value in (("patience", 0.01), ("keepalive", 0.05)):
+            object.__setattr__(served.services, name, value)
+
+        async with httpx2.AsyncClient(base_url=served.url, timeout=60) as client:
+            await new_world(client)
+            await register(client, "alice", "bob")
+            await speak(client, "r1")
+            await client.post(of("alice", "generations"), json={"req_id": "g1"})
+            moves = [moved(uci, 0.5 + n) for n, uci in enumerate(FOOLS_MATE)]
+            await new_game(client, "g1", started(), *moves, mate(), experiment="trial")
+        await catch_up(served.services)
+        await asyncio.to_thread(_try, label, served.url)

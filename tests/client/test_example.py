@@ -1,0 +1,69 @@
+"""examples/interruption.py: the seed's conversation in process and against a service."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.api.helpers import Served
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "interruption.py"
+
+
+async def _play(database_url: str, *arguments: str) -> tuple[int | None, str, str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("WORLDLEDGER_")}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-W", "error", str(EXAMPLE), *arguments),
+        env={**environment, "WORLDLEDGER_DATABASE_URL": database_url, "PYTHONIOENCODING": "utf-8"},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, errors = await asyncio.wait_for(process.communicate(), 60)
+    return process.returncode, output.decode(), errors.decode()
+
+
+@pytest.mark.parametrize("where", ["in process", "against a service"])
+async def test_the_conversation_is_played(database_url: str, served: Served, where: str) -> None:
+    """A is cut off by B's effect, takes B's words in and begins anew; C hears both in order; the log tells it all."""
+    arguments = ["--url", served.url] if where == "against a service" else []
+    code, output, errors = await _play(database_url, *arguments)
+    assert (code, errors) == (0, "")
+    assert ("in this process" in output) == (where == "in process")
+    assert re.search(
+        r"^A  The first thing to know .*—\n   \(A is cut off: stale_due_to_effect_6; ", output, re.MULTILINE
+    )
+    heard = re.findall(r"\((\w) hears (\w): '(.*)', effect (\d+)\)", output)
+    important, answer = "Wait, I have something important!", "Then you first, B: I am all ears."
+    assert [each[:3] for each in heard] == [("A", "B", important), ("C", "B", important), ("C", "A", answer)]
+    assert int(heard[1][3]) < int(heard[2][3])
+    log = re.findall(r"^ +\d+  (\w+)", output, re.MULTILINE)
+    assert log[:4] == ["WorldCreated", *["AgentRegistered"] * 3]
+    assert sorted(log[4:]) == [
+        "GenerationCancelled",
+        "GenerationFinished",
+        "GenerationStarted",
+        "GenerationStarted",
+        "Speak",
+        "Speak",
+    ]
+    assert re.search(r"^\$ worldledger log conversation-\w+$", output, re.MULTILINE)
+
+
+async def test_what_keeps_it_from_playing_is_told() -> None:
+    """Without a service or a database it says so in one line, and exits with 1."""
+    nothing = "postgresql://nobody@127.0.0.1:1/nothing"
+    code, _, errors = await _play(nothing)
+    assert (code, len(errors.splitlines())) == (1, 1)
+    assert errors.startswith("interruption.py: ")
+    assert "cannot be reached" in errors
+
+
+def test_make_run_points_to_it() -> None:
+    """`make run` says how to play it."""
+    assert "examples/interruption.py" in (EXAMPLE.parents[1] / "Makefile").read_text()

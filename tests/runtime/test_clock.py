@@ -1,0 +1,166 @@
+"""Time: who sets sim_time, how it is moved on, and that every process knows."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from service.runtime import Orchestrator
+from worldledger.errors import InvalidEffectError, SimTimeOrderError, SimulationError, TimeAuthorityError
+
+from .conftest import Opening
+from .helpers import ALL, created, effects, head_of, message, refused, speak, whole
+
+
+async def times(world: Orchestrator) -> list[float]:
+    """Give the sim_time of every effect after the genesis."""
+    return [effect["sim_time"] for effect in await effects(world)]
+
+
+async def test_an_adapter_moves_the_time(world: Orchestrator) -> None:
+    """Under an authority its ticks alone move sim_time; everything else happens at the time as it stands."""
+    receipt = await world.set_sim_time_authority("unity")
+    start = (await times(world))[-1]
+    a = await world.register_agent("a", ALL)
+    tick = await world.tick("unity", start + 10.0)
+    await world.broadcast_event(message())
+    await a.next_observation()
+    await a.submit_intent(speak())
+    await world.tick("unity", start + 10.0)  # it may stand still
+    found = await effects(world)
+    assert [effect["kind"] for effect in found] == [
+        "WorldTimeAuthoritySet",
+        "AgentRegistered",
+        "WorldTimeSet",
+        "MessageEmitted",
+        "Speak",
+        "WorldTimeSet",
+    ]
+    assert [effect["sim_time"] for effect in found] == [start, start, *[start + 10.0] * 4]
+    assert (found[0]["global_seq"], found[2]["global_seq"]) == (receipt.global_seq, tick.global_seq)
+    assert (found[0]["payload"], found[2]["payload"]) == ({"authority": "unity"}, {"adapter": "unity"})
+    assert found[2]["source_id"] == "unity"
+    assert (await head_of(world), len(a._subscription)) == (tick.global_seq + 3, 1)  # ticks are nothing to observe
+    state = (await world._store.states.state_at(world.world_id, await head_of(world))).state
+    assert state.metadata["time_authority"] == "unity"
+    assert state.metadata["malformed_effects"] == 0
+
+
+async def test_foreign_and_backward_ticks_are_refused(world: Orchestrator) -> None:
+    """Without an authority there is no tick at all; with one, only its own and only forward. Nothing is written."""
+    assert isinstance(await refused(world.tick("unity", 1e12)), TimeAuthorityError)
+    await world.set_sim_time_authority("unity")
+    await world.tick("unity", 2e9)
+    head = await head_of(world)
+    assert isinstance(await refused(world.tick("unreal", 3e9)), TimeAuthorityError)
+    error = await refused(world.tick("unity", 2e9 - 0.5))
+    assert isinstance(error, SimTimeOrderError)
+    assert error.details["expected_min"] == 2e9
+    for adapter in ("", "Unity", "no one", "u" * 300):
+        error = await refused(world.tick(adapter, 3e9))
+        assert isinstance(error, InvalidEffectError)
+        assert error.path == "$.adapter"
+    for sim_time in (float("nan"), float("inf"), "now", None, True):
+        assert isinstance(await refused(world.tick("unity", sim_time)), SimulationError)  # type: ignore[arg-type]
+    assert await head_of(world) == head
+
+
+async def test_a_tick_without_a_time_is_no_tick(world: Orchestrator) -> None:
+    """It would be an effect that says that time was set, and sets none."""
+    await world.set_sim_time_authority("unity")
+    head = await head_of(world)
+    error = await refused(world.tick("unity", None))  # type: ignore[arg-type]
+    assert isinstance(error, InvalidEffectError)
+    assert await head_of(world) == head
+
+
+async def test_the_authority_is_switched(world: Orchestrator) -> None:
+    """From one adapter to another, to any client and back to the wall clock; time never goes back."""
+    await world.set_sim_time_authority("unity")
+    await world.tick("unity", 2e9)
+    await world.set_sim_time_authority("unreal")
+    assert isinstance(await refused(world.tick("unity", 2e9 + 1)), TimeAuthorityError)
+    await world.tick("unreal", 2e9 + 1)
+    await world.set_sim_time_authority("client")
+    for adapter in ("unity", "unreal", "godot"):
+        await world.tick(adapter, 2e9 + 2)
+    await world.set_sim_time_authority("none")
+    assert isinstance(await refused(world.tick("unreal", 2e9 + 3)), TimeAuthorityError)
+    await world.broadcast_event(message())
+    assert (await times(world))[-1] >= 2e9 + 2
+    assert (await times(world)) == sorted(await times(world))
+    state = (await world._store.states.state_at(world.world_id, await head_of(world))).state
+    assert state.metadata["time_authority"] == "wall"
+    for bad in ("", "Unity", "any one"):
+        error = await refused(_awaited(world, bad))
+        assert isinstance(error, InvalidEffectError)
+        assert error.path == "$.authority"
+
+
+async def _awaited(world: Orchestrator, authority: str) -> object:
+    return await world.set_sim_time_authority(authority)
+
+
+async def test_setting_it_does_not_wait_but_counts_for_what_follows(opening: Opening) -> None:
+    """The seed's call is synchronous: its effect stands before any later tick, and is written when the world closes."""
+    async with opening.until() as world:
+        for authority in ("unity", "nobody's name", "unreal", "unity"):
+            world.set_sim_time_authority(authority)
+        assert world.in_use
+        assert (await world.tick("unity", 2e9)).global_seq == 5
+        world.set_sim_time_authority("unreal")
+    world = await opening()
+    kinds = [(effect["kind"], effect["payload"]) for effect in await effects(world)]
+    assert [payload.get("authority") for _, payload in kinds] == ["unity", "unreal", "unity", None, "unreal"]
+    assert isinstance(await refused(world.tick("unity", 3e9)), TimeAuthorityError)
+    await world.tick("unreal", 3e9)
+
+
+async def test_every_process_knows_the_authority(opening: Opening) -> None:
+    """What one sets is known to the others' sealing at once, though they have known another; also within one group."""
+    one, two = await opening(), await opening()
+    a = await two.register_agent("a", ALL)
+    for adapter, other in (("unity", "unreal"), ("unreal", "unity")) * 3:
+        await one.set_sim_time_authority(adapter)
+        now = (await times(one))[-1]
+        assert isinstance(await refused(two.tick(other, now + 1e9)), TimeAuthorityError)
+        results = await asyncio.gather(
+            *(world.tick(name, now + 1e9) for name in (adapter, other) for world in (one, two) for _ in range(3)),
+            *(two.submit_intent(whole("a", a.view_seq)) for _ in range(3)),
+            return_exceptions=True,
+        )
+        names = [type(result).__name__ for result in results[:12]]
+        assert names == ["Receipt"] * 6 + ["TimeAuthorityError"] * 6
+        await one.broadcast_event(created(f"e{now}"))
+        assert (await times(one))[-1] == now + 1e9
+        a = await two.agent("a", view_seq=await head_of(two))
+    assert await times(one) == sorted(await times(one))
+    assert await one.event_log.validate_integrity()
+
+
+@pytest.mark.parametrize("rounds", [8])
+async def test_two_processes_fight_for_the_authority(opening: Opening, rounds: int) -> None:
+    """However their settings and ticks fall between each other, every tick in the log is its authority's of then."""
+    worlds = [await opening(), await opening()]
+
+    async def fight(world: Orchestrator, adapter: str) -> None:
+        for n in range(rounds):
+            try:
+                await world.set_sim_time_authority(adapter)
+                await world.tick(adapter, 2e9 + n)
+                await world.tick(adapter, 2e9 + n)
+            except (TimeAuthorityError, SimTimeOrderError):
+                continue
+
+    await asyncio.gather(*(fight(worlds[n % 2], f"adapter-{n}") for n in range(4)))
+    authority, ticks = "wall", 0
+    for effect in await effects(worlds[0]):
+        if effect["kind"] == "WorldTimeAuthoritySet":
+            authority = effect["payload"]["authority"]
+        else:
+            ticks += 1
+            assert effect["source_id"] == effect["payload"]["adapter"] == authority
+    assert ticks
+    assert await times(worlds[0]) == sorted(await times(worlds[0]))
+    assert await worlds[0].event_log.validate_integrity()

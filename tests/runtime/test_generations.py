@@ -1,0 +1,407 @@
+"""Generations: who is stopped, why, in whichever process, and what the log tells of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from service.runtime import Orchestrator, OrchestratorConfig
+from worldledger.errors import (
+    InvalidEffectError,
+    InvalidIntentError,
+    RequestConflictError,
+    StoreUnavailableError,
+    UnknownAgentError,
+    UnknownGenerationError,
+)
+
+from .conftest import Opening
+from .helpers import ALL, created, draft, effects, head_of, message, moved, near, refused, speak, wait_for, whole
+
+
+async def told(world: Orchestrator) -> list[tuple[str, Any]]:
+    """Give what the log says of generations: the kind without its first word, and the reason if it has one."""
+    await world.flush()
+    found = [each for each in await effects(world) if each["kind"].startswith("Generation")]
+    return [(each["kind"].removeprefix("Generation"), each["payload"].get("reason")) for each in found]
+
+
+def reason(seq: int) -> str:
+    """Give why a token is cancelled that an effect makes stale."""
+    return f"stale_due_to_effect_{seq}"
+
+
+# -- in one process ----------------------------------------------------------------------------------------
+
+
+async def test_a_token_is_live_at_once_and_told_of_later(world: Orchestrator) -> None:
+    """Issuing one does not wait; its effect says who generates what from which view, req_id in the payload only."""
+    a = await world.register_agent("a", ALL)
+    token = world.issue_cancel_token("a", "r")
+    assert (token.agent_id, token.req_id, token.context_seq, token.cancelled) == ("a", "r", a.view_seq, False)
+    assert world.generation("a", "r") is token
+    assert a.issue_cancel_token("r") is token
+    await world.flush()
+    (effect,) = await effects(world, "GenerationStarted")
+    assert effect["source_id"] == "a"
+    assert effect["req_id"] is None
+    payload = dict(effect["payload"])
+    assert payload.pop("generation_id")
+    assert payload == {"agent_id": "a", "req_id": "r", "context_seq": a.view_seq}
+
+
+async def test_what_cannot_be_a_generation(world: Orchestrator) -> None:
+    """Unknown agents, names that are none, contexts of the future, and another context of one that is under way."""
+    a = await world.register_agent("a", ALL)
+    with pytest.raises(UnknownAgentError):
+        world.issue_cancel_token("nobody", "r")
+    for bad in ("", "r" * 201):
+        with pytest.raises(InvalidEffectError):
+            world.issue_cancel_token("a", bad)
+    with pytest.raises(InvalidIntentError):
+        world.issue_cancel_token("a", "r", 10_000)
+    world.issue_cancel_token("a", "r", a.view_seq)
+    with pytest.raises(RequestConflictError):
+        world.issue_cancel_token("a", "r", a.view_seq - 1)
+    assert await told(world) == [("Started", None)]
+
+
+async def test_only_what_the_agent_may_observe_stops_it(world: Orchestrator) -> None:
+    """An effect cancels the tokens of those who see it, all of them, and nobody else's."""
+    for name, x in (("a", 0), ("b", 5), ("c", 100)):
+        await world.broadcast_event(created(name, x, 0))
+        await world.register_agent(name, near(10.0))
+    tokens = [world.issue_cancel_token(name, req_id) for name in "abc" for req_id in ("r-1", "r-2")]
+    receipt = await world.broadcast_event(message("hello", "b"))
+    assert [token.cancelled for token in tokens] == [True] * 4 + [False] * 2
+    assert {token.reason for token in tokens[:4]} == {reason(receipt.global_seq)}
+    assert world.generations_cancelled == 4
+    assert Counter(await told(world)) == {("Started", None): 6, ("Cancelled", reason(receipt.global_seq)): 4}
+    assert await world.cancel_if_stale("c", "r-1", receipt.global_seq)
+    assert tokens[4].reason == reason(receipt.global_seq)
+    assert not await world.cancel_if_stale("c", "r-1", receipt.global_seq)
+    assert not await world.cancel_if_stale("c", "r-2", tokens[5].context_seq)
+    assert not await world.cancel_if_stale("c", "r-3", 10_000)
+
+
+async def test_a_stale_context_gives_a_cancelled_token(world: Orchestrator) -> None:
+    """Whoever begins from a view that is old already is told at once, and so is the log."""
+    a = await world.register_agent("a", ALL)
+    receipt = await world.broadcast_event(message())
+    token = a.issue_cancel_token("r")
+    assert token.reason == reason(receipt.global_seq)
+    assert not world.issue_cancel_token("a", "r").cancelled
+    assert await told(world) == [("Started", None), ("Cancelled", reason(receipt.global_seq)), ("Started", None)]
+
+
+async def test_the_threshold_counts_for_generations_too(opening: Opening) -> None:
+    """As many seqs as the threshold may pass."""
+    world = await opening(config=OrchestratorConfig(staleness_threshold=2))
+    a = await world.register_agent("a", ALL)
+    await world.flush()
+    token = world.issue_cancel_token("a", "r", a.view_seq)
+    await world.flush()
+    await world.broadcast_event(message())
+    assert token.context_seq == a.view_seq
+    assert await head_of(world) == a.view_seq + 2
+    assert not token.cancelled
+    receipt = await world.broadcast_event(message())
+    assert token.reason == reason(receipt.global_seq)
+
+
+async def test_the_intent_of_its_req_id_ends_a_generation(world: Orchestrator) -> None:
+    """Its effect is the agent's own, and does not stop what led to it; the agent's other generations are stopped."""
+    a = await world.register_agent("a", ALL)
+    own, other = a.issue_cancel_token("r-1"), a.issue_cancel_token("r-2")
+    accepted = await a.submit_intent(speak(req_id="r-1"))
+    await world.reached(accepted.global_seq)
+    assert not own.cancelled
+    assert other.reason == reason(accepted.global_seq)
+    assert world.generation("a", "r-1") is own
+    assert sorted(kind for kind, _ in await told(world)) == ["Cancelled", "Finished", "Started", "Started"]
+    # The req_id is used up, and answered again; a generation that nobody needed ends too.
+    again = world.issue_cancel_token("a", "r-1")
+    assert (await a.submit_intent(speak(req_id="r-1"))).replayed
+    assert not again.cancelled
+    assert not await world.finish_generation("a", "r-1")
+    assert (await told(world))[-2:] == [("Started", None), ("Finished", None)]
+
+
+async def test_an_intent_whose_caller_has_gone_ends_it_too(world: Orchestrator) -> None:
+    """However the effect of its req_id came into the log, it is the end of the generation and not its interruption."""
+    await world.register_agent("a", ALL)
+    token = world.issue_cancel_token("a", "r")
+    receipt = await world.broadcast_event(draft("Speak", {"text": "hi"}, "a", req_id="r"))
+    assert (await world.view("a")).view_seq == receipt.global_seq
+    assert not token.cancelled
+    assert await told(world) == [("Started", None), ("Finished", None)]
+
+
+async def test_ending_without_an_intent(world: Orchestrator) -> None:
+    """A generation that led to nothing is finished by its agent; then it cannot be cancelled."""
+    a = await world.register_agent("a", ALL)
+    token = a.issue_cancel_token("r")
+    assert await world.finish_generation("a", "r")
+    assert not await world.finish_generation("a", "r")
+    await world.broadcast_event(message())
+    assert not token.cancelled
+    error = await refused(world.cancel_generation("a", "r"))
+    assert isinstance(error, UnknownGenerationError)
+    await a.cancel("r")  # the seed's: nothing to cancel, nothing said
+    assert isinstance(await refused(world.cancel_generation("a", "never")), UnknownGenerationError)
+    assert await told(world) == [("Started", None), ("Finished", None)]
+
+
+async def test_cancelling(world: Orchestrator) -> None:
+    """A generation is cancelled once, for the first reason; its owner may do it, and anybody by its name."""
+    a = await world.register_agent("a", ALL)
+    for cancel, why in (
+        (a.cancel("r-1"), "user_requested"),
+        (world.cancel_generation("a", "r-2", "too long"), "too long"),
+    ):
+        token = a.issue_cancel_token(f"r-{1 if why == 'user_requested' else 2}")
+        await cancel
+        assert token.reason == why
+        await world.cancel_generation("a", token.req_id, "again")
+        await a.cancel(token.req_id)
+        assert token.reason == why
+    own = a.issue_cancel_token("r-3")
+    own.cancel("its own")
+    assert world.generation("a", "r-3") is own
+    assert [why for kind, why in await told(world) if kind == "Cancelled"] == ["user_requested", "too long", "its own"]
+
+
+async def test_the_same_req_id_again_is_another_generation(world: Orchestrator) -> None:
+    """What the log says of the cancelled one comes later than the new one began, and does not stop it."""
+    a = await world.register_agent("a", ALL)
+    tokens = []
+    for n in range(5):
+        tokens.append(a.issue_cancel_token("r"))
+        tokens[-1].cancel(str(n))
+    last = a.issue_cancel_token("r")
+    await world.flush()
+    await head_of(world)
+    assert [token.reason for token in tokens] == list("01234")
+    assert not last.cancelled
+    assert world.generation("a", "r") is last
+    started = await effects(world, "GenerationStarted")
+    assert len({effect["payload"]["generation_id"] for effect in started}) == 6
+    await a.submit_intent(speak(req_id="r"))
+    assert not last.cancelled
+
+
+# -- debounce ----------------------------------------------------------------------------------------------
+
+
+async def test_a_debounced_cancellation_comes_once(opening: Opening) -> None:
+    """It names the first effect that made the context stale, whatever came in the meantime."""
+    world = await opening(config=OrchestratorConfig(debounce_ms=50.0))
+    await world.register_agent("a", ALL)
+    token = world.issue_cancel_token("a", "r")
+    first = await world.broadcast_event(message())
+    await world.broadcast_event(message())
+    await asyncio.wait_for(token.wait_cancelled(), 30)
+    assert token.reason == reason(first.global_seq)
+    assert await told(world) == [("Started", None), ("Cancelled", reason(first.global_seq))]
+    (effect,) = await effects(world, "GenerationCancelled")
+    assert effect["payload"]["latency_ms"] > 0.0
+
+
+async def test_what_ends_while_its_cancellation_waits_is_not_cancelled(opening: Opening) -> None:
+    """With a long debounce, a generation that is finished, or cancelled otherwise, leaves no timer behind."""
+    world = await opening(config=OrchestratorConfig(debounce_ms=3_600_000.0, staleness_threshold=100))
+    await world.register_agent("a", ALL)
+    tokens = [world.issue_cancel_token("a", f"r-{n}", 2) for n in range(3)]
+    for _ in range(110):
+        receipt = await world.broadcast_event(message())
+    assert len(world._generations._timers) == 3
+    assert not any(token.cancelled for token in tokens)
+    await world.finish_generation("a", "r-0")
+    await world.cancel_generation("a", "r-1", "no more")
+    assert await world.cancel_if_stale("a", "r-2", receipt.global_seq)
+    assert [token.reason for token in tokens] == [None, "no more", reason(receipt.global_seq)]
+    assert not world._generations._timers
+    assert not world._generations._caused_at
+
+
+# -- bounds ------------------------------------------------------------------------------------------------
+
+
+async def test_the_table_of_tokens_is_bounded(opening: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest token goes for the newest, and is told; of those that have ended a bounded number is remembered."""
+    monkeypatch.setattr("service.runtime.generations._REMEMBERED", 4)
+    config = OrchestratorConfig.model_validate({"memory": {"max_tokens": 3, "view_cache_size": 1}})
+    world, other = await opening(config=config), await opening()
+    await world.register_agent("a", ALL)
+    await world.register_agent("b", ALL)
+    tokens = [world.issue_cancel_token("ab"[n % 2], f"r-{n}") for n in range(10)]
+    assert [token.reason for token in tokens] == ["evicted"] * 7 + [None] * 3
+    assert len(world._generations) == 3
+    assert [world.generation("ab"[n % 2], f"r-{n}") for n in range(10)] == [None] * 3 + tokens[3:]
+    await world.flush()
+    await other.reached(await head_of(world))
+    assert len(other._generations._elsewhere) == 3
+    for token in tokens:
+        await world.finish_generation(token.agent_id, token.req_id)
+    await world.flush()
+    await other.reached(await head_of(world))
+    assert not other._generations._elsewhere
+    assert not other._generations._ids
+    assert not world._generations._of_agent
+
+
+async def test_an_agent_with_a_token_stays_attached(opening: Opening) -> None:
+    """Somebody has to look at what it observes; afterwards it may go."""
+    world = await opening(config=OrchestratorConfig.model_validate({"memory": {"view_cache_size": 1}}))
+    for name in "abc":
+        (await world.register_agent(name, ALL)).close()
+    token = world.issue_cancel_token("a", "r")
+    for name in "bc":
+        (await world.agent(name)).close()
+    assert world.in_use
+    receipt = await world.broadcast_event(message())
+    assert token.reason == reason(receipt.global_seq)
+    (await world.agent("b")).close()
+    assert [each.agent_id for each in world._attachments] == ["b"]
+
+
+async def test_callbacks_that_fail_stop_nobody_else(world: Orchestrator) -> None:
+    """What a token's owner wants to be called may raise; the world goes on, and other tokens are cancelled."""
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    await world.register_agent("a", ALL)
+    tokens = [world.issue_cancel_token("a", f"r-{n}") for n in range(3)]
+    tokens[0].add_callback(fail)
+    tokens[1].add_callback(fail)
+    with capture_logs() as said:
+        receipt = await world.broadcast_event(message())
+    assert {token.reason for token in tokens} == {reason(receipt.global_seq)}
+    assert len([line for line in said if line["log_level"] == "error"]) == 2
+    await world.broadcast_event(message())
+    assert not world.broken
+
+
+async def test_closing_the_world_cancels_what_is_live(opening: Opening) -> None:
+    """The log says so, and from the moment on at which it begins to close no token is issued."""
+    async with opening.until() as world:
+        await world.register_agent("a", ALL)
+        token = world.issue_cancel_token("a", "r")
+        issued: list[Exception] = []
+
+        def again() -> None:
+            try:
+                world.issue_cancel_token("a", "r-2")
+            except StoreUnavailableError as error:
+                issued.append(error)
+
+        token.add_callback(again)
+    assert token.reason == "orchestrator_closed"
+    assert len(issued) == 1
+    with pytest.raises(StoreUnavailableError):
+        world.issue_cancel_token("a", "r-3")
+    async with opening.until() as world:
+        assert await told(world) == [("Started", None), ("Cancelled", "orchestrator_closed")]
+
+
+# -- in two processes --------------------------------------------------------------------------------------
+
+
+async def test_what_another_process_writes_stops_a_generation(opening: Opening) -> None:
+    """The token's owner follows the log, so it does not matter who has written what makes it stale."""
+    world, other = await opening(), await opening()
+    await world.register_agent("a", ALL)
+    token = world.issue_cancel_token("a", "r")
+    receipt = await other.broadcast_event(message())
+    await asyncio.wait_for(token.wait_cancelled(), 30)
+    assert token.reason == reason(receipt.global_seq)
+
+
+async def test_a_generation_is_cancelled_from_another_process(opening: Opening) -> None:
+    """It hears of it from the log, with the reason; there it can be asked for, and cancelling it again does no harm."""
+    world, other = await opening(), await opening()
+    await world.register_agent("a", ALL)
+    token = world.issue_cancel_token("a", "r")
+    await world.flush()
+    await other.reached(await head_of(world))
+    assert other.generation("a", "r") is None
+    await other.cancel_generation("a", "r", "enough")
+    await asyncio.wait_for(token.wait_cancelled(), 30)
+    assert token.reason == "enough"
+    await other.cancel_generation("a", "r", "again")
+    there = other.generation("a", "r")
+    assert there is not None
+    assert (there.reason, there.context_seq) == ("enough", token.context_seq)
+    await other.flush()
+    assert await told(world) == [("Started", None), ("Cancelled", "enough")]
+    assert (world.generations_cancelled, other.generations_cancelled) == (1, 0)
+    assert isinstance(await refused(other.cancel_generation("a", "never")), UnknownGenerationError)
+
+
+async def test_a_generation_that_was_cancelled_there_is_cancelled_here(opening: Opening) -> None:
+    """Also where the cancellation was the owner's; of one that has ended well nothing is known."""
+    world, other = await opening(), await opening()
+    a = await world.register_agent("a", ALL)
+    a.issue_cancel_token("r-1")
+    a.issue_cancel_token("r-2")
+    await a.cancel("r-1")
+    await a.submit_intent(speak(req_id="r-2"))
+    await world.flush()
+    await other.reached(await head_of(world))
+    there = other.generation("a", "r-1")
+    assert there is not None
+    assert there.reason == "user_requested"
+    await other.cancel_generation("a", "r-1")
+    assert isinstance(await refused(other.cancel_generation("a", "r-2")), UnknownGenerationError)
+
+
+async def test_an_intent_ends_a_generation_of_another_process(opening: Opening) -> None:
+    """The agent generates through one process and submits through another."""
+    world, other = await opening(), await opening()
+    a = await world.register_agent("a", ALL)
+    await other.agent("a")
+    token = world.issue_cancel_token("a", "r")
+    accepted = await other.submit_intent(whole("a", a.view_seq, req_id="r"))
+    await world.reached(accepted.global_seq)
+    assert not token.cancelled
+    assert await told(world) == [("Started", None), ("Finished", None)]
+
+
+async def test_both_processes_may_generate_for_one_req_id(opening: Opening) -> None:
+    """Two generations of one req_id are told apart; cancelling by name stops both."""
+    world, other = await opening(), await opening()
+    await world.register_agent("a", ALL)
+    await other.agent("a")
+    tokens = [here.issue_cancel_token("a", "r") for here in (world, other)]
+    for here in (world, other):
+        await here.flush()
+    for here in (world, other):
+        await here.reached(await head_of(world))
+    tokens[0].cancel("mine")
+    await world.flush()
+    await other.reached(await head_of(world))
+    assert not tokens[1].cancelled
+    again = world.issue_cancel_token("a", "r")
+    await world.flush()
+    await other.reached(await head_of(world))
+    await other.cancel_generation("a", "r", "both")
+    await wait_for(lambda: again.cancelled, "the owner hears of it")
+    assert [token.reason for token in (*tokens, again)] == ["mine", "both", "both"]
+
+
+async def test_generations_of_a_process_that_is_gone(opening: Opening) -> None:
+    """They stay as they are in the log, and may be cancelled; what they were told of by name is not mixed up."""
+    world = await opening()
+    (await world.register_agent("a", ALL)).close()
+    async with opening.until() as other:
+        other._generations.close = lambda: None  # type: ignore[method-assign]  # as if it had been killed
+        other.issue_cancel_token("a", "r")
+    await head_of(world)
+    await world.cancel_generation("a", "r", "nobody is there")
+    assert await told(world) == [("Started", None), ("Cancelled", "nobody is there")]
+    await world.broadcast_event(moved("x", 1, 1))

@@ -1,0 +1,155 @@
+"""Several intents at once: each by itself, or all or none."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from service.runtime import Orchestrator, OrchestratorConfig
+from worldledger.errors import SimulationError
+from worldledger.intents import Accepted
+
+from .conftest import Opening
+from .helpers import ALL, created, custom, effects, head_of, message, move, refused, speak, whole
+
+
+async def two(world: Orchestrator) -> int:
+    """Register two agents; give the context for both."""
+    await world.register_agent("a", ALL)
+    await world.register_agent("b", ALL, permissions=["submit_intent", "intent:speak"])
+    return await head_of(world)
+
+
+async def test_each_by_itself(opening: Opening) -> None:
+    """Each gets its answer or its error in its place; those that are right are written in their order."""
+    world = await opening(config=OrchestratorConfig(staleness_threshold=3))
+    await two(world)
+    for _ in range(5):
+        await world.broadcast_event(message())
+    context = await head_of(world)
+    results = await world.submit_intents(
+        [
+            whole("a", context, **speak("1")),
+            whole("b", context, **move(1, 2)),
+            whole("nobody", context),
+            {**whole("a", context), "kind": "Shout"},
+            whole("a", context - 4),
+            whole("b", context, **speak("2")),
+        ]
+    )
+    codes = [None if isinstance(result, Accepted) else result.code for result in results]
+    assert codes == [None, "permission_denied", "unknown_agent", "invalid_intent", "stale_context", None]
+    assert all("index" not in result.details for result in results if isinstance(result, SimulationError))
+    assert [effect["payload"]["text"] for effect in await effects(world, "Speak")] == ["1", "2"]
+    assert await world.submit_intents([]) == await world.submit_intents([], atomic=True) == []
+
+
+async def test_all_together(world: Orchestrator) -> None:
+    """An atomic list is one unit of the log, each judged by what those before it leave behind."""
+    context = await two(world)
+    intents = [
+        whole("a", context, **custom("EntityCreated", {"entity_id": "x", "entity_data": {}})),
+        whole("b", context, **speak("I saw that")),
+        whole("a", context, **custom("EntityRemoved", {"entity_id": "x"})),
+        whole("a", context, **custom("EntityCreated", {"entity_id": "x", "entity_data": {}})),
+        whole("a", context, **move(1, 1)),
+        whole("a", context, **move(2, 2, start=(1, 1))),
+    ]
+    results = await world.submit_intents(intents, atomic=True)
+    assert all(isinstance(result, Accepted) and not result.replayed for result in results)
+    assert [result.global_seq for result in results if isinstance(result, Accepted)] == list(
+        range(context + 1, context + 7)
+    )
+    again = await world.submit_intents(intents, atomic=True)
+    assert again == results
+    assert all(isinstance(result, Accepted) and result.replayed for result in again)
+    # Some of them are known, the others are made.
+    more = [*intents[:2], whole("b", await head_of(world))]
+    mixed = await world.submit_intents([{**each, "context_seq": await head_of(world)} for each in more], atomic=True)
+    assert [result.replayed for result in mixed if isinstance(result, Accepted)] == [True, True, False]
+    assert await head_of(world) == context + 7
+
+
+WRONG: dict[str, tuple[str, dict[str, Any]]] = {
+    "invalid_intent": ("a", {"kind": "Speak", "payload": {"text": 1}}),
+    "reserved_kind": ("a", custom("AgentRegistered")),
+    "unknown_agent": ("nobody", speak()),
+    "stale_context": ("a", {"context_seq": 1}),
+    "permission_denied": ("b", move(1, 1)),
+    "intent_conflict": ("a", move(1, 1, start=(9, 9))),
+    "illegal_effect": ("a", custom("EntityRemoved", {"entity_id": "x"})),
+    "quota_exceeded": ("a", {"payload": {"text": "", "token_count": 99}}),
+    "request_conflict": ("a", {**speak("another"), "req_id": "used"}),
+}
+
+
+@pytest.mark.parametrize("code", WRONG)
+async def test_one_refusal_refuses_all(opening: Opening, code: str) -> None:
+    """Whatever is wrong with one of them, its index is told, nothing is written, and nobody is charged for that."""
+    world = await opening(config=OrchestratorConfig(token_budget=10, tokens_per_s=1e-9))
+    await two(world)
+    await world.broadcast_event(created("a", 0, 0))
+    await world.submit_intent(whole("a", await head_of(world), req_id="used"))
+    context = await head_of(world)
+    agent_id, fields = WRONG[code]
+    good: list[dict[str, Any]] = [whole("a", context, payload={"text": "", "token_count": 1}) for _ in range(2)]
+    wrong = {**whole(agent_id, context), **fields}
+    error = await refused(world.submit_intents([*good, wrong, whole("b", context)], atomic=True))
+    assert error.code == code
+    assert error.details["index"] == 2
+    assert await head_of(world) == context
+    (status,) = world.quotas.status("a")
+    assert status.remaining == (8 if code not in {"quota_exceeded", "unknown_agent", "stale_context"} else 10) + (
+        2 if code in {"invalid_intent", "reserved_kind"} else 0
+    )
+    results = await world.submit_intents(good, atomic=True)
+    assert len(results) == 2
+    (status,) = world.quotas.status("a")
+    assert status.remaining == 8
+
+
+async def test_one_request_with_two_bodies_in_one_list(world: Orchestrator) -> None:
+    """The list is refused; with one body it is one effect, answered twice."""
+    context = await two(world)
+    one = whole("a", context)
+    error = await refused(world.submit_intents([one, {**one, **speak("another")}], atomic=True))
+    assert (error.code, error.details["index"]) == ("request_conflict", 1)
+    assert await head_of(world) == context
+    first, second = await world.submit_intents([one, one], atomic=True)
+    assert first == second
+    assert isinstance(second, Accepted)
+    assert second.replayed
+    assert await head_of(world) == context + 1
+
+
+async def test_lists_from_all_sides(opening: Opening) -> None:
+    """Atomic lists of two processes on one world are whole in the log, whatever comes between."""
+    config = OrchestratorConfig(staleness_threshold=10_000)
+    worlds = [await opening(config=config) for _ in range(2)]
+    context = await two(worlds[0])
+    await worlds[1].agent("a")
+
+    async def submit(n: int) -> list[Accepted | SimulationError]:
+        texts = [f"{n}-{part}" for part in range(4)]
+        lists = [whole("a", context, **speak(text)) for text in texts]
+        return await worlds[n % 2].submit_intents(lists, atomic=True)
+
+    results = await asyncio.gather(*(submit(n) for n in range(24)))
+    for result in results:
+        seqs = [each.global_seq for each in result if isinstance(each, Accepted)]
+        assert seqs == list(range(seqs[0], seqs[0] + 4))
+    assert len(await effects(worlds[0], "Speak")) == 96
+
+
+async def test_a_list_ends_the_generations_that_led_to_it(world: Orchestrator) -> None:
+    """As single intents do."""
+    context = await two(world)
+    tokens = [world.issue_cancel_token(name, "r") for name in "ab"]
+    await world.submit_intents([whole(name, context, req_id="r") for name in "ab"], atomic=True)
+    await head_of(world)
+    await world.flush()
+    assert not any(token.cancelled for token in tokens)
+    assert len(await effects(world, "GenerationFinished")) == 2
+    await world.broadcast_event(message())
