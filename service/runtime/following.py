@@ -100,6 +100,12 @@ class Follower:
             del self._waiting[future]
         return True
 
+    async def fold_known(self, timeout: float) -> None:
+        """Wait until the views have every effect that this process knows to be in the log, such as its own."""
+        head = self._watcher.known_head(self.world_id)
+        if head > self.seq:
+            await self.reached(head, timeout)
+
     async def catch_up(self) -> None:
         """Wait until the views have every effect that is in the log now."""
         heads = await self._store.reader.head_seqs([self.world_id])

@@ -12,6 +12,7 @@ import structlog
 
 from service.runtime.acknowledging import Acknowledged
 from service.runtime.attachments import Attachment, Attachments
+from service.runtime.joining import join
 from service.runtime.replays import PolicyFailedError, Replay, Seen, observed_events
 from service.runtime.subscriptions import Subscription
 from worldledger.collapsing import whole
@@ -77,7 +78,7 @@ class Observing:
         found = self._attachments.get(agent_id)
         if found is not None and not found.provisional:
             return found
-        return await asyncio.shield(self._begin(agent_id))
+        return await join(self._begin(agent_id))
 
     def attach_now(self, agent_id: str) -> Attachment:
         """Give an agent's attachment without waiting: where it is not here, a provisional one of this moment's view.

@@ -111,6 +111,8 @@ class Submitting:
 
     async def _standing(self, intent: CheckedIntent) -> Standing:
         attachment = await self._observing.attach(intent.agent_id)
+        # What was acknowledged before this intent came counts when it is asked whether the intent is stale.
+        await self._follower.fold_known(_PATIENCE)
         if intent.context_seq > self._follower.seq and not await self._follower.reached(intent.context_seq, _PATIENCE):
             what = f"context_seq {intent.context_seq} lies beyond the world's head, {self._follower.seq}"
             raise InvalidIntentError(what, "$.context_seq", head_seq=self._follower.seq)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from service.runtime.joining import join
 from service.runtime.orchestrator import Orchestrator
 from worldledger.errors import StoreUnavailableError
 
@@ -70,7 +71,7 @@ class Worlds:
         if task is None:
             task = self._opening[world_id] = asyncio.get_running_loop().create_task(self._start(world_id))
             task.add_done_callback(lambda _: self._opening.pop(world_id, None))
-        return await asyncio.shield(task)
+        return await join(task)
 
     async def close(self) -> None:
         """Close all of them; what follows from what has happened is still written."""

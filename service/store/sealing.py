@@ -142,7 +142,7 @@ class Sealer:
             except StateNeededError:
                 # Under the lock the state was there; it is gone because a unit before this one was refused midway.
                 (later if final else refused).append(unit)
-            except SimulationError as error:
+            except Exception as error:  # noqa: BLE001 - a judge that fails fails for its own unit
                 if final:
                     unit.fail(error)
                 else:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from asyncio import AbstractEventLoop
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import httpx2
 import pytest
+import uvloop
 from fastapi import FastAPI
 
 from service.api.context import Services
@@ -13,6 +16,13 @@ from service.app import create_app
 
 from .chess import FOOLS_MATE, catch_up, mate, moved, new_game, started
 from .helpers import Served, draft, serving, settings
+from .living import new_world, register
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], AbstractEventLoop]]:
+    """Try sockets at their worst on the service's own event loop, too: transports differ from loop to loop."""
+    usual = {"asyncio": asyncio.new_event_loop}
+    return {**usual, "uvloop": uvloop.new_event_loop} if item.path.name == "test_ws_hostile.py" else usual
 
 
 @pytest.fixture
@@ -58,6 +68,15 @@ async def remote(served: Served) -> AsyncIterator[httpx2.AsyncClient]:
     async with httpx2.AsyncClient(base_url=served.url, timeout=60) as made:
         response = await made.post("/v1/worlds", json={"world_id": "town", "time_authority": "client"})
         assert response.status_code == 201, response.text
+        yield made
+
+
+@pytest.fixture
+async def inhabited(served: Served) -> AsyncIterator[httpx2.AsyncClient]:
+    """Talk to the served application; alice and bob live in the world ``town``, whose head is 3."""
+    async with httpx2.AsyncClient(base_url=served.url, timeout=60) as made:
+        await new_world(made)
+        await register(made, "alice", "bob")
         yield made
 
 

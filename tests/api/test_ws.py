@@ -1,4 +1,4 @@
-"""The WebSocket of an agent: intents in; acknowledgements, observations and cancellations out."""
+"""The WebSocket of an agent: how it opens, and the intents that come in; what comes out is in test_ws_observing.py."""
 
 from __future__ import annotations
 
@@ -15,23 +15,13 @@ from service.api.ws.messages import MAX_BYTES
 from service.api.ws.taking import IN_FLIGHT
 from service.runtime import Orchestrator
 
-from .helpers import Served, problem, serving, wait_for
-from .living import SUBPROTOCOL, Socket, Watched, address, intent, new_world, of, register, socket_of, speak
-
-
-@pytest.fixture
-async def remote(served: Served) -> Any:
-    """Talk to the served application; alice and bob live in the world ``town``, whose head is 3."""
-    async with httpx2.AsyncClient(base_url=served.url, timeout=60) as made:
-        await new_world(made)
-        await register(made, "alice", "bob")
-        yield made
-
+from .helpers import Served, problem, wait_for
+from .living import SUBPROTOCOL, Watched, address, intent, of, register, socket_of, speak
 
 # -- opening -----------------------------------------------------------------------------------------------
 
 
-async def test_a_socket_says_hello(served: Served, remote: httpx2.AsyncClient) -> None:
+async def test_a_socket_says_hello(served: Served, inhabited: httpx2.AsyncClient) -> None:
     """The first message says whose socket it is and where it stands; the view to begin with follows."""
     async with socket_of(served) as alice:
         assert alice.hello == {
@@ -42,27 +32,27 @@ async def test_a_socket_says_hello(served: Served, remote: httpx2.AsyncClient) -
             "head_seq": 3,
             "protocol": SUBPROTOCOL,
         }
-        assert (await alice.receive())["view"] == (await remote.get(of("alice", "view"))).json()
+        assert (await alice.receive())["view"] == (await inhabited.get(of("alice", "view"))).json()
 
 
-async def test_a_socket_goes_on_after_a_view(served: Served, remote: httpx2.AsyncClient) -> None:
+async def test_a_socket_goes_on_after_a_view(served: Served, inhabited: httpx2.AsyncClient) -> None:
     """With view_seq no view is sent: what came after that one is, each observation once and in order."""
-    watched = Watched((await remote.get(of("alice", "view"))).json())
+    watched = Watched((await inhabited.get(of("alice", "view"))).json())
     for n in range(10):
-        await speak(remote, f"r{n}", "bob")
+        await speak(inhabited, f"r{n}", "bob")
     async with socket_of(served, query="?view_seq=2") as alice:
         assert (alice.hello["view_seq"], alice.hello["head_seq"]) == (2, 13)
         for _ in range(10):
             message = await alice.receive()
             assert message["type"] == "observation"
             watched.apply(message["delta"])
-    assert watched.view == (await remote.get(of("alice", "view"))).json()
+    assert watched.view == (await inhabited.get(of("alice", "view"))).json()
 
 
-async def test_any_agent_has_a_socket(served: Served, remote: httpx2.AsyncClient) -> None:
+async def test_any_agent_has_a_socket(served: Served, inhabited: httpx2.AsyncClient) -> None:
     """An id with a slash, or one that looks like a route, leads to its own socket."""
     for name in ("a/b", "x/ws", "ä %2F"):
-        await register(remote, name)
+        await register(inhabited, name)
         async with socket_of(served, name) as opened:
             assert opened.hello["agent_id"] == name
 
@@ -76,7 +66,7 @@ async def _refused(address: str, **options: Any) -> httpx2.Response:
     return httpx2.Response(answer.status_code, headers=list(answer.headers.raw_items()), content=bytes(answer.body))
 
 
-async def test_a_refused_handshake_is_a_problem(served: Served, remote: httpx2.AsyncClient) -> None:
+async def test_a_refused_handshake_is_a_problem(served: Served, inhabited: httpx2.AsyncClient) -> None:
     """Whatever a socket is refused for is told as over HTTP, before it opens."""
     nobody, nowhere = address(served, "nobody"), address(served, world="nowhere")
     problem(await _refused(nobody), 404, "unknown_agent", agent_id="nobody", instance=of("nobody", "ws"))
@@ -93,13 +83,13 @@ async def test_a_refused_handshake_is_a_problem(served: Served, remote: httpx2.A
     problem(await _refused(served.url.replace("http", "ws") + "/livez"), 404, "not_found")
 
 
-async def test_the_subprotocol_may_be_one_of_several(served: Served, remote: httpx2.AsyncClient) -> None:
+async def test_the_subprotocol_may_be_one_of_several(served: Served, inhabited: httpx2.AsyncClient) -> None:
     """A client that offers others too gets this one."""
     async with socket_of(served, subprotocols=["worldledger.v2.json", SUBPROTOCOL]):
         pass
 
 
-async def test_pages_of_other_sites_open_nothing(served: Served, remote: httpx2.AsyncClient) -> None:
+async def test_pages_of_other_sites_open_nothing(served: Served, inhabited: httpx2.AsyncClient) -> None:
     """A foreign Host or Origin is refused; the service's own origin is not."""
     host = served.url.removeprefix("http://")
     problem(await _refused(address(served), origin="https://example.org"), 403, "origin_refused")
@@ -111,14 +101,14 @@ async def test_pages_of_other_sites_open_nothing(served: Served, remote: httpx2.
         pass
 
 
-async def test_a_plain_request_is_told_what_this_is(served: Served, remote: httpx2.AsyncClient) -> None:
+async def test_a_plain_request_is_told_what_this_is(served: Served, inhabited: httpx2.AsyncClient) -> None:
     """A GET that asks for no upgrade is 426."""
-    answer = await remote.get(of("alice", "ws"))
+    answer = await inhabited.get(of("alice", "ws"))
     problem(answer, 426, "upgrade_required", subprotocol=SUBPROTOCOL)
     assert answer.headers["upgrade"] == "websocket"
 
 
-async def test_what_is_no_handshake_is_a_problem(served: Served, remote: httpx2.AsyncClient) -> None:
+async def test_what_is_no_handshake_is_a_problem(served: Served, inhabited: httpx2.AsyncClient) -> None:
     """A handshake that is not one is 400 and names the version that is spoken."""
     key = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: "
     good = f"{key}dGhlIHNhbXBsZSBub25jZQ==\r\n"
@@ -138,7 +128,7 @@ async def test_what_is_no_handshake_is_a_problem(served: Served, remote: httpx2.
 # -- intents -----------------------------------------------------------------------------------------------
 
 
-async def test_an_intent_is_accepted(served: Served, remote: httpx2.AsyncClient) -> None:
+async def test_an_intent_is_accepted(served: Served, inhabited: httpx2.AsyncClient) -> None:
     """The answer repeats the message's id and names the effect; the agent observes what it did."""
     async with socket_of(served, query="?view_seq=3") as alice:
         await alice.send("intent", id="m1", intent=intent("r1", 3, None))
@@ -153,14 +143,14 @@ async def test_an_intent_is_accepted(served: Served, remote: httpx2.AsyncClient)
             "uuid": uuid,
             "replayed": False,
         }
-        assert (await remote.get("/v1/worlds/town/effects/4")).json()["uuid"] == uuid
+        assert (await inhabited.get("/v1/worlds/town/effects/4")).json()["uuid"] == uuid
         await alice.send("intent", intent=intent("r1", 4))
         again = await alice.receive("accepted")
         assert (again["global_seq"], again["replayed"]) == (4, True)
         assert "id" not in again
 
 
-async def test_a_refused_intent_says_why(served: Served, remote: httpx2.AsyncClient) -> None:
+async def test_a_refused_intent_says_why(served: Served, inhabited: httpx2.AsyncClient) -> None:
     """A refusal has the problem that HTTP would have answered, and the intent's req_id."""
     async with socket_of(served, query="?view_seq=3") as alice:
         for n, (wrong, code, req_id) in enumerate(
@@ -179,10 +169,10 @@ async def test_a_refused_intent_says_why(served: Served, remote: httpx2.AsyncCli
             assert (found["type"], found["id"], found["req_id"]) == ("rejected", n, req_id)
             assert (found["problem"]["code"], found["problem"]["status"]) == (code, 422)
             assert found["problem"]["instance"] == of("alice", "ws")
-    assert (await remote.get("/v1/worlds/town")).json()["head_seq"] == 3
+    assert (await inhabited.get("/v1/worlds/town")).json()["head_seq"] == 3
 
 
-async def test_a_list_has_results(served: Served, remote: httpx2.AsyncClient) -> None:
+async def test_a_list_has_results(served: Served, inhabited: httpx2.AsyncClient) -> None:
     """A list is answered in one message, by each intent's place; an atomic one whole."""
     async with socket_of(served, query="?view_seq=3") as alice:
         several = [intent("r1"), intent("r2", agent_id="bob"), intent("r3", kind="Sing"), intent("r4", agent_id=None)]
@@ -196,10 +186,10 @@ async def test_a_list_has_results(served: Served, remote: httpx2.AsyncClient) ->
         assert (refused["id"], refused["problem"]["index"], refused["problem"]["path"]) == (2, 1, "$.agent_id")
         await alice.send("intents", id=3, intents=[intent("r5"), intent("r6")], atomic=True)
         assert [result["req_id"] for result in (await alice.receive("results"))["results"]] == ["r5", "r6"]
-    assert (await remote.get("/v1/worlds/town")).json()["head_seq"] == 7
+    assert (await inhabited.get("/v1/worlds/town")).json()["head_seq"] == 7
 
 
-async def test_many_results_come_in_parts(served: Served, remote: httpx2.AsyncClient) -> None:
+async def test_many_results_come_in_parts(served: Served, inhabited: httpx2.AsyncClient) -> None:
     """Results that are too many for a frame come in several, each within the limit, none left out."""
     async with socket_of(served, query="?view_seq=3") as alice:
         await alice.send("intents", id="all", intents=[{}] * 400)
@@ -215,7 +205,7 @@ async def test_many_results_come_in_parts(served: Served, remote: httpx2.AsyncCl
     assert index == 400
 
 
-async def test_nothing_waits_for_a_commit(served: Served, remote: httpx2.AsyncClient) -> None:
+async def test_nothing_waits_for_a_commit(served: Served, inhabited: httpx2.AsyncClient) -> None:
     """While an intent waits, what comes after it is answered; only so many are under way, and then none is read."""
     released = asyncio.Event()
     begun: list[str] = []
@@ -243,214 +233,24 @@ async def test_nothing_waits_for_a_commit(served: Served, remote: httpx2.AsyncCl
     assert begun == [f"r{n}" for n in range(2 * IN_FLIGHT)]
 
 
-async def test_intents_keep_their_order(served: Served, remote: httpx2.AsyncClient) -> None:
+async def test_intents_keep_their_order(served: Served, inhabited: httpx2.AsyncClient) -> None:
     """What one agent sends without waiting becomes effects in the order in which it was sent."""
     async with socket_of(served, query="?view_seq=3") as alice:
         for n in range(300):
             await alice.send("intent", intent=intent(f"r{n}"))
         accepted = [await alice.receive("accepted") for _ in range(300)]
-    effects = (await remote.get("/v1/worlds/town/effects?after_seq=3&limit=1000")).json()["effects"]
+    effects = (await inhabited.get("/v1/worlds/town/effects?after_seq=3&limit=1000")).json()["effects"]
     assert [effect["req_id"] for effect in effects] == [f"r{n}" for n in range(300)]
     assert {(each["req_id"], each["global_seq"]) for each in accepted} == {
         (effect["req_id"], effect["global_seq"]) for effect in effects
     }
 
 
-# -- observing ---------------------------------------------------------------------------------------------
-
-
-async def test_observations_keep_a_view(served: Served, remote: httpx2.AsyncClient) -> None:
-    """By what is sent a client keeps the very view that the service has, and so does each of two sockets."""
-    async with socket_of(served) as one, socket_of(served) as two, socket_of(served, "bob") as bob:
-        watched = [Watched((await each.receive("view"))["view"]) for each in (one, two)]
-        for n in range(30):
-            payload = {"to": [n, 0], "speed": 1.5} if n % 3 else {"text": "hi"}
-            await bob.send(
-                "intent", intent=intent(f"r{n}", 3, "bob", kind="Move" if n % 3 else "Speak", payload=payload)
-            )
-        for view, each in zip(watched, (one, two), strict=True):
-            while view.view["view_seq"] < 33:
-                view.apply((await each.receive("observation"))["delta"])
-    assert watched[0].view == watched[1].view == (await remote.get(of("alice", "view"))).json()
-
-
-async def test_what_is_too_large_is_read_elsewhere(served: Served, remote: httpx2.AsyncClient) -> None:
-    """In the place of a view or observation over 64 KiB stands where to read the view; what follows applies to that."""
-    await speak(remote, "large", "bob", payload={"text": "x" * 70_000})
-    async with socket_of(served, query="?view_seq=3") as alice:
-        told = await alice.receive()
-        assert told == {"type": "resync", "view_seq": 4, "context_digest": told["context_digest"], "url": told["url"]}
-        view = (await remote.get(told["url"])).json()
-        assert (view["view_seq"], view["context_digest"]) == (4, told["context_digest"])
-        watched = Watched(view)
-        await speak(remote, "small", "bob")
-        watched.apply((await alice.receive("observation"))["delta"])
-        for name in ("alice", "bob"):
-            entity = {"entity_id": name + "'s tower", "entity_data": {"stones": "x" * 40_000}}
-            body = {"kind": "EntityCreated", "payload": entity, "source_id": "world", "schema_version": "1.0.0"}
-            await remote.post("/v1/worlds/town/effects", json=body)
-            watched.apply((await alice.receive("observation"))["delta"])
-        await alice.send("view", id=7)
-        told = await alice.receive()
-        assert (told["type"], told["id"], told["view_seq"]) == ("resync", 7, 7)
-        assert (await remote.get(told["url"])).json() == watched.view
-    async with socket_of(served) as again:
-        assert (await again.receive())["type"] == "resync"
-
-
-async def test_a_view_can_be_asked_for(served: Served, remote: httpx2.AsyncClient) -> None:
-    """A client may ask for its view, of now or of then."""
-    seq = await speak(remote, "r1", "bob")
-    async with socket_of(served, query=f"?view_seq={seq}") as alice:
-        for at_seq in (None, 3, seq):
-            await alice.send("view", id=9, at_seq=at_seq)
-            found = await alice.receive("view")
-            query = {} if at_seq is None else {"at_seq": at_seq}
-            assert (found["id"], found["view"]) == (9, (await remote.get(of("alice", "view"), params=query)).json())
-        await alice.send("view", id=9, at_seq=99)
-        found = await alice.receive("error")
-        assert (found["id"], found["problem"]["code"]) == (9, "moment_not_found")
-
-
-async def test_what_was_acknowledged_is_remembered(served: Served, remote: httpx2.AsyncClient) -> None:
-    """An agent that registers again goes on after the observation that it acknowledged last."""
-    async with socket_of(served, "bob", "?view_seq=3") as bob:
-        for n in range(3):
-            await speak(remote, f"r{n}")
-            delta = (await bob.receive("observation"))["delta"]
-        await bob.send("ack", view_seq=delta["view_seq"] - 1)
-        await bob.send("ping")
-        await bob.receive("pong")
-    assert (await register(remote, "bob"))["view_seq"] == delta["view_seq"] - 1
-
-
-# -- generations and time ----------------------------------------------------------------------------------
-
-
-async def test_a_generation_is_cancelled_by_what_happens(served: Served, remote: httpx2.AsyncClient) -> None:
-    """A generation that has begun is cancelled as soon as the agent may know better, with the reason."""
-    await new_world(remote, "fresh", staleness_threshold=0)
-    for name in ("alice", "bob"):
-        await remote.post("/v1/worlds/fresh/agents", json={"agent_id": name})
-    where = address(served, query="?view_seq=3", world="fresh")
-    async with connect(where, subprotocols=[SUBPROTOCOL], proxy=None) as connection:  # type: ignore[list-item]
-        alice = Socket(connection)
-        await alice.send("generation", id=1, req_id="g1", context_seq=3)
-        assert await alice.receive("generation") == {"type": "generation", "id": 1, "req_id": "g1", "context_seq": 3}
-        body = intent("r1", 3, "bob")
-        seq = (await remote.post("/v1/worlds/fresh/intents", json=body)).json()["global_seq"]
-        found = await alice.receive("cancelled")
-        assert found == {"type": "cancelled", "req_id": "g1", "reason": f"stale_due_to_effect_{seq}"}
-        await alice.send("intent", intent=intent("g1", 3))
-        assert (await alice.receive("rejected"))["problem"]["code"] == "stale_context"
-        await alice.send("generation", req_id="g2", context_seq=3)
-        assert (await alice.receive("generation"))["req_id"] == "g2"
-        assert (await alice.receive("cancelled"))["req_id"] == "g2", "it was stale when it began"
-
-
-async def test_a_generation_is_cancelled_by_hand(served: Served, remote: httpx2.AsyncClient) -> None:
-    """A client may cancel a generation, its own or one begun elsewhere; it is told once."""
-    async with socket_of(served, query="?view_seq=3") as alice:
-        await alice.send("generation", req_id="g1")
-        await alice.send("cancel", id=5, req_id="g1")
-        await remote.post(of("alice", "generations"), json={"req_id": "g2"})
-        await alice.send("cancel", id=6, req_id="g2")
-        await alice.send("cancel", id=7, req_id="g3")
-        await alice.send("ping")
-        kinds = [await alice.receive() for _ in range(5)]
-        assert [each["type"] for each in kinds] == ["generation", "cancelled", "cancelled", "error", "pong"]
-        assert kinds[1] == {"type": "cancelled", "id": 5, "req_id": "g1", "reason": "user_requested"}
-        assert kinds[3]["problem"]["code"] == "unknown_generation"
-
-
-async def test_others_may_cancel_it_too(served: Served, remote: httpx2.AsyncClient) -> None:
-    """A generation that somebody cancels over HTTP is told on the socket where it was begun."""
-    async with socket_of(served, query="?view_seq=3") as alice:
-        await alice.send("generation", req_id="g1")
-        await alice.receive("generation")
-        await remote.delete(of("alice", "generations", "g1"))
-        assert (await alice.receive("cancelled"))["reason"] == "user_requested"
-
-
-async def test_a_generation_outlives_its_socket(served: Served, remote: httpx2.AsyncClient) -> None:
-    """A client that comes back finds its generation under way, and is told of its end."""
-    async with socket_of(served, query="?view_seq=3") as alice:
-        await alice.send("generation", req_id="g1", context_seq=3)
-        await alice.receive("generation")
-    async with socket_of(served, query="?view_seq=3") as alice:
-        await alice.send("generation", req_id="g1", context_seq=3)
-        await alice.receive("generation")
-        await alice.send("finished", req_id="g1")
-        await alice.send("generation", req_id="g2")
-        await alice.receive("generation")
-        await remote.delete(of("alice", "generations", "g2"))
-        assert (await alice.receive("cancelled"))["req_id"] == "g2"
-
-
-async def test_time_moves_by_ticks(served: Served, remote: httpx2.AsyncClient) -> None:
-    """The adapter that has the authority moves sim_time over a socket; a tick before is refused."""
-    await remote.put("/v1/worlds/town/time-authority", json={"authority": "unity"})
-    async with socket_of(served) as alice:
-        await alice.send("tick", id=1, adapter="unity", sim_time=1e12)
-        found = await alice.receive("accepted")
-        assert (found["id"], found["req_id"], found["replayed"]) == (1, None, False)
-        await alice.send("tick", id=2, adapter="unity", sim_time=1.0)
-        assert (await alice.receive("rejected"))["problem"]["code"] == "sim_time_order"
-        await alice.send("tick", id=3, adapter="unreal", sim_time=2e12)
-        assert (await alice.receive("rejected"))["problem"]["code"] == "time_authority"
-    assert (await remote.get("/v1/worlds/town")).json()["sim_time"] == 1e12
-
-
-# -- stopping ----------------------------------------------------------------------------------------------
-
-
-async def test_sockets_close_when_the_service_stops(served: Served, remote: httpx2.AsyncClient) -> None:
-    """A stopping service closes its sockets with 1012, after it has answered what was under way."""
-    released = asyncio.Event()
-    submit = Orchestrator.submit_intent
-
-    async def held(world: Orchestrator, value: dict[str, Any]) -> Any:
-        await released.wait()
-        return await submit(world, value)
-
-    with mock.patch.object(Orchestrator, "submit_intent", held):
-        async with socket_of(served, query="?view_seq=3") as alice, socket_of(served, "bob") as bob:
-            await alice.send("intent", intent=intent("r1", 3))
-            await alice.send("ping")
-            await alice.receive("pong")
-            stopping = asyncio.create_task(served.stop())
-            await served.services.stopping.wait()
-            assert (await bob.closed())[0] == 1012
-            released.set()
-            assert (await alice.receive("accepted"))["req_id"] == "r1"
-            assert (await alice.closed())[0] == 1012
-            await stopping
-
-
-async def test_clients_go_on_after_a_restart(database_url: str) -> None:
-    """A client that was cut off goes on at another service after its last view, and ends with the same view."""
-    async with serving(database_url) as first, httpx2.AsyncClient(base_url=first.url, timeout=60) as client:
-        await new_world(client)
-        await register(client, "alice", "bob")
-        async with socket_of(first) as alice:
-            watched = Watched((await alice.receive("view"))["view"])
-            for n in range(5):
-                await speak(client, f"r{n}", "bob")
-            watched.apply((await alice.receive("observation"))["delta"])
-    async with serving(database_url) as second, httpx2.AsyncClient(base_url=second.url, timeout=60) as client:
-        async with socket_of(second, query=f"?view_seq={watched.view['view_seq']}") as alice:
-            for n in range(5, 10):
-                await speak(client, f"r{n}", "bob")
-            for _ in range(9):
-                watched.apply((await alice.receive("observation"))["delta"])
-        assert watched.view == (await client.get(of("alice", "view"))).json()
-
-
-async def test_sockets_are_counted(served: Served, remote: httpx2.AsyncClient) -> None:
+async def test_sockets_are_counted(served: Served, inhabited: httpx2.AsyncClient) -> None:
     """The metrics tell how many sockets are open, and how handshakes were answered."""
     await _refused(address(served, "nobody"))
     async with socket_of(served), socket_of(served):
-        lines = (await remote.get("/metrics")).text.splitlines()
+        lines = (await inhabited.get("/metrics")).text.splitlines()
         assert "worldledger_sockets_open 2.0" in lines
         route = 'method="GET",route="/v1/worlds/{world}/agents/{agent_id}/ws"'
         assert f'worldledger_http_requests_total{{{route},status="101"}} 2.0' in lines

@@ -15,18 +15,10 @@ import pytest
 from service.api.ws import transport
 from service.api.ws.connection import MOST_UNREADABLE
 from service.api.ws.messages import MAX_BYTES
+from worldledger.errors import FoldError
 
 from .helpers import Served, serving, wait_for
 from .living import Socket, Watched, Wire, intent, new_world, of, register, socket_of, speak, wired
-
-
-@pytest.fixture
-async def remote(served: Served) -> AsyncIterator[httpx2.AsyncClient]:
-    """Talk to the served application; alice and bob live in the world ``town``, whose head is 3."""
-    async with httpx2.AsyncClient(base_url=served.url, timeout=60) as made:
-        await new_world(made)
-        await register(made, "alice", "bob")
-        yield made
 
 
 @asynccontextmanager
@@ -83,7 +75,7 @@ _UNREADABLE: dict[str, tuple[Any, str, Any]] = {
 
 
 async def test_what_cannot_be_read_is_told(
-    served: Served, remote: httpx2.AsyncClient, subtests: pytest.Subtests
+    served: Served, inhabited: httpx2.AsyncClient, subtests: pytest.Subtests
 ) -> None:
     """Each such message is answered with what is wrong and where; the socket stays open and others notice nothing."""
     async with undisturbed(served), socket_of(served, query="?view_seq=4") as alice:
@@ -100,7 +92,7 @@ async def test_what_cannot_be_read_is_told(
         assert await alice.receive() == {"type": "pong", "id": 1}
 
 
-async def test_there_is_an_end_to_it(served: Served, remote: httpx2.AsyncClient) -> None:
+async def test_there_is_an_end_to_it(served: Served, inhabited: httpx2.AsyncClient) -> None:
     """Who sends a hundred such messages in a row is cut off; one good message among them starts the count anew."""
     async with undisturbed(served), socket_of(served, query="?view_seq=4") as alice:
         for good in (True, False):
@@ -119,14 +111,14 @@ async def test_there_is_an_end_to_it(served: Served, remote: httpx2.AsyncClient)
 # -- frames that may not be --------------------------------------------------------------------------------
 
 
-async def test_a_binary_frame_closes(served: Served, remote: httpx2.AsyncClient) -> None:
+async def test_a_binary_frame_closes(served: Served, inhabited: httpx2.AsyncClient) -> None:
     """Messages are text: after a binary frame the socket is closed with 1003."""
     async with undisturbed(served), socket_of(served) as alice:
         await alice.connection.send(b"\x00\xff" * 100)
         assert (await alice.closed())[0] == 1003
 
 
-async def test_a_frame_has_a_limit(served: Served, remote: httpx2.AsyncClient) -> None:
+async def test_a_frame_has_a_limit(served: Served, inhabited: httpx2.AsyncClient) -> None:
     """A message of exactly 64 KiB is read; one more byte closes the socket with 1009, in one frame or in several."""
     ping = b'{"type": "ping", "id": 1}'
     async with undisturbed(served):
@@ -159,7 +151,7 @@ _FRAMES: dict[str, tuple[list[dict[str, Any]], int]] = {
 @pytest.mark.parametrize(("frames", "code"), _FRAMES.values(), ids=_FRAMES)
 async def test_a_broken_protocol_closes(
     served: Served,
-    remote: httpx2.AsyncClient,
+    inhabited: httpx2.AsyncClient,
     frames: list[dict[str, Any]],
     code: int,
     caplog: pytest.LogCaptureFixture,
@@ -172,7 +164,7 @@ async def test_a_broken_protocol_closes(
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-async def test_garbage_closes(served: Served, remote: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture) -> None:
+async def test_garbage_closes(served: Served, inhabited: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture) -> None:
     """Bytes that are no frames at all close the socket."""
     async with undisturbed(served), wired(served) as wire:
         wire.writer.write(bytes(range(256)) * 100)
@@ -180,7 +172,7 @@ async def test_garbage_closes(served: Served, remote: httpx2.AsyncClient, caplog
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-async def test_empty_parts_add_up_to_nothing(served: Served, remote: httpx2.AsyncClient) -> None:
+async def test_empty_parts_add_up_to_nothing(served: Served, inhabited: httpx2.AsyncClient) -> None:
     """A message may come in any number of parts, also empty ones; what counts is what is in them."""
     async with undisturbed(served), wired(served, query="?view_seq=4") as wire:
         await wire.frame()  # hello
@@ -207,21 +199,21 @@ async def _fill(wire: Wire) -> None:
                 wire.write(1, b'{"type":"ping","id":"%b"}' % (b"x" * 190))
 
 
-async def test_who_does_not_read_holds_nobody_up(served: Served, remote: httpx2.AsyncClient) -> None:
+async def test_who_does_not_read_holds_nobody_up(served: Served, inhabited: httpx2.AsyncClient) -> None:
     """Behind a client that does not read observations collapse; others go on, and so does that one when it reads."""
-    await new_world(remote, "small", max_queued_deltas=10, staleness_threshold=10**6)
+    await new_world(inhabited, "small", max_queued_deltas=10, staleness_threshold=10**6)
     for name in ("alice", "bob"):
-        await remote.post("/v1/worlds/small/agents", json={"agent_id": name})
+        await inhabited.post("/v1/worlds/small/agents", json={"agent_id": name})
     world = await served.services.worlds.get("small")
     attachment = await world._observing.attach("alice")
-    watched = Watched((await remote.get("/v1/worlds/small/agents/alice/view")).json())
+    watched = Watched((await inhabited.get("/v1/worlds/small/agents/alice/view")).json())
     async with wired(served, query="?view_seq=3", world="small") as wire:
         await wire.frame()  # hello
         (subscription,) = attachment.subscriptions
         n = last = 0
         while not any("collapsed" in delta for _, _, delta in subscription._queue._heap):  # the buffers on the way fill
             body = intent(f"r{n}", 3, "bob", payload={"text": "x" * 20_000})
-            last = (await remote.post("/v1/worlds/small/intents", json=body)).json()["global_seq"]
+            last = (await inhabited.post("/v1/worlds/small/intents", json=body)).json()["global_seq"]
             n += 1
             assert len(subscription) <= 10
         messages = 0
@@ -230,14 +222,14 @@ async def test_who_does_not_read_holds_nobody_up(served: Served, remote: httpx2.
             message = orjson.loads(payload)
             messages += 1
             if message["type"] == "resync":  # what has collapsed may be large
-                watched = Watched((await remote.get(message["url"])).json())
+                watched = Watched((await inhabited.get(message["url"])).json())
             else:
                 watched.apply(message["delta"])
         assert messages < n
-    assert watched.view == (await remote.get("/v1/worlds/small/agents/alice/view")).json()
+    assert watched.view == (await inhabited.get("/v1/worlds/small/agents/alice/view")).json()
 
 
-async def test_answers_that_nobody_reads_stop_the_reading(served: Served, remote: httpx2.AsyncClient) -> None:
+async def test_answers_that_nobody_reads_stop_the_reading(served: Served, inhabited: httpx2.AsyncClient) -> None:
     """A client that asks and does not read is read no further, so that nothing piles up; others go on."""
     async with undisturbed(served), wired(served) as wire:
         await _fill(wire)
@@ -247,7 +239,7 @@ async def test_answers_that_nobody_reads_stop_the_reading(served: Served, remote
 
 
 async def test_who_is_gone_is_given_up(
-    served: Served, remote: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    served: Served, inhabited: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that neither reads nor answers pings for long is cut off, whatever waits for it."""
     monkeypatch.setattr(transport, "PATIENCE", 0.3)
@@ -276,7 +268,7 @@ async def test_who_answers_is_kept(database_url: str, monkeypatch: pytest.Monkey
 
 
 async def test_pings_that_nobody_reads_the_answers_of(
-    served: Served, remote: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    served: Served, inhabited: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that pings on without reading is cut off before its pongs fill the memory."""
     monkeypatch.setattr(transport, "_FLOOD", 64 * 1024)
@@ -289,8 +281,21 @@ async def test_pings_that_nobody_reads_the_answers_of(
                 await asyncio.sleep(0)
 
 
+async def test_a_damaged_world_is_told(served: Served, inhabited: httpx2.AsyncClient) -> None:
+    """Where a world can no longer be followed its sockets and streams end, once there is nothing to send."""
+    object.__setattr__(served.services, "keepalive", 0.05)
+    world = await served.services.worlds.get("town")
+    accept = {"Accept": "text/event-stream"}
+    async with socket_of(served) as alice, inhabited.stream("GET", of("bob", "observations"), headers=accept) as stream:
+        world._follower._end(FoldError("the ruleset has failed", world_id="town"))
+        assert (await alice.closed())[0] == 1011
+        assert (await stream.aread()).startswith(b": after 3")
+    async with socket_of(served) as again:  # it is looked at anew
+        assert again.hello["view_seq"] == 2
+
+
 async def test_stopping_does_not_wait_for_them(
-    served: Served, remote: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture
+    served: Served, inhabited: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The service stops though one client does not read, one does not close and one has only just connected."""
     async with wired(served) as full, wired(served, query="?view_seq=3") as open_, wired(served) as closing:
@@ -302,7 +307,7 @@ async def test_stopping_does_not_wait_for_them(
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-async def test_what_was_asked_is_done(served: Served, remote: httpx2.AsyncClient) -> None:
+async def test_what_was_asked_is_done(served: Served, inhabited: httpx2.AsyncClient) -> None:
     """A client that sends an intent and leaves at once has sent it; it finds the answer under its req_id."""
     async with wired(served) as wire:
         for n in range(20):
@@ -310,6 +315,6 @@ async def test_what_was_asked_is_done(served: Served, remote: httpx2.AsyncClient
         await wire.writer.drain()
         await wire.frame()
     for n in range(20):
-        assert await speak(remote, f"r{n}", context_seq=3) > 3
-    effects = (await remote.get("/v1/worlds/town/effects?after_seq=3&limit=1000")).json()["effects"]
+        assert await speak(inhabited, f"r{n}", context_seq=3) > 3
+    effects = (await inhabited.get("/v1/worlds/town/effects?after_seq=3&limit=1000")).json()["effects"]
     assert sorted(effect["req_id"] for effect in effects) == sorted(f"r{n}" for n in range(20))

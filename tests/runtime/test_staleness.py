@@ -218,3 +218,12 @@ async def test_many_missed_observations_are_known_all_the_same(
     assert (error.code, error.expected_seq) == ("stale_context", last.global_seq)
     assert (await world.view("a")).view_seq == last.global_seq
     await world.submit_intent(whole("a", last.global_seq))
+
+
+async def test_what_was_acknowledged_before_counts(world: Orchestrator) -> None:
+    """An intent that comes right after an append was answered is judged with it, be it folded here yet or not."""
+    a = await world.register_agent("a", ALL)
+    for number in range(20):
+        await world.event_log.append(message(f"news {number}", "b"))
+        assert isinstance(await refused(a.submit_intent(speak())), StaleContextError)
+        await a.next_observation()

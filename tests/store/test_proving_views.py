@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.store import proving_views, view_digests
@@ -93,6 +93,7 @@ def _recorded(story: list[Said], random: Random, lag: int) -> tuple[list[Said], 
     return log, written
 
 
+@settings(deadline=None)
 @given(st.randoms(use_true_random=False), st.sampled_from([0, 5, 100]), st.sampled_from([1, 4, 1000]))
 async def test_any_log_is_proved_within_bounds(random: Random, lag: int, batch: int) -> None:
     """Whatever happened and however late it was said, all true ViewDigests agree, few being kept at a time."""

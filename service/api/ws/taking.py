@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Intents of one socket that are under way at once; beyond, nothing more is read.
 IN_FLIGHT: Final = 256
+#: Generations of one socket that are told of; whoever ends them elsewhere makes no more of them.
+_MOST_WATCHED: Final = 1000
 
 log = structlog.get_logger("worldledger.api")
 
@@ -188,6 +190,8 @@ class Taker:
             self._tokens.pop(req_id, None)
             self._start(self._out.tell("cancelled", req_id=req_id, reason=token.reason))
 
+        if len(self._tokens) >= _MOST_WATCHED:
+            self._unwatch(next(iter(self._tokens)))
         self._tokens[req_id] = (token, cancelled)
         token.add_callback(cancelled)
 

@@ -1,0 +1,252 @@
+"""The seed's six system invariants, each under the load of many agents at once in two processes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+from collections.abc import Callable
+from random import Random
+from typing import Any, NamedTuple
+
+import jsonpatch
+import pytest
+
+from service.runtime import AgentHandle, Orchestrator, OrchestratorConfig
+from worldledger.deltas import ObservationDelta, View
+from worldledger.effects import Effect, Intent
+from worldledger.errors import SimulationError
+from worldledger.folding import Fold
+from worldledger.intents import Accepted
+from worldledger.rulesets.sandbox import RULESET
+from worldledger.world import WorldState
+
+from .conftest import Opening
+from .helpers import ALL, created, custom, effects, head_of, message, move, near, patched, speak
+
+AGENTS = [f"agent-{n}" for n in range(6)]
+#: Intents that each agent submits.
+ROUNDS = 25
+POLICIES = [ALL, near(8.0), near(8.0, remove_operations=False)]
+
+
+class Bounds:
+    """A validator that keeps everybody near the middle, and lets nobody speak who stands to the left of it."""
+
+    def validate_intent(self, intent: Intent, world_state: WorldState) -> bool:
+        """Tell whether the agent may."""
+        if intent["kind"] == "Move":
+            return all(abs(number) <= 10 for number in intent["payload"]["to"])
+        x, *_ = world_state.spatial_index.get(intent["agent_id"], (0.0,))
+        return intent["kind"] != "Speak" or x >= 0
+
+
+class Sent(NamedTuple):
+    """An intent, and what became of it."""
+
+    intent: dict[str, Any]
+    result: Accepted | SimulationError
+
+
+class Load:
+    """Agents that observe, generate and act as fast as they can, and some who only disturb."""
+
+    def __init__(self, worlds: list[Orchestrator]) -> None:
+        self.worlds = worlds
+        self.sent: list[Sent] = []
+        self.views: dict[str, View] = {}
+        #: called with each observation, and the view before it
+        self.observed: Callable[[AgentHandle, View, ObservationDelta], None] = lambda handle, view, delta: None
+
+    async def run(self) -> None:
+        """Run to the end."""
+        for n, name in enumerate(AGENTS):
+            if n % 2:
+                await self.worlds[0].broadcast_event(created(name, n, 0, hp=n))
+            await self.worlds[n % 2].register_agent(name, POLICIES[n % len(POLICIES)])
+        await self.worlds[1].reached(await head_of(self.worlds[0]))
+        await asyncio.gather(*(self._act(n, name) for n, name in enumerate(AGENTS)), *map(self._disturb, range(2)))
+
+    async def _act(self, n: int, name: str) -> None:
+        random = Random(n)
+        world = self.worlds[n % 2]
+        handle = world.agent_handles[name]
+        assert handle.initial_view is not None
+        self.views[name] = handle.initial_view
+        for step in range(ROUNDS):
+            while len(handle._subscription) and step % 5:
+                delta = await handle.next_observation()
+                self.observed(handle, self.views[name], delta)
+                self.views[name] = patched(self.views[name], delta)
+            req_id = f"{name}-{step}"
+            handle.issue_cancel_token(req_id)
+            await asyncio.sleep(0)
+            intent = {
+                **random.choice(
+                    [
+                        speak(f"{name} {step}"),
+                        move(random.randrange(-12, 13), 0),
+                        move(1, 1, start=(random.randrange(3), 0)),
+                        custom("EntityCreated", {"entity_id": f"e{random.randrange(20)}", "entity_data": {}}),
+                        custom("EntityRemoved", {"entity_id": f"e{random.randrange(20)}"}),
+                        custom("Waved"),
+                    ]
+                ),
+                "req_id": req_id,
+                "context_seq": handle.view_seq,
+                "agent_id": name,
+            }
+            again = [world.submit_intent(intent) for _ in range(random.choice([1, 1, 2]))]
+            for result in await asyncio.gather(*again, return_exceptions=True):
+                assert isinstance(result, Accepted | SimulationError), result
+                self.sent.append(Sent(intent, result))
+
+    async def _disturb(self, n: int) -> None:
+        for step in range(ROUNDS):
+            await self.worlds[n].broadcast_event(message(f"{n} {step}", f"voice-{n}"))
+            await asyncio.sleep(0)
+
+    @property
+    def accepted(self) -> list[Sent]:
+        """What was accepted."""
+        return [sent for sent in self.sent if isinstance(sent.result, Accepted)]
+
+
+@pytest.fixture
+async def load(opening: Opening) -> Load:
+    """Give agents who live in a world that is open twice."""
+    config = OrchestratorConfig(
+        staleness_threshold=12, max_in_flight=4, token_budget=10**6, view_digest_every=20, max_queued_deltas=40
+    )
+    return Load([await opening(config=config, validator=Bounds()) for _ in range(2)])
+
+
+async def test_1_monotonic_ordering(load: Load) -> None:
+    """``global_seq`` is strictly increasing: in the log without a gap, for every observer, and for every writer."""
+    seen: dict[str, list[int]] = {name: [] for name in AGENTS}
+    load.observed = lambda handle, view, delta: seen[handle.agent_id].append(delta["view_seq"])
+    await load.run()
+    found = await effects(load.worlds[0])
+    assert [effect["global_seq"] for effect in found] == list(range(2, len(found) + 2))
+    for seqs in seen.values():
+        assert all(one < two for one, two in itertools.pairwise(seqs))
+    for name in AGENTS:
+        written = [sent.result.global_seq for sent in load.accepted if sent.intent["agent_id"] == name]  # type: ignore[union-attr]
+        assert written == sorted(written)
+    assert len(load.accepted) > len(AGENTS)
+
+
+async def test_2_view_consistency(load: Load) -> None:
+    """``AgentHandle.view_seq`` never lies beyond the log's head, and neither does any view or context."""
+    heads: list[tuple[int, int]] = []
+
+    def observed(handle: AgentHandle, view: View, delta: ObservationDelta) -> None:
+        world = handle.orchestrator
+        heads.append((handle.view_seq, world._follower.seq))
+        assert handle.get_view_seq() == delta["view_seq"]
+
+    load.observed = observed
+
+    async def watch() -> None:
+        for _ in range(20):
+            for world in load.worlds:
+                asked = {name: handle.view_seq for name, handle in world.agent_handles.items()}
+                shown = {name: (await world.view(name)).view_seq for name in asked}
+                head = (await world._store.world(world.world_id)).head_seq
+                assert all(seq <= head for seq in (*asked.values(), *shown.values()))
+            await asyncio.sleep(0.01)
+
+    await asyncio.gather(load.run(), watch())
+    assert heads
+    assert all(view_seq <= head for view_seq, head in heads)
+    head = await head_of(load.worlds[0])
+    await load.worlds[1].reached(head)
+    for n, name in enumerate(AGENTS):
+        last = load.views[name]
+        assert last.context_digest == (await load.worlds[n % 2].view(name, at_seq=last.view_seq)).context_digest
+
+
+async def test_3_patch_validity(load: Load) -> None:
+    """Patches only name places that exist: what is replaced or removed is there, what is added is not."""
+    operations = 0
+
+    def there(value: Any, path: str) -> bool:
+        for token in path.split("/")[1:]:
+            key = token.replace("~1", "/").replace("~0", "~")
+            if not isinstance(value, dict) or key not in value:
+                return False
+            value = value[key]
+        return True
+
+    def observed(handle: AgentHandle, view: View, delta: ObservationDelta) -> None:
+        nonlocal operations
+        for operation in delta["patches"]:
+            operations += 1
+            value = view.model_dump()
+            assert there(value, operation["path"].rpartition("/")[0])
+            assert there(value, operation["path"]) == (operation["op"] != "add")
+            view = patched_by_one(view, operation)
+
+    load.observed = observed
+    await load.run()
+    assert operations > 100
+
+
+def patched_by_one(view: View, operation: dict[str, Any]) -> View:
+    """Give the view after one operation of a delta."""
+    value = jsonpatch.apply_patch(view.model_dump(), [operation])
+    return View.of(view.agent_id, view.view_seq, value["visible_entities"], value["visible_relationships"])
+
+
+async def test_4_two_phase_integrity(load: Load) -> None:
+    """Every accepted intent is one effect that was right where it stands; of a refused one there is no trace."""
+    await load.run()
+    found = await effects(load.worlds[0])
+    by_request: dict[Any, list[Effect]] = {}
+    for effect in found:
+        if effect["req_id"] is not None and effect["source_id"] in AGENTS:
+            by_request.setdefault(effect["req_id"], []).append(effect)
+    assert all(len(made) == 1 for made in by_request.values())
+    accepted = {sent.intent["req_id"]: sent.result for sent in load.accepted}
+    assert {req_id: made[0]["uuid"] for req_id, made in by_request.items()} == accepted
+    refused = {sent.intent["req_id"] for sent in load.sent} - accepted.keys()
+    assert refused
+    codes = {sent.result.code for sent in load.sent if isinstance(sent.result, SimulationError)}
+    assert codes >= {"intent_refused", "illegal_effect", "intent_conflict"}
+
+    fold, validator = Fold(load.worlds[0].world_id, RULESET), Bounds()
+    (genesis,) = await load.worlds[0].event_log.get_entries_since(0, limit=1)
+    fold.apply(genesis.effect)
+    intents = {sent.intent["req_id"]: sent.intent for sent in load.accepted}
+    for effect in found:
+        intent: Any = intents.get(effect["req_id"]) if effect["source_id"] in AGENTS else None
+        if intent is not None:
+            state = fold.state
+            assert validator.validate_intent({**intent, "payload": effect["payload"]}, state)
+            start = effect["payload"].get("from") if effect["kind"] == "Move" else None
+            assert start is None or tuple(start) == state.spatial_index.get(effect["source_id"], tuple(start))
+        malformed = fold.state.metadata["malformed_effects"]
+        fold.apply(effect)
+        assert fold.state.metadata["malformed_effects"] == malformed
+
+
+async def test_5_log_integrity(load: Load) -> None:
+    """``validate_integrity`` verifies the whole hash chain, also while it grows, and from either process."""
+    running = asyncio.ensure_future(load.run())
+    while not running.done():
+        for world in load.worlds:
+            assert await world.event_log.validate_integrity()
+    await running
+    for world in load.worlds:
+        await world.flush()
+        assert await world.event_log.validate_integrity()
+        assert not world.broken
+
+
+async def test_6_uuid_uniqueness(load: Load) -> None:
+    """Every ``Effect.uuid`` is a UUID of version 4 in hex, and no two effects have the same."""
+    await load.run()
+    found = [effect["uuid"] for effect in await effects(load.worlds[0])]
+    assert len(found) == len(set(found))
+    assert all(re.fullmatch("[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{15}", uuid) for uuid in found)
+    assert {str(sent.result) for sent in load.accepted} <= set(found)
