@@ -75,6 +75,8 @@ TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     errors.InvalidConfigError: Answer(422, "The world is refused"),
     errors.UnknownRulesetError: Answer(422, "No such ruleset is installed"),
     errors.InvalidIntentError: Answer(422, "The intent is refused"),
+    errors.ValidatorError: Answer(500, "The world's validator failed"),
+    errors.PolicyFailedError: Answer(500, "The agent's policy failed"),
     errors.IntentRefusedError: Answer(422, "The validator refuses the intent"),
     errors.InvalidPolicyError: Answer(422, "The policy is refused"),
     errors.UnregisteredPolicyError: Answer(422, "No such policy is registered"),

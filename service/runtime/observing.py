@@ -13,12 +13,12 @@ import structlog
 from service.runtime.acknowledging import Acknowledged
 from service.runtime.attachments import Attachment, Attachments
 from service.runtime.joining import join
-from service.runtime.replays import PolicyFailedError, Replay, Seen, observed_events
+from service.runtime.replays import Replay, Seen, observed_events
 from service.runtime.subscriptions import Subscription
 from worldledger.collapsing import whole
 from worldledger.core_kinds import VIEW_DIGEST_KIND
 from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
-from worldledger.errors import MomentNotFoundError, SimulationError, UnknownAgentError
+from worldledger.errors import MomentNotFoundError, PolicyFailedError, SimulationError, UnknownAgentError
 
 if TYPE_CHECKING:
     from service.runtime.following import Follower

@@ -37,6 +37,7 @@ from worldledger.errors import (
     SimulationError,
     StaleContextError,
     StoreUnavailableError,
+    ValidatorError,
 )
 from worldledger.intents import Accepted, CheckedIntent, intent_draft
 from worldledger.validation import EffectValidator, judge_intent, mentions
@@ -62,12 +63,6 @@ log = structlog.get_logger("worldledger.runtime")
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-
-
-class ValidatorError(SimulationError):
-    """A world's validator failed on an intent; nothing was written. Details: ``req_id``, ``agent_id``."""
-
-    code = "validator_failed"
 
 
 class Standing(NamedTuple):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import orjson
 
-from worldledger.errors import FoldError, SimulationError, UnknownAgentError
+from worldledger.errors import FoldError, PolicyFailedError, SimulationError, UnknownAgentError
 from worldledger.views import Views
 
 if TYPE_CHECKING:
@@ -20,19 +20,6 @@ if TYPE_CHECKING:
 
 #: Effects up to which a replay runs on the event loop; longer ones go to a thread, batch by batch.
 _AT_ONCE: Final = 100
-
-
-class PolicyFailedError(SimulationError):
-    """An agent's policy has raised something, so that it cannot be said what the agent sees; details: ``agent_id``.
-
-    Registering the agent anew with a policy that works is the remedy.
-    """
-
-    code = "policy_failed"
-
-    def __init__(self, agent_id: str, error: Exception) -> None:
-        what = f"the policy of agent {agent_id!r} failed ({type(error).__name__}: {error})"
-        super().__init__(what, agent_id=agent_id)
 
 
 class Seen(NamedTuple):

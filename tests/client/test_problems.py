@@ -40,6 +40,7 @@ SAMPLES: list[SimulationError] = [
     errors.MomentNotFoundError("no such moment", head_seq=3),
     errors.OverloadedError("too much"),
     errors.PermissionDeniedError("alice", "intent:move"),
+    errors.PolicyFailedError("alice", "KeyError: height"),
     errors.QuotaExceededError("alice", "tokens", 100),
     errors.QuotaExceededError("alice", "intents", 100, 1.25),
     errors.RequestConflictError("used before", req_id="r1", global_seq=3),
@@ -53,6 +54,7 @@ SAMPLES: list[SimulationError] = [
     errors.UnknownGenerationError("bob", "r1"),
     errors.UnknownRulesetError("no such ruleset", known=["sandbox"]),
     errors.UnregisteredPolicyError("no such policy", name="x", known=["default 1"]),
+    errors.ValidatorError("it failed", req_id="r1", agent_id="alice"),
     errors.WorldExistsError("is there", world_id="town"),
     errors.WorldNotFoundError("is not there", world_id="town"),
 ]

@@ -9,8 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from service.runtime import ObservationPolicy, OrchestratorConfig, QueueClosedError
-from service.runtime.replays import PolicyFailedError
 from worldledger.deltas import ObservationDelta, View
+from worldledger.errors import PolicyFailedError
 from worldledger.policies import register_policy
 from worldledger.world import WorldState
 

@@ -9,7 +9,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from service.runtime import Orchestrator, OrchestratorConfig
-from service.runtime.pipeline import ValidatorError
 from worldledger.effects import Intent
 from worldledger.errors import (
     BackpressureError,
@@ -24,6 +23,7 @@ from worldledger.errors import (
     SimulationError,
     StaleContextError,
     UnknownAgentError,
+    ValidatorError,
 )
 from worldledger.intents import Accepted
 from worldledger.world import WorldState

@@ -19,12 +19,14 @@ from worldledger.errors.intents import (
     InvalidIntentError,
     InvalidPolicyError,
     PermissionDeniedError,
+    PolicyFailedError,
     QuotaExceededError,
     StaleContextError,
     TooManyAgentsError,
     UnknownAgentError,
     UnknownGenerationError,
     UnregisteredPolicyError,
+    ValidatorError,
 )
 from worldledger.errors.log import (
     EffectNotFoundError,
@@ -70,6 +72,7 @@ __all__ = [
     "MomentNotFoundError",
     "OverloadedError",
     "PermissionDeniedError",
+    "PolicyFailedError",
     "QuotaExceededError",
     "RecoveryAction",
     "RequestConflictError",
@@ -86,6 +89,7 @@ __all__ = [
     "UnknownGenerationError",
     "UnknownRulesetError",
     "UnregisteredPolicyError",
+    "ValidatorError",
     "WorldExistsError",
     "WorldNotFoundError",
 ]

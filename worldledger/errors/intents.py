@@ -35,6 +35,12 @@ class IntentRefusedError(SimulationError):
         self.intent = intent
 
 
+class ValidatorError(SimulationError):
+    """The world's validator failed on an intent; nothing was written. Details: ``req_id``, ``agent_id``."""
+
+    code = "validator_failed"
+
+
 class StaleContextError(SimulationError):
     """An intent was made from a view that is too old (seeds/simulation_core.md)."""
 
@@ -208,6 +214,20 @@ class InvalidPolicyError(SimulationError):
         super().__init__(f"{path}: {reason}", path=path, **details)
         self.reason = reason
         self.path = path
+
+
+class PolicyFailedError(SimulationError):
+    """An agent's policy has raised something, so that it cannot be said what the agent sees; details: ``agent_id``.
+
+    Registering the agent anew with a policy that works is the remedy.
+    """
+
+    code = "policy_failed"
+
+    def __init__(self, agent_id: str, error: Exception | str) -> None:
+        why = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+        super().__init__(f"the policy of agent {agent_id!r} failed ({why})", agent_id=agent_id)
+        self.agent_id = agent_id
 
 
 class UnknownGenerationError(SimulationError):

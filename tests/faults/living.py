@@ -1,0 +1,211 @@
+"""Tools for faults that agents live through: services in processes of their own, agents' programs, and a judge."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from service.runtime import Orchestrator
+from service.settings import Settings
+from service.store import Store
+from tests.conftest import NEVER
+from tests.store.helpers import assert_sound
+from worldledger.client import Agent, Client
+from worldledger.deltas import ObservationDelta, View, apply_delta
+from worldledger.effects import Effect, EffectDraft
+from worldledger.errors import RecoveryAction, SimulationError
+from worldledger.intents import Accepted
+from worldledger.observation import ObservationPolicy, ObservedEvent, PolicyConfig
+
+from .helpers import SCRIPT, environment, free_port
+
+#: Views age without harm.
+PATIENT = 1_000_000
+#: Errors after which the same is sent again a little later.
+_PASSING = frozenset({RecoveryAction.RETRY, RecoveryAction.RETRY_WITH_DELAY})
+
+ALL = ObservationPolicy()
+
+
+def near(limit: float, **config: Any) -> ObservationPolicy:
+    """Give a policy that sees so far."""
+    return ObservationPolicy(PolicyConfig(distance_limit=limit, **config))
+
+
+def intent(agent_id: str, req_id: str, kind: str, context_seq: int = 0, **payload: Any) -> dict[str, Any]:
+    """Make a whole intent."""
+    return {"agent_id": agent_id, "req_id": req_id, "kind": kind, "payload": payload, "context_seq": context_seq}
+
+
+def event(text: str, source_id: str = "herald") -> EffectDraft:
+    """Make an event that everybody hears."""
+    return {"kind": "Called", "payload": {"text": text}, "source_id": source_id, "schema_version": "1.0.0"}
+
+
+def entity(name: str, *position: float) -> EffectDraft:
+    """Make an entity somewhere."""
+    payload = {"entity_id": name, "entity_data": {"mood": 0}, "position": list(position)}
+    return {"kind": "EntityCreated", "payload": payload, "source_id": "builder", "schema_version": "1.0.0"}
+
+
+async def until(condition: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
+    """Wait until the condition holds; the limit only turns a hang into a failure."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline, f"never happened: {what}"
+        await asyncio.sleep(0.005)
+
+
+class Service:
+    """``worldledger serve`` in a process of its own; it can be killed and started again on its port."""
+
+    def __init__(self, database_url: str, log: Path, settings: dict[str, Any]) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.log = log
+        self._arguments = ["serve", "--port", str(self.port), "--no-projections", "--database-url", database_url]
+        #: no snapshots: the StateDigests that come with them would be effects that no script has
+        given = {"snapshot_every": NEVER, **settings}
+        self._environment = environment() | {f"WORLDLEDGER_{name.upper()}": str(value) for name, value in given.items()}
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        assert self._process is not None
+        return self._process.pid
+
+    async def start(self) -> None:
+        """Start it, and wait until it serves."""
+        with self.log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                SCRIPT,
+                *self._arguments,
+                env=self._environment,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+            )
+        assert self._process.stdout is not None
+        said = await asyncio.wait_for(self._process.stdout.readline(), 60)
+        assert self.url.encode() in said, self.log.read_text()
+
+    async def kill(self) -> None:
+        """Kill it with SIGKILL."""
+        assert self._process is not None
+        if self._process.returncode is None:
+            self._process.send_signal(signal.SIGKILL)
+        await self._process.wait()
+        transport: Any = self._process._transport  # type: ignore[attr-defined]
+        transport.close()
+
+    def said(self) -> str:
+        """Give what it has written to its log."""
+        return self.log.read_text()
+
+
+@asynccontextmanager
+async def serving(database_url: str, folder: Path, name: str = "service", **settings: Any) -> AsyncIterator[Service]:
+    """Serve a database from a process of its own; a traceback in its log is a failure."""
+    service = Service(database_url, folder / f"{name}.log", settings)
+    try:
+        await service.start()
+        yield service
+    finally:
+        await service.kill()
+    assert "Traceback" not in service.said(), service.said()
+
+
+@asynccontextmanager
+async def living(service: Service, world_id: str = "town") -> AsyncIterator[Client]:
+    """Talk to a world of a service; who cannot reach it goes on trying."""
+    async with Client(service.url, world_id, patience=60.0) as client:
+        yield client
+
+
+class Mind:
+    """The program of one agent: its view as it keeps it by deltas, what it has heard, and what it was acknowledged."""
+
+    def __init__(self, handle: Agent) -> None:
+        assert handle.initial_view is not None
+        self.agent_id = handle.agent_id
+        self.handle = handle
+        self.view: View = handle.initial_view
+        self.began_at = self.view.view_seq
+        self.heard: list[ObservedEvent] = []
+        self.accepted: dict[str, Accepted] = {}
+        #: the codes of what was refused and had to be sent again
+        self.refusals: Counter[str] = Counter()
+        self._reading: asyncio.Task[None] | None = None
+
+    def read(self) -> None:
+        """Begin to read observations, or go on with those of another handle."""
+        self._reading = asyncio.get_running_loop().create_task(self._read())
+
+    async def stop(self) -> None:
+        """Read no more."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+
+    async def come_to(self, seq: int) -> None:
+        """Wait until the view is that of this effect, which the agent observes, and read no more."""
+        assert self._reading is not None
+        await until(lambda: self.view.view_seq >= seq or (self._reading and self._reading.done()), f"{seq} is observed")
+        if self._reading.done():
+            self._reading.result()
+        assert self.view.view_seq == seq
+        await self.stop()
+
+    async def _read(self) -> None:
+        while True:
+            self.take(await self.handle.next_observation())
+
+    def take(self, delta: ObservationDelta) -> None:
+        """Take an observation: each comes once, in order, whole, and leads where it says."""
+        assert delta["view_seq"] > self.view.view_seq
+        assert not delta.get("events_dropped")
+        self.view = apply_delta(self.view, delta)
+        self.heard += delta["events"]
+
+    async def act(self, wanted: dict[str, Any]) -> Accepted:
+        """Submit an intent again and again until it is accepted."""
+        while True:
+            try:
+                accepted = await self.handle.submit_intent(wanted)
+            except SimulationError as error:
+                if error.recovery not in _PASSING:
+                    raise
+                self.refusals[error.code] += 1
+                await asyncio.sleep(0.02)  # as every client does; a service that is away answers at once
+            else:
+                self.accepted[accepted.req_id] = accepted
+                return accepted
+
+
+async def judged(database_url: str, world_id: str, accepted: Iterable[Accepted]) -> list[Effect]:
+    """Give a world's effects: gapless, verified, no request twice, and everything acknowledged in its place."""
+    async with Store.open(database_url, Settings(pool_size=2, snapshot_every=NEVER)) as store:
+        await assert_sound(store, world_id)
+        effects = [entry.effect for entry in await (await store.log(world_id)).get_entries_since(0)]
+    for each in accepted:
+        effect = effects[each.global_seq - 1]
+        assert (effect["uuid"], effect["req_id"]) == (str(each), each.req_id)
+    return effects
+
+
+async def right(database_url: str, world_id: str, *minds: Mind) -> None:
+    """Check by the log alone that agents have the views that they should have, and have heard all that they should."""
+    settings = Settings(pool_size=2, snapshot_every=NEVER)
+    async with Orchestrator.open(database_url, world_id=world_id, settings=settings) as world:
+        for mind in minds:
+            assert await world.view(mind.agent_id, at_seq=mind.view.view_seq) == mind.view
+            told, _ = await world.observed_events(
+                mind.agent_id, after_seq=mind.began_at, until_seq=mind.view.view_seq, limit=100_000
+            )
+            assert [each["global_seq"] for each in mind.heard] == [each["global_seq"] for each in told]
