@@ -31,7 +31,7 @@ class AgentHandle:
         self.agent_id = agent_id
         self.orchestrator = orchestrator
         self.view_seq = subscription.view_seq
-        self.initial_view = subscription.view
+        self.initial_view = None if subscription.view is None else subscription.view.model_copy(deep=True)
         self._subscription = subscription
 
     async def next_observation(self) -> ObservationDelta:
@@ -66,7 +66,7 @@ class AgentHandle:
 
     async def view(self, at_seq: int | None = None) -> View:
         """Give the agent's whole view; see `Orchestrator.view`."""
-        return await self.orchestrator.view(self.agent_id, at_seq=at_seq)
+        return (await self.orchestrator.view(self.agent_id, at_seq=at_seq)).model_copy(deep=True)
 
     def get_view_seq(self) -> int:
         """Give the view_seq of the last observation that was given out."""

@@ -239,14 +239,19 @@ class Observing:
         self, agent_id: str, after_seq: int, until_seq: int | None, kinds: Collection[str] | None, limit: int
     ) -> tuple[list[ObservedEvent], int]:
         """Give events that the agent could see; see `service.runtime.replays.observed_events`."""
-        if agent_id not in self.agents:
-            await self._follower.catch_up()
-        until = self._follower.seq if until_seq is None else min(until_seq, self._follower.seq)
-        if agent_id not in self.agents:
-            raise UnknownAgentError(agent_id, self._world_id)
-        return await observed_events(
-            self._store, self._world_id, agent_id, after_seq=after_seq, until_seq=until, kinds=kinds, limit=limit
-        )
+        async with self.attached(agent_id) as attachment:
+            # What is still on its way to the agent is not known to it yet.
+            due = self._follower.seq if attachment.view_seq == attachment.made_seq else attachment.view_seq
+            return await observed_events(
+                self._store,
+                self._world_id,
+                agent_id,
+                registered_seq=self.agents[agent_id]["registered_seq"],
+                after_seq=after_seq,
+                until_seq=due if until_seq is None else min(until_seq, due),
+                kinds=kinds,
+                limit=limit,
+            )
 
     def _closed(self, subscription: Subscription) -> None:
         attachment = self._attachments.get(subscription.agent_id)

@@ -99,7 +99,8 @@ class Outbox:
                 return False
             kind = drafts[0]["kind"]
             if isinstance(error, RequestConflictError):
-                log.debug("another process has written this", kind=kind, req_id=drafts[0].get("req_id"))
+                # What has a req_id is the same whichever process writes it: one of them is wrong.
+                log.warning("another process has written something else", kind=kind, req_id=drafts[0].get("req_id"))
             elif isinstance(error, SimulationError):
                 log.warning("an effect of the service's own is refused", kind=kind, error=error.message)
             else:

@@ -16,15 +16,17 @@ Nothing is written until all of them have passed.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, ParamSpec, TypeVar
 
+import orjson
 import structlog
 
 from service.store.records import Receipt
 from service.store.units import Judge
 from worldledger.core_kinds import INTENT_REJECTED_KIND
-from worldledger.effects import SCHEMA_VERSION, EffectDraft
+from worldledger.effects import SCHEMA_VERSION, Effect, EffectDraft
 from worldledger.errors import (
     BackpressureError,
     CircuitBreakerOpenError,
@@ -190,11 +192,13 @@ class Pipeline:
     async def _find_conflicts(self, error: IntentConflictError) -> None:
         """Name the effects since the intent's context that concern its agent."""
         agent_id, context_seq = error.intent["agent_id"], error.intent["context_seq"]
+        found: deque[Effect] = deque(maxlen=_NAMED)
         try:
-            entries = await self._log.get_entries_since(context_seq, limit=_LOOKED_THROUGH)
+            async for batch in self._log.batches(after_seq=context_seq, limit=_LOOKED_THROUGH):
+                effects = map(orjson.loads, (row.text for row in batch))
+                found.extend(effect for effect in effects if mentions(effect, agent_id))
         except SimulationError:
             return  # the refusal stands; what led to it cannot be read now
-        found = [entry.effect for entry in entries if mentions(entry.effect, agent_id)][-_NAMED:]
         error.conflicting_effects.extend(found)
         error.details["conflicting_effects"] = [
             {"global_seq": effect["global_seq"], "kind": effect["kind"], "source_id": effect["source_id"]}

@@ -114,6 +114,7 @@ async def observed_events(
     world_id: str,
     agent_id: str,
     *,
+    registered_seq: int,
     after_seq: int,
     until_seq: int,
     kinds: Collection[str] | None,
@@ -125,10 +126,7 @@ async def observed_events(
     """
     if after_seq >= until_seq:
         return [], after_seq
-    registered = (await store.states.fold_at(world_id, until_seq)).state.metadata["agents"].get(agent_id)
-    if registered is None:
-        raise UnknownAgentError(agent_id, world_id)
-    start = max(after_seq, registered["registered_seq"])
+    start = max(after_seq, registered_seq)
     if start >= until_seq:
         return [], until_seq
     replay = await Replay.begin(store, world_id, agent_id, start)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from service.runtime.deduplication import Requests
@@ -111,9 +112,13 @@ class Submitting:
 
     async def _standing(self, intent: CheckedIntent) -> Standing:
         attachment = await self._observing.attach(intent.agent_id)
+        # Nobody waits for a database that is left alone: the breaker refuses at once.
+        patience = _PATIENCE if self.breaker.state == "CLOSED" else 0.0
         # What was acknowledged before this intent came counts when it is asked whether the intent is stale.
-        await self._follower.fold_known(_PATIENCE)
-        if intent.context_seq > self._follower.seq and not await self._follower.reached(intent.context_seq, _PATIENCE):
+        await self._follower.fold_known(patience)
+        if intent.context_seq > self._follower.seq and not await self._follower.reached(intent.context_seq, patience):
+            await self.breaker.call(self._follower.catch_up)  # while the database is away nobody can tell
+        if intent.context_seq > self._follower.seq:
             what = f"context_seq {intent.context_seq} lies beyond the world's head, {self._follower.seq}"
             raise InvalidIntentError(what, "$.context_seq", head_seq=self._follower.seq)
         return Standing(self._observing.agents[intent.agent_id]["weight"], lambda: attachment.view_seq)
@@ -124,5 +129,5 @@ def _replayed(accepted: Accepted) -> Accepted:
 
 
 def _digest(intent: CheckedIntent) -> bytes:
-    """Give what makes two intents of one req_id the same: all but the view that they were made from."""
-    return canonical_json([intent.kind, intent.payload, intent.priority, intent.schema_version])
+    """Tell apart what makes two intents of one req_id the same: all but the view that they were made from."""
+    return sha256(canonical_json([intent.kind, intent.payload, intent.priority, intent.schema_version])).digest()

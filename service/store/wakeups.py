@@ -47,10 +47,12 @@ class Wakeups:
         self._news: dict[str, int] = {}
         self._stirred = asyncio.Event()
         self._lost = asyncio.Event()
-        #: until when (by the loop's clock) others are known to follow, and when to say next that this process does
+        #: until when (by the loop's clock) others are known to follow, and this process is
         self._followed_until = 0.0
-        self._say_next = 0.0
+        self._follows_until = 0.0
+        #: whether to say that this process follows, and when to say it next
         self._say = False
+        self._say_next = 0.0
         self._pid = 0
         #: those who have said that they follow, and when they did last
         self._followers: dict[int, float] = {}
@@ -76,10 +78,14 @@ class Wakeups:
     def follow(self) -> None:
         """Let the others know that this process waits for news; to be said now and then while it does."""
         now = asyncio.get_running_loop().time()
+        self._follows_until = now + _HOLDS
         if now >= self._say_next:
-            self._say_next = now + EVERY
-            self._say = True
-            self._stirred.set()
+            self._say_now(now)
+
+    def _say_now(self, now: float) -> None:
+        self._say_next = now + EVERY
+        self._say = True
+        self._stirred.set()
 
     async def _run(self) -> None:
         pause = _RECONNECT[0]
@@ -105,7 +111,9 @@ class Wakeups:
         connection.add_termination_listener(self._on_lost)
         await connection.execute("set synchronous_commit = off")  # a wake-up need not reach the disk
         await connection.add_listener(CHANNEL, self._heard)
-        self._say_next = 0.0
+        now = asyncio.get_running_loop().time()
+        if now < self._follows_until:
+            self._say_now(now)
         while not self._lost.is_set():
             await self._stirred.wait()
             self._stirred.clear()
@@ -126,9 +134,8 @@ class Wakeups:
         self._followed_until = now + _HOLDS
         if pid not in self._followers:
             self._followers = {other: at for other, at in self._followers.items() if at > now - _HOLDS}
-            if self._say_next:
-                self._say = True
-                self._stirred.set()
+            if now < self._follows_until:
+                self._say_now(now)
         self._followers[pid] = now
 
     def _heard(self, connection: object, pid: int, channel: str, payload: object) -> None:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+
+import orjson
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.typing import Subprotocol
 
 from service.runtime import Orchestrator
 from service.settings import Settings
@@ -126,6 +131,41 @@ async def living(service: Service, world_id: str = "town") -> AsyncIterator[Clie
     """Talk to a world of a service; who cannot reach it goes on trying."""
     async with Client(service.url, world_id, patience=60.0) as client:
         yield client
+
+
+class Wire:
+    """A bare WebSocket of an agent, message by message: nothing is read ahead, and nothing is done by itself."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self.connection = connection
+
+    async def send(self, kind: str, **body: Any) -> None:
+        """Send a message."""
+        await self.connection.send(orjson.dumps({"type": kind, **body}).decode())
+
+    async def receive(self, *kinds: str) -> dict[str, Any]:
+        """Give the next message of these kinds, any if none is named."""
+        while True:
+            found: dict[str, Any] = orjson.loads(await self.connection.recv())
+            if not kinds or found["type"] in kinds:
+                return found
+
+    async def answers(self, count: int) -> list[dict[str, Any]]:
+        """Give the answers to so many intents."""
+        return [await self.receive("accepted", "rejected", "error") for _ in range(count)]
+
+
+@asynccontextmanager
+async def wired(service: Service, agent_id: str, view_seq: int, world_id: str = "town") -> AsyncIterator[Wire]:
+    """Open an agent's socket by hand, its hello read; small buffers, so that who does not read is one soon."""
+    plain = socket.create_connection(("127.0.0.1", service.port))
+    plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+    address = f"ws://127.0.0.1:{service.port}/v1/worlds/{world_id}/agents/{agent_id}/ws?view_seq={view_seq}"
+    how: dict[str, Any] = {"compression": None, "ping_interval": None, "max_queue": 1, "close_timeout": 1}
+    async with connect(address, sock=plain, subprotocols=[Subprotocol("worldledger.v1.json")], **how) as connection:
+        wire = Wire(connection)
+        await wire.receive("hello")
+        yield wire
 
 
 class Mind:

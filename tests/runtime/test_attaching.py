@@ -147,3 +147,48 @@ async def test_nothing_is_lost_or_told_twice_while_effects_arrive(
             begun = subscription.view if seq is None else await world.view(name, at_seq=seq)
             assert kept(begun, subscription.get_due()).context_digest == final.context_digest
             subscription.close()
+
+
+async def test_readers_that_give_up_leave_nothing(opening: Opening) -> None:
+    """However far they have come when they are cancelled, nobody is kept for them, and the next ones are served."""
+    world = await opening(config=OrchestratorConfig.model_validate({"memory": {"view_cache_size": 2}}))
+    names = [f"a{n}" for n in range(5)]
+    for n, name in enumerate(names):
+        (await world.register_agent(name, POLICIES[AGENTS[n]])).close()
+    random = Random(2)
+    drafts = story(60, seed=12)
+
+    async def come_and_go(name: str) -> None:
+        for step in range(25):
+            seq = random.choice([None, min(2 + step, world._follower.seq)])
+            work: list[Any] = [world.subscribe(name, view_seq=seq), world.agent(name), world.view(name)]
+            coming = start(work.pop(random.randrange(3)))
+            for left in work:
+                left.close()
+            for _ in range(random.randrange(12)):
+                await asyncio.sleep(random.choice([0, 0, 0.0005]))
+            coming.cancel()
+            await asyncio.wait([coming])
+            if not coming.cancelled() and hasattr(found := coming.result(), "close"):
+                found.close()
+
+    async def write() -> None:
+        for each in drafts:
+            await world.broadcast_event(each)
+
+    await asyncio.gather(write(), *map(come_and_go, names))
+    await world.flush()
+    assert not world.in_use
+    assert not world._attachments._holds
+    assert all(not each.subscriptions for each in world._attachments)
+    world.memory.evict_old_views()
+    assert len(world._attachments) <= 2
+    assert sorted(world._follower.views.attached) == sorted(each.agent_id for each in world._attachments)
+    head = await head_of(world)
+    for name in names:
+        handle = await world.agent(name)
+        latest = (await world.view(name)).view_seq
+        found = await read_until(handle, latest) if latest > handle.view_seq else []
+        view = kept(handle.initial_view, found)
+        assert view.context_digest == (await world.view(name, at_seq=head)).context_digest
+        handle.close()

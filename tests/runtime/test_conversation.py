@@ -17,7 +17,7 @@ async def converse(world: Orchestrator) -> None:
     agent_c = await world.register_agent("C", policy)
 
     cancel_token = world.issue_cancel_token("A", "req_1")
-    assert not cancel_token.cancelled
+    assert world.generation("A", "req_1") is cancel_token
     draft = {
         "kind": "MessageEmitted",
         "payload": {"text": "Wait, I have something important!"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -73,13 +74,14 @@ async def test_an_agent_whose_policy_fails_is_let_go(opening: Opening) -> None:
     assert [line["agent_id"] for line in said if line["log_level"] == "warning"] == ["a", "a"]
     assert kept(b.initial_view, await read_until(b, receipt.global_seq)) == await world.view("b")
     for here in (world, other):
-        for again in (
+        uses: list[Coroutine[Any, Any, Any]] = [
             here.agent("a"),
             here.view("a"),
             here.subscribe("a"),
             here.submit_intent(whole("a", receipt.global_seq)),
-        ):
-            error = await refused(again)
+        ]
+        for use in uses:
+            error = await refused(use)
             assert isinstance(error, PolicyFailedError)
             assert "ZeroDivisionError" in error.message
         with pytest.raises(PolicyFailedError):

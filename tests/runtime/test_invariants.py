@@ -222,7 +222,8 @@ async def test_4_two_phase_integrity(load: Load) -> None:
         intent: Any = intents.get(effect["req_id"]) if effect["source_id"] in AGENTS else None
         if intent is not None:
             state = fold.state
-            assert validator.validate_intent({**intent, "payload": effect["payload"]}, state)
+            intent["payload"] = effect["payload"]
+            assert validator.validate_intent(intent, state)
             start = effect["payload"].get("from") if effect["kind"] == "Move" else None
             assert start is None or tuple(start) == state.spatial_index.get(effect["source_id"], tuple(start))
         malformed = fold.state.metadata["malformed_effects"]

@@ -189,6 +189,8 @@ async def test_what_is_on_its_way_is_not_known_yet(world: Orchestrator) -> None:
     assert (await world.view("b")).view_seq == receipt.global_seq
     assert (await a.view()).view_seq == a.view_seq
     assert (await a.view()).visible_entities == {}
+    assert (await world.observed_events("a"))[0] == []
+    assert len((await world.observed_events("b"))[0]) == 1
     reader = await world.subscribe("a")
     assert reader.view == a.initial_view
     assert (len(reader), reader.get_due()) == (1, [])

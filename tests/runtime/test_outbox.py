@@ -84,7 +84,7 @@ async def test_one_refusal_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> No
     with capture_logs() as said:
         await box.flush()
     assert log.written == [0, 1, 3, 6, 7]
-    assert [line["log_level"] for line in said] == ["warning", "debug", "error"]
+    assert [line["log_level"] for line in said] == ["warning", "warning", "error"]
 
 
 @virtual

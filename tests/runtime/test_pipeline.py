@@ -55,8 +55,8 @@ class Verdicts:
     def validate_intent(self, intent: Intent, world_state: WorldState) -> bool:
         """Refuse by the word, or by how much there is of something."""
         self.asked += 1
-        payload = intent["payload"]
-        what = payload.get("verdict")
+        payload: dict[str, Any] = intent["payload"]
+        what: Any = payload.get("verdict")
         if what == "raise":
             raise ZeroDivisionError
         if what == "own error":
@@ -64,7 +64,7 @@ class Verdicts:
         if what == "spoil":
             payload.clear()  # a copy of its own
         if what == "only one":
-            return sum(entity.get("message_count", 0) for entity in world_state.entities.values()) < 1
+            return not any(entity.get("message_count") for entity in world_state.entities.values())
         return bool(what != "no")
 
 
@@ -351,7 +351,7 @@ async def test_a_coroutine_is_no_validator(opening: Opening) -> None:
         def validate_intent(self, intent: Intent, world_state: WorldState) -> asyncio.Future[bool]:
             return asyncio.get_running_loop().create_future()
 
-    world = await opening(validator=Asynchronous())  # type: ignore[arg-type]
+    world = await opening(validator=Asynchronous())
     a = await world.register_agent("a", ALL)
     with capture_logs():
         error = await refused(a.submit_intent(speak()))

@@ -89,7 +89,8 @@ async def test_another_body_is_another_request(opening: Opening) -> None:
 
 async def test_duplicates_at_once_are_one_effect(opening: Opening) -> None:
     """Of many at the same moment, over two processes, one is made and the others are told of it."""
-    worlds = [await opening(), await opening()]
+    config = OrchestratorConfig(staleness_threshold=100)
+    worlds = [await opening(config=config), await opening(config=config)]
     a = await worlds[0].register_agent("a", ALL)
     await worlds[1].agent("a")
     intents = [whole("a", a.view_seq) for _ in range(5)]

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from service.runtime import QueueClosedError
+from service.runtime import Orchestrator, QueueClosedError
 from service.runtime.worlds import Worlds
 from service.settings import Settings
 from service.store import Store
@@ -54,6 +54,11 @@ class Shelf:
     def open(worlds: Worlds) -> list[str]:
         """Give the names of those that are open, without the tests' own part."""
         return [world.world_id[-2:] for world in worlds]
+
+
+def busy(world: Orchestrator) -> bool:
+    """Tell whether somebody needs a world."""
+    return world.in_use
 
 
 async def test_a_world_is_opened_once(shelf: Shelf) -> None:
@@ -125,7 +130,7 @@ async def test_what_keeps_a_world_open(shelf: Shelf, what: str) -> None:
         world = await worlds.get(shelf.names[0])
         (await world.register_agent("a", ALL)).close()
         world._attachments.drop("a")
-        assert not world.in_use
+        assert not busy(world)
         if what == "subscription":
             await need.enter_async_context(await world.subscribe("a"))
         elif what == "token":
@@ -138,7 +143,7 @@ async def test_what_keeps_a_world_open(shelf: Shelf, what: str) -> None:
             await need.enter_async_context(turn)
             await settle()
         await world.flush()
-        assert world.in_use
+        assert busy(world)
         await worlds.get(shelf.names[1])
         assert "00" in shelf.open(worlds)
         await need.aclose()
@@ -159,13 +164,13 @@ async def test_what_is_under_way_keeps_a_world_open(shelf: Shelf) -> None:
         assert world._observing.in_use
         await viewing
         setting = world.set_sim_time_authority("unity")
-        assert world.in_use
+        assert busy(world)
         await setting
-        assert not world.in_use
+        assert not busy(world)
         world.issue_cancel_token("a", "r").cancel("done")
-        assert world.in_use
+        assert busy(world)
         await world.flush()
-        assert not world.in_use
+        assert not busy(world)
 
 
 async def test_a_world_whose_log_was_damaged_is_looked_at_again(shelf: Shelf) -> None:
