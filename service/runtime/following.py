@@ -26,6 +26,9 @@ _PAUSE: Final = (0.05, 2.0)
 
 log = structlog.get_logger("worldledger.runtime")
 
+#: Seconds that catching up may take where others wait for it.
+_PATIENCE: Final = 10.0
+
 #: Told each effect, in order and right after it was folded, with what the attached agents see of it.
 OnEffect = Callable[[Effect, list[Sighting]], None]
 
@@ -107,10 +110,10 @@ class Follower:
             await self.reached(head, timeout)
 
     async def catch_up(self) -> None:
-        """Wait until the views have every effect that is in the log now."""
+        """Wait until the views have every effect that is in the log now, though not for ever."""
         heads = await self._store.reader.head_seqs([self.world_id])
         self._watcher.moved(self.world_id, heads.get(self.world_id, 0))
-        await self.reached(heads.get(self.world_id, 0))
+        await self.reached(heads.get(self.world_id, 0), _PATIENCE)
 
     async def _run(self) -> None:
         pause = _PAUSE[0]

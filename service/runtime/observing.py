@@ -100,10 +100,15 @@ class Observing:
 
     def _begin(self, agent_id: str) -> asyncio.Task[Attachment]:
         task = self._attaching.get(agent_id)
-        if task is None:
+        # One that is done may have attached an agent that has been let go again.
+        if task is None or task.done():
             task = self._attaching[agent_id] = asyncio.get_running_loop().create_task(self._attach(agent_id))
-            task.add_done_callback(lambda _: self._attaching.pop(agent_id, None))
+            task.add_done_callback(lambda done: self._attached(agent_id, done))
         return task
+
+    def _attached(self, agent_id: str, task: asyncio.Task[Attachment]) -> None:
+        if self._attaching.get(agent_id) is task:
+            del self._attaching[agent_id]
 
     async def _attach(self, agent_id: str) -> Attachment:
         follower = self._follower

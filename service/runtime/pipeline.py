@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple, ParamSpec, TypeVar
 
 import orjson
@@ -25,8 +26,9 @@ import structlog
 
 from service.store.records import Receipt
 from service.store.units import Judge
+from worldledger.canonical import canonical_json
 from worldledger.core_kinds import INTENT_REJECTED_KIND
-from worldledger.effects import SCHEMA_VERSION, Effect, EffectDraft
+from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, Effect, EffectDraft
 from worldledger.errors import (
     BackpressureError,
     CircuitBreakerOpenError,
@@ -36,6 +38,7 @@ from worldledger.errors import (
     IntentRefusedError,
     PermissionDeniedError,
     QuotaExceededError,
+    RequestConflictError,
     SimulationError,
     StaleContextError,
     StoreUnavailableError,
@@ -206,7 +209,11 @@ class Pipeline:
         ]
 
     async def _record(self, intent: CheckedIntent, error: SimulationError) -> None:
-        """Have the log tell of a refusal; where that cannot be done, the refusal stands all the same."""
+        """Have the log tell of a refusal; where that cannot be done, the refusal stands all the same.
+
+        What is tried again and again, and refused for the same reason, is told once: nobody fills the log with it.
+        """
+        same = canonical_json([intent.agent_id, intent.req_id, intent.kind, intent.payload, error.code, error.message])
         draft: EffectDraft = {
             "kind": INTENT_REJECTED_KIND,
             "payload": {
@@ -219,11 +226,14 @@ class Pipeline:
                 "reason": error.message,
                 "rule": error.details.get("rule"),
             },
-            "source_id": intent.agent_id,
+            "source_id": SERVICE_SOURCE,
             "schema_version": SCHEMA_VERSION,
+            "req_id": f"rejected:{sha256(same).hexdigest()}",
         }
         try:
             await asyncio.shield(self._log.append_all([draft], system=True))
+        except RequestConflictError:
+            pass  # it was refused before, from another view
         except SimulationError as failed:
             log.warning("a rejected intent could not be recorded", req_id=intent.req_id, error=failed.message)
 

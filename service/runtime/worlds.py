@@ -68,10 +68,14 @@ class Worlds:
         if self._closed:
             raise StoreUnavailableError("the service is stopping")
         task = self._opening.get(world_id)
-        if task is None:
+        if task is None or task.done():
             task = self._opening[world_id] = asyncio.get_running_loop().create_task(self._start(world_id))
-            task.add_done_callback(lambda _: self._opening.pop(world_id, None))
+            task.add_done_callback(lambda done: self._opened(world_id, done))
         return await join(task)
+
+    def _opened(self, world_id: str, task: asyncio.Task[Orchestrator]) -> None:
+        if self._opening.get(world_id) is task:
+            del self._opening[world_id]
 
     async def close(self) -> None:
         """Close all of them; what follows from what has happened is still written."""

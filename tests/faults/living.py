@@ -127,9 +127,9 @@ async def serving(database_url: str, folder: Path, name: str = "service", **sett
 
 
 @asynccontextmanager
-async def living(service: Service, world_id: str = "town") -> AsyncIterator[Client]:
+async def living(service: Service, world_id: str = "town", **how: Any) -> AsyncIterator[Client]:
     """Talk to a world of a service; who cannot reach it goes on trying."""
-    async with Client(service.url, world_id, patience=60.0) as client:
+    async with Client(service.url, world_id, patience=60.0, **how) as client:
         yield client
 
 

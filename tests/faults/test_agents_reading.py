@@ -59,22 +59,16 @@ async def test_who_never_reads_harms_nobody(database_url: str, tmp_path: Path) -
             last = await _talk(speakers, "first")
             view = await _read(wire, world, view, last)
             before = _memory(service)
-            import time; t=time.time(); print("base", before/_MIB)
-            # Now it does not, though it goes on to ask.
+            # Now it does not.
             last = await _talk(speakers, "second")
-            print("second", time.time()-t, (_memory(service)-before)/_MIB)
             last = await _talk(speakers, "third")
-            print("third", time.time()-t, (_memory(service)-before)/_MIB)
             grown = _memory(service) - before
-            assert grown < 2 * _EVENTS * _SIZE / 3, f"{grown / _MIB} MiB"
-            await wire.send("ping", id="are you there?")
+            assert grown < _EVENTS * _SIZE / 2, f"{grown / _MIB} MiB"  # of twice as many that it has not read
             messages = 0
             while view.view_seq < last:
                 view = await _step(wire, world, view)
                 messages += 1
-            print("read", messages, time.time()-t, (_memory(service)-before)/_MIB)
             assert messages < _EVENTS
-            assert (await wire.receive("pong"))["id"] == "are you there?"
             end = await world.broadcast_event(event("end"))
             view = await _read(wire, world, view, end.global_seq)
             assert view == await world.view("ada", at_seq=end.global_seq)

@@ -78,7 +78,7 @@ async def test_rejections_are_recorded_where_the_world_wants_it(
         assert await head_of(world) == before
         return
     (effect,) = found
-    assert (effect["global_seq"], effect["source_id"], effect["req_id"]) == (before + 1, "a", None)
+    assert (effect["global_seq"], effect["source_id"]) == (before + 1, "worldledger")
     payload: dict[str, Any] = dict(effect["payload"])
     assert payload.pop("reason")
     assert payload == {
@@ -156,3 +156,17 @@ async def test_an_illegal_move_of_chess(opening: Opening) -> None:
     state = (await world._store.states.state_at(world.world_id, await head_of(world))).state
     assert state.entities["board"]["fen"].split()[0] == "rnbqkbnr/pppp1ppp/8/4p3/4P3/8/PPPP1PPP/RNBQKBNR"
     assert state.metadata["malformed_effects"] == 0
+
+
+async def test_the_same_refusal_is_recorded_once(opening: Opening) -> None:
+    """Trying one thing again and again does not fill the log; another thing under the same req_id is told too."""
+    config = OrchestratorConfig(record_rejections=True, staleness_threshold=100)
+    world = await opening(config=config, validator=Polite())
+    a = await world.register_agent("a", ALL)
+    for text in ("HEY", "HEY", "HO", "HEY"):
+        await refused(a.submit_intent({**speak(req_id="r"), "payload": {"text": text}}))
+    await world.broadcast_event(message("hello", "b"))
+    await refused(
+        a.submit_intent({**speak(req_id="r"), "payload": {"text": "HEY"}, "context_seq": await head_of(world)})
+    )
+    assert [each["payload"]["payload"]["text"] for each in await effects(world, "IntentRejected")] == ["HEY", "HO"]
