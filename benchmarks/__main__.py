@@ -1,6 +1,6 @@
 """Run the benchmarks on an embedded server of their own and write docs/benchmarks.md.
 
-``python -m benchmarks [appends bulk verification http million states projections]``; without names, all of them.
+``python -m benchmarks [appends bulk verification http million states projections agents]``; without names, all of them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import uvloop
 
-from benchmarks import appends, bulk, http, million, projections, states, verification
+from benchmarks import agents, appends, bulk, http, million, projections, states, verification
 from benchmarks.harness import ROUNDS, Report
 from service.database import embedded, schema
 from service.settings import Settings
 from service.store import Store
 
-ALL = ("appends", "bulk", "verification", "http", "million", "states", "projections")
+ALL = ("appends", "bulk", "verification", "http", "million", "states", "projections", "agents")
 RESULT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 
@@ -58,6 +58,10 @@ async def run(url: str, names: list[str], folder: Path) -> Report:
         urls = [await _database(url, name) for name in ("chess", "sandbox")]
         async with Store.open(urls[0], Settings()) as chess, Store.open(urls[1], Settings()) as sandbox:
             await projections.run(report, (urls[0], chess), (urls[1], sandbox))
+    if "agents" in names:
+        agents_url = await _database(url, "agents")
+        async with Store.open(agents_url, Settings()) as store:
+            await agents.run(report, agents_url, store)
     return report
 
 
@@ -89,6 +93,10 @@ def write(report: Report, version: int) -> None:
         "| what | a second |",
         "|---|---|",
         *(f"| {figure.name} | {figure.rate:,.0f} |" for figure in report.figures.values()),
+        "",
+        "| what else | found |",
+        "|---|---|",
+        *(f"| {what} | {value:.2f} {unit}".rstrip() + " |" for what, value, unit in report.found),
         "",
     ]
     RESULT.write_text("\n".join(lines))

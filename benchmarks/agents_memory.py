@@ -26,7 +26,7 @@ from worldledger.errors import IntentConflictError, StaleContextError
 
 HOUR = 3600.0
 #: Simulated seconds in one of the clock.
-COMPRESSION = 50.0
+COMPRESSION = 60.0
 AGENTS = 100
 #: Where they walk about (each side): about five are in sight of each other.
 SIDE = 400.0
@@ -180,7 +180,13 @@ async def run(report: Report, url: str) -> None:
     if process.returncode:
         raise RuntimeError("the hour was not lived through")
     lived = Lived(**orjson.loads(output))
-    say(f"  {lived.effects:,} effects, {lived.observations:,} observations in {lived.seconds:.0f} s: {asdict(lived)}")
+    say(
+        f"  {lived.intents:,} intents ({lived.stale:,} more were stale), {lived.generations:,} generations"
+        f" ({lived.interrupted:,} interrupted), {lived.observations:,} observations, {lived.effects:,} effects"
+        f" in {lived.seconds:.0f} s"
+    )
+    say(f"  MiB at each twentieth: {' '.join(f'{each:.0f}' for each in lived.resident[4::5])}")
+    say(f"  at the end: {', '.join(f'{number:,} {name}' for name, number in lived.stats.items())}")
     settled = round(100 * SETTLED)
     before = statistics.mean(lived.resident[settled - 2 : settled + 1])
     highest = max(lived.resident[settled:])

@@ -18,7 +18,7 @@ from service.store import Store
 from worldledger.genesis import NewWorld
 
 ROUNDS = 3
-SECONDS = 2.0
+SECONDS = 1.5
 #: Whether there is a goal for so many agents.
 SIZES = {5: True, 20: True, 50: False}
 WANTED = 100.0
@@ -166,7 +166,7 @@ async def run_by_socket(report: Report, url: str, server: Server) -> None:
     for number in range(-1, ROUNDS):
         for what, crowd in crowds.items():
             seats = crowd.seats(server.world(f"sockets-{crowd.groups}"))
-            found = await play(Task(seats, SECONDS, [server.pid], window=WINDOW))
+            found = await play(Task(seats, 2.0, [server.pid], window=WINDOW))
             if number >= 0:
                 figures[what].rates.append(found.accepted / found.seconds)
                 cores = " and ".join(f"{share:.2f}" for share in found.cores)

@@ -22,7 +22,7 @@ from .living import ALL, PATIENT, Mind, Service, entity, event, intent, judged, 
 
 pytestmark = pytest.mark.slow
 
-ROUNDS: Final = 18
+ROUNDS: Final = 12
 #: What each agent sees. Cy remembers what went out of sight, so that its view depends on all that it has seen.
 POLICIES: Final = {
     "ada": ALL,
