@@ -29,7 +29,7 @@ async def run(report: Report, servers: Sequence[Server]) -> None:
     here, there = (f"http://127.0.0.1:{server.port}" for server in servers)
     found: dict[str, list[float]] = {"effect": [], "cancellation": []}
     async with Client(here, "interruption") as one, Client(there, "interruption") as other:
-        await one.create_world(config=OrchestratorConfig(staleness_threshold=0))
+        await one.create_world(orchestrator=OrchestratorConfig(staleness_threshold=0))
         pairs = [await _Pair.settle(number, one, other) for number in range(PAIRS)]
         await asyncio.gather(*(pair.interrupt(found) for pair in pairs))
     for what, times in found.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from benchmarks.agents_sockets import Seat
@@ -82,7 +82,8 @@ async def process(*arguments: str) -> AsyncIterator[Server]:
         await until_alive(port)
         yield Server(port, running.pid)
     finally:
-        running.terminate()
+        with suppress(ProcessLookupError):  # it has not begun at all
+            running.terminate()
         await running.wait()
 
 

@@ -95,11 +95,11 @@ async def whole_log(world: World) -> list[EventLogEntry]:
         await asyncio.sleep(PACE)
 
 
-async def remotely(url: str, world_id: str) -> None:
+async def remotely(client: Client) -> None:
     """Play it in a world of a service."""
-    async with Client(url, world_id) as client:
+    async with client:
         await client.create_world(experiment="examples")
-        print(f"World {world_id} of {url}:\n")
+        print(f"World {client.world_id} of {client.url}:\n")
         await conversation(client)
 
 
@@ -112,23 +112,33 @@ async def here(database_url: str, world_id: str) -> None:
         await conversation(world)
 
 
+def play(client: Client | None, world_id: str) -> None:
+    """Play the conversation where the client's service is, or else in this process."""
+    if client is not None:
+        asyncio.run(remotely(client))
+        return
+    from service.cli.connect import Target, database  # noqa: PLC0415 - not needed against a service
+    from service.settings import Settings  # noqa: PLC0415
+
+    settings = Settings()
+    named = settings.database_url
+    with database(Target(named.get_secret_value() if named else None, settings)) as database_url:
+        asyncio.run(here(database_url, world_id))
+
+
 def main() -> int:
-    """Play the conversation in a new world; give 1 if something kept it from that, which has been told then."""
+    """Play it in a new world. What keeps it from that is told: then give 1, or 2 for a URL that is none."""
     parser = argparse.ArgumentParser(description="A conversation in which one agent interrupts another.")
     parser.add_argument("--url", help="a running service; without it, the world lives in this process")
     url: str | None = parser.parse_args().url
     world_id = f"conversation-{uuid.uuid4().hex[:8]}"
     try:
-        if url is not None:
-            asyncio.run(remotely(url, world_id))
-        else:
-            from service.cli.connect import Target, database  # noqa: PLC0415 - as above
-            from service.settings import Settings  # noqa: PLC0415
-
-            settings = Settings()
-            named = settings.database_url
-            with database(Target(named.get_secret_value() if named else None, settings)) as database_url:
-                asyncio.run(here(database_url, world_id))
+        client = None if url is None else Client(url, world_id)
+    except ValueError as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 2
+    try:
+        play(client, world_id)
     except SimulationError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 1

@@ -114,7 +114,10 @@ class OrchestratorConfig(BaseModel):
         description="Whether what validator or ruleset refuse becomes IntentRejected; null: as the ruleset says.",
     )
     breaker_failures: int = Field(
-        default=5, ge=1, le=_MANY, description="Appends in a row that fail before the store is left alone for a while."
+        default=1,
+        ge=1,
+        le=_MANY,
+        description="Appends in a row that fail, each tried again until its deadline, before the store is left alone.",
     )
     breaker_recovery_s: float = Field(
         default=5.0, gt=0.0, le=86_400.0, description="Seconds that it is left alone before it is tried again."

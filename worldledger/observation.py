@@ -131,7 +131,7 @@ class ObservationPolicy:
                 shown = {end for end in shown if self._has_type(details, name, end)}
             if shown:
                 related[name] = sorted(shown)
-        return View.of(agent_id, world_state.metadata["last_effect_seq"], seen, related)
+        return View.of(agent_id, world_state.metadata.get("last_effect_seq", 0), seen, related)
 
     def should_observe_event(self, effect: Effect, agent_id: str, world_state: WorldState) -> bool:
         """Tell whether the agent observes an effect, given the state after it.

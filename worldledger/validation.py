@@ -57,7 +57,7 @@ def judge_intent(intent: CheckedIntent, state: WorldState, validator: EffectVali
     agent = state.metadata["agents"].get(intent.agent_id)
     if agent is None:
         raise UnknownAgentError(intent.agent_id, world_id)
-    lacking = missing_permission(intent.kind, agent)
+    lacking = missing_permission(intent.kind, agent, intent.payload.get("kind"))
     if lacking is not None:
         raise PermissionDeniedError(intent.agent_id, lacking)
     if intent.kind == "Move" and "from" in intent.payload:
@@ -70,12 +70,15 @@ def judge_intent(intent: CheckedIntent, state: WorldState, validator: EffectVali
         raise IntentRefusedError(intent.to_intent())
 
 
-def missing_permission(kind: str, agent: Mapping[str, Any]) -> str | None:
+def missing_permission(kind: str, agent: Mapping[str, Any], custom: str | None = None) -> str | None:
     """Give the first permission that an intent of this kind needs and the agent lacks, or None.
 
-    ``agent`` is its entry in ``metadata["agents"]``.
+    ``agent`` is its entry in ``metadata["agents"]``. For a Custom intent the permission ``intent:custom:<kind>`` of its
+    own kind (``custom``) is enough, in place of the one for all kinds.
     """
     permissions = agent["permissions"]
+    if kind == "Custom" and f"{permission_for(kind)}:{custom}" in permissions:
+        return None if SUBMIT_INTENT in permissions else SUBMIT_INTENT
     return next((needed for needed in (SUBMIT_INTENT, permission_for(kind)) if needed not in permissions), None)
 
 

@@ -23,11 +23,22 @@ CONNECT_TIMEOUT: Final = 10.0
 
 APPLICATION_NAME: Final = "worldledger"
 
+#: How long a session may be silent: idle inside a transaction (ms), and not answering at all (s).
+_NOT_FOR_LONG: Final = {
+    "idle_in_transaction_session_timeout": "5000",
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+}
+
 
 def _settings(role: str | None, application_name: str) -> dict[str, str]:
     # As a startup parameter the role holds for the whole session: the RESET ALL by which a pool cleans a
     # connection leaves it alone, and RESET ROLE comes back to it.
-    settings = {"application_name": application_name}
+    #
+    # A process that falls silent in the middle of a transaction (a lost network, a stopped machine) must not hold the
+    # lock of a world's head: after a few seconds the server ends its session.
+    settings = {"application_name": application_name, **_NOT_FOR_LONG}
     if role is not None:
         settings["role"] = role
     return settings

@@ -28,7 +28,7 @@ from service.store.watch import HeadWatcher
 from worldledger.aio import CancelToken
 from worldledger.config import OrchestratorConfig, read_config
 from worldledger.effects import EffectDraft
-from worldledger.errors import InvalidIntentError, SimulationError, WorldExistsError
+from worldledger.errors import InvalidIntentError, SimulationError, UnknownGenerationError, WorldExistsError
 from worldledger.genesis import NewWorld
 from worldledger.intents import Accepted
 from worldledger.observation import ObservationPolicy, ObservedEvent, View
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from worldledger.effects import Effect
     from worldledger.rulesets import Ruleset
     from worldledger.views import Sighting
+    from worldledger.world import WorldState
 
 
 class Orchestrator:
@@ -83,6 +84,7 @@ class Orchestrator:
             follower=self._follower,
             observing=self._observing,
             validator=self.effect_validator,
+            ruleset=ruleset,
             record_rejections=ruleset.records_rejections if recorded is None else recorded,
             accepted=self._generations.finish,
             clock=clock,
@@ -166,6 +168,11 @@ class Orchestrator:
             closing.push_async_callback(self._clocks.settled)
             closing.push_async_callback(self._follower.close)
 
+    @property
+    def world_state(self) -> WorldState:
+        """The world's state as far as it is followed here; it goes on changing, and is only to be read (seed)."""
+        return self._follower.views.fold.state
+
     # -- agents --------------------------------------------------------------------------------------------
 
     async def register_agent(
@@ -241,7 +248,7 @@ class Orchestrator:
         is written, what has ended the following of the world.
         """
         self._follower.raise_if_ended()
-        (receipt,) = await self._submitting.breaker.call(self.event_log.append_all, [draft])
+        (receipt,) = await self._submitting.guard.call(self.event_log.append_all, [draft])
         with suppress(SimulationError):  # what was written stays so, if the world is closed before it has come here
             await self._follower.reached(receipt.global_seq)
         return receipt
@@ -273,7 +280,11 @@ class Orchestrator:
 
     async def cancel_generation(self, agent_id: str, req_id: str, reason: str = "user_requested") -> None:
         """Cancel a generation, wherever it runs. Raises UnknownGenerationError."""
-        self._generations.cancel(agent_id, req_id, reason)
+        try:
+            self._generations.cancel(agent_id, req_id, reason)
+        except UnknownGenerationError:
+            await self._follower.catch_up()  # another process may have begun it a moment ago
+            self._generations.cancel(agent_id, req_id, reason)
 
     async def finish_generation(self, agent_id: str, req_id: str) -> bool:
         """Take note that a generation has ended without an intent of its req_id; give False if none runs here."""
@@ -364,9 +375,9 @@ class Orchestrator:
         """Whether the world can no longer be followed: its log is damaged, or cannot be folded."""
         return self._follower.error is not None
 
-    async def flush(self) -> None:
-        """Wait until the effects that follow what has happened so far are written."""
-        await self._outbox.flush()
+    async def flush(self, timeout: float | None = None) -> None:
+        """Wait until the effects that follow what has happened so far are written, at most ``timeout`` seconds."""
+        await self._outbox.flush(timeout)
 
     async def reached(self, seq: int, timeout: float | None = None) -> bool:
         """Wait until this process has folded an effect; give False if it has not after ``timeout`` seconds."""

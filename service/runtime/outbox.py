@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -49,10 +50,12 @@ class Outbox:
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._write())
 
-    async def flush(self) -> None:
-        """Wait until everything that was put in has been written, or given up."""
-        while self._task is not None:
-            await asyncio.wait([self._task])
+    async def flush(self, timeout: float | None = None) -> None:
+        """Wait until everything that was put in has been written, or given up, at most ``timeout`` seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while self._task is not None:
+                    await asyncio.wait([self._task])
 
     async def close(self, patience: float = 5.0) -> None:
         """Write what waits, if that does not take long (seconds); nothing is written any more afterwards."""

@@ -48,11 +48,12 @@ from worldledger.intents import Accepted, CheckedIntent, intent_draft
 from worldledger.validation import EffectValidator, judge_intent, mentions
 
 if TYPE_CHECKING:
+    from service.runtime.guarding import StoreGuard
     from service.runtime.quotas import Quotas
     from service.runtime.scheduling import Scheduler
     from service.store.event_log import EventLog
-    from worldledger.aio import CircuitBreaker
     from worldledger.config import OrchestratorConfig
+    from worldledger.rulesets import Ruleset
     from worldledger.world import WorldState
 
 #: Effects that are looked through for those that an intent conflicts with, and most of them that are named.
@@ -87,8 +88,9 @@ class Pipeline:
         *,
         quotas: Quotas,
         scheduler: Scheduler,
-        breaker: CircuitBreaker,
+        guard: StoreGuard,
         validator: EffectValidator,
+        ruleset: Ruleset,
         record_rejections: bool,
         clock: Callable[[], float],
     ) -> None:
@@ -96,8 +98,9 @@ class Pipeline:
         self._config = config
         self._quotas = quotas
         self._scheduler = scheduler
-        self._breaker = breaker
+        self._guard = guard
         self._validator = validator
+        self._ruleset = ruleset
         self._record_rejections = record_rejections
         self._clock = clock
 
@@ -130,7 +133,12 @@ class Pipeline:
         deadline_at = self._clock() + self._config.deadline_ms / 1000.0 if self._config.deadline_ms else None
         several = len(intents) > 1
         for index, intent in enumerate(intents):
-            _indexed(index, several, self._check_staleness, intent, standings[intent.agent_id])
+            try:
+                _indexed(index, several, self._check_staleness, intent, standings[intent.agent_id])
+            except StaleContextError:
+                # In a list one that was accepted before is no reason to refuse the others.
+                if not several or not await self._recall([drafts[index]]):
+                    raise
         judges = {
             index: self._judge(index, several, intent, standings[intent.agent_id], deadline_at)
             for index, intent in enumerate(intents)
@@ -149,7 +157,7 @@ class Pipeline:
                 deadline_at=deadline_at,
                 req_id=first.req_id,
             ):
-                receipts = await self._breaker.call(self._log.append_judged, drafts, judges)
+                receipts = await self._guard.call(self._log.append_judged, drafts, judges)
         except (QuotaExceededError, BackpressureError, CircuitBreakerOpenError):
             for intent in charged:  # it came to nothing by no fault of theirs
                 self._quotas.refund(intent.agent_id, intent.req_id)
@@ -173,6 +181,8 @@ class Pipeline:
             self._check_staleness(intent, standing)
             try:
                 judge_intent(intent, state, self._validator)
+                if intent.kind == "Custom":
+                    self._ruleset.check_intent(intent.payload["kind"], intent.payload, intent.agent_id, state)
             except SimulationError:
                 raise
             except Exception as error:

@@ -9,12 +9,12 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from service.runtime.deduplication import Requests
+from service.runtime.guarding import StoreGuard
 from service.runtime.pipeline import Pipeline, Standing
 from service.runtime.quotas import Quotas
 from service.runtime.scheduling import Scheduler
-from worldledger.aio import CircuitBreaker
 from worldledger.canonical import canonical_json
-from worldledger.errors import InvalidEffectError, InvalidIntentError, SimulationError, StoreUnavailableError
+from worldledger.errors import InvalidEffectError, InvalidIntentError, SimulationError
 from worldledger.intents import Accepted, CheckedIntent, check_intent
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from service.runtime.observing import Observing
     from service.store.event_log import EventLog
     from worldledger.config import OrchestratorConfig
+    from worldledger.rulesets import Ruleset
     from worldledger.validation import EffectValidator
 
 #: Seconds that an intent waits for this process to see the view that it was made from.
@@ -39,6 +40,7 @@ class Submitting:
         follower: Follower,
         observing: Observing,
         validator: EffectValidator,
+        ruleset: Ruleset,
         record_rejections: bool,
         accepted: Callable[[str, str], object],
         clock: Callable[[], float],
@@ -50,19 +52,15 @@ class Submitting:
         self.requests: Requests[Accepted] = Requests(config.memory.max_remembered_requests, replay=_replayed)
         self.scheduler = Scheduler(config, clock)
         self.quotas = Quotas(config, clock)
-        self.breaker = CircuitBreaker(
-            config.breaker_failures,
-            config.breaker_recovery_s,
-            clock=clock,
-            counts=lambda error: isinstance(error, StoreUnavailableError),
-        )
+        self.guard = StoreGuard(config, clock)
         self._pipeline = Pipeline(
             event_log,
             config,
             quotas=self.quotas,
             scheduler=self.scheduler,
-            breaker=self.breaker,
+            guard=self.guard,
             validator=validator,
+            ruleset=ruleset,
             record_rejections=record_rejections,
             clock=clock,
         )
@@ -113,11 +111,11 @@ class Submitting:
     async def _standing(self, intent: CheckedIntent) -> Standing:
         attachment = await self._observing.attach(intent.agent_id)
         # Nobody waits for a database that is left alone: the breaker refuses at once.
-        patience = _PATIENCE if self.breaker.state == "CLOSED" else 0.0
+        patience = _PATIENCE if self.guard.closed else 0.0
         # What was acknowledged before this intent came counts when it is asked whether the intent is stale.
         await self._follower.fold_known(patience)
         if intent.context_seq > self._follower.seq and not await self._follower.reached(intent.context_seq, patience):
-            await self.breaker.call(self._follower.catch_up)  # while the database is away nobody can tell
+            await self.guard.call(self._follower.catch_up)  # while the database is away nobody can tell
         if intent.context_seq > self._follower.seq:
             what = f"context_seq {intent.context_seq} lies beyond the world's head, {self._follower.seq}"
             raise InvalidIntentError(what, "$.context_seq", head_seq=self._follower.seq)

@@ -64,6 +64,13 @@ async def test_what_keeps_it_from_playing_is_told() -> None:
     assert "cannot be reached" in errors
 
 
+async def test_a_url_that_is_none_is_told() -> None:
+    """A URL without http:// is refused in one line, with 2."""
+    code, output, errors = await _play("", "--url", "127.0.0.1:8611")
+    assert (code, output) == (2, "")
+    assert errors == "interruption.py: '127.0.0.1:8611' is no address of a service, such as http://127.0.0.1:8000\n"
+
+
 def test_make_run_points_to_it() -> None:
     """`make run` says how to play it."""
     assert "examples/interruption.py" in (EXAMPLE.parents[1] / "Makefile").read_text()

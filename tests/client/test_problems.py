@@ -41,6 +41,7 @@ SAMPLES: list[SimulationError] = [
     errors.OverloadedError("too much"),
     errors.PermissionDeniedError("alice", "intent:move"),
     errors.PolicyFailedError("alice", "KeyError: height"),
+    errors.QueueClosedError(),
     errors.QuotaExceededError("alice", "tokens", 100),
     errors.QuotaExceededError("alice", "intents", 100, 1.25),
     errors.RequestConflictError("used before", req_id="r1", global_seq=3),

@@ -322,8 +322,16 @@ async def test_a_service_that_is_not_there_is_told_after_a_while() -> None:
         with pytest.raises(ServiceUnavailableError, match="cannot be reached") as away:
             await client.create_world()
         assert "outcome" not in away.value.details
-    with pytest.raises(ValueError, match="no address of a service"):
-        Client("127.0.0.1:8000")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["127.0.0.1:8000", "localhost:8000", "ws://town", "http://", "http://:8000", "http://town:x", "http://[::1", ""],
+)
+def test_what_is_no_address_is_refused_at_once(url: str) -> None:
+    """A URL without http(s):// or a host is refused when the client is made."""
+    with pytest.raises(ValueError, match="no address of a service, such as http://"):
+        Client(url)
 
 
 async def test_something_else_that_answers_is_told(database_url: str) -> None:

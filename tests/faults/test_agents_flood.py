@@ -97,7 +97,7 @@ async def service(database_url: str, tmp_path: Path) -> AsyncIterator[Service]:
 async def test_over_the_wire(service: Service, database_url: str, policy: BackpressurePolicy) -> None:
     """The same over HTTP and WebSockets at once; a listener on a socket hears all of it."""
     async with living(service, max_queued=100_000) as world:
-        await world.create_world(config=_config(policy))
+        await world.create_world(orchestrator=_config(policy))
         for name in _AGENTS:
             (await world.register_agent(name, ALL)).close()
         listener = Mind(await world.register_agent("listener", ALL))

@@ -110,7 +110,7 @@ async def test_a_conversation_ends_as_if_nothing_had_happened(database_url: str,
     """Killed again and again while agents act, a service loses nothing: views, hearing and log are as without kills."""
     calm = await uninterrupted(database_url)
     async with serving(database_url, tmp_path) as service, living(service, "storm") as world:
-        await world.create_world(config=_CONFIG, time_authority=_UNITY)
+        await world.create_world(orchestrator=_CONFIG, time_authority=_UNITY)
         minds = await settle(world)
         minds["ada"].handle.close()
         ada = Newcomer(service, minds["ada"])

@@ -89,7 +89,7 @@ async def test_an_outage_in_the_middle_of_a_conversation(database_url: str, tmp_
         serving(proxy.url, tmp_path, append_deadline=_DEADLINE) as service,
         living(service) as world,
     ):
-        await world.create_world(config=_CONFIG)
+        await world.create_world(orchestrator=_CONFIG)
         for n, name in enumerate(_AGENTS):
             await world.broadcast_event(entity(name, 3.0 * n, 0.0))
         policies = (ALL, near(6.0), near(6.0, remove_operations=False))
@@ -184,7 +184,7 @@ async def test_a_partition(database_url: str, tmp_path: Path) -> None:
         living(one) as there,
         living(two) as here,
     ):
-        await here.create_world(config=config)
+        await here.create_world(orchestrator=config)
         for name, at in (("ada", 0.0), ("bea", 4.0), ("cy", 100.0)):
             await here.broadcast_event(entity(name, at, 0.0))
         ada = Mind(await there.register_agent("ada", ALL))

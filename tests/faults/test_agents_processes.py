@@ -45,7 +45,7 @@ async def both(database_url: str, tmp_path: Path) -> AsyncIterator[Both]:
 async def test_racing_intents(both: Both, database_url: str) -> None:
     """Whoever comes by whichever service: one log, one effect for a request, one winner, and the same views."""
     a, b = both.a, both.b
-    await a.create_world(config=OrchestratorConfig(staleness_threshold=PATIENT))
+    await a.create_world(orchestrator=OrchestratorConfig(staleness_threshold=PATIENT))
     minds: list[Mind] = []
     policies = (ALL, near(6.0), near(6.0, remove_operations=False), near(20.0))
     for n, (name, policy) in enumerate(zip(_AGENTS, policies, strict=True)):

@@ -46,7 +46,7 @@ async def _talk(speakers: list[Mind], name: str) -> int:
 async def test_who_never_reads_harms_nobody(database_url: str, tmp_path: Path) -> None:
     """Others hear everything, the service's memory stays as it was, and who reads again comes to the right view."""
     async with serving(database_url, tmp_path) as service, living(service) as world:
-        await world.create_world(config=OrchestratorConfig(staleness_threshold=PATIENT, max_queued_deltas=50))
+        await world.create_world(orchestrator=OrchestratorConfig(staleness_threshold=PATIENT, max_queued_deltas=50))
         speakers = [Mind(await world.register_agent(name, ALL)) for name in ("bea", "cy")]
         deaf = await world.register_agent("ada", ALL)
         assert deaf.initial_view is not None

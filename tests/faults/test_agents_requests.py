@@ -70,7 +70,7 @@ async def _send_all(service: Service, world: Client, seq: int) -> list[dict[str,
 async def test_duplicates_in_any_order(database_url: str, tmp_path: Path) -> None:
     """Copies of requests over two sockets and HTTP, shuffled, are one effect each; so they are after a kill."""
     async with serving(database_url, tmp_path) as service, living(service) as world:
-        await world.create_world(config=OrchestratorConfig(staleness_threshold=PATIENT))
+        await world.create_world(orchestrator=OrchestratorConfig(staleness_threshold=PATIENT))
         handle = await world.register_agent("ada", ALL)
         seq = handle.view_seq
         handle.close()
@@ -91,7 +91,7 @@ async def test_duplicates_in_any_order(database_url: str, tmp_path: Path) -> Non
 async def test_another_body_in_between(database_url: str, tmp_path: Path) -> None:
     """Of bodies that share a req_id the first to come is the request, and every copy of another is told so."""
     async with serving(database_url, tmp_path) as service, living(service) as world:
-        await world.create_world(config=OrchestratorConfig(staleness_threshold=PATIENT))
+        await world.create_world(orchestrator=OrchestratorConfig(staleness_threshold=PATIENT))
         handle = await world.register_agent("ada", ALL)
         handle.close()
         async with wired(service, "ada", handle.view_seq) as one, wired(service, "ada", handle.view_seq) as two:

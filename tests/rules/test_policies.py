@@ -11,13 +11,12 @@ import orjson
 import pytest
 from hypothesis import given, settings
 
+from tests.rules.seeing import POLICIES, Masked
 from worldledger.canonical import canonical_json
 from worldledger.effects import Effect
 from worldledger.errors import InvalidPolicyError, UnregisteredPolicyError
 from worldledger.observation import DistanceLatency, LatencyModel, ObservationPolicy, PolicyConfig
 from worldledger.policies import policy_from_spec, policy_spec, register_latency_model, register_policy
-
-from .seeing import POLICIES, Masked
 
 
 class Unnamed(ObservationPolicy):

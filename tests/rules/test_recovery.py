@@ -106,7 +106,7 @@ _CASES: list[tuple[SimulationError, str, RecoveryAction, dict[str, Any]]] = [
     (
         CONFLICT,
         "intent_conflict",
-        RecoveryAction.REGENERATE,
+        RecoveryAction.MODIFY_INTENT,
         {
             "req_id": "r1",
             "agent_id": "ann",

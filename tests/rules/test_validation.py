@@ -124,7 +124,7 @@ def test_a_move_from_where_the_agent_is_not_is_a_conflict(start: list[float]) ->
     assert error.details["actual_position"] == [1.0, 2.0, 3.0]
     assert error.details["req_id"] == "r1"
     assert "stands at [1.0, 2.0, 3.0]" in str(error)
-    assert (error.code, error.recovery) == ("intent_conflict", RecoveryAction.REGENERATE)
+    assert (error.code, error.recovery) == ("intent_conflict", RecoveryAction.MODIFY_INTENT)
     assert not validator.asked
 
 

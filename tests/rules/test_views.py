@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.rules.seeing import World, long_story, registered
 from tests.rulesets import chess_worlds
 from tests.rulesets.sandboxes import effects_of
 from worldledger.errors import UnknownAgentError
@@ -21,8 +22,6 @@ from worldledger.observation import (
 )
 from worldledger.rulesets.chess import RULESET as CHESS
 from worldledger.views import Views
-
-from .seeing import World, long_story, registered
 
 # -- who is told what ----------------------------------------------------------------------------------------
 

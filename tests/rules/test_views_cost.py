@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from tests.rules.seeing import World
 from tests.rulesets.sandboxes import Said, effects_of
-
-from .seeing import World
 
 
 def _calls(world: World, said: list[Said]) -> int:

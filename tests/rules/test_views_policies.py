@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.rules.seeing import World, registered
 from tests.rulesets.sandboxes import Said
 from worldledger.effects import Effect
 from worldledger.errors import FoldError, UnregisteredPolicyError
@@ -20,8 +21,6 @@ from worldledger.observation import (
 )
 from worldledger.policies import register_latency_model, register_policy
 from worldledger.world import WorldState
-
-from .seeing import World, registered
 
 
 def test_a_new_registration_changes_the_view() -> None:

@@ -11,6 +11,7 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.rules.seeing import AGENTS, HAPPENINGS, POLICIES, OwnDelta, long_story, registered
 from tests.rulesets.sandboxes import Said, effects_of
 from worldledger.deltas import ObservationDelta, View, apply_delta, remembering
 from worldledger.effects import Effect, is_system_kind
@@ -24,7 +25,6 @@ from worldledger.rulesets.sandbox.handlers import HANDLERS
 from worldledger.views import Sighting, Views
 from worldledger.world import WorldState
 
-from .seeing import AGENTS, HAPPENINGS, POLICIES, OwnDelta, long_story, registered
 from .values import same
 
 

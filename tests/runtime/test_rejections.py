@@ -38,7 +38,7 @@ async def test_a_move_from_elsewhere_conflicts(opening: Opening) -> None:
     before = await head_of(world)
     error = await refused(a.submit_intent(move(1, 0, start=(0, 0), req_id="r")))
     assert isinstance(error, IntentConflictError)
-    assert error.recovery is RecoveryAction.REGENERATE
+    assert error.recovery is RecoveryAction.MODIFY_INTENT
     assert [effect["global_seq"] for effect in error.conflicting_effects] == [pushed.global_seq, hit.global_seq]
     assert error.conflicting_effects[0]["payload"] == {"agent_id": "a", "to": [3.0, 4.0]}
     assert [each["kind"] for each in error.details["conflicting_effects"]] == ["Move", "Hit"]
@@ -170,3 +170,21 @@ async def test_the_same_refusal_is_recorded_once(opening: Opening) -> None:
         a.submit_intent({**speak(req_id="r"), "payload": {"text": "HEY"}, "context_seq": await head_of(world)})
     )
     assert [each["payload"]["payload"]["text"] for each in await effects(world, "IntentRejected")] == ["HEY", "HO"]
+
+
+async def test_only_players_play(opening: Opening) -> None:
+    """In a chess world an agent moves when it plays, and may resign; all else is the arena's to say."""
+    world = await opening(config=OrchestratorConfig(staleness_threshold=100), ruleset="chess")
+    ana, bo, eve = [await world.register_agent(name, ALL) for name in ("ana", "bo", "eve")]
+    first = custom("MoveMade", {"uci_notation": "e2e4"})
+    assert (await refused(ana.submit_intent(first))).details["rule"] == "game_not_started"
+    await world.broadcast_event(draft("GameStarted", {"agents": {"white": "ana", "black": "bo"}}, "arena"))
+    assert (await refused(eve.submit_intent(first))).details["rule"] == "not_a_player"
+    assert (await refused(bo.submit_intent(first))).details["rule"] == "not_your_turn"
+    await ana.submit_intent(first)
+    won = {"status": "resigned", "result": "white_wins", "reason": "resignation"}
+    assert (await refused(ana.submit_intent(custom("GameEnded", won)))).details["rule"] == "not_for_players"
+    rejected = custom("MoveRejected", {"attempted": "e4", "reason": "illegal"})
+    assert (await refused(bo.submit_intent(rejected))).details["rule"] == "not_for_players"
+    await bo.submit_intent(custom("GameEnded", won))
+    assert world.world_state.entities["board"]["status"] == "resigned"

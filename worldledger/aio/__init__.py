@@ -5,7 +5,8 @@ Like the rest of asyncio they belong to one event loop and are not safe to use f
 """
 
 from worldledger.aio.breaker import CircuitBreaker
-from worldledger.aio.queues import QueueClosedError, TimedQueue
+from worldledger.aio.queues import TimedQueue
 from worldledger.aio.tokens import CancelToken
+from worldledger.errors import QueueClosedError
 
 __all__ = ["CancelToken", "CircuitBreaker", "QueueClosedError", "TimedQueue"]

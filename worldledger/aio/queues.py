@@ -13,18 +13,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
+from worldledger.errors import QueueClosedError
+
 T = TypeVar("T")
 
 #: Shortest and longest sleep, in seconds. A timer may fire a little before its time as the clock tells it: without the
 #: shortest, the rest would be spun away. Not every event loop can take an infinite one.
 _SLEEP: Final = (0.001, 3600.0)
-
-
-class QueueClosedError(Exception):
-    """The queue was closed: nothing is taken from it or put into it any more."""
-
-    def __init__(self) -> None:
-        super().__init__("the queue is closed")
 
 
 class TimedQueue(Generic[T]):

@@ -12,6 +12,8 @@ from worldledger.client.world import RemoteWorld
 class Client(RemoteWorld):
     """One world of the service at ``url``: an async context manager, to be used on one event loop.
 
+    ``url`` begins with http:// or https:// and names a host; ValueError is raised for any other.
+
     ``timeout``: seconds that an answer over HTTP may take. ``patience``: seconds for which a service that cannot be
     reached is tried again before a call raises ServiceUnavailableError; what goes over an agent's own connection waits
     for it as long as it takes. ``max_queued``: most observations that wait for a reader before they collapse.

@@ -35,10 +35,7 @@ class Transport:
     """
 
     def __init__(self, url: str, *, timeout: float, patience: float) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.netloc:
-            raise ValueError(f"{url!r} is no address of a service, such as http://127.0.0.1:8000")
-        self.url = url.rstrip("/")
+        self.url = _checked(url)
         self.closed = False
         self._patience = patience
         # Whoever waits for a connection of the pool waits for calls that have a timeout each.
@@ -101,6 +98,18 @@ class Transport:
         """Close the connections."""
         self.closed = True
         await self._http.aclose()
+
+
+def _checked(url: str) -> str:
+    """Give a service's address as requests are made of it; raise ValueError if it is none."""
+    try:
+        parts = urlsplit(url)
+        fit = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, half an IPv6 address
+        fit = False
+    if not fit:
+        raise ValueError(f"{url!r} is no address of a service, such as http://127.0.0.1:8000")
+    return parts.geturl().rstrip("/")  # with the scheme in lower case
 
 
 def path_of(*parts: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from worldledger.aio import CancelToken
+from worldledger.canonical import gate
 from worldledger.client.event_log import RemoteEventLog
 from worldledger.client.handle import RemoteHandle
 from worldledger.client.link import MessageTooLargeError
@@ -19,7 +20,7 @@ from worldledger.config import OrchestratorConfig
 from worldledger.deltas import ObservedEvent, View
 from worldledger.drafts import check_draft
 from worldledger.effects import EffectDraft
-from worldledger.errors import SimulationError, WorldExistsError
+from worldledger.errors import InvalidConfigError, InvalidEffectError, SimulationError, WorldExistsError
 from worldledger.intents import Accepted, check_intent
 from worldledger.observation import ObservationPolicy
 from worldledger.policies import policy_spec
@@ -63,18 +64,32 @@ class RemoteWorld:
         self,
         *,
         ruleset: str = "sandbox",
+        config: dict[str, Any] | None = None,
+        experiment: str | None = None,
         time_authority: str = "wall",
-        config: OrchestratorConfig | None = None,
-        **more: Any,
+        snapshot_every: int | None = None,
+        orchestrator: OrchestratorConfig | dict[str, Any] | None = None,
     ) -> bool:
         """Create the world; give False if it is there already, whatever it is like.
 
-        ``config`` says how its agents are served; ``more`` are further fields of a new world (docs/reference/http.md).
-        Raises InvalidConfigError, InvalidNameError or UnknownRulesetError.
+        The parameters are those of `worldledger.genesis.NewWorld`: ``config`` is the ruleset's own, ``orchestrator``
+        says how the world's agents are served. Raises InvalidConfigError, InvalidNameError or UnknownRulesetError.
         """
-        new: dict[str, Any] = {"world_id": self.world_id, "ruleset": ruleset, "time_authority": time_authority, **more}
-        if config is not None:
-            new["orchestrator"] = config.model_dump(mode="json")
+        if isinstance(orchestrator, OrchestratorConfig):
+            orchestrator = orchestrator.model_dump(mode="json")
+        new = {
+            "world_id": self.world_id,
+            "ruleset": ruleset,
+            "config": {} if config is None else config,
+            "experiment": experiment,
+            "time_authority": time_authority,
+            "snapshot_every": snapshot_every,
+            "orchestrator": orchestrator,
+        }
+        try:
+            gate(new, level=2)  # what JSON would change on the way is refused here
+        except InvalidEffectError as error:
+            raise InvalidConfigError(f"{error.path}: {error.reason}", path=error.path) from None
         try:
             await self._transport.call("POST", "/v1/worlds", body=new)
         except WorldExistsError:

@@ -67,7 +67,7 @@ class IntentConflictError(SimulationError):
     """
 
     code = "intent_conflict"
-    recovery = RecoveryAction.REGENERATE
+    recovery = RecoveryAction.MODIFY_INTENT
 
     def __init__(
         self,
@@ -239,3 +239,12 @@ class UnknownGenerationError(SimulationError):
         super().__init__(f"agent {agent_id!r} has no generation {req_id!r}", agent_id=agent_id, req_id=req_id)
         self.agent_id = agent_id
         self.req_id = req_id
+
+
+class QueueClosedError(SimulationError):
+    """A handle, a subscription or a queue was closed: nothing is taken from it or put into it any more."""
+
+    code = "closed"
+
+    def __init__(self) -> None:
+        super().__init__("the queue is closed")

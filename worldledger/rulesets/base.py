@@ -59,6 +59,13 @@ class Ruleset:
     def begin(self, state: WorldState, config: Mapping[str, Any]) -> None:
         """Put into the state what a world of this config begins with. The base leaves it empty."""
 
+    def check_intent(self, kind: str, payload: Mapping[str, Any], agent_id: str, state: WorldState) -> None:
+        """Raise IllegalEffectError if an agent may not intend an effect of this kind.
+
+        It is asked of agents' intents, before `decide`, which is asked of every draft: operators may post what agents
+        may not. ``state`` is what the effect would follow. The base lets agents intend anything.
+        """
+
     def decide(self, draft: CheckedDraft, state: WorldState | None) -> CheckedDraft:
         """Give the draft that is to be written for this one.
 

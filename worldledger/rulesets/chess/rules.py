@@ -6,7 +6,8 @@ Every refusal is an IllegalEffectError whose ``rule`` is one of
 - ``game_already_started``, ``game_not_started``, ``game_over``: one world is one game;
 - ``same_agent``, ``invalid_position``: GameStarted (a position that the log left unplayable refuses moves, too);
 - ``not_your_turn``, ``illegal_move`` (details: ``move``, ``fen``), ``field_mismatch`` (details: ``field``): MoveMade;
-- ``status``, ``result``, ``reason``, ``not_on_board``: GameEnded.
+- ``status``, ``result``, ``reason``, ``not_on_board``: GameEnded;
+- ``not_a_player``, ``not_for_players``: intents of agents (`check_players_intent`).
 
 Recorded games have oddities that are refused here, since nobody who plays by the rules can do them: one agent with
 both colours, a null move, a move rejected of the side that is not to move, a game that goes on or ends otherwise after
@@ -15,6 +16,7 @@ the board has ended it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import chess
@@ -62,6 +64,22 @@ _REASONS: Final[dict[Status, frozenset[Reason]]] = {
     "resigned": frozenset({"resignation", *_OF_BOTH}),
     "timeout": frozenset({"timeout"}),
 }
+
+
+def check_players_intent(kind: str, payload: Mapping[str, Any], agent_id: str, state: WorldState) -> None:
+    """Check what an agent intends in a game: to move when it plays, or to resign; the rest is the arena's to say."""
+    entities = _in_play(state)
+    colours = [colour for colour in OTHER if entities[colour]["agent_id"] == agent_id]
+    if not colours:
+        raise IllegalEffectError(f"{agent_id} does not play this game", "$.agent_id", rule="not_a_player")
+    if kind == "MoveMade":
+        return
+    lost = {f"{OTHER[colour]}_wins" for colour in colours}
+    if kind == "GameEnded" and payload.get("status") == "resigned" and payload.get("result") in lost:
+        return
+    raise IllegalEffectError(
+        f"a player moves or resigns; {kind} is the arena's to say", "$.payload.kind", rule="not_for_players"
+    )
 
 
 def check_game_started(draft: CheckedDraft, payload: dict[str, Any], state: WorldState | None) -> None:
