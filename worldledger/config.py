@@ -33,11 +33,17 @@ class MemoryConfig(BaseModel):
     model_config = _STRICT
 
     max_log_entries: int = Field(
-        default=10_000, ge=1, le=_MANY, description="Most effects kept in memory, the newest; the log has them all."
+        default=10_000,
+        ge=1,
+        le=_MANY,
+        description="For the compaction of a later version (seed); nothing goes by it yet.",
     )
     view_cache_size: int = Field(default=1000, ge=1, le=_MANY, description="Most views kept for agents not attached.")
     compaction_threshold: float = Field(
-        default=0.8, gt=0.0, le=1.0, description="Share of `max_log_entries` that is left when the oldest are let go."
+        default=0.8,
+        gt=0.0,
+        le=1.0,
+        description="Share of `max_log_entries` that a compaction is to leave; nothing goes by it yet.",
     )
     max_tokens: int = Field(default=10_000, ge=1, le=_MANY, description="Most cancel tokens kept.")
     max_remembered_requests: int = Field(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
+from service.api.questions import Questions
 from service.settings import Settings
 from service.store import Store
 from service.store.read_models import ReadModels
@@ -40,6 +41,8 @@ class Services:
     keepalive: float = 15.0
     #: Seconds that a read with min_seq waits for a projection.
     patience: float = 5.0
+    #: what health and metrics ask the database
+    questions: Questions = field(default_factory=Questions)
     #: Set when the service begins to stop: endless streams end.
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 

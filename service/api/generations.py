@@ -74,6 +74,7 @@ async def begin_generation(request: Request, world: WorldName, agent_id: AgentId
         await inhabited.reached(context_seq, PATIENCE)
     before = inhabited.generation(agent_id, req_id)
     token = inhabited.issue_cancel_token(agent_id, req_id, context_seq)
+    await inhabited.flush(PATIENCE)  # so that other processes know of it as soon as the client does
     where = f"/v1/worlds/{world}/agents/{segment(agent_id)}/generations/{segment(req_id)}"
     return _answer(token, 200 if token is before else 201, {"Location": where})
 

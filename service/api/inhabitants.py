@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 #: Most seconds that a request waits for what may never come.
 LONGEST_WAIT: Final = 30.0
-#: Seconds that a request waits for this process to have seen what another one has written.
+#: Seconds that a request waits for this process to have seen what another one has written, or to write itself.
 PATIENCE: Final = 2.0
 #: Answers end with the item that brings them to so many bytes.
 PAGE_BYTES: Final = 4 * 1024 * 1024

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 router = APIRouter(route_class=BareRoute, tags=["agents"])
 
-_ELEMENT: Final = re.compile(r"\$\.intents\[(\d+)\]")
+_ELEMENT: Final = re.compile(r"\$(?:\.intents)?\[(\d+)\]")
 _LIMITS: Final = {
     "RateLimit-Policy": header("The quotas of the agent, where the world sets some."),
     "RateLimit": header("What is left of them, and the seconds until all of it is back."),
@@ -62,11 +62,11 @@ _LIMITS: Final = {
                 "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
             },
         ],
-        "requestBody": body_of("Intent", "IntentList"),
+        "requestBody": body_of("Intent", "IntentList", "Intents"),
     },
 )
 async def submit_intents(request: Request) -> Response:
-    """Submit one intent, or `{"intents": [1 to 1,000], "atomic": false}`.
+    """Submit one intent, or `{"intents": [1 to 1,000], "atomic": false}`; a bare list is such a one, not atomic.
 
     The answer comes once it is decided, and what is accepted is durable. An intent passes idempotency, staleness,
     quota, its turn among those that wait, permissions, the validator and the ruleset; the same `req_id` of an agent
@@ -76,7 +76,7 @@ async def submit_intents(request: Request) -> Response:
     found = services(request)
     try:
         body: Any = await read_json(request, found.settings.max_body_bytes)
-        if type(body) is dict and "intents" in body:
+        if type(body) is list or (type(body) is dict and "intents" in body):
             return await _several(request, found, body)
         return await _one(request, found, body)
     except InvalidEffectError as error:
@@ -109,7 +109,7 @@ async def _one(request: Request, found: Services, intent: Any) -> Response:
     return Response(encode(accepted_of(intent["agent_id"], accepted)), status, headers, "application/json")
 
 
-async def _several(request: Request, found: Services, body: dict[str, Any]) -> Response:
+async def _several(request: Request, found: Services, body: dict[str, Any] | list[Any]) -> Response:
     if idempotency_key(request) is not None:
         what = "is for single intents; give each intent of a list a req_id of its own"
         raise InvalidParameterError("Idempotency-Key", what, "header")
@@ -128,8 +128,12 @@ async def _several(request: Request, found: Services, body: dict[str, Any]) -> R
     return Response(encode({"results": told}), 201 if atomic else 200, headers, "application/json")
 
 
-def check_list(body: dict[str, Any], most: int, optional: Sequence[str] = ()) -> tuple[list[Any], bool]:
+def check_list(body: dict[str, Any] | list[Any], most: int, optional: Sequence[str] = ()) -> tuple[list[Any], bool]:
     """Give the intents of a list, and whether they are to be accepted all or not at all. Raises InvalidIntentError."""
+    if isinstance(body, list):
+        if not 0 < len(body) <= most:
+            raise InvalidIntentError(f"a list of intents has 1 to {most}")
+        return body, False
     try:
         members(body, "a list of intents", ("intents",), ("atomic", *optional))
     except InvalidEffectError as error:

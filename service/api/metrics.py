@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
@@ -176,13 +175,13 @@ class _OfProjections(Collector):
 async def metrics(request: Request) -> Response:
     """Give what this process counts, and how the projections stand.
 
-    While the database is away the projections' numbers are left out; all else is given.
+    While the database is away, or does not answer within 2 seconds, the projections' numbers are left out; all
+    else is given.
     """
     found = services(request)
     text = generate_latest(found.metrics.registry)
     try:
-        async with asyncio.timeout(_PATIENCE):
-            statuses = await found.projections.status()
+        statuses = await found.questions.ask(found.projections.status, _PATIENCE)
         text += generate_latest(_Registry(_OfProjections(statuses, found.feeding.counters if found.feeding else None)))
     except (TimeoutError, SimulationError) as error:
         log.warning("metrics without projections", error=str(error) or type(error).__name__)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Deltas of an agent that are kept for readers that come back.
 _KEPT: Final = 256
+#: Bytes of effects whose deltas are kept so; a delta is about as large as the effect that made it.
+_KEPT_BYTES: Final = 1024 * 1024
 #: Shortest sleep in seconds: a timer may fire a little before its time, and the rest would be spun away.
 _SHORTEST: Final = 0.001
 
@@ -23,6 +25,8 @@ _SHORTEST: Final = 0.001
 class _Sent(NamedTuple):
     deliver_at: float
     delta: ObservationDelta
+    #: of the effect that made it, in bytes
+    size: int
 
 
 class Attachment:
@@ -48,6 +52,7 @@ class Attachment:
         self.digested = view_seq
         self.subscriptions: set[Subscription] = set()
         self._kept: deque[_Sent] = deque()
+        self.kept_bytes = 0
         #: the newest delta that is not kept, and when it was due
         self._kept_from = view_seq
         self._kept_from_at = 0.0
@@ -67,13 +72,15 @@ class Attachment:
         """How many deltas are kept."""
         return len(self._kept)
 
-    def keep(self, delta: ObservationDelta, deliver_at: float) -> float:
+    def keep(self, delta: ObservationDelta, deliver_at: float, size: int = 0) -> float:
         """Keep the agent's next delta; give when it is to be delivered: never before the one before it."""
         self.last_at = deliver_at = max(deliver_at, self.last_at)
         self.made_seq = delta["view_seq"]
-        self._kept.append(_Sent(deliver_at, delta))
-        if len(self._kept) > _KEPT:
+        self._kept.append(_Sent(deliver_at, delta, size))
+        self.kept_bytes += size
+        while len(self._kept) > _KEPT or self.kept_bytes > _KEPT_BYTES:
             oldest = self._kept.popleft()
+            self.kept_bytes -= oldest.size
             self._kept_from, self._kept_from_at = oldest.delta["view_seq"], oldest.deliver_at
         return deliver_at
 
@@ -180,14 +187,14 @@ class Attachments:
         for agent_id in list(self._agents):
             self.drop(agent_id)
 
-    def deliver(self, sighting: Sighting) -> None:
-        """Hand a new delta to the agent's readers."""
+    def deliver(self, sighting: Sighting, size: int) -> None:
+        """Hand a new delta to the agent's readers; ``size`` is that of the effect that made it, in bytes."""
         attachment = self._agents.get(sighting.agent_id)
         if attachment is None:
             return
-        deliver_at = attachment.keep(sighting.delta, asyncio.get_running_loop().time() + sighting.delay)
+        deliver_at = attachment.keep(sighting.delta, asyncio.get_running_loop().time() + sighting.delay, size)
         for subscription in attachment.subscriptions:
-            subscription.put(sighting.delta, deliver_at)
+            subscription.put(sighting.delta, deliver_at, size)
         attachment.to_come.append((deliver_at, sighting.delta["view_seq"]))
         self._go_on(attachment)
 

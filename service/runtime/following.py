@@ -30,7 +30,7 @@ log = structlog.get_logger("worldledger.runtime")
 _PATIENCE: Final = 10.0
 
 #: Told each effect, in order and right after it was folded, with what the attached agents see of it.
-OnEffect = Callable[[Effect, list[Sighting]], None]
+OnEffect = Callable[[Effect, list[Sighting], int], None]
 
 
 class Follower:
@@ -152,7 +152,7 @@ class Follower:
         views = self.views
         for row in rows:
             effect: Effect = orjson.loads(row.text)
-            self._on_effect(effect, views.apply(effect))
+            self._on_effect(effect, views.apply(effect), len(row.text))
         seq = views.seq
         for future, wanted in self._waiting.items():
             if wanted <= seq and not future.done():

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: Bytes that one of each takes, roughly, as measured on a sandbox world with small entities.
 _ENTITY: Final = 1_000
 _SEEN_ENTITY: Final = 600
-_DELTA: Final = 2_000
+_DELTA: Final = 1_000  # besides what is in it
 _TOKEN: Final = 700
 _REQUEST: Final = 500
 
@@ -73,6 +73,11 @@ class MemoryManager:
         kept = sum(each.kept for each in self._attachments)
         tokens, requests = len(self._generations), len(self._requests)
         estimated = (
-            entities * _ENTITY + seen * _SEEN_ENTITY + (queued + kept) * _DELTA + tokens * _TOKEN + requests * _REQUEST
+            entities * _ENTITY
+            + seen * _SEEN_ENTITY
+            + (queued + kept) * _DELTA
+            + sum(each.kept_bytes + sum(reader.size for reader in each.subscriptions) for each in self._attachments)
+            + tokens * _TOKEN
+            + requests * _REQUEST
         )
         return MemoryStats(entities, len(self._attachments), seen, queued, kept, tokens, requests, estimated)

@@ -141,7 +141,7 @@ class Observing:
         attachment = Attachment(agent_id, start, acknowledged=acknowledged)
 
         def keep(each: Seen) -> None:
-            attachment.keep(each.delta, each.on_loop())
+            attachment.keep(each.delta, each.on_loop(), each.size)
 
         replay = await Replay.begin(self._store, self._world_id, agent_id, start)
         while replay.seq < self._follower.seq:
@@ -197,7 +197,7 @@ class Observing:
         if self._attachments.get(attachment.agent_id) is not attachment:
             raise PolicyFailedError(attachment.agent_id, RuntimeError("the agent was let go meanwhile"))
         for sent in kept or ():
-            subscription.put(sent.delta, sent.deliver_at)
+            subscription.put(sent.delta, sent.deliver_at, sent.size)
         if far and attachment.made_seq > start:
             view = views.view(attachment.agent_id).model_copy(update={"view_seq": attachment.made_seq})
             subscription.put(whole(view, stands_for=self._follower.seq - start), attachment.last_at)
@@ -210,7 +210,9 @@ class Observing:
             replay = await Replay.begin(self._store, self._world_id, subscription.agent_id, start)
             subscription.source = lambda: replay.views
             while replay.seq < self._follower.seq:
-                await replay.go(self._follower.seq, lambda each: subscription.put(each.delta, each.on_loop()))
+                await replay.go(
+                    self._follower.seq, lambda each: subscription.put(each.delta, each.on_loop(), each.size)
+                )
         except PolicyFailedError:
             subscription.clear()
             return False

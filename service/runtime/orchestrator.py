@@ -385,10 +385,10 @@ class Orchestrator:
 
     # -- inside --------------------------------------------------------------------------------------------
 
-    def _on_effect(self, effect: Effect, sightings: list[Sighting]) -> None:
+    def _on_effect(self, effect: Effect, sightings: list[Sighting], size: int) -> None:
         self._generations.seen(effect)  # first: an intent's own effect ends its generation, and does not make it stale
         for sighting in sightings:
-            self._attachments.deliver(sighting)
+            self._attachments.deliver(sighting, size)
         for agent_id in self._observing.seen(sightings):
             self._generations.cancel_all(agent_id, "policy_failed")
 

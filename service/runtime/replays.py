@@ -23,10 +23,11 @@ _AT_ONCE: Final = 100
 
 
 class Seen(NamedTuple):
-    """A delta, and when it was to be delivered, by the wall clock (epoch seconds)."""
+    """A delta, when it was to be delivered, by the wall clock (epoch seconds), and the bytes of its effect."""
 
     delta: ObservationDelta
     deliver_at: float
+    size: int
 
     def on_loop(self) -> float:
         """Give the time by the event loop's clock: now, for what should have been delivered already."""
@@ -88,9 +89,10 @@ class Replay:
 
     def _apply(self, texts: list[bytes]) -> list[Seen]:
         found = []
-        for effect in map(orjson.loads, texts):
-            for _, delta, delay in self.views.apply(effect):
-                found.append(Seen(delta, effect["wall_time"] + delay))
+        for text in texts:
+            effect = orjson.loads(text)
+            at = effect["wall_time"]
+            found += [Seen(delta, at + delay, len(text)) for _, delta, delay in self.views.apply(effect)]
         failed = self.views.failed.get(self._agent_id)
         if failed is not None:
             raise PolicyFailedError(self._agent_id, failed) from failed

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
+
+import orjson
 
 from worldledger.aio import TimedQueue
 from worldledger.collapsing import collapse, whole
@@ -12,6 +14,15 @@ from worldledger.observation import ObservationDelta, ObservationPolicy, View
 
 if TYPE_CHECKING:
     from worldledger.views import Views
+
+
+#: Bytes of effects whose deltas may be queued for one reader.
+_MOST_BYTES: Final = 8 * 1024 * 1024
+
+
+class _Queued(NamedTuple):
+    delta: ObservationDelta
+    size: int
 
 
 class Subscription:
@@ -42,48 +53,67 @@ class Subscription:
         self._most = max(most, 2)
         self._on_close = on_close
         self._last_at = 0.0
-        self._queue: TimedQueue[ObservationDelta] = TimedQueue()
+        self._queue: TimedQueue[_Queued] = TimedQueue()
+        #: bytes of the effects whose deltas are queued, or of what they have collapsed into
+        self.size = 0
 
     def __len__(self) -> int:
         return len(self._queue)
 
-    def put(self, delta: ObservationDelta, deliver_at: float) -> None:
-        """Queue a delta that follows those before it, for a time of the event loop's clock, but never before them."""
+    def put(self, delta: ObservationDelta, deliver_at: float, size: int = 0) -> None:
+        """Queue a delta that follows those before it, for a time of the event loop's clock, but never before them.
+
+        ``size`` is that of the effect that made it, in bytes.
+        """
         self._last_at = deliver_at = max(deliver_at, self._last_at)
-        self._queue.put_nowait_at(deliver_at, delta)
-        if len(self._queue) > self._most:
+        self._queue.put_nowait_at(deliver_at, _Queued(delta, size))
+        self.size += size
+        if len(self._queue) > self._most or (self.size > _MOST_BYTES and len(self._queue) > 1):
             self._collapse()
 
     def _collapse(self) -> None:
-        count = max(len(self._queue) // 2, 2)
+        count = max(len(self._queue) // 2, 2) if self.size <= _MOST_BYTES else len(self._queue)
         try:
             policy = self.source().policy(self.agent_id)
             if type(policy).calculate_observation_delta is ObservationPolicy.calculate_observation_delta:
-                self._queue.merge_oldest(count, collapse)
+                self._queue.merge_oldest(count, self._merge)
                 return
         except ValueError:
             pass
         # The policy makes patches of its own, which need not be such as can be put together.
         self._queue.merge_oldest(len(self._queue), self._anew)
 
-    def _anew(self, deltas: Sequence[ObservationDelta]) -> ObservationDelta:
-        view = self.source().view(self.agent_id).model_copy(update={"view_seq": deltas[-1]["view_seq"]})
-        return whole(view, stands_for=sum(delta.get("collapsed", 1) for delta in deltas))
+    def _merge(self, queued: Sequence[_Queued]) -> _Queued:
+        return self._instead(queued, collapse([each.delta for each in queued]))
+
+    def _anew(self, queued: Sequence[_Queued]) -> _Queued:
+        last = queued[-1].delta["view_seq"]
+        view = self.source().view(self.agent_id).model_copy(update={"view_seq": last})
+        return self._instead(queued, whole(view, stands_for=sum(each.delta.get("collapsed", 1) for each in queued)))
+
+    def _instead(self, queued: Sequence[_Queued], delta: ObservationDelta) -> _Queued:
+        size = len(orjson.dumps(delta))
+        self.size += size - sum(each.size for each in queued)
+        return _Queued(delta, size)
 
     def clear(self) -> None:
         """Drop what is queued, before anybody has read."""
         self._queue = TimedQueue()
+        self.size = 0
         self._last_at = 0.0
 
     async def get(self) -> ObservationDelta:
         """Wait for the next delta and give it. Raises QueueClosedError once the subscription is closed."""
-        delta = await self._queue.get()
+        delta, size = await self._queue.get()
+        self.size -= size
         self.view_seq = delta["view_seq"]
         return delta
 
     def get_due(self, limit: int | None = None) -> list[ObservationDelta]:
         """Give the deltas whose time has come, without waiting. Raises QueueClosedError once it is closed."""
-        due = self._queue.drain_due(limit)
+        drained = self._queue.drain_due(limit)
+        self.size -= sum(each.size for each in drained)
+        due = [each.delta for each in drained]
         if due:
             self.view_seq = due[-1]["view_seq"]
         return due

@@ -8,6 +8,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from service.runtime import Orchestrator
+
 from .helpers import Served, problem, wait_for
 from .living import intent, new_world, of, register, speak
 
@@ -45,6 +47,28 @@ async def test_a_generation_begins(town: httpx2.AsyncClient) -> None:
     assert started["kind"] == "GenerationStarted"
     assert started["payload"]["req_id"] == "g/1"
     assert started["payload"]["context_seq"] == 2
+
+
+async def test_it_is_in_the_log_once_it_is_answered(town: httpx2.AsyncClient) -> None:
+    """Whoever is told of a generation finds its beginning in the log, and so does every process."""
+    for n in range(5):
+        await town.post(GENERATIONS, json={"req_id": f"g{n}"})
+        effects = (await town.get("/v1/worlds/town/effects?kind=GenerationStarted")).json()["effects"]
+        assert [effect["payload"]["req_id"] for effect in effects] == [f"g{each}" for each in range(n + 1)]
+
+
+async def test_an_outbox_that_is_stuck_is_not_waited_for_long(
+    town: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the beginning cannot be written in time the generation is answered all the same."""
+    asked: list[float | None] = []
+
+    async def flush(self: Orchestrator, timeout: float | None = None) -> None:
+        asked.append(timeout)
+
+    monkeypatch.setattr(Orchestrator, "flush", flush)
+    assert (await town.post(GENERATIONS, json={"req_id": "g"})).status_code == 201
+    assert asked == [2.0]
 
 
 async def test_a_generation_begins_once(town: httpx2.AsyncClient) -> None:
@@ -91,8 +115,8 @@ async def test_it_is_cancelled_by_hand(town: httpx2.AsyncClient) -> None:
 async def test_its_intent_ends_it(town: httpx2.AsyncClient) -> None:
     """The intent of a generation's req_id ends it; what comes later cancels nothing."""
     generation = (await town.post(GENERATIONS, json={"req_id": "g"})).headers["location"]
-    await speak(town, "g", context_seq=2)
-    await speak(town, "r", "bob", context_seq=4)
+    seq = await speak(town, "g", context_seq=2)
+    await speak(town, "r", "bob", context_seq=seq)
     assert (await town.get(generation)).json()["cancelled"] is False
     assert "GenerationFinished" in [effect["kind"] for effect in await _kinds(town, 2)]
 

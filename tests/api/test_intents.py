@@ -57,7 +57,7 @@ async def test_the_key_may_be_a_header(town: httpx2.AsyncClient) -> None:
     key = {"Idempotency-Key": '"turn-1"'}
     assert (await town.post(INTENTS, json=body, headers=key)).json()["req_id"] == "turn-1"
     assert (await town.post(INTENTS, json=body, headers=key)).status_code == 200
-    for refused in (intent("r1", 3), {"intents": [body]}):
+    for refused in (intent("r1", 3), {"intents": [body]}, [body]):
         response = await town.post(INTENTS, json=refused, headers=key)
         problem(response, 422, "invalid_parameter", parameter="Idempotency-Key")
 
@@ -72,6 +72,20 @@ async def test_a_list_is_answered_one_by_one(town: httpx2.AsyncClient) -> None:
     assert (second["status"], second["code"], second["agent_id"]) == (404, "unknown_agent", "nobody")
     assert (fourth["status"], fourth["code"], fourth["path"]) == (422, "invalid_intent", "$.kind")
     assert fourth["instance"] == INTENTS
+    assert await _head(town) == 5
+
+
+async def test_a_bare_list_is_a_list(town: httpx2.AsyncClient) -> None:
+    """A list without an object around it is one that is not atomic; the same again is answered as the first time."""
+    several: list[Any] = [intent("r1", 3), intent("r2", 3, agent_id="nobody"), intent("r3", 3, "bob"), 7]
+    response = await town.post(INTENTS, json=several)
+    assert response.status_code == 200
+    results = response.json()["results"]
+    assert [each.get("global_seq") or each["code"] for each in results] == [4, "unknown_agent", 5, "invalid_intent"]
+    again = await town.post(INTENTS, json={"intents": [several[0], several[2]], "atomic": False})
+    assert [each["uuid"] for each in again.json()["results"]] == [results[0]["uuid"], results[2]["uuid"]]
+    replayed = await town.post(INTENTS, json=[several[0]])
+    assert (replayed.status_code, replayed.headers["idempotency-replayed"]) == (200, "true")
     assert await _head(town) == 5
 
 
@@ -116,6 +130,8 @@ _UNREADABLE: dict[str, tuple[bytes, str, int | None]] = {
     "an unknown field": (b'{"intents": [{}], "all": true}', "$.all", None),
     "a key that stands twice": (b'{"kind": "Speak", "kind": "Move"}', "$", None),
     "such a key in a list": (b'{"intents": [{}, {"payload": {"a": 1, "a": 2}}]}', "$.payload", 1),
+    "such a key in a bare list": (b'[{}, {"payload": {"a": 1, "a": 2}}]', "$.payload", 1),
+    "too many in a bare list": (orjson.dumps([{}] * 1001), "$", None),
     "too many": (orjson.dumps({"intents": [{}] * 1001}), "$.intents", None),
     "an odd number in a list": (b'{"intents": [{"kind": "Speak", "context_seq": 1e999}], "atomic": true}', "", 0),
 }
@@ -147,7 +163,7 @@ async def test_each_refusal_has_its_answer(client: httpx2.AsyncClient) -> None:
     seq = moved.json()["global_seq"]
     wrong = {"to": [3, 3], "from": [9, 9]}
     conflict = await client.post(INTENTS, json=intent("r5", seq, "bob", kind="Move", payload=wrong))
-    found = problem(conflict, 409, "intent_conflict", recovery="regenerate")
+    found = problem(conflict, 409, "intent_conflict", recovery="modify_intent")
     assert found["conflicting_effects"] == []
     reserved = await client.post(INTENTS, json=intent("r6", seq, kind="Custom", payload={"kind": "WorldEnds"}))
     problem(reserved, 422, "reserved_kind")

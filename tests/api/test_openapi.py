@@ -271,6 +271,7 @@ async def test_the_examples_about_agents_are_accepted(client: httpx2.AsyncClient
     await client.post("/v1/worlds", json={"world_id": "town", "time_authority": "unity"})
     for name, method, path in (
         ("Registration", "POST", AGENTS),
+        ("Intents", "POST", INTENTS),
         ("NewGeneration", "POST", of("alice", "generations")),
         ("Tick", "POST", "/v1/worlds/town/time"),
         ("TimeAuthority", "PUT", "/v1/worlds/town/time-authority"),

@@ -211,7 +211,9 @@ async def test_who_does_not_read_holds_nobody_up(served: Served, inhabited: http
         await wire.frame()  # hello
         (subscription,) = attachment.subscriptions
         n = last = 0
-        while not any("collapsed" in delta for _, _, delta in subscription._queue._heap):  # the buffers on the way fill
+        while not any(
+            "collapsed" in queued.delta for _, _, queued in subscription._queue._heap
+        ):  # the buffers on the way fill
             body = intent(f"r{n}", 3, "bob", payload={"text": "x" * 20_000})
             last = (await inhabited.post("/v1/worlds/small/intents", json=body)).json()["global_seq"]
             n += 1

@@ -104,3 +104,14 @@ async def test_generations_of_a_process_that_is_gone(opening: Opening) -> None:
     await world.cancel_generation("a", "r", "nobody is there")
     assert await told(world) == [("Started", None), ("Cancelled", "nobody is there")]
     await world.broadcast_event(moved("x", 1, 1))
+
+
+async def test_a_generation_that_has_just_begun_is_cancelled_elsewhere(opening: Opening) -> None:
+    """A process that has yet to hear of it looks into the log before it says that there is none."""
+    world, other = await opening(), await opening()
+    await world.register_agent("a", ALL)
+    for number in range(10):
+        token = world.issue_cancel_token("a", f"r{number}")
+        await world.flush()
+        await other.cancel_generation("a", f"r{number}", "enough")
+        await asyncio.wait_for(token.wait_cancelled(), 30)

@@ -60,7 +60,7 @@ class Delivery:
     def deliver(self, *delays: float) -> None:
         """Hand over deltas, each so many seconds after it was made."""
         for delay in delays:
-            self.attachments.deliver(Sighting("a", delta(self.attachment.made_seq + 1), delay))
+            self.attachments.deliver(Sighting("a", delta(self.attachment.made_seq + 1), delay), 100)
 
 
 def _no_views() -> Views:

@@ -153,3 +153,20 @@ async def test_a_list_ends_the_generations_that_led_to_it(world: Orchestrator) -
     assert not any(token.cancelled for token in tokens)
     assert len(await effects(world, "GenerationFinished")) == 2
     await world.broadcast_event(message())
+
+
+async def test_what_was_accepted_before_is_no_reason_to_refuse_a_list(opening: Opening) -> None:
+    """In an atomic list a request of an old view that was accepted is answered as then, and new ones are written."""
+    world = await opening(config=OrchestratorConfig(staleness_threshold=3))
+    context = await two(world)
+    first = whole("a", context, **speak("1", req_id="r1"))
+    accepted = await world.submit_intent(first)
+    for _ in range(5):
+        await world.broadcast_event(message())
+    new = whole("a", await head_of(world), **speak("2", req_id="r2"))
+    again, fresh = await world.submit_intents([first, new], atomic=True)
+    assert isinstance(again, Accepted)
+    assert isinstance(fresh, Accepted)
+    assert (again, again.global_seq, again.replayed) == (accepted, accepted.global_seq, True)
+    assert not fresh.replayed
+    assert [effect["payload"]["text"] for effect in await effects(world, "Speak")] == ["1", "2"]

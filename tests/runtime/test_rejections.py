@@ -186,5 +186,6 @@ async def test_only_players_play(opening: Opening) -> None:
     assert (await refused(ana.submit_intent(custom("GameEnded", won)))).details["rule"] == "not_for_players"
     rejected = custom("MoveRejected", {"attempted": "e4", "reason": "illegal"})
     assert (await refused(bo.submit_intent(rejected))).details["rule"] == "not_for_players"
-    await bo.submit_intent(custom("GameEnded", won))
+    accepted = await bo.submit_intent(custom("GameEnded", won))
+    await world.reached(accepted.global_seq)
     assert world.world_state.entities["board"]["status"] == "resigned"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import ConfigDict, Field, JsonValue, RootModel
 
 from service.api.schemas.base import CHECKSUM, HEX32, HEX64, GlobalSeq, Problem, Shape, Word
 from service.api.schemas.states import PatchOperation
@@ -182,6 +182,12 @@ class IntentList(Shape):
 
     intents: Annotated[list[Intent], Field(min_length=1, max_length=1000)]
     atomic: bool = Field(default=False, description="Whether all are accepted or none.")
+
+
+class Intents(RootModel[Annotated[list[Intent], Field(min_length=1, max_length=1000)]]):
+    """Several intents, in this order, each accepted or refused by itself."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [[_INTENT]]})
 
 
 class AcceptedIntent(Shape):

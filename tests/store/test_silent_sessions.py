@@ -1,0 +1,29 @@
+"""A process that falls silent in the middle of a transaction does not hold a world for ever."""
+
+from __future__ import annotations
+
+import asyncpg
+import pytest
+
+from service.database.engine import connect_one
+from service.database.guards import SERVICE_ROLE
+from service.store import Store, statements
+from worldledger.genesis import NewWorld
+
+from .helpers import draft
+
+
+@pytest.mark.slow
+async def test_the_head_is_let_go(database_url: str, store: Store) -> None:
+    """The server ends the silent session after some seconds, and whoever waits for the head's lock goes on."""
+    await store.create_world(NewWorld(world_id="w"))
+    log = await store.log("w")
+    silent = await connect_one(database_url, role=SERVICE_ROLE)
+    try:
+        await silent.execute("begin")
+        await silent.fetchrow(statements.LOCK_HEAD, "w")
+        assert await log.append(draft(1)) == 2
+        with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, OSError)):
+            await silent.execute("commit")
+    finally:
+        silent.terminate()
