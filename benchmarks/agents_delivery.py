@@ -98,7 +98,10 @@ class Measured:
         rows = []
         for sender, global_seq, sent, acknowledged in found.intents:
             for number in watching[seats[sender].group]:
-                at = came[number][bisect_left(came[number], (global_seq, 0.0))][1]  # one delta may stand for several
+                index = bisect_left(came[number], (global_seq, 0.0))  # one delta may stand for several
+                if index == len(came[number]):
+                    raise RuntimeError(f"{seats[number].agent_id} has not seen effect {global_seq}")
+                at = came[number][index][1]
                 rows.append((at - sent, at - acknowledged, 0.0 if sealed is None else at - sealed[global_seq]))
         for lags, column in zip((self.sent, self.acknowledged, self.sealed), zip(*rows, strict=True), strict=True):
             lags.rounds.append([1000 * lag for lag in column])

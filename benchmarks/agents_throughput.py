@@ -46,7 +46,7 @@ class Town:
         counts = [0] * len(self._actors)
         seen = 0
         first, group = self._actors[0]
-        before = (await first.submit_intent(intent(group, 0))).global_seq
+        before = (await first.submit_intent(intent(group, 9))).global_seq
 
         async def actor(number: int, until: float) -> None:
             handle, group = self._actors[number]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import gc
 import math
 import signal
 import socket
@@ -198,6 +199,9 @@ async def serve(settings: Settings, database_url: str, *, ready: Callable[[str],
                 ),
                 on_stop=app.state.services.stopping.set,
             )
+            # What was made up to here stays: later collections need not walk it, and agents wait for none of them long.
+            gc.collect()
+            gc.freeze()
             with _signals(server):
                 await _until_stopped(server, listener, lambda: ready(url) if ready is not None else None)
 

@@ -47,7 +47,7 @@ class MemoryConfig(BaseModel):
     )
     max_tokens: int = Field(default=10_000, ge=1, le=_MANY, description="Most cancel tokens kept.")
     max_remembered_requests: int = Field(
-        default=100_000, ge=1, le=_MANY, description="Most answers to requests kept; the log has them all."
+        default=10_000, ge=1, le=_MANY, description="Most answers to requests kept; the log has them all."
     )
 
 

@@ -235,7 +235,7 @@ class Committer:
         try:
             if self._connection is None:
                 self._connection = await self._pool.acquire()
-                await self._connection.execute(statements.BRIEF_LOCK_WAITS)
+                await self._connection.execute(statements.FOR_COMMITTING)
                 self._outages.answered()
             for queue, _ in taken:
                 if queue.head is None:

@@ -67,7 +67,8 @@ select world_id from h
 
 #: For the one connection on which the groups of all worlds are written: a head that somebody holds for long (a bulk
 #: write in another process) must not keep the other worlds waiting. Whoever settles waits as long as it takes.
-BRIEF_LOCK_WAITS = "set lock_timeout = '250ms'"
+#: And a plan that was made while ``requests`` was nearly empty must not go on reading all of it when it is not.
+FOR_COMMITTING = "set lock_timeout = '250ms'; set enable_seqscan = off"
 
 #: Take the head's lock; whoever holds it decides alone what comes next.
 LOCK_HEAD = "select head_seq, head_checksum, sim_time, wall_time from heads where world_id = $1 for no key update"
