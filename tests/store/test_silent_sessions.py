@@ -16,12 +16,12 @@ from .helpers import draft
 @pytest.mark.slow
 async def test_the_head_is_let_go(database_url: str, store: Store) -> None:
     """The server ends the silent session after some seconds, and whoever waits for the head's lock goes on."""
-    await store.create_world(NewWorld(world_id="w"))
-    log = await store.log("w")
+    await store.create_world(NewWorld(world_id="silent"))
+    log = await store.log("silent")
     silent = await connect_one(database_url, role=SERVICE_ROLE)
     try:
         await silent.execute("begin")
-        await silent.fetchrow(statements.LOCK_HEAD, "w")
+        await silent.fetchrow(statements.LOCK_HEAD, "silent")
         assert await log.append(draft(1)) == 2
         with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, OSError)):
             await silent.execute("commit")
