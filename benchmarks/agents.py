@@ -16,10 +16,11 @@ async def run(report: Report, url: str, store: Store, parts: Collection[str] = P
     """Measure these parts, on a database that has nothing else."""
     if {"delivery", "interruption", "sockets"} & set(parts):
         async with serving(url, 2) as servers:
-            if "delivery" in parts:
-                await agents_delivery.run(report, store, url, servers)
+            # Before the projections of what delivery writes have to be fed: that would take the cores away.
             if "interruption" in parts:
                 await agents_interruption.run(report, servers)
+            if "delivery" in parts:
+                await agents_delivery.run(report, store, url, servers)
             if "sockets" in parts:
                 await agents_throughput.run_by_socket(report, url, servers[0])
     if "throughput" in parts:
