@@ -13,7 +13,7 @@ from starlette.responses import Response
 from service.api.bodies import read_object
 from service.api.caching import REVALIDATE
 from service.api.context import services
-from service.api.inhabitants import AgentId, caught_up, known_agent
+from service.api.inhabitants import PATIENCE, AgentId, known_agent
 from service.api.moments import once
 from service.api.observed import view_of
 from service.api.openapi import body_of, header, json_of, problems
@@ -112,7 +112,7 @@ async def list_world_agents(
     found = services(request)
     wanted = min(_DEFAULT if limit is None else limit, found.settings.page_limit)
     inhabited = await found.worlds.get(world)
-    await caught_up(found, inhabited)
+    await inhabited.fold_known(PATIENCE)
     agents = await inhabited.agents()
     names = nsmallest(wanted + 1, (name for name in agents if name > after))
     position = names[wanted - 1] if len(names) > wanted else None

@@ -70,11 +70,6 @@ async def known_agent(found: Services, world: Orchestrator, agent_id: str) -> Ma
     return known
 
 
-async def caught_up(found: Services, world: Orchestrator) -> None:
-    """Wait until the world has folded what this process knows to be in its log, such as what was answered just now."""
-    await world.reached(await found.watcher.wait_beyond(world.world_id, 0, 0.0), PATIENCE)
-
-
 @contextmanager
 def reading_on(parameter: str, where: str = "query") -> Iterator[None]:
     """Turn a position to go on from that the world has not come to into the error that other routes have for it."""

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from service.api.caching import not_modified
 from service.api.context import Services, services
-from service.api.inhabitants import PAGE_BYTES, PATIENCE, AgentId, Wait, caught_up, check_word, reading_on, within
+from service.api.inhabitants import PAGE_BYTES, PATIENCE, AgentId, Wait, check_word, reading_on, within
 from service.api.moments import once
 from service.api.observed import etag_of, observation_event, sse, view_of
 from service.api.openapi import header, json_of, problems
@@ -78,7 +78,7 @@ async def get_view(
     check_word("agent_id", agent_id)
     found = services(request)
     inhabited = await found.worlds.get(world)
-    await caught_up(found, inhabited)
+    await inhabited.fold_known(PATIENCE)
     view = await inhabited.view(agent_id, at_seq=at_seq)
     headers = {"ETag": etag_of(view), "Cache-Control": _PRIVATE}
     return not_modified(request, headers) or Response(to_json(view_of(view)), 200, headers, "application/json")
@@ -136,7 +136,7 @@ async def get_observations(
     if last_event_id is not None:
         after, parameter, where = event_id(last_event_id), "Last-Event-ID", "header"
     inhabited = await found.worlds.get(world)
-    await caught_up(found, inhabited)
+    await inhabited.fold_known(PATIENCE)
     with reading_on(parameter, where):
         subscription = await inhabited.subscribe(agent_id, view_seq=after)
     if after is not None:

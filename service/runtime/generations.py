@@ -58,13 +58,11 @@ class Generations:
 
     def __init__(
         self,
-        world_id: str,
         config: OrchestratorConfig,
         put: Callable[[EffectDraft], None],
         held: Callable[[str, int], None],
         holder: str,
     ) -> None:
-        self._world_id = world_id
         self._threshold = config.staleness_threshold
         self._debounce = config.debounce_ms / 1000.0
         self._most = config.memory.max_tokens

@@ -1,8 +1,7 @@
 """Guarding the store: while the database is away, or does not answer, agents are told so at once.
 
-The breaker alone would open late: an append is tried again until its deadline, and each of several must fail first. So
-a call that is made while an earlier one has been waiting for long, or the database is known to be away for some time,
-is refused as if the breaker were open. One call at a time goes through to see whether the database is back.
+The breaker alone would open late: an append is tried again until its deadline before it counts as failed. So a call
+that is made while an earlier one has been waiting for long is refused as if the breaker were open.
 """
 
 from __future__ import annotations

@@ -67,13 +67,10 @@ class Orchestrator:
         self.event_log = event_log
         #: the seed's table: every handle that was given out here and is still open
         self.agent_handles: dict[str, AgentHandle] = {}
-        self._store = store
         self._outbox = Outbox(event_log)
         self._follower = Follower(store, watcher, self.world_id, self._on_effect)
         self._attachments = Attachments(config.memory.view_cache_size, arrived=self._arrived, let_go=self._let_go)
-        self._generations = Generations(
-            self.world_id, config, self._outbox.put, self._attachments.hold, uuid.uuid4().hex[:12]
-        )
+        self._generations = Generations(config, self._outbox.put, self._attachments.hold, uuid.uuid4().hex[:12])
         self._observing = Observing(store, self._follower, self._attachments, self._outbox, config)
         self._registrations = Registrations(event_log, self._follower, config)
         self._clocks = Clocks(event_log)
@@ -378,6 +375,10 @@ class Orchestrator:
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until the effects that follow what has happened so far are written, at most ``timeout`` seconds."""
         await self._outbox.flush(timeout)
+
+    async def fold_known(self, timeout: float) -> None:
+        """Wait, at most so many seconds, until what this process knows to be in the log is folded."""
+        await self._follower.fold_known(timeout)
 
     async def reached(self, seq: int, timeout: float | None = None) -> bool:
         """Wait until this process has folded an effect; give False if it has not after ``timeout`` seconds."""

@@ -150,5 +150,5 @@ def kept(view: View | None, deltas: Iterable[ObservationDelta]) -> View:
 
 async def as_folded(world: Orchestrator, agent_id: str, policy: ObservationPolicy, seq: int) -> View:
     """Give what a policy makes of the state at a seq, worked out from the log alone."""
-    fold = await world._store.states.fold_at(world.world_id, seq)
+    fold = await world._follower._store.states.fold_at(world.world_id, seq)
     return policy.filter_world_state(fold.state, agent_id)

@@ -42,7 +42,7 @@ async def test_an_adapter_moves_the_time(world: Orchestrator) -> None:
     assert (found[0]["payload"], found[2]["payload"]) == ({"authority": "unity"}, {"adapter": "unity"})
     assert found[2]["source_id"] == "unity"
     assert (await head_of(world), len(a._subscription)) == (tick.global_seq + 3, 1)  # ticks are nothing to observe
-    state = (await world._store.states.state_at(world.world_id, await head_of(world))).state
+    state = (await world._follower._store.states.state_at(world.world_id, await head_of(world))).state
     assert state.metadata["time_authority"] == "unity"
     assert state.metadata["malformed_effects"] == 0
 
@@ -90,7 +90,7 @@ async def test_the_authority_is_switched(world: Orchestrator) -> None:
     await world.broadcast_event(message())
     assert (await times(world))[-1] >= 2e9 + 2
     assert (await times(world)) == sorted(await times(world))
-    state = (await world._store.states.state_at(world.world_id, await head_of(world))).state
+    state = (await world._follower._store.states.state_at(world.world_id, await head_of(world))).state
     assert state.metadata["time_authority"] == "wall"
     for bad in ("", "Unity", "any one"):
         error = await refused(_awaited(world, bad))

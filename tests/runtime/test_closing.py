@@ -129,7 +129,7 @@ async def test_an_event_that_was_written_is_not_denied(opening: Opening, monkeyp
 
         await world.register_agent("a", ALL)
         monkeypatch.setattr(world._follower, "_read_on", never)
-        await world._store.log(world.world_id)
+        await world._follower._store.log(world.world_id)
         first = start(world.broadcast_event(message()))
         second = start(world.broadcast_event(message()))
         await wait_for(lambda: world._follower._waiting, "it is written")

@@ -152,7 +152,7 @@ async def test_2_view_consistency(load: Load) -> None:
             for world in load.worlds:
                 asked = {name: handle.view_seq for name, handle in world.agent_handles.items()}
                 shown = {name: (await world.view(name)).view_seq for name in asked}
-                head = (await world._store.world(world.world_id)).head_seq
+                head = (await world._follower._store.world(world.world_id)).head_seq
                 assert all(seq <= head for seq in (*asked.values(), *shown.values()))
             await asyncio.sleep(0.01)
 

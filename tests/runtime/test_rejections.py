@@ -153,7 +153,7 @@ async def test_an_illegal_move_of_chess(opening: Opening) -> None:
     accepted = await w.submit_intent(custom("MoveMade", {"uci_notation": "e2e4"}, context_seq=context))
     await world.reached(accepted.global_seq)
     await b.submit_intent(custom("MoveMade", {"uci_notation": "e7e5"}, context_seq=accepted.global_seq))
-    state = (await world._store.states.state_at(world.world_id, await head_of(world))).state
+    state = (await world._follower._store.states.state_at(world.world_id, await head_of(world))).state
     assert state.entities["board"]["fen"].split()[0] == "rnbqkbnr/pppp1ppp/8/4p3/4P3/8/PPPP1PPP/RNBQKBNR"
     assert state.metadata["malformed_effects"] == 0
 
