@@ -1,6 +1,7 @@
 """Run the benchmarks on an embedded server of their own and write docs/benchmarks.md.
 
-``python -m benchmarks [appends bulk verification http million states projections agents]``; without names, all of them.
+``python -m benchmarks [appends bulk verification http million states projections agents variables observations]``;
+without names, all of them.
 """
 
 from __future__ import annotations
@@ -16,13 +17,27 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import uvloop
 
-from benchmarks import agents, appends, bulk, http, million, projections, states, verification
+from benchmarks import (
+    agents,
+    appends,
+    bulk,
+    http,
+    million,
+    observations,
+    projections,
+    states,
+    variables,
+    verification,
+)
 from benchmarks.harness import ROUNDS, Report
 from service.database import embedded, schema
 from service.settings import Settings
 from service.store import Store
 
-ALL = ("appends", "bulk", "verification", "http", "million", "states", "projections", "agents")
+ALL = (
+    "appends", "bulk", "verification", "http", "million", "states", "projections", "agents", "variables",
+    "observations",
+)  # fmt: skip
 RESULT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 
@@ -66,6 +81,10 @@ async def run(url: str, names: list[str], folder: Path) -> Report:
         agents_url = await _database(url, "agents")
         async with Store.open(agents_url, Settings()) as store:
             await agents.run(report, agents_url, store)
+    if "variables" in names:
+        variables.run(report)
+    if "observations" in names:
+        observations.run(report)
     return report
 
 

@@ -7,6 +7,7 @@ afterwards can change what is stored.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
@@ -21,6 +22,9 @@ from worldledger.errors import InvalidEffectError, ReservedKindError
 MAX_WORD: Final = 200
 #: Largest magnitude of a priority.
 MAX_PRIORITY: Final = 2**31 - 1
+#: The member of ``source_metadata`` that has the digest of a request whose payload the ruleset has written anew.
+REQUEST_DIGEST: Final = "request_sha256"
+_HEX64: Final = re.compile(r"[0-9a-f]{64}\Z")
 
 _KNOWN: Final = frozenset(
     {
@@ -58,6 +62,17 @@ class CheckedDraft(NamedTuple):
         """
         return body_digest(self.kind, self.payload, self.source_id, self.schema_version, self.priority, self.caused_by)
 
+    def rewritten(self, payload: bytes) -> CheckedDraft:
+        """Give the draft with another payload (canonical), as a ruleset wants it written.
+
+        The digest of the request as it came is kept in ``source_metadata``, so that it follows from the log alone.
+        """
+        if self.req_id is None:
+            return self._replace(payload=payload)
+        metadata = {} if self.source_metadata is None else orjson.loads(self.source_metadata)
+        metadata[REQUEST_DIGEST] = self.body_digest().hex()
+        return self._replace(payload=payload, source_metadata=canonical_json(metadata))
+
 
 def body_digest(
     kind: str, payload: bytes, source_id: str, schema_version: str, priority: int, caused_by: int | None
@@ -69,6 +84,9 @@ def body_digest(
 
 def effect_body_digest(effect: Mapping[str, Any], payload: bytes | None = None) -> bytes:
     """Give the digest that the draft of a stored effect had."""
+    said = effect.get("source_metadata", {}).get(REQUEST_DIGEST)
+    if isinstance(said, str) and _HEX64.match(said):
+        return bytes.fromhex(said)
     return body_digest(
         effect["kind"],
         canonical_json(effect["payload"]) if payload is None else payload,
@@ -134,6 +152,9 @@ def _optional(draft: Mapping[str, Any]) -> tuple[float | None, int, str | None, 
     metadata = get("source_metadata")
     if metadata is not None and not isinstance(metadata, dict):
         raise InvalidEffectError("source_metadata is an object", "$.source_metadata")
+    if metadata and REQUEST_DIGEST in metadata:
+        what = f"{REQUEST_DIGEST} is written by the service alone"
+        raise InvalidEffectError(what, f"$.source_metadata.{REQUEST_DIGEST}")
     if not _KNOWN.issuperset(draft):
         unknown = next(str(name) for name in draft if name not in _KNOWN)
         what = f"unknown field {unknown!r}; an EffectDraft has {', '.join(sorted(_KNOWN))}"

@@ -63,6 +63,8 @@ class NewWorld(BaseModel):
     - ``experiment``: a label under which worlds are found together.
     - ``snapshot_every``: effects between two snapshots of its state, at least; None leaves it to the service.
     - ``orchestrator``: how its agents are served; None leaves it to whoever serves them.
+    - ``checkpoint``: a state to begin with, in the ruleset's own form. It is no part of the genesis: what the world
+      begins with stands in the effects after it.
     - ``parent``: where a fork left another world. Until this version makes forks itself, the caller vouches for it:
       only its shape is checked, not whether there is such a world, or such an effect in it.
     """
@@ -76,6 +78,7 @@ class NewWorld(BaseModel):
     time_authority: str = "wall"
     snapshot_every: int | None = Field(default=None, ge=2, le=999_999_999)
     orchestrator: OrchestratorConfig | None = None
+    checkpoint: dict[str, Any] | None = None
     parent: Parent | None = None
 
     def checked(self) -> NewWorld:
@@ -98,6 +101,7 @@ class NewWorld(BaseModel):
         try:
             gate(self.config, path="$.config", level=3)
             gate(self.experiment, path="$.experiment", level=3)
+            gate(self.checkpoint, path="$.checkpoint", level=3)
             gate(self.orchestrator and self.orchestrator.model_dump(), path="$.orchestrator", level=3)
             gate(self.parent and self.parent.model_dump(), path="$.parent", level=3)
         except InvalidEffectError as error:

@@ -89,6 +89,9 @@ class ObservationPolicy:
     """Decides what an agent sees (seed); override the smallest method that says what you mean.
 
     - `show_entity`, `show_event`: what is shown of what is seen. Cheap.
+    - `show_entity_to`, `show_event_to`: the same, where it differs from agent to agent. Such agents share no work.
+      The former may look at the entity itself; at other things in the state only if an effect that changes them touches
+      the entities that look different then (`worldledger.rulesets.base.Touched`).
     - `sees_entity`: whether an entity is seen. It may look at the agent's and the entity's own data and at the
       relationships between both; it is asked again about what an effect has touched, and about everything when the
       agent's own entity was touched.
@@ -112,13 +115,22 @@ class ObservationPolicy:
         self.latency_model: LatencyModel = config.latency_model
         self.remove_operations: bool = config.remove_operations
 
+    # -- how it is used in a world ----------------------------------------------------------------------------
+
+    def for_world(self, world_uuid: str) -> ObservationPolicy:
+        """Give the policy that is registered in the world of this uuid (32 hex digits) instead; usually itself."""
+        return self
+
+    def check_usable(self) -> None:
+        """Raise InvalidPolicyError if it cannot say what is seen: it lacks something that `for_world` gives it."""
+
     # -- the seed's three -------------------------------------------------------------------------------------
 
     def filter_world_state(self, world_state: WorldState, agent_id: str) -> View:
         """Give what the agent sees of this state; ``view_seq`` is the seq of the last effect in it."""
         seen = {
-            entity_id: self.show_entity(entity)
-            for entity_id, entity in world_state.entities.items()
+            entity_id: self.show_entity_to(world_state, agent_id, entity_id)
+            for entity_id in world_state.entities
             if self.sees_entity(world_state, agent_id, entity_id)
         }
         details = world_state.metadata.get("relationships", {})
@@ -185,6 +197,10 @@ class ObservationPolicy:
         """Give an entity as it is shown: a new object, whose values may be the entity's own."""
         return self._shown(entity)
 
+    def show_entity_to(self, world_state: WorldState, agent_id: str, entity_id: str) -> dict[str, Any]:
+        """Give an entity of the world as it is shown to this agent; as `show_entity`, unless it is overridden."""
+        return self.show_entity(world_state.entities[entity_id])
+
     def show_event(self, effect: Effect) -> ObservedEvent | None:
         """Give an observed effect as it is shown, or None if the patches tell all there is to tell."""
         kind = effect["kind"]
@@ -198,6 +214,10 @@ class ObservationPolicy:
             "payload": self._shown(effect["payload"]),
             "schema_version": effect["schema_version"],
         }
+
+    def show_event_to(self, effect: Effect, agent_id: str, world_state: WorldState) -> ObservedEvent | None:
+        """Give an observed effect as it is shown to this agent, given the state after it; as `show_event` otherwise."""
+        return self.show_event(effect)
 
     def _shown(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         shown = self.field_visibility

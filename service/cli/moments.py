@@ -1,4 +1,4 @@
-"""Moments of a world as people write them: ``1200``, ``head``, ``sim:12.5``, ``wall:2026-01-31T12:00:00Z``."""
+"""Moments of a world as people write them: ``1200``, ``head``, ``turn:5``, ``sim:12.5``, ``wall:2026-01-31T12:00Z``."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ if TYPE_CHECKING:
     from service.store import Store, WorldRecord
 
 #: What a moment may be, for messages and help.
-MOMENT_RULE = "a seq such as 1200, head, sim:SECONDS or wall:ISO8601"
+MOMENT_RULE = "a seq such as 1200, head, turn:N, sim:SECONDS or wall:ISO8601"
 
 _SEQ = re.compile(r"[0-9]{1,19}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 
 
 class Moment(NamedTuple):
-    """A seq, a sim_time, or a wall_time in epoch seconds; where none is given, the head."""
+    """A seq, a sim_time, a wall_time in epoch seconds, or a simulation's turn; where none is given, the head."""
 
     seq: int | None = None
     sim_time: float | None = None
     wall_time: float | None = None
+    turn: int | None = None
 
 
 HEAD = Moment()
@@ -41,6 +42,8 @@ def read_moment(text: str, name: str) -> Moment:
     kind, _, rest = text.partition(":")
     if kind == "sim":
         return Moment(sim_time=read_number(rest, name))
+    if kind == "turn" and _SEQ.fullmatch(rest):
+        return Moment(turn=int(rest))
     if kind == "wall":
         return Moment(wall_time=read_wall_time(rest, name))
     raise typer.BadParameter(f"{text!r} is no moment: give {MOMENT_RULE}", param_hint=f"'{name}'")
@@ -67,7 +70,7 @@ def read_wall_time(text: str, name: str) -> float:
 
 
 async def seq_of(store: Store, world: WorldRecord, moment: Moment) -> int:
-    """Give the seq of a moment: the last effect at or before a time. Raises MomentNotFoundError."""
+    """Give the seq of a moment: the last effect at or before a time, or of a turn. Raises MomentNotFoundError."""
     try:
         return await store.states.seq_at(world, **moment._asdict())
     except MomentNotFoundError as error:
@@ -78,12 +81,14 @@ async def seq_of(store: Store, world: WorldRecord, moment: Moment) -> int:
 
 
 async def first_seq_from(store: Store, world: WorldRecord, moment: Moment) -> int:
-    """Give the first effect that is not before a moment: for a time the first one at or after it.
+    """Give the first effect that is not before a moment: for a time the first one at or after it, for a turn its first.
 
     Raises MomentNotFoundError where every effect lies before it.
     """
     if moment.seq is not None or moment == HEAD:
         return await seq_of(store, world, moment)
+    if moment.turn is not None:
+        return (await store.states.turns.at(world, moment.turn)).first_seq
     try:
         first = await seq_of(store, world, _just_before(moment)) + 1
     except MomentNotFoundError:  # all come later

@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     from worldledger.genesis import NewWorld
 
 EXAMPLES = examples(
-    "worldledger world create my-world", "worldledger world create island --time-authority unity --config island.json"
+    "worldledger world create my-world",
+    "worldledger world create island --time-authority unity --config island.json",
+    "worldledger world create market --config simulation.yaml",
 )
+
+_SIMULATION = "simulation"
 
 
 def command(
@@ -28,7 +32,15 @@ def command(
             metavar="NAME", help="Letters, digits and . _ - ~; the first a letter or digit.", show_default=False
         ),
     ],
-    ruleset: Annotated[str, typer.Option("--ruleset", metavar="NAME", help="The rules of the world.")] = "sandbox",
+    ruleset: Annotated[
+        str | None,
+        typer.Option(
+            "--ruleset",
+            metavar="NAME",
+            help="The rules of the world.",
+            show_default="sandbox; simulation, if --config is a YAML file",
+        ),
+    ] = None,
     experiment: Annotated[
         str | None, typer.Option("--experiment", metavar="NAME", help="A label under which to find it.")
     ] = None,
@@ -52,19 +64,27 @@ def command(
         ),
     ] = None,
     config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="A JSON object: the ruleset's own settings.")
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="The ruleset's own settings: a JSON object; of a simulation, YAML or JSON.",
+        ),
     ] = None,
     database_url: DatabaseUrl = None,
     home: Home = None,
 ) -> None:
     """Create an empty world; what is given here stands in its first effect for ever."""
+    if ruleset is None:
+        is_yaml = config is not None and config.suffix.lower() in {".yaml", ".yml"}
+        ruleset = _SIMULATION if is_yaml else "sandbox"
     world = _world(
         world_id=name,
         ruleset=ruleset,
         experiment=experiment,
         time_authority=time_authority,
         snapshot_every=snapshot_every,
-        config={} if config is None else _read(config),
+        config={} if config is None else _read(config, ruleset),
     )
     record = with_store(target(ctx, database_url, home), lambda store: store.create_world(world))
     put(f"created {record.world_id}, head {record.head.position}")
@@ -82,7 +102,11 @@ def _world(**fields: Any) -> NewWorld:
         raise InvalidConfigError(f"{first['loc'][0]}: {first['msg']}") from None
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read(file: Path, ruleset: str) -> dict[str, Any]:
+    if ruleset == _SIMULATION:
+        from worldledger.rulesets.simulation.loading import load_config  # noqa: PLC0415
+
+        return load_config(file).to_value()
     from worldledger.canonical import parse_text  # noqa: PLC0415
 
     try:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from worldledger.errors import SimulationError, TooManyAgentsError
 from worldledger.intents import registration_draft
+from worldledger.observation import ObservationPolicy
 from worldledger.policies import policy_spec
 
 if TYPE_CHECKING:
     from service.runtime.following import Follower
+    from service.store import Store
     from service.store.event_log import EventLog
     from worldledger.config import OrchestratorConfig
-    from worldledger.observation import ObservationPolicy
     from worldledger.world import WorldState
 
 
@@ -24,18 +25,24 @@ class _AsItStandsError(SimulationError):
 class Registrations:
     """Registers the agents of one world."""
 
-    def __init__(self, event_log: EventLog, follower: Follower, config: OrchestratorConfig) -> None:
+    def __init__(self, store: Store, event_log: EventLog, follower: Follower, config: OrchestratorConfig) -> None:
+        self._store = store
         self._log = event_log
         self._follower = follower
         self._config = config
 
     async def register(
-        self, agent_id: str, policy: ObservationPolicy, permissions: Collection[str] | None, weight: int
+        self, agent_id: str, policy: ObservationPolicy | None, permissions: Collection[str] | None, weight: int
     ) -> bool:
         """Write an agent's registration, unless it stands so already; tell whether it was written.
 
-        On return this process has folded it.
+        Without a policy it gets the one that the world's ruleset has for it. On return this process has folded it.
         """
+        world = await self._store.world(self._log.world_id)
+        if policy is None:
+            ruleset = self._follower.views.fold.ruleset
+            policy = ruleset.policy_for(agent_id, world.config) or ObservationPolicy()
+        policy = policy.for_world(world.world_uuid)
         draft = registration_draft(agent_id, policy_spec(policy), permissions, weight)
         wanted = draft["payload"]
 

@@ -317,6 +317,26 @@ select low from search where low = high
 SEQ_AT_SIM_TIME = _SEQ_AT.format(time="sim_time")
 SEQ_AT_WALL_TIME = _SEQ_AT.format(time="(effect ->> 'wall_time')::float8")
 
+#: Where a turn ($3, as text) of a world begins, up to a seq ($2).
+TURN_STARTED = """
+select global_seq from effects
+where world_id = $1 and kind in ('SimulationStarted', 'TurnStarted') and global_seq <= $2
+and effect -> 'payload' ->> 'turn' = $3 order by global_seq limit 1
+"""
+
+#: The first effect of a kind ($4) between two seqs.
+FIRST_OF_KIND = """
+select global_seq from effects
+where world_id = $1 and global_seq > $2 and global_seq <= $3 and kind = $4 order by global_seq limit 1
+"""
+
+#: The last turn that was started, up to a seq ($2).
+LAST_TURN = """
+select effect -> 'payload' ->> 'turn' as turn from effects
+where world_id = $1 and kind in ('SimulationStarted', 'TurnStarted') and global_seq <= $2
+order by global_seq desc limit 1
+"""
+
 #: The state digests in a world's log, ascending.
 STATE_DIGESTS = """
 select global_seq, (effect -> 'payload')::text as payload from effects

@@ -13,6 +13,7 @@ from service.store import statements
 from service.store.advancing import NEVER, Forward, Keep, Progress, advance
 from service.store.live import LiveStates
 from service.store.snapshots import Base, SnapshotRecord, Snapshots, Taken, quietly, take
+from service.store.turns import Turns
 from worldledger.errors import MomentNotFoundError
 from worldledger.folding import Fold
 from worldledger.rulesets import Ruleset, load_ruleset
@@ -67,6 +68,7 @@ class States:
         self._every = settings.snapshot_every
         self._rules: OrderedDict[str, Rules] = OrderedDict()
         self.snapshots = Snapshots(reader, most=settings.snapshots_kept)
+        self.turns = Turns(reader)
         self._live = LiveStates(settings.live_states)
 
     # -- moments -------------------------------------------------------------------------------------------
@@ -78,12 +80,13 @@ class States:
         seq: int | None = None,
         sim_time: float | None = None,
         wall_time: float | None = None,
+        turn: int | None = None,
     ) -> int:
         """Give the seq of a moment: a seq, or the last effect at or before a time; the head where none is given.
 
-        ``wall_time`` is in epoch seconds; times that people read and write back are rounded to the microsecond, so it
-        means that microsecond. Raises MomentNotFoundError for a seq that the world does not have, and for a
-        time before its first effect.
+        Of a ``turn`` it is the last effect before the next turn begins. ``wall_time`` is in epoch seconds; times that
+        people read and write back are rounded to the microsecond, so it means that microsecond. Raises
+        MomentNotFoundError for a seq or turn that the world does not have, and for a time before its first effect.
         """
         head = world.head_seq
         if seq is not None:
@@ -95,6 +98,8 @@ class States:
                     head_seq=head,
                 )
             return seq
+        if turn is not None:
+            return (await self.turns.at(world, turn)).last_seq
         if sim_time is None and wall_time is None:
             return head
         by_sim_time = sim_time is not None

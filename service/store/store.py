@@ -139,7 +139,7 @@ class Store:
     # -- worlds --------------------------------------------------------------------------------------------
 
     async def create_world(self, world: NewWorld) -> WorldRecord:
-        """Create a world: its genesis is global_seq 1.
+        """Create a world: its genesis is global_seq 1, and what its ruleset opens it with follows.
 
         Raises InvalidNameError, InvalidConfigError, UnknownRulesetError, EffectTooLargeError or WorldExistsError.
         """
@@ -154,8 +154,9 @@ class Store:
         """
         world = world.checked()
         ruleset = load_ruleset(world.ruleset)
-        ruleset.check_config(world.config)
+        world = world.model_copy(update={"config": ruleset.check_config(world.config)}).checked()
         world_uuid = uuid.UUID(self._new_uuid())
+        opening = ruleset.opening(world.config, world_uuid=world_uuid.hex, checkpoint=world.checkpoint)
         genesis = genesis_draft(world, world_uuid=world_uuid.hex, ruleset_version=ruleset.version)
         sealer = self._sealer(world.world_id, world.time_authority, ruleset)
         first = self._first_head(sealer, genesis)
@@ -173,7 +174,7 @@ class Store:
             if created is None:
                 raise WorldExistsError(f"a world named {world.world_id!r} is already there", world_id=world.world_id)
             writer = BulkWriter(connection, sealer, first, system=True)
-            await writer.write([genesis])
+            await writer.write([genesis, *opening])
             if drafts:
                 await BulkWriter(connection, sealer, writer.head).write(drafts, progress)
         return await self.world(world.world_id)

@@ -14,6 +14,8 @@ from worldledger.deltas import ObservationDelta, ObservedEvent, View
 from worldledger.effects import Effect
 from worldledger.folding import Fold
 from worldledger.latency import DistanceLatency, FixedLatency
+from worldledger.observability import MatrixPolicy, MatrixPolicyConfig
+from worldledger.observability.config import ObservabilityLevel, Sight
 from worldledger.observation import ObservationPolicy, PolicyConfig
 from worldledger.policies import policy_spec, register_policy
 from worldledger.rulesets.sandbox import RULESET
@@ -84,6 +86,21 @@ class Masked(ObservationPolicy):
         }
 
 
+@register_policy("test-personal")
+class Personal(ObservationPolicy):
+    """Shows entities and events to each agent in its own way, by the turn."""
+
+    def show_entity_to(self, world_state: WorldState, agent_id: str, entity_id: str) -> dict[str, Any]:
+        """Show who looks, when and at what."""
+        turn = world_state.metadata.get("turn", 0)
+        return {"to": agent_id, "of": entity_id, "turn": turn, "size": len(world_state.entities[entity_id])}
+
+    def show_event_to(self, effect: Effect, agent_id: str, world_state: WorldState) -> ObservedEvent | None:
+        """Show every event as one of whom it is shown to; of moves, one of those of every second agent."""
+        event = super().show_event_to(effect, agent_id, world_state)
+        return None if event is None or len(agent_id) % 2 else {**event, "payload": {"to": agent_id}}
+
+
 @register_policy("test-choosy")
 class Choosy(ObservationPolicy):
     """Observes by turns."""
@@ -93,7 +110,7 @@ class Choosy(ObservationPolicy):
         return effect["global_seq"] % 2 == 0
 
 
-OWN = (Healthy, Masked, Choosy, OwnDelta, Wholesale)
+OWN = (Healthy, Masked, Personal, Choosy, OwnDelta, Wholesale)
 
 #: Configurations of every kind.
 CONFIGS: st.SearchStrategy[PolicyConfig] = st.builds(
@@ -108,14 +125,33 @@ CONFIGS: st.SearchStrategy[PolicyConfig] = st.builds(
     ),
     remove_operations=st.sampled_from([True, True, False]),
 )
+#: Names of agents; eve has no entity unless an effect makes one.
+AGENTS = st.one_of(NAMES, st.just("eve"))
+#: The key of the noise in tests.
+KEY = "0123456789abcdef0123456789abcdef"
+_SIGHTS: st.SearchStrategy[Sight] = st.tuples(
+    st.sampled_from(list(ObservabilityLevel)), st.sampled_from([0.0, 0.0, 0.1, 3.0])
+)
+#: Rows of matrices.
+MATRICES: st.SearchStrategy[MatrixPolicyConfig] = st.builds(
+    MatrixPolicyConfig,
+    distance_limit=st.sampled_from([inf, inf, 2.0]),
+    relationship_filter=st.sampled_from([[], [], ["x"]]),
+    field_visibility=st.sampled_from([{}, {}, {"position": False}]),
+    remove_operations=st.sampled_from([True, True, False]),
+    targets=st.dictionaries(AGENTS, _SIGHTS, max_size=3),
+    default=_SIGHTS,
+    internal=st.sampled_from([[], ["hp"], ["hp", "text", "position"]]),
+    bounds=st.sampled_from([{}, {"*": {"hp": {"min": 0, "max": 9}}}, {"*": {"hp": {"max": 2}}, "ann": {}}]),
+    noise_key=st.just(KEY),
+)
 #: Policies of every kind.
 POLICIES: st.SearchStrategy[ObservationPolicy] = st.one_of(
     st.builds(ObservationPolicy, CONFIGS),
     st.builds(ObservationPolicy, CONFIGS),
     st.sampled_from(OWN).flatmap(lambda cls: st.builds(cls, CONFIGS)),
+    st.builds(MatrixPolicy, MATRICES),
 )
-#: Names of agents; eve has no entity unless an effect makes one.
-AGENTS = st.one_of(NAMES, st.just("eve"))
 
 
 def registered(agent_id: str, policy: ObservationPolicy, weight: int = 1) -> Said:
@@ -154,6 +190,8 @@ STIR: st.SearchStrategy[Said] = st.one_of(
         AGENTS,
     ),
     st.tuples(st.just("Trade"), st.fixed_dictionaries({}, optional={"target_id": AGENTS, "hp": st.just(1)}), AGENTS),
+    st.tuples(st.just("Whisper"), st.fixed_dictionaries({"text": st.sampled_from("ab")}), AGENTS),
+    st.tuples(st.just("TurnStarted"), st.fixed_dictionaries({"turn": st.integers(0, 3)}), st.just("engine")),
     st.builds(registered, AGENTS, POLICIES),
 )
 
@@ -163,7 +201,22 @@ def long_story(random: Random, length: int) -> list[Said]:
     names = ["ann", "bob", "café", "a/b~c", "10", "eve", "zoe"]
     visibility = [{}, {}, {"position": False}, {"*": False, "hp": True}, {"*": False}, {"text": False}]
 
+    def sight() -> Sight:
+        return random.choice(list(ObservabilityLevel)), random.choice([0.0, 0.1, 3.0])
+
     def policy() -> ObservationPolicy:
+        if random.random() < 0.15:
+            return MatrixPolicy(
+                MatrixPolicyConfig(
+                    distance_limit=random.choice([inf, inf, 2.0]),
+                    remove_operations=random.random() < 0.7,
+                    targets={name: sight() for name in names if random.random() < 0.5},
+                    default=sight(),
+                    internal=random.choice([[], ["hp"]]),
+                    bounds=random.choice([{}, {"*": {"hp": {"min": 0, "max": 2}}}]),
+                    noise_key=KEY,
+                )
+            )
         cls = random.choice([ObservationPolicy] * 12 + list(OWN))
         return cls(
             PolicyConfig(
@@ -180,7 +233,7 @@ def long_story(random: Random, length: int) -> list[Said]:
     said: list[Said] = [registered(name, policy()) for name in names]
     while len(said) < length:
         name, other = random.choice(names), random.choice(names)
-        kind = random.choice("MMMMMSSICCCUURXXYYTTG")
+        kind = random.choice("MMMMMSSICCCUURXXYYTTGWN")
         ends = {"from_entity": name, "to_entity": other}
         data: dict[str, Any] = {"hp": random.randint(0, 2)} if random.random() < 0.5 else {}
         if kind == "M":
@@ -210,6 +263,10 @@ def long_story(random: Random, length: int) -> list[Said]:
             said.append(("RelationshipRemoved", {**ends, **one}, name))
         elif kind == "T":
             said.append(("Trade", {**random.choice([{}, {"target_id": other}]), **data}, random.choice([name, "fog"])))
+        elif kind == "W":
+            said.append(("Whisper", {"text": "a"}, name))
+        elif kind == "N":
+            said.append(("TurnStarted", {"turn": random.randint(0, 3)}, "engine"))
         elif random.random() < 0.3:
             said.append(registered(name, policy()))
     return said

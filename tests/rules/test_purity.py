@@ -15,11 +15,11 @@ import worldledger
 
 #: All that the rules may import, besides themselves: of the standard library only what computes …
 _COMPUTING = """
-    __future__ abc bisect codecs collections contextlib copy dataclasses decimal enum fractions functools hashlib heapq
-    itertools json math operator re string types typing unicodedata uuid
+    __future__ abc bisect codecs collections contextlib copy dataclasses decimal difflib enum fractions functools
+    hashlib heapq itertools json math operator re string types typing unicodedata uuid
 """
 #: … what is installed, which is fixed while a program runs, and the pure libraries of the rulesets.
-_LIBRARIES = "importlib.metadata chess jsonpatch numpy orjson pydantic typing_extensions"
+_LIBRARIES = "importlib.metadata chess jsonpatch numpy orjson pydantic pydantic_core typing_extensions yaml"
 ALLOWED = frozenset(f"{_COMPUTING} {_LIBRARIES}".split())
 
 #: What reaches outside although its module is allowed, as the last part of a called or imported name.
@@ -35,6 +35,9 @@ _AIO_OUTSIDE = """
     run_in_executor create_connection create_server create_subprocess_exec create_subprocess_shell
 """
 AIO_FORBIDDEN_NAMES = FORBIDDEN_NAMES | frozenset(_AIO_OUTSIDE.split())
+
+#: What one module may do besides: reading a configuration's file, which it is told, is how a simulation comes in.
+READERS = {"rulesets/simulation/loading.py": frozenset({"os", "pathlib", "open"})}
 
 _ROOT = Path(worldledger.__file__).parent
 _ROOMS = {path: path.relative_to(_ROOT).parts[0] for path in sorted(_ROOT.rglob("*.py"))}
@@ -80,7 +83,8 @@ def impurities(source: str, *, aio: bool = False) -> list[str]:
 @pytest.mark.parametrize("path", _FILES, ids=[str(path.relative_to(_ROOT)) for path in _FILES])
 def test_the_rules_are_pure(path: Path) -> None:
     """No module of the rules imports or calls anything that could give another result another time."""
-    assert impurities(path.read_text()) == []
+    allowed = READERS.get(path.relative_to(_ROOT).as_posix(), frozenset())
+    assert [found for found in impurities(path.read_text()) if found not in allowed] == []
 
 
 @pytest.mark.parametrize("path", _AIO_FILES, ids=[path.name for path in _AIO_FILES])

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.rules.seeing import World, registered
+from tests.rules.seeing import Personal, World, registered
 from tests.rulesets.sandboxes import Said
 from worldledger.effects import Effect
 from worldledger.errors import FoldError, UnregisteredPolicyError
+from worldledger.folding import Fold
 from worldledger.observation import (
     LatencyModel,
     ObservationPolicy,
@@ -20,6 +21,8 @@ from worldledger.observation import (
     apply_delta,
 )
 from worldledger.policies import register_latency_model, register_policy
+from worldledger.rulesets.sandbox import Sandbox
+from worldledger.views import Views
 from worldledger.world import WorldState
 
 
@@ -61,6 +64,51 @@ def test_a_policy_that_is_not_known_here_turns_its_agent_out() -> None:
     with pytest.raises(UnregisteredPolicyError):
         world.views.attach("ann")
     assert list(world.moves("cat", 1.0, 1.0)) == ["bob"]
+
+
+def test_what_a_ruleset_leaves_unobserved_is_an_event_to_nobody() -> None:
+    """What it changes is told by patches; who did it is told even that there is nothing to tell."""
+
+    class Silent(Sandbox):
+        """The sandbox, in which no word is heard."""
+
+        unobserved = frozenset({"Speak", "Trade"})
+
+    world = World()
+    world.views = Views(Fold("w", Silent()))
+    world.moves("bob", 0.0, 0.0)
+    for name, policy in (("ann", ObservationPolicy), ("bob", ObservationPolicy), ("eve", Talkative)):
+        world.agent(name, policy)
+    told = world.does("Speak", {"text": "hi"}, "bob")
+    assert {name: (bool(each.delta["patches"]), each.delta["events"]) for name, each in told.items()} == {
+        "ann": (True, []),
+        "bob": (True, []),
+        "eve": (True, []),
+    }
+    told = world.does("Trade", {"sum": 1}, "bob")
+    assert [(name, each.delta["patches"], each.delta["events"]) for name, each in told.items()] == [("bob", [], [])]
+    assert list(world.does("Wave", {}, "bob")) == ["ann", "bob", "eve"]
+
+
+@register_policy("test-talkative")
+class Talkative(ObservationPolicy):
+    """Observes everything."""
+
+    def should_observe_event(self, effect: Effect, agent_id: str, world_state: WorldState) -> bool:
+        """Observe it."""
+        return True
+
+
+def test_agents_that_are_shown_things_their_own_way_share_nothing() -> None:
+    """Though they have the same policy, and see everything."""
+    world = World()
+    for name in ("anna", "bert"):
+        world.agent(name, Personal)
+    told = world.does("Speak", {"text": "hi"}, "bob")
+    for name, sighting in told.items():
+        assert world.views.view(name).visible_entities["bob"]["to"] == name
+        assert sighting.delta["events"][0]["payload"] == {"to": name}
+    assert list(told) == ["anna", "bert"]
 
 
 class _Touchy(ObservationPolicy):

@@ -63,6 +63,19 @@ class Bundling(Ruleset):
     handlers: Mapping[str, Handler] = {**HANDLERS, "Bundle": _bundle}
 
 
+def _start_turn(state: WorldState, effect: Effect) -> Touched:
+    state.metadata["turn"] = effect["payload"]["turn"]
+    return tuple(state.entities)
+
+
+class Turning(Ruleset):
+    """The sandbox, with turns by which everything may look different, and whispers that are no events to anybody."""
+
+    name = "turning"
+    handlers: Mapping[str, Handler] = {**HANDLERS, "TurnStarted": _start_turn, "Whisper": HANDLERS["Speak"]}
+    unobserved = frozenset({"Whisper", "Interact"})
+
+
 def _bundled(said: list[Said], random: Random) -> list[Said]:
     """Put runs of effects that the sandbox folds into bundles."""
     found: list[Said] = []
@@ -108,8 +121,9 @@ class Follower:
         """Give what the policy makes of the state, sharing nothing with that."""
         return View.model_validate(_copy(self.policy.filter_world_state(state, self.agent_id).model_dump()))
 
-    def observe(self, effect: Effect, state: WorldState, sighting: Sighting | None) -> None:
+    def observe(self, effect: Effect, fold: Fold, sighting: Sighting | None) -> None:
         """Check what the agent observes by an effect, and take it in."""
+        state = fold.state
         spec = state.metadata["agents"][self.agent_id]["policy"]
         anew = spec != self.spec
         if anew:
@@ -117,7 +131,9 @@ class Follower:
         policy = self.policy
         now = self._filtered(state)
         delta = self._delta(now, anew)
-        event = policy.show_event(effect) if policy.should_observe_event(effect, self.agent_id, state) else None
+        event = None
+        if effect["kind"] not in fold.ruleset.unobserved and policy.should_observe_event(effect, self.agent_id, state):
+            event = policy.show_event_to(effect, self.agent_id, state)
         own = effect["source_id"] == self.agent_id and not is_system_kind(effect["kind"])
         if not delta["patches"] and event is None and not own:
             assert sighting is None
@@ -170,7 +186,7 @@ def follow(said: list[Said], ruleset: Ruleset, attach_at: int, *, detach: bool =
         assert len(found) == len(sightings)
         assert found.keys() <= followers.keys()
         for agent_id, follower in followers.items():
-            follower.observe(effect, whole.state, found.get(agent_id))
+            follower.observe(effect, whole, found.get(agent_id))
             follower.check(views.view(agent_id))
         if effect["global_seq"] >= attach_at:
             for agent_id in whole.state.metadata["agents"].keys() - followers.keys():
@@ -202,8 +218,15 @@ def test_a_ruleset_that_does_not_say_what_it_touched_gives_the_same(beginning: l
     follow([*beginning, *said], Vague(), 0)
 
 
+@settings(max_examples=200, deadline=None)
+@given(_BEGINNING, HAPPENINGS, st.integers(0, 20))
+def test_views_follow_turns_and_what_is_unobserved(beginning: list[Said], said: list[Said], attach_at: int) -> None:
+    """Also where what agents are shown changes with the turn, and some kinds are events to nobody."""
+    follow([*beginning, *said], Turning(), attach_at)
+
+
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 2**32), st.sampled_from([Vague(), Bundling(), RULESET]))
+@given(st.integers(0, 2**32), st.sampled_from([Vague(), Bundling(), Turning(), RULESET]))
 def test_views_follow_a_long_story(seed: int, ruleset: Ruleset) -> None:
     """The same holds over a long log in which the same few come and go, also if much happens by one effect."""
     random = Random(seed)

@@ -148,7 +148,7 @@ class World(Protocol):
     async def register_agent(
         self,
         agent_id: str,
-        policy: ObservationPolicy,
+        policy: ObservationPolicy | None = None,
         permissions: Collection[str] | None = None,
         *,
         weight: int = 1,

@@ -101,7 +101,7 @@ class RemoteWorld:
     async def register_agent(
         self,
         agent_id: str,
-        policy: ObservationPolicy,
+        policy: ObservationPolicy | None = None,
         permissions: Collection[str] | None = None,
         *,
         weight: int = 1,
@@ -109,11 +109,12 @@ class RemoteWorld:
         """Register an agent, or give a registered one this policy, and these permissions (None: the seed's five).
 
         The policy's class must be registered here and in the service, under the same name and version. The same again
-        writes nothing. Raises UnregisteredPolicyError, InvalidPolicyError, TooManyAgentsError, InvalidEffectError.
+        writes nothing. Without a policy it has the one that the world's ruleset gives it. Raises
+        UnregisteredPolicyError, InvalidPolicyError, TooManyAgentsError, InvalidEffectError.
         """
         wanted = {
             "agent_id": agent_id,
-            "policy": policy_spec(policy),
+            "policy": None if policy is None else policy_spec(policy),
             "permissions": None if permissions is None else sorted(permissions),
             "weight": weight,
         }

@@ -52,10 +52,18 @@ from worldledger.errors.log import (
     WorldExistsError,
     WorldNotFoundError,
 )
+from worldledger.errors.simulations import (
+    CircularSchemaError,
+    InvalidDefinitionError,
+    InvalidSimulationConfigError,
+    Problem,
+    dotted,
+)
 
 __all__ = [
     "BackpressureError",
     "CircuitBreakerOpenError",
+    "CircularSchemaError",
     "DeadlineExceededError",
     "EffectNotFoundError",
     "EffectTooLargeError",
@@ -66,14 +74,17 @@ __all__ = [
     "IntentConflictError",
     "IntentRefusedError",
     "InvalidConfigError",
+    "InvalidDefinitionError",
     "InvalidEffectError",
     "InvalidIntentError",
     "InvalidNameError",
     "InvalidPolicyError",
+    "InvalidSimulationConfigError",
     "MomentNotFoundError",
     "OverloadedError",
     "PermissionDeniedError",
     "PolicyFailedError",
+    "Problem",
     "QueueClosedError",
     "QuotaExceededError",
     "RecoveryAction",
@@ -94,4 +105,5 @@ __all__ = [
     "ValidatorError",
     "WorldExistsError",
     "WorldNotFoundError",
+    "dotted",
 ]

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import orjson
 
+from worldledger.canonical import gate
 from worldledger.drafts import CheckedDraft
-from worldledger.effects import Effect
+from worldledger.effects import Effect, EffectDraft
+from worldledger.errors import InvalidConfigError
 from worldledger.upcasting import Upcaster, Upcasters
 from worldledger.world import WorldState
+
+if TYPE_CHECKING:
+    from worldledger.observation import ObservationPolicy
 
 #: What a handler tells of the entities it may have changed: one id, several (``()`` is none), or None: any of them.
 Touched: TypeAlias = str | tuple[str, ...] | None
 #: Folds one effect into the state, in place.
 Handler: TypeAlias = Callable[[WorldState, Effect], Touched]
-#: Looks at a draft, its payload read, and (for the kinds in ``stateful``) the state that it would follow.
-Check: TypeAlias = Callable[[CheckedDraft, dict[str, Any], WorldState | None], None]
+#: Looks at a draft, its payload read, and (for the kinds in ``stateful``) the state that it would follow. Gives the
+#: payload that is to be written instead, or None for the draft as it is.
+Check: TypeAlias = Callable[[CheckedDraft, dict[str, Any], WorldState | None], dict[str, Any] | None]
 
 
 class MalformedEffectError(ValueError):
@@ -39,6 +45,8 @@ class Ruleset:
     - ``checks``: kind -> `Check`, for `decide`. A check raises a SimulationError (IllegalEffectError names the rule).
     - ``stateful``: the kinds whose check looks at the state; the others are checked without one, which is cheaper.
     - ``upcasters``: for payloads of older versions, see `worldledger.upcasting`.
+    - ``unobserved``: kinds that are shown to no agent as events, whatever its policy: the patches tell what they
+      mean, or nobody is to know.
     - ``records_rejections``: whether refused intents of its worlds become IntentRejected effects, where a world's own
       configuration does not say so.
 
@@ -51,10 +59,31 @@ class Ruleset:
     checks: Mapping[str, Check] = {}
     stateful: frozenset[str] = frozenset()
     upcasters: Sequence[Upcaster] = ()
+    unobserved: frozenset[str] = frozenset()
     records_rejections: bool = False
 
-    def check_config(self, config: Mapping[str, Any]) -> None:
-        """Raise InvalidConfigError if a world cannot be made with this config. The base takes any."""
+    def check_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Give the config as it is to stand in a world's genesis; the base takes any, as it is.
+
+        Raises InvalidConfigError if a world cannot be made with it.
+        """
+        return dict(config)
+
+    def opening(
+        self, config: Mapping[str, Any], *, world_uuid: str, checkpoint: Mapping[str, Any] | None = None
+    ) -> Sequence[EffectDraft]:
+        """Give the effects that the service writes right after a world's genesis, together with it.
+
+        ``config`` is what `check_config` gave, ``checkpoint`` a state to begin with, in the ruleset's own form. The
+        base writes none. Raises InvalidConfigError for a checkpoint that the world cannot begin with.
+        """
+        if checkpoint is not None:
+            raise InvalidConfigError(f"worlds of {self.name} begin with no checkpoint", path="$.checkpoint")
+        return ()
+
+    def policy_for(self, agent_id: str, config: Mapping[str, Any]) -> ObservationPolicy | None:
+        """Give the policy of an agent that is registered without one; None, as the base says, for the usual one."""
+        return None
 
     def begin(self, state: WorldState, config: Mapping[str, Any]) -> None:
         """Put into the state what a world of this config begins with. The base leaves it empty."""
@@ -72,13 +101,15 @@ class Ruleset:
         It is asked when the draft's turn has come, and again if another process was first, so it must be pure.
         ``state`` is what the draft would follow, the earlier drafts of its unit folded in; None where the kind is not
         ``stateful``. A SimulationError refuses the whole unit; a request that was accepted before is answered all the
-        same. Imports do not ask: what they bring has happened already. The base asks the kind's check and gives the
-        draft as it is.
+        same. Imports do not ask: what they bring has happened already. The base asks the kind's check.
         """
         check = self.checks.get(draft.kind)
-        if check is not None:
-            check(draft, orjson.loads(draft.payload), state)
-        return draft
+        if check is None:
+            return draft
+        payload = check(draft, orjson.loads(draft.payload), state)
+        if payload is None or (text := gate(payload, path="$.payload", level=2)) == draft.payload:
+            return draft
+        return draft.rewritten(text)
 
     @cached_property
     def checked_kinds(self) -> Container[str]:

@@ -22,7 +22,7 @@ from worldledger.effects import Effect
 from worldledger.latency import NoLatency, bounded
 from worldledger.observation import ObservationPolicy
 from worldledger.views.scenes import Scene, head_of
-from worldledger.world import WorldState
+from worldledger.world import WorldState, state_text
 
 _HOOKS: Final = (
     "calculate_observation_delta",
@@ -30,8 +30,12 @@ _HOOKS: Final = (
     "sees_entity",
     "should_observe_event",
     "show_entity",
+    "show_entity_to",
     "show_event",
+    "show_event_to",
 )
+#: Those by which a policy shows the same otherwise to each agent.
+_PERSONAL: Final = frozenset({"show_entity_to", "show_event_to"})
 
 
 class Sighting(NamedTuple):
@@ -48,12 +52,13 @@ class Onlooker:
     - ``kind``: how it is found out what the agent sees, as far as its policy says that for good: "whole", "asked",
       "related", or "" where it depends on where the agent is. ``place`` says it for now.
     - ``asks``: whether the policy itself has to be asked which events are observed.
-    - ``look``: agents for whom it is the same are shown the same of what they see.
+    - ``look``: agents for whom it is the same are shown the same of what they see. ``personal`` tells whether nobody
+      else can have it, since the policy looks at who is shown something.
     """
 
     __slots__ = (
-        "_head", "_instant", "agent_id", "asks", "digest", "kind", "look", "place", "policy", "scene", "shows_events",
-        "spec", "view", "view_seq",
+        "_head", "_instant", "agent_id", "asks", "digest", "kind", "look", "personal", "place", "policy", "scene",
+        "shows_events", "spec", "view", "view_seq",
     )  # fmt: skip
 
     def __init__(self, agent_id: str, view_seq: int) -> None:
@@ -79,8 +84,12 @@ class Onlooker:
         elif policy.relationship_filter:
             self.kind = "related"
         self.asks = self.kind in {"whole", "asked"} or "should_observe_event" in own
-        self.shows_events = "show_event" in own
-        self.look = spec if own & {"show_entity", "show_event"} else canonical_json(policy.field_visibility)
+        self.shows_events = not own.isdisjoint({"show_event", "show_event_to"})
+        self.personal = not own.isdisjoint(_PERSONAL)
+        if self.personal:
+            self.look = spec + state_text(self.agent_id)
+        else:
+            self.look = spec if own & {"show_entity", "show_event"} else canonical_json(policy.field_visibility)
         self._instant = type(policy.latency_model) is NoLatency
 
     def contents(self) -> Contents:
@@ -127,7 +136,9 @@ class Onlooker:
         """Give the effect as the agent is shown it, None if it is not; without asking the policy if it need not be."""
         if self.asks and not self.policy.should_observe_event(effect, self.agent_id, state):
             return None
-        return self.policy.show_event(effect) if self.scene is None else self.scene.showing.event(effect)
+        if self.scene is None:
+            return self.policy.show_event_to(effect, self.agent_id, state)
+        return self.scene.showing.event(effect, state)
 
     def sighting(self, effect: Effect, patch: Patch, events: list[ObservedEvent], state: WorldState) -> Sighting:
         """Give what the agent observes by an effect, the view being up to date."""

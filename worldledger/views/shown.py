@@ -40,13 +40,15 @@ class Change(NamedTuple):
 class Showing:
     """The looks of the entities, and of the effects, to all policies that show them alike.
 
-    What was touched is looked at again when somebody asks, once.
+    What was touched is looked at again when somebody asks, once. Where a policy shows them otherwise to each agent,
+    ``agent_id`` says whose looks these are.
     """
 
-    __slots__ = ("_changes", "_event", "_event_seq", "_now", "_policy", "_stale", "scenes")
+    __slots__ = ("_agent_id", "_changes", "_event", "_event_seq", "_now", "_policy", "_stale", "scenes")
 
-    def __init__(self, policy: ObservationPolicy) -> None:
+    def __init__(self, policy: ObservationPolicy, agent_id: str | None = None) -> None:
         self._policy = policy
+        self._agent_id = agent_id
         self._now: dict[str, Shown] = {}
         self._stale: set[str] = set()
         self._changes: dict[str, Change] = {}
@@ -69,14 +71,14 @@ class Showing:
             self.change(entity_id, state)
         shown = self._now.get(entity_id)
         if shown is None:
-            shown = self._now[entity_id] = Shown(entity_id, self._policy.show_entity(state.entities[entity_id]))
+            shown = self._now[entity_id] = Shown(entity_id, self._show(entity_id, state))
         return shown
 
     def change(self, entity_id: str, state: WorldState) -> Change | None:
         """Give what this effect has changed of how an entity of the world looks; None for nothing, or unknown."""
         if entity_id in self._stale:
             before = self._now[entity_id]
-            data = self._policy.show_entity(state.entities[entity_id])
+            data = self._show(entity_id, state)
             patch = diff(before.data, data, path=place_of("visible_entities", entity_id))
             if patch:
                 after = self._now[entity_id] = Shown(entity_id, data)
@@ -84,10 +86,18 @@ class Showing:
             self._stale.remove(entity_id)
         return self._changes.get(entity_id)
 
-    def event(self, effect: Effect) -> ObservedEvent | None:
-        """Give how an effect looks; None for one that is no event."""
+    def _show(self, entity_id: str, state: WorldState) -> dict[str, Any]:
+        if self._agent_id is None:
+            return self._policy.show_entity(state.entities[entity_id])
+        return self._policy.show_entity_to(state, self._agent_id, entity_id)
+
+    def event(self, effect: Effect, state: WorldState) -> ObservedEvent | None:
+        """Give how an effect looks, given the state after it; None for one that is no event."""
         if self._event_seq != effect["global_seq"]:
-            self._event = self._policy.show_event(effect)
+            if self._agent_id is None:
+                self._event = self._policy.show_event(effect)
+            else:
+                self._event = self._policy.show_event_to(effect, self._agent_id, state)
             self._event_seq = effect["global_seq"]
         return self._event
 

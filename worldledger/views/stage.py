@@ -160,7 +160,7 @@ class Stage:
         name, policy, index, audience = onlooker.agent_id, onlooker.policy, self._index, self._audience
         showing = self._showings.get(onlooker.look)
         if showing is None:
-            showing = self._showings[onlooker.look] = Showing(policy)
+            showing = self._showings[onlooker.look] = Showing(policy, name if onlooker.personal else None)
         scene: Scene
         if onlooker.place == "near":
             x, y, z = self._state.spatial_index[name]

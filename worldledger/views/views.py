@@ -61,7 +61,7 @@ class Views:
         ``view_seq`` is the global_seq of the effect that made the view what it is now, the fold's if it is not given.
         Without remove operations a view holds what was seen before: here it begins anew, see `adopt`. The view of an
         attached agent is given as it is. Raises UnknownAgentError for an agent that is not registered, what
-        `policy_from_spec` raises, and whatever the policy itself does.
+        `policy_from_spec` and the policy's `check_usable` raise, and whatever the policy itself does.
         """
         if self._stage is None or agent_id not in self._stage.onlookers:
             self._attach(agent_id, self.seq if view_seq is None else view_seq, None)
@@ -164,11 +164,16 @@ class Views:
         return found
 
     def _events(self, stage: Stage, effect: Effect) -> dict[Onlooker, ObservedEvent]:
-        """Give who is shown the effect as an event, and how: what `should_observe_event` says, without asking all."""
+        """Give who is shown the effect as an event, and how: what `should_observe_event` says, without asking all.
+
+        Nobody is, if the ruleset says so of its kind.
+        """
         found: dict[Onlooker, ObservedEvent] = {}
+        kind = effect["kind"]
+        if kind in self.fold.ruleset.unobserved:
+            return found
         for onlooker in tuple(stage.askers.values()):
             self._show(stage, onlooker, effect, found)
-        kind = effect["kind"]
         if is_system_kind(kind) or (kind in TOLD_BY_PATCHES and not stage.showers):
             return found
         names = names_in(effect)
@@ -232,7 +237,9 @@ class Views:
         if policy is None:
             if self._stage is not None and len(self._policies) > 2 * len(self._stage.onlookers) + 16:
                 self._policies = {one.spec: one.policy for one in self._stage.onlookers.values()}
-            policy = self._policies[spec] = policy_from_spec(orjson.loads(spec))
+            policy = policy_from_spec(orjson.loads(spec))
+            policy.check_usable()
+            self._policies[spec] = policy
         return policy
 
     def _tidy(self, stage: Stage) -> None:

@@ -13,17 +13,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from worldledger.drafts import CheckedDraft
-from worldledger.errors import IllegalEffectError
 from worldledger.rulesets.base import Check
+from worldledger.rulesets.reading import UnreadableError, read_number, read_point, refusing
 from worldledger.rulesets.sandbox.payloads import (
-    UnreadableError,
-    patched,
+    placed,
     read_created,
     read_emitted,
     read_ended,
     read_interaction,
-    read_number,
-    read_point,
     read_relation,
     read_removed,
     read_said,
@@ -50,7 +47,7 @@ def _update(payload: dict[str, Any], source_id: str, state: WorldState | None) -
     entity_id, operations = read_updated(payload, source_id)
     _must_exist(entity_id, state)
     if state is not None:
-        patched(state.entities[entity_id], operations)
+        placed(state.entities[entity_id], operations)
 
 
 def _must_exist(entity_id: str, state: WorldState | None) -> None:
@@ -75,13 +72,10 @@ def _without_state(read: Callable[[dict[str, Any], str], object]) -> _Reader:
 def _check(read: _Reader) -> Check:
     """Make a check of a reader: what it cannot read is illegal."""
 
-    def check(draft: CheckedDraft, payload: dict[str, Any], state: WorldState | None) -> None:
-        try:
-            read(payload, draft.source_id, state)
-        except UnreadableError as error:
-            raise IllegalEffectError(error.reason, error.path, rule=error.rule) from None
+    def look(draft: CheckedDraft, payload: dict[str, Any], state: WorldState | None) -> None:
+        read(payload, draft.source_id, state)
 
-    return check
+    return refusing(look)
 
 
 CHECKS: Final[Mapping[str, Check]] = {

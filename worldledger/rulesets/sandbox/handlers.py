@@ -16,10 +16,10 @@ from typing import Any, Final
 from worldledger.canonical import MAX_INT
 from worldledger.effects import Effect
 from worldledger.rulesets.base import Handler, Touched
+from worldledger.rulesets.reading import UnreadableError
 from worldledger.rulesets.sandbox.payloads import (
     Relation,
-    UnreadableError,
-    patched,
+    placed,
     read_created,
     read_emitted,
     read_ended,
@@ -56,7 +56,7 @@ def update(state: WorldState, effect: Effect) -> Touched:
     entity_id, operations = read_updated(effect["payload"], effect["source_id"])
     if entity_id not in state.entities:
         raise UnreadableError("there is no such entity", "$.payload.entity_id", "unknown_entity")
-    entity = patched(state.entities[entity_id], operations)
+    entity = placed(state.entities[entity_id], operations)
     state.entities[entity_id] = entity
     if "position" in entity:
         x, y, z = entity["position"]

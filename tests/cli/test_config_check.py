@@ -1,0 +1,202 @@
+"""Configurations of simulations on the command line: checked without a database, and made into worlds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .conftest import Cli
+
+GOOD = """\
+simulation: {name: Market day, max_turns: 20}
+engine: {actions_per_turn: 2}
+agents:
+  - Trader_1
+  - {name: Händler, state: {gold: 7}}
+state_variables:
+  agent_vars:
+    gold: {type: int, min: 0, default: 5}
+    goods: {type: dict, key_type: str, value_type: {type: float, min: 0, max: 10}}
+    way: {type: list, item_type: {type: tuple, item_types: [float, str]}, max_length: 3}
+    mood: {type: categorical, values: [calm, angry], default: calm}
+  global_vars:
+    town: {type: object, schema: {name: {type: str}, size: {type: int, default: 1}}}
+observability:
+  enabled: true
+  variable_visibility: {external: [gold, way, mood], internal: [goods]}
+  matrix:
+    - [Trader_1, Trader_1, insider, 0.0]
+"""
+BAD = GOOD.replace("min: 0, default: 5", "mix: 0, default: x").replace("insider, 0.0", "insider, -1")
+
+SUMMARY = """\
+{file}: can be used
+  simulation     Market day
+  turns          at most 20 turns, at most 2 actions of each agent in a turn
+  agents (2)     Trader_1, Händler
+  observability  on, 1 entry, otherwise unaware, noise 0.0
+  variables of each agent:
+    gold   external  int 0..
+    goods  internal  dict[str, float 0..10]
+    way    external  list[tuple[float, str]] of at most 3
+    mood   external  categorical calm|angry
+  global variables:
+    town  external  object {{name: str, size: int}}
+warning: {file}:13:5: state_variables.global_vars.town: in neither list of variable_visibility, so it is external
+warning: {file}:17:3: observability.matrix: no entry says how Händler observe themselves; \
+by default that is not at all (unaware)
+"""
+
+
+@pytest.fixture
+def no_database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """See to it that no database is found."""
+    monkeypatch.setenv("WORLDLEDGER_DATABASE_URL", "postgresql://nobody@127.0.0.1:1/nothing")
+    monkeypatch.setenv("WORLDLEDGER_HOME", str(tmp_path / "no" / "home"))
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    """Give a file with a good configuration."""
+    file = tmp_path / "good.yaml"
+    file.write_text(GOOD, encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> Path:
+    """Give a file with a bad one."""
+    file = tmp_path / "bad.yaml"
+    file.write_text(BAD, encoding="utf-8")
+    return file
+
+
+@pytest.mark.usefixtures("no_database")
+def test_a_good_file(cli: Cli, good: Path) -> None:
+    """A good configuration is summarised, its warnings with their places; no database is asked for."""
+    assert cli("config", "check", str(good)) == (0, SUMMARY.format(file=good), "")
+
+
+@pytest.mark.usefixtures("no_database")
+def test_a_bad_file(cli: Cli, bad: Path, good: Path) -> None:
+    """Every problem is a line on stderr that begins with its place; good files are summarised all the same."""
+    lines = [
+        f"{bad}:8:23: state_variables.agent_vars.gold.mix: unknown field 'mix'; did you mean 'min'?",
+        f"{bad}:18:7: observability.matrix[0].noise: noise must be >= 0.0, not -1",
+    ]
+    assert cli("config", "check", str(bad), str(good)) == (1, SUMMARY.format(file=good), "\n".join(lines) + "\n")
+
+
+@pytest.mark.usefixtures("no_database")
+def test_a_file_that_is_none(cli: Cli, bad: Path, good: Path, tmp_path: Path) -> None:
+    """A file that cannot be read is exit code 2, unless another one is bad."""
+    missing = str(tmp_path / "missing.yaml")
+    said = f"{missing}: cannot be read (No such file or directory)\n"
+    assert cli("config", "check", missing, str(good)) == (2, SUMMARY.format(file=good), said)
+    result = cli("config", "check", missing, str(bad))
+    assert (result.code, result.err[: len(said)]) == (1, said)
+    bad.write_text("a: 1\n\ta: 2\n")
+    assert cli("config", "check", str(bad)) == (1, "", f"{bad}:2:1: a tab: YAML is indented and separated by spaces\n")
+
+
+@pytest.mark.usefixtures("no_database")
+def test_json(cli: Cli, bad: Path, good: Path, tmp_path: Path) -> None:
+    """With --json each file is an object on a line, and nothing is on stderr."""
+    result = cli("config", "check", "--json", str(bad), str(good), str(tmp_path / "none"))
+    assert (result.code, result.err) == (1, "")
+    first, second, third = map(json.loads, result.out.splitlines())
+    assert (first["file"], first["valid"], first["warnings"], first["summary"]) == (str(bad), False, [], None)
+    assert first["problems"][1] == {
+        "path": "observability.matrix[0].noise",
+        "message": "noise must be >= 0.0, not -1",
+        "file": str(bad),
+        "line": 18,
+        "column": 7,
+    }
+    assert (second["valid"], second["problems"]) == (True, [])
+    assert [warning["line"] for warning in second["warnings"]] == [13, 17]
+    assert second["summary"]["name"] == "Market day"
+    assert (second["summary"]["max_turns"], second["summary"]["actions_per_turn"]) == (20, 2)
+    assert second["summary"]["agents"] == ["Trader_1", "Händler"]
+    assert second["summary"]["agent_vars"]["goods"] == {"type": "dict[str, float 0..10]", "visibility": "internal"}
+    assert second["summary"]["observability"] == {"enabled": True, "entries": 1, "default": ["unaware", 0.0]}
+    assert (third["valid"], third["problems"][0]["message"][:14]) == (None, "cannot be read")
+
+
+@pytest.mark.usefixtures("no_database")
+def test_a_circle(cli: Cli, bad: Path) -> None:
+    """A schema that contains itself is shown with its circle, on lines of its own."""
+    text = "simulation: {name: c}\nagents: [A]\nstate_variables:\n  agent_vars:\n"
+    bad.write_text(text + "    A: &a {type: object, schema: {b: *a}}\n")
+    result = cli("config", "check", str(bad))
+    assert result.code == 1
+    assert result.err.startswith(
+        f"{bad}:5:35: state_variables.agent_vars.A.schema.b: Circular reference detected in schema"
+    )
+    assert "  Cycle: A -> A\n" in result.err
+
+
+@pytest.mark.usefixtures("no_database")
+def test_what_a_file_says_cannot_steer_a_terminal(cli: Cli, good: Path) -> None:
+    """Control characters of a file are shown as escapes."""
+    good.write_text(GOOD.replace("Market day", '"\\e[2Jday"').replace("Händler", '"\\u202eB"'), encoding="utf-8")
+    result = cli("config", "check", str(good))
+    assert result.code == 0
+    assert "\\x1b[2Jday" in result.out
+    assert "\\u202eB" in result.out
+
+
+@pytest.mark.usefixtures("no_database")
+def test_many_agents(cli: Cli, good: Path) -> None:
+    """Of many agents the first are named."""
+    good.write_text("simulation: {name: many}\nagents:\n" + "".join(f"  - a{n}\n" for n in range(25)))
+    result = cli("config", "check", str(good))
+    assert "  agents (25)    a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, and 15 more\n" in result.out
+    assert "  turns          any number of turns\n" in result.out
+    assert "  observability  off: everybody sees all\n" in result.out
+
+
+@pytest.mark.usefixtures("no_database")
+def test_help(cli: Cli) -> None:
+    """The command and its group explain themselves, with an example."""
+    for arguments in (("config", "check", "--help"), ("config", "--help")):
+        result = cli(*arguments)
+        assert (result.code, result.err) == (0, "")
+        assert "worldledger config check simulation.yaml" in result.out
+    assert cli("config", "check").code == 2
+
+
+# -- worlds ------------------------------------------------------------------------------------------------------
+
+
+def test_a_world_of_a_yaml_file(on: Cli, good: Path) -> None:
+    """A YAML file makes a world of the ruleset simulation, with the configuration's normal form in its genesis."""
+    result = on("world", "create", "market", "--config", str(good))
+    assert (result.code, result.err) == (0, "")
+    genesis = json.loads(on("log", "market").out.splitlines()[0])["payload"]
+    assert genesis["ruleset"] == "simulation"
+    assert genesis["config"]["agents"][1]["state"] == {"gold": 7}
+    assert genesis["config"]["validator"] == {"type": "constraints"}
+
+
+def test_a_world_of_a_json_file(on: Cli, good: Path, tmp_path: Path) -> None:
+    """With --ruleset simulation JSON is read likewise; without, a JSON file is any object, as before."""
+    file = tmp_path / "c.json"
+    file.write_text('{"simulation": {"name": "s"}, "agents": ["A"]}')
+    assert on("world", "create", "s", "--ruleset", "simulation", "--config", str(file)).code == 0
+    assert json.loads(on("log", "s").out.splitlines()[0])["payload"]["config"]["engine"]["type"] == "external"
+    assert on("world", "create", "t", "--config", str(file)).code == 0
+    genesis = json.loads(on("log", "t").out.splitlines()[0])["payload"]
+    assert (genesis["ruleset"], genesis["config"]) == ("sandbox", {"simulation": {"name": "s"}, "agents": ["A"]})
+
+
+def test_no_world_of_a_bad_file(on: Cli, bad: Path, tmp_path: Path) -> None:
+    """A bad configuration is refused with all of its problems, and nothing is made."""
+    result = on("world", "create", "market", "--config", str(bad))
+    assert (result.code, result.out) == (2, "")
+    assert [line.split(": ")[1] for line in result.err.splitlines()] == [f"{bad}:8:23", f"{bad}:18:7"]
+    result = on("world", "create", "market", "--config", str(tmp_path / "none.yml"))
+    assert result == (2, "", f"worldledger: {tmp_path / 'none.yml'}: cannot be read (No such file or directory)\n")
+    assert on("worlds", "--json").out == "[]\n"

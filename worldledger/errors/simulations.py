@@ -1,0 +1,80 @@
+"""Errors of simulations' configurations: variables, schemas, observability."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from worldledger.errors.log import InvalidConfigError
+
+#: Where something stands: the keys and indexes on the way there.
+Path = tuple[str | int, ...]
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong with a configuration.
+
+    ``path`` has the keys on the way; ``file``, ``line`` and ``column`` (from 1 on) are there where it came from a file.
+    """
+
+    path: Path
+    message: str
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+
+
+class InvalidDefinitionError(InvalidConfigError):
+    """Variables that cannot be defined so; details: ``problems``, each with ``path`` and ``message``.
+
+    Source: seeds/state_variable_types.md, "Validation Rules".
+    """
+
+    code: ClassVar[str] = "invalid_definition"
+
+    def __init__(self, problems: Iterable[Problem], message: str | None = None) -> None:
+        self.problems: Sequence[Problem] = tuple(problems)
+        text = "\n".join(map(told, self.problems)) if message is None else message
+        super().__init__(text, problems=[_details(problem) for problem in self.problems])
+
+
+class CircularSchemaError(InvalidDefinitionError):
+    """A schema that contains itself; the message has the cycle, its fields and what can be done (seed)."""
+
+    code: ClassVar[str] = "circular_schema"
+
+
+class InvalidSimulationConfigError(InvalidDefinitionError):
+    """A simulation's configuration that cannot be used; details: ``problems``, with file, line and column if known."""
+
+    code: ClassVar[str] = "invalid_simulation_config"
+
+
+def dotted(path: Sequence[str | int]) -> str:
+    """Write a path as people read it: ``agents[Trader_1].inventory.food``, ``matrix[3][1]``.
+
+    The member of ``agents`` is an agent and stands in brackets, as indexes do (source:
+    seeds/state_variable_types.md, "Error Message Format").
+    """
+    text = ""
+    for index, part in enumerate(path):
+        if isinstance(part, int) or (index == 1 and path[0] == "agents"):
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if text else part
+    return text
+
+
+def told(problem: Problem) -> str:
+    """Write a problem as one line: ``FILE:LINE:COLUMN: PATH: MESSAGE``, what is not known left out."""
+    place = [str(part) for part in (problem.file, problem.line, problem.column) if part is not None]
+    head = [":".join(place)] if place else []
+    if problem.path:
+        head.append(dotted(problem.path))
+    return ": ".join([*head, problem.message])
+
+
+def _details(problem: Problem) -> dict[str, Any]:
+    found = {"path": dotted(problem.path), "message": problem.message}
+    where = {"file": problem.file, "line": problem.line, "column": problem.column}
+    return found | {name: value for name, value in where.items() if value is not None}

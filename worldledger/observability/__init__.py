@@ -1,0 +1,41 @@
+"""Partial observability: what each observer sees of the others' variables, and how exactly.
+
+Source: seeds/partial_observability.md.
+
+- ``config.py``, ``matrix.py``: how it is configured, and looked up
+- ``noise.py``: the draws
+- ``bounds.py``: what numbers stay within
+- ``seen.py``: what is seen of one target's values
+- ``observation.py``, ``models.py``: a simulation's state as one observer sees it
+- ``policy.py``: the same as an observation policy of a world's agents
+"""
+
+from worldledger.observability.bounds import bounds_of
+from worldledger.observability.config import (
+    DefaultObservability,
+    ObservabilityConfig,
+    ObservabilityEntry,
+    ObservabilityLevel,
+    VariableVisibilityConfig,
+)
+from worldledger.observability.matrix import ObservabilityMatrix
+from worldledger.observability.noise import Draws, noise_of
+from worldledger.observability.observation import construct_observation
+from worldledger.observability.policy import MatrixPolicy, MatrixPolicyConfig
+from worldledger.observability.seen import observe_entity
+
+__all__ = [
+    "DefaultObservability",
+    "Draws",
+    "MatrixPolicy",
+    "MatrixPolicyConfig",
+    "ObservabilityConfig",
+    "ObservabilityEntry",
+    "ObservabilityLevel",
+    "ObservabilityMatrix",
+    "VariableVisibilityConfig",
+    "bounds_of",
+    "construct_observation",
+    "noise_of",
+    "observe_entity",
+]

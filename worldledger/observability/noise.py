@@ -1,0 +1,147 @@
+"""Noise of observations: for the same world, observer, target, place and turn the same draw, on every machine.
+
+A draw is made of a digest, so nothing is kept between draws and their order does not matter:
+
+- The message is the text, in the profile ``state/1`` (`worldledger.world.state_text`), of the JSON list
+  ``[world_uuid, observer, target, path, turn]``. ``path`` is the JSON Pointer (RFC 6901) of the number within the
+  target, ``/inventory/food``.
+- S is the sum of the message's SHA-256, read as 16 big-endian whole numbers of 16 bits.
+- The draw is ``g = (S - 524280) * (0.8660254037844386 / 65536)``: mean 0, spread (standard deviation) 1, nearly a bell
+  curve (Irwin-Hall), never beyond 6.93 either way.
+- What is observed of a number is ``value * (1.0 + noise * g)``, rounded if it is whole, and kept within its limits.
+  Zero is observed as it is.
+
+Only the addition, subtraction and multiplication of IEEE 754 are used, which are the same everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from hashlib import sha256
+from itertools import count
+from typing import Any, Final, TypeAlias
+
+from worldledger.observability.bounds import Limits
+from worldledger.world import state_text
+
+#: For each member of something: how the message goes on after the path of that, up to its end; its limits.
+Plan: TypeAlias = Iterable[tuple[bytes, Limits]]
+
+#: Every other of the digest's 16 numbers.
+_ODD: Final = int.from_bytes(b"\0\0\xff\xff" * 8, "big")
+#: Numbers of 32 bits, one after the other, are their sum modulo this, as long as the sum is smaller.
+_LANE: Final = 2**32 - 1
+_MIDDLE: Final = 524_280  # 16 * 32767.5
+_SCALE: Final = 0.8660254037844386 / 65536
+#: What noise leaves as it is.
+_UNTOUCHED: Final = frozenset({str, bool, type(None)})
+#: Longest name whose text is kept, and how many are; members of which plans are kept, and how many are.
+_LONGEST: Final = 200
+_NAMES: Final = 2**14
+_MOST_MEMBERS: Final = 100
+_PLANS: Final = 1024
+
+
+def noise_of(world_uuid: str, observer: str, target: str, path: str, turn: int) -> float:
+    """Give the draw g of one number, see above. ``world_uuid`` are 32 hex digits."""
+    return Draws(world_uuid, observer, turn).toward(target)(path)
+
+
+class Draws:
+    """The draws of one observer in one turn."""
+
+    __slots__ = ("_head", "_tail")
+
+    def __init__(self, world_uuid: str, observer: str, turn: int) -> None:
+        self._head = b'["' + _inside(world_uuid) + b'","' + _inside(observer) + b'","'
+        self._tail = b'",%d]' % turn
+
+    def toward(self, target: str) -> Draw:
+        """Give the draws of one target."""
+        return Draw(self._head + _inside(target) + b'","', self._tail)
+
+
+class Draw:
+    """The draws of one target: called with a path, it gives the draw g."""
+
+    __slots__ = ("_head", "_tail")
+
+    def __init__(self, head: bytes, tail: bytes) -> None:
+        self._head = head
+        self._tail = tail
+
+    def __call__(self, path: str) -> float:
+        """Give the draw of the number at a path within the target (JSON Pointer)."""
+        bits = int.from_bytes(sha256(self._head + state_text(path)[1:-1] + self._tail).digest(), "big")
+        return (((bits & _ODD) + (bits >> 16 & _ODD)) % _LANE - _MIDDLE) * _SCALE
+
+    def plan(self, names: tuple[Any, ...], limits: Limits) -> Plan:
+        """Give the plan of an object with members of these names."""
+        if len(names) <= _MOST_MEMBERS:
+            return _kept_plan(names, limits, self._tail)
+        return _plan(names, limits, self._tail)
+
+    def plan_of_items(self, limits: Limits) -> Plan:
+        """Give the plan of a list or tuple, endlessly."""
+        return ((b"/%d%b" % (index, self._tail), each) for index, each in zip(count(), limits.of_items(), strict=False))
+
+    def several(
+        self,
+        noise: float,
+        path: bytes,
+        plan: Plan,
+        values: Iterable[Any],
+        other: Callable[[bytes, Any, Limits], Any],
+    ) -> list[Any]:
+        """Give the members of something as they are observed, in order.
+
+        ``path`` is its own, as it stands within the message. ``other`` gives what is observed of a member that is no
+        number, by its path, itself and its limits.
+        """
+        begun, number_of, odd = sha256(self._head + path).copy, int.from_bytes, _ODD
+        seen = []
+        for value, (rest, limits) in zip(values, plan, strict=False):
+            kind = type(value)
+            if kind is float or kind is int:
+                if not value:
+                    seen.append(0 if kind is int else 0.0)
+                    continue
+                message = begun()
+                message.update(rest)
+                bits = number_of(message.digest(), "big")
+                exact = value * (1.0 + noise * ((((bits & odd) + (bits >> 16 & odd)) % _LANE - _MIDDLE) * _SCALE))
+                if kind is int:
+                    within = limits.whole_low <= exact <= limits.whole_high
+                    seen.append(round(exact) if within else limits.keep_whole(exact))
+                else:
+                    seen.append(exact + 0.0 if limits.low <= exact <= limits.high else limits.keep(exact))
+            elif kind in _UNTOUCHED:
+                seen.append(value)
+            else:
+                seen.append(other(path + rest.removesuffix(self._tail), value, limits))
+        return seen
+
+
+def _plan(names: tuple[Any, ...], limits: Limits, tail: bytes) -> list[tuple[bytes, Limits]]:
+    return [(_token(name) + tail, each) for name, each in zip(names, limits.of_members(names), strict=False)]
+
+
+@lru_cache(_PLANS)
+def _kept_plan(names: tuple[Any, ...], limits: Limits, tail: bytes) -> Sequence[tuple[bytes, Limits]]:
+    return tuple(_plan(names, limits, tail))
+
+
+def _token(name: Any) -> bytes:
+    """Give what leads to a member in a JSON Pointer, as it stands within the message."""
+    return b"/" + _inside(str(name).replace("~", "~0").replace("/", "~1"))
+
+
+def _inside(text: str) -> bytes:
+    """Give what stands between the quotes of a JSON string in the profile ``state/1``."""
+    return _kept_inside(text) if len(text) <= _LONGEST else state_text(text)[1:-1]
+
+
+@lru_cache(_NAMES)
+def _kept_inside(text: str) -> bytes:
+    return state_text(text)[1:-1]

@@ -1,0 +1,104 @@
+"""Reading payloads: the values that several rulesets have in common, or why they cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import Any, Final
+
+from worldledger.canonical import MAX_INT, child
+from worldledger.drafts import MAX_WORD, CheckedDraft
+from worldledger.errors import IllegalEffectError
+from worldledger.patches import PatchError, apply_patch
+from worldledger.rulesets.base import Check, MalformedEffectError
+from worldledger.world import Point, WorldState
+
+#: Most canonical bytes that an entity may have after a patch.
+MAX_ENTITY: Final = 2**20
+#: The nesting level at which an entity stands in the effect that creates it.
+ENTITY_LEVEL: Final = 3
+
+
+class UnreadableError(MalformedEffectError):
+    """A payload that a vocabulary cannot read: the value's JSON path and the name of the rule that it breaks."""
+
+    def __init__(self, reason: str, path: str, rule: str = "payload") -> None:
+        super().__init__(f"{path}: {reason}")
+        self.reason = reason
+        self.path = path
+        self.rule = rule
+
+
+def refusing(read: Callable[[CheckedDraft, dict[str, Any], WorldState | None], dict[str, Any] | None]) -> Check:
+    """Make a check of a reader: what it cannot read is illegal; a payload that it gives is written instead."""
+
+    def check(draft: CheckedDraft, payload: dict[str, Any], state: WorldState | None) -> dict[str, Any] | None:
+        try:
+            return read(draft, payload, state)
+        except UnreadableError as error:
+            raise IllegalEffectError(error.reason, error.path, rule=error.rule) from None
+
+    return check
+
+
+def read_name(payload: Mapping[str, Any], name: str) -> str:
+    """Read a member that is a string of 1 to 200 characters."""
+    value = payload.get(name)
+    if type(value) is str and 0 < len(value) <= MAX_WORD:
+        return value
+    raise UnreadableError(f"{name} is a string of 1 to {MAX_WORD} characters", f"$.payload.{name}")
+
+
+def read_object(payload: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Read a member that is an object."""
+    value = payload.get(name)
+    if type(value) is dict:
+        return value
+    raise UnreadableError(f"{name} is an object", f"$.payload.{name}")
+
+
+def read_patch(payload: Mapping[str, Any]) -> list[Any]:
+    """Read ``patch``; its operations are looked at when it is applied."""
+    operations = payload.get("patch")
+    if type(operations) is list:
+        return operations
+    raise UnreadableError("patch is a list of JSON Patch operations (RFC 6902)", "$.payload.patch")
+
+
+def patched(entity: Any, operations: list[Any]) -> dict[str, Any]:
+    """Give what an entity becomes by a patch: an object of its own.
+
+    Raises UnreadableError, rule ``patch``, if the patch fails or what it gives is no object.
+    """
+    path = "$.payload.patch"
+    try:
+        result = apply_patch(entity, operations, max_bytes=MAX_ENTITY, level=ENTITY_LEVEL)
+    except PatchError as error:
+        where = path if error.index is None else child(path, error.index)
+        raise UnreadableError(error.reason, where, "patch") from None
+    if type(result) is not dict:
+        raise UnreadableError("the patch would leave something that is no object", path, "patch")
+    return result
+
+
+def read_point(value: Any, path: str) -> Point:
+    """Read a list of 2 or 3 finite numbers; z is 0.0 where it is left out (seed: 2D becomes 3D)."""
+    if type(value) is list and 2 <= len(value) <= 3:
+        x, y, z = value if len(value) == 3 else (*value, 0.0)
+        if type(x) is type(y) is type(z) is float and isfinite(x + y + z):  # at a glance; a sum may overflow
+            return x, y, z
+        return (
+            read_number(x, f"{path}[0]", "a coordinate"),
+            read_number(y, f"{path}[1]", "a coordinate"),
+            read_number(z, f"{path}[2]", "a coordinate"),
+        )
+    raise UnreadableError("a position is a list of 2 or 3 numbers", path)
+
+
+def read_number(value: Any, path: str, what: str) -> float:
+    """Read a finite number."""
+    if type(value) is float and isfinite(value):
+        return value
+    if type(value) is int and abs(value) <= MAX_INT:
+        return float(value)
+    raise UnreadableError(f"{what} is a finite number", path)

@@ -1,0 +1,73 @@
+"""Turn-based simulations whose variables are typed and whose agents each see their own part of it.
+
+Source: seeds/state_variable_types.md, seeds/partial_observability.md.
+
+- ``config.py``, ``loading.py``: what a researcher writes, and how it is read
+- ``words.py``: the kinds of effects, and what their payloads say
+- ``handlers.py``: what becomes of the state (evolve)
+- ``checks.py``, ``models.py``: what is refused before it becomes an effect (decide), by typed models
+- ``state.py``, ``checkpoint.py``: the typed view of the state, and its file
+- ``opening.py``: how a simulation begins
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from worldledger.effects import EffectDraft
+from worldledger.errors import InvalidConfigError
+from worldledger.observation import ObservationPolicy
+from worldledger.rulesets.base import Ruleset
+from worldledger.rulesets.simulation import checks, handlers
+from worldledger.rulesets.simulation.checkpoint import Checkpoint
+from worldledger.rulesets.simulation.checks import CHECKS
+from worldledger.rulesets.simulation.config import SimulationConfig
+from worldledger.rulesets.simulation.loading import load_config
+from worldledger.rulesets.simulation.opening import opening_effects, policy_for
+from worldledger.rulesets.simulation.state import SimulationState
+from worldledger.rulesets.simulation.words import UNOBSERVED
+from worldledger.world import WorldState
+
+__all__ = ["RULESET", "Checkpoint", "Simulation", "SimulationConfig", "SimulationState", "load_config"]
+
+
+class Simulation(Ruleset):
+    """Worlds of the ruleset ``simulation``; their configuration is a SimulationConfig."""
+
+    name = "simulation"
+    version = 1
+    handlers = handlers.HANDLERS
+    checks = CHECKS
+    stateful = frozenset(CHECKS)
+    unobserved = UNOBSERVED
+    records_rejections = True
+
+    def check_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Give the configuration in its normal form. Raises InvalidSimulationConfigError with every problem."""
+        try:
+            return SimulationConfig.from_value(config).to_value()
+        except InvalidConfigError as error:
+            error.details.setdefault("path", "$.config")
+            raise
+
+    def begin(self, state: WorldState, config: Mapping[str, Any]) -> None:
+        """Note what the configuration says of turns and variables."""
+        handlers.begin(state, config)
+
+    def opening(
+        self, config: Mapping[str, Any], *, world_uuid: str, checkpoint: Mapping[str, Any] | None = None
+    ) -> Sequence[EffectDraft]:
+        """Give the first values and the registrations of the agents."""
+        return opening_effects(SimulationConfig.from_value(config), world_uuid=world_uuid, checkpoint=checkpoint)
+
+    def policy_for(self, agent_id: str, config: Mapping[str, Any]) -> ObservationPolicy | None:
+        """Give the agent's row of the observability matrix as its policy."""
+        return policy_for(agent_id, SimulationConfig.from_value(config))
+
+    def check_intent(self, kind: str, payload: Mapping[str, Any], agent_id: str, state: WorldState) -> None:
+        """Agents change their own variables in an open turn, and record their reasoning; the rest is the engine's."""
+        checks.check_intent(kind, payload, agent_id, state)
+
+
+RULESET = Simulation()

@@ -1,0 +1,260 @@
+"""The rules of definitions, checked on plain values, and the normal form of those that keep them.
+
+Source: seeds/state_variable_types.md, "Type-Specific Configuration" and "Validation Rules Summary".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+from worldledger.canonical import MAX_INT, gate
+from worldledger.errors import InvalidEffectError
+from worldledger.errors.simulations import Path, Problem
+from worldledger.variables import limits
+from worldledger.variables.defaults import DefaultError, plain_default
+from worldledger.variables.patterns import PatternError, translate
+
+
+class _Levels(NamedTuple):
+    """How many dicts, lists and holders of any type there are around a definition."""
+
+    dicts: int = 0
+    lists: int = 0
+    all: int = 0
+
+
+class _TooManyError(Exception):
+    """More definitions than one set of variables may have."""
+
+
+class Rules:
+    """Reads definitions and keeps a list of all that is wrong with them."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self._nodes = 0
+
+    def wrong(self, path: Path, message: str) -> None:
+        """Note a problem."""
+        self.problems.append(Problem(path, message))
+
+    def variable(self, raw: Any, path: Path) -> dict[str, Any] | None:
+        """Read the definition of a variable; give its normal form (plain JSON), or None when something is wrong."""
+        before = len(self.problems)
+        try:
+            normal = self._definition(raw, path, _Levels())
+        except _TooManyError:
+            self.wrong(path, f"at most {limits.MAX_NODES:,} definitions in one set of variables, nested ones counted")
+            return None
+        return normal if len(self.problems) == before else None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further definition would be read."""
+        return self._nodes > limits.MAX_NODES
+
+    def name(self, name: Any, path: Path, reserved: Collection[str] = ()) -> bool:
+        """Check the name of a variable or a field."""
+        if not isinstance(name, str) or not name.isidentifier() or name[0] == "_" or len(name) > limits.MAX_NAME:
+            self.wrong(
+                path,
+                f"{name!r} is no name: letters, digits and underscores, with a letter first, "
+                f"1 to {limits.MAX_NAME} characters",
+            )
+            return False
+        if name in reserved:
+            self.wrong(path, f"{name!r} is reserved: an agent's own name stands there")
+            return False
+        return True
+
+    # -- definitions -----------------------------------------------------------------------------------------
+
+    def _definition(self, raw: Any, path: Path, levels: _Levels) -> dict[str, Any]:
+        self._nodes += 1
+        if self.is_full:
+            raise _TooManyError
+        raw = plain(raw)
+        if not isinstance(raw, Mapping):
+            hint = f": write {{type: {raw}}}" if raw in limits.BARE else ", such as {type: int, default: 0}"
+            self.wrong(path, f"a definition is a mapping with a type{hint}")
+            return {}
+        kind = raw.get("type")
+        if not isinstance(kind, str) or kind not in limits.TYPES:
+            self.wrong((*path, "type"), "a type is missing" if kind is None else _unknown("type", kind, limits.TYPES))
+            return {}
+        # Null says that a field is not set; of the default alone it is a value.
+        given = {name: value for name, value in raw.items() if value is not None or name == "default"}
+        for name in given:
+            if name not in limits.KNOWN_FIELDS:
+                self.wrong((*path, str(name)), _unknown("field", name, sorted(limits.KNOWN_FIELDS)))
+            elif name not in {"type", "default"} and name not in limits.FIELDS[kind]:
+                self.wrong((*path, name), f"{name} does not belong to type {kind}")
+        before = len(self.problems)
+        normal = {"type": kind, **self._fields(kind, given, path, levels)}
+        if "default" in given and len(self.problems) == before:
+            try:
+                normal["default"] = plain_default(given["default"], normal)
+            except DefaultError as error:
+                self.wrong((*path, "default", *error.path), error.reason)
+        return normal
+
+    def _fields(self, kind: str, given: dict[str, Any], path: Path, levels: _Levels) -> dict[str, Any]:
+        match kind:
+            case "float" | "int":
+                return self._bounds(kind, given, path)
+            case "categorical":
+                return self._values(given.get("values"), (*path, "values"))
+            case "str":
+                longest = self._length(given, path, limits.LONGEST_STRING)
+                return self._pattern(given.get("pattern"), (*path, "pattern")) | longest
+            case "bool":
+                return {}
+        levels = _Levels(levels.dicts + (kind == "dict"), levels.lists + (kind == "list"), levels.all + 1)
+        if not self._depth(path, levels):
+            return {}
+        match kind:
+            case "dict":
+                return self._dict(given, path, levels)
+            case "list":
+                item = self._required(given, "item_type", path, levels)
+                return item | self._length(given, path, limits.MAX_ITEMS)
+            case "tuple":
+                return self._tuple(given.get("item_types"), (*path, "item_types"), levels)
+        return self._schema(given.get("schema"), (*path, "schema"), levels)
+
+    def _depth(self, path: Path, levels: _Levels) -> bool:
+        for found, most, what in (
+            (levels.dicts, limits.MAX_DICTS, "dict"),
+            (levels.lists, limits.MAX_LISTS, "list"),
+            (levels.all, limits.MAX_LEVELS, "definition"),
+        ):
+            if found > most:
+                self.wrong(path, f"{what} nesting exceeds the maximum depth of {most} levels (got {found})")
+                return False
+        return True
+
+    def _bounds(self, kind: str, given: dict[str, Any], path: Path) -> dict[str, Any]:
+        bounds: dict[str, Any] = {}
+        for name in ("min", "max"):
+            value = given.get(name)
+            if value is None:
+                continue
+            if type(value) not in {int, float}:
+                self.wrong((*path, name), f"{name} is a number (got {value!r})")
+            elif self._storable(value, (*path, name)):
+                bounds[name] = value
+        low, high = bounds.get("min", -math.inf), bounds.get("max", math.inf)
+        if low > high:
+            self.wrong((*path, "min"), f"min {low} is greater than max {high}")
+        elif kind == "int" and whole(low, high)[0] > whole(low, high)[1]:
+            self.wrong((*path, "min"), f"there is no whole number from {low} to {high}, within ±(2^53-1)")
+        return bounds
+
+    def _values(self, values: Any, path: Path) -> dict[str, Any]:
+        if not isinstance(values, list | tuple) or not 1 <= len(values) <= limits.MAX_ITEMS:
+            self.wrong(path, f"a categorical has values: a list of 1 to {limits.MAX_ITEMS} strings")
+            return {}
+        seen: set[str] = set()
+        for index, value in enumerate(values):
+            if not isinstance(value, str) or not 1 <= len(value) <= limits.MAX_CHARACTERS:
+                self.wrong((*path, index), f"a value is a string, and not an empty one (got {value!r})")
+            elif value in seen:
+                self.wrong((*path, index), f"the value {value!r} stands there twice")
+            elif self._storable(value, (*path, index)):
+                seen.add(value)
+        return {"values": list(values)}
+
+    def _pattern(self, pattern: Any, path: Path) -> dict[str, Any]:
+        if pattern is None:
+            return {}
+        if not isinstance(pattern, str):
+            self.wrong(path, "a pattern is a string")
+        elif self._storable(pattern, path):
+            try:
+                translate(pattern)
+            except PatternError as error:
+                self.wrong(path, str(error))
+        return {"pattern": pattern}
+
+    def _length(self, given: dict[str, Any], path: Path, most: int) -> dict[str, Any]:
+        longest = given.get("max_length")
+        if longest is None:
+            return {}
+        if type(longest) is not int or not 1 <= longest <= most:
+            self.wrong((*path, "max_length"), f"max_length is a whole number > 0 and <= {most} (got {longest!r})")
+        return {"max_length": longest}
+
+    def _dict(self, given: dict[str, Any], path: Path, levels: _Levels) -> dict[str, Any]:
+        dynamic = {"key_type", "value_type"} & given.keys()
+        if "schema" in given:
+            if dynamic:
+                self.wrong(path, f"schema cannot be combined with {' and '.join(sorted(dynamic))}")
+            return self._schema(given["schema"], (*path, "schema"), levels)
+        if not dynamic:
+            self.wrong(path, "a dict has either key_type and value_type, or a schema")
+            return {}
+        key = given.get("key_type")
+        if key not in {"str", "int"}:
+            what = "missing" if key is None else f"{key!r}"
+            self.wrong((*path, "key_type"), f"key_type is str or int, but is {what}")
+        return {"key_type": key, **self._required(given, "value_type", path, levels)}
+
+    def _tuple(self, elements: Any, path: Path, levels: _Levels) -> dict[str, Any]:
+        if not isinstance(elements, list | tuple) or not 1 <= len(elements) <= limits.MAX_ITEMS:
+            self.wrong(path, f"a tuple has item_types: a list of 1 to {limits.MAX_ITEMS} types, one per element")
+            return {}
+        return {"item_types": [self._element(raw, (*path, index), levels) for index, raw in enumerate(elements)]}
+
+    def _schema(self, schema: Any, path: Path, levels: _Levels) -> dict[str, Any]:
+        if not isinstance(schema, Mapping) or not 1 <= len(schema) <= limits.MAX_ITEMS:
+            self.wrong(path, f"a schema is a mapping of 1 to {limits.MAX_ITEMS} fields to their definitions")
+            return {}
+        fields = {}
+        for name, raw in schema.items():
+            if self.name(name, (*path, str(name))):
+                fields[name] = self._definition(raw, (*path, name), levels)
+        return {"schema": fields}
+
+    def _required(self, given: dict[str, Any], name: str, path: Path, levels: _Levels) -> dict[str, Any]:
+        if name not in given:
+            self.wrong((*path, name), f"{name} is missing: the type of each {name.removesuffix('_type')}")
+            return {}
+        return {name: self._element(given[name], (*path, name), levels)}
+
+    def _element(self, raw: Any, path: Path, levels: _Levels) -> Any:
+        if not isinstance(raw, str):
+            return self._definition(raw, path, levels)
+        self._nodes += 1
+        if raw not in limits.TYPES:
+            self.wrong(path, _unknown("type", raw, limits.TYPES))
+        elif raw not in limits.BARE:
+            fields = " or ".join(sorted(limits.FIELDS[raw] - {"max_length"}))
+            self.wrong(path, f"a {raw} cannot stand for itself: write {{type: {raw}, …}} with its {fields}")
+        return raw
+
+    def _storable(self, value: Any, path: Path) -> bool:
+        try:
+            gate(value)
+        except InvalidEffectError as error:
+            self.wrong(path, error.reason)
+            return False
+        return True
+
+
+def plain(raw: Any) -> Any:
+    """Give a definition that was made already as the plain value that it is made of, anything else as it is."""
+    to_value = getattr(raw, "to_value", None)
+    return raw if isinstance(raw, Mapping) or to_value is None else to_value()
+
+
+def whole(low: float, high: float) -> tuple[int, int]:
+    """Give the least and the greatest whole number between two bounds, which may be infinite, within ±(2^53-1)."""
+    return math.ceil(max(low, -MAX_INT)), math.floor(min(high, MAX_INT))
+
+
+def _unknown(what: str, name: Any, known: Collection[str]) -> str:
+    close = get_close_matches(name, known, 1) if isinstance(name, str) else []
+    return f"unknown {what} {name!r}" + (f"; did you mean {close[0]!r}?" if close else "")
