@@ -1,14 +1,14 @@
 """Circuit breakers. Source: seeds/simulation_core.md, "Circuit Breaker Pattern".
 
-=========  ==========================================  ==================================================
+=========  ==========================================  ==========================================================
 state      a call                                      leaves it by
-=========  ==========================================  ==================================================
+=========  ==========================================  ==========================================================
 CLOSED     is made; any number at once                 ``failure_threshold`` failures in a row: OPEN
-OPEN       is refused                                  ``recovery_timeout`` has passed: the next call
-                                                       makes it HALF_OPEN and is its probe
+OPEN       is refused                                  ``recovery_timeout`` has passed, or `try_again` was called:
+                                                       the next call makes it HALF_OPEN and is its probe
 HALF_OPEN  is refused while a probe is under way,      the probe succeeds: CLOSED; it fails: OPEN
            else it is the next probe
-=========  ==========================================  ==================================================
+=========  ==========================================  ==========================================================
 
 The seed's sketch reads the wall clock, lets every call through while half open, and never forgets a failure.
 """
@@ -60,6 +60,8 @@ class CircuitBreaker:
         self._counts = counts
         self._state: State = "CLOSED"
         self._probing = False
+        #: whether the next call need not wait for the timeout
+        self._rested = False
         #: how often the state has changed; results of calls that began in another state say nothing about this one
         self._changes = 0
 
@@ -67,6 +69,10 @@ class CircuitBreaker:
     def state(self) -> State:
         """``CLOSED``, ``OPEN`` or ``HALF_OPEN``. It becomes half open with the first call after the timeout."""
         return self._state
+
+    def try_again(self) -> None:
+        """Have the next call be a probe, however short a time has passed: what failed is known to be back."""
+        self._rested = self._state == "OPEN"
 
     async def call(self, func: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
         """Give what ``func`` gives, or raise what it raises.
@@ -99,7 +105,7 @@ class CircuitBreaker:
     def _begin_probe(self) -> None:
         if self._state == "OPEN":
             rest = self.last_failure_time + self.recovery_timeout - self._clock()
-            if rest > 0:
+            if rest > 0 and not self._rested:
                 raise CircuitBreakerOpenError(rest)
             self._change("HALF_OPEN")
         elif self._probing:
@@ -114,4 +120,5 @@ class CircuitBreaker:
 
     def _change(self, state: State) -> None:
         self._state = state
+        self._rested = False
         self._changes += 1

@@ -205,7 +205,10 @@ class World(Protocol):
     # -- observation ---------------------------------------------------------------------------------------
 
     async def view(self, agent_id: str, *, at_seq: int | None = None) -> View:
-        """Give an agent's view: the latest that it may know, or the one that it had at a seq."""
+        """Give an agent's view, the latest that it may know or the one that it had at a seq.
+
+        Its view_seq is that of the effect which made it: the last up to there that gave the agent a delta.
+        """
         ...
 
     async def subscribe(self, agent_id: str, *, view_seq: int | None = None) -> Observations:

@@ -250,8 +250,9 @@ class RemoteWorld:
     # -- observation ---------------------------------------------------------------------------------------
 
     async def view(self, agent_id: str, *, at_seq: int | None = None) -> View:
-        """Give an agent's view: the latest it may know, or the one that it had at a seq (which then is its view_seq).
+        """Give an agent's view: the latest that it may know, or the one that it had at a seq.
 
+        Either way its view_seq is that of the effect which made it: the last up to there that gave the agent a delta.
         Raises UnknownAgentError (also where it was not registered then) and MomentNotFoundError.
         """
         return await self._links.view(agent_id, at_seq)

@@ -156,7 +156,7 @@ class BackpressureError(SimulationError):
 
 
 class CircuitBreakerOpenError(SimulationError):
-    """What failed again and again is left alone for a while; details: ``retry_after_s`` (seconds)."""
+    """What failed, or does not answer, is left alone for a while, and nothing is tried; details: ``retry_after_s``."""
 
     code = "circuit_open"
     recovery = RecoveryAction.RETRY_WITH_DELAY
@@ -164,7 +164,7 @@ class CircuitBreakerOpenError(SimulationError):
     def __init__(self, retry_after_s: float | None = None) -> None:
         when = "" if retry_after_s is None else f"; it is tried again in {retry_after_s:.3g} s"
         super().__init__(
-            f"this failed again and again and is left alone for a while{when}", retry_after_s=retry_after_s
+            f"this has failed, or does not answer, and is left alone for a while{when}", retry_after_s=retry_after_s
         )
         self.retry_after_s = retry_after_s
 

@@ -154,7 +154,8 @@ class FoldError(SimulationError):
 class StoreUnavailableError(SimulationError):
     """The database cannot be reached, refuses the login, is read-only or has no room.
 
-    After an append the outcome is unknown; retrying with the same req_id is safe.
+    After an append the outcome may be unknown (``outcome``); retrying with the same req_id is safe. ``retry_after_s``:
+    seconds after which to do so.
     """
 
     code = "store_unavailable"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from worldledger.observability import ObservabilityConfig, ObservabilityEntry, VariableVisibilityConfig
 from worldledger.rulesets.simulation.config import SimulationConfig
-from worldledger.rulesets.simulation.sections import (
+from worldledger.rulesets.simulation.configuring.sections import (
     AgentConfig,
     EngineConfig,
     SimulationSettings,

@@ -2,7 +2,7 @@
 
 Source: seeds/state_variable_types.md, seeds/partial_observability.md.
 
-- ``config.py``, ``loading.py``: what a researcher writes, and how it is read
+- ``config.py``, ``loading.py``, ``configuring``: what a researcher writes, and how it is read
 - ``words.py``: the kinds of effects, and what their payloads say
 - ``handlers.py``: what becomes of the state (evolve)
 - ``checks.py``, ``models.py``: what is refused before it becomes an effect (decide), by typed models

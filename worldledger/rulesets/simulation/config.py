@@ -11,10 +11,10 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from worldledger.errors import Problem
 from worldledger.observability import ObservabilityConfig
-from worldledger.rulesets.simulation.first import first_agents, first_global
-from worldledger.rulesets.simulation.reading import read
-from worldledger.rulesets.simulation.remarks import warnings_of
-from worldledger.rulesets.simulation.sections import (
+from worldledger.rulesets.simulation.configuring.first import first_agents, first_global
+from worldledger.rulesets.simulation.configuring.reading import read
+from worldledger.rulesets.simulation.configuring.remarks import warnings_of
+from worldledger.rulesets.simulation.configuring.sections import (
     AgentConfig,
     EngineConfig,
     SimulationSettings,

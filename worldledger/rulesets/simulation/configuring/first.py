@@ -7,8 +7,8 @@ from typing import Any
 
 from worldledger.errors import Problem
 from worldledger.errors.simulations import Path
+from worldledger.rulesets.simulation.configuring.sections import AgentConfig, StateVariablesConfig
 from worldledger.rulesets.simulation.models import defaults_of
-from worldledger.rulesets.simulation.sections import AgentConfig, StateVariablesConfig
 from worldledger.variables import (
     AgentState,
     GlobalState,

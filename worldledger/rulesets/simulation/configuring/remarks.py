@@ -7,7 +7,7 @@ from typing import Final
 
 from worldledger.errors import Problem
 from worldledger.observability import ObservabilityConfig, ObservabilityLevel
-from worldledger.rulesets.simulation.sections import AgentConfig, StateVariablesConfig
+from worldledger.rulesets.simulation.configuring.sections import AgentConfig, StateVariablesConfig
 
 _PATH: Final = ("observability",)
 #: Most agents that one warning names.

@@ -24,10 +24,10 @@ from worldledger.observability import (
     ObservabilityLevel,
     VariableVisibilityConfig,
 )
-from worldledger.rulesets.simulation.first import first_values
-from worldledger.rulesets.simulation.parts import Parts, kind_of
-from worldledger.rulesets.simulation.plain import Plain
-from worldledger.rulesets.simulation.sections import (
+from worldledger.rulesets.simulation.configuring.first import first_values
+from worldledger.rulesets.simulation.configuring.parts import Parts, kind_of
+from worldledger.rulesets.simulation.configuring.plain import Plain
+from worldledger.rulesets.simulation.configuring.sections import (
     GLOBAL,
     MAX_AGENTS,
     AgentConfig,
