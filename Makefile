@@ -14,11 +14,12 @@ $(shell if [ -e .venv/.made ] && { [ "$$(cat .venv/.made)" != "$$(pwd)" ] || ! $
 help: ## list these commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
 
-run: .venv/.run ## set up, import the example games, show one and serve http://127.0.0.1:8000
+run: .venv/.run ## set up, import the example games, play a market, show a game and serve http://127.0.0.1:8000
 	@said=$$($(BIN)/worldledger import pgn examples/games --experiment examples) || { echo "$$said" >&2; exit 1; }; \
 	case $$said in "imported 0 games"*) ;; *) echo "$$said" ;; esac
 	@$(BIN)/python examples/tour.py || echo 'Not all of that could be shown. The service starts all the same.' >&2
 	@echo 'Agents that talk, one of them interrupted: $(BIN)/python examples/interruption.py (in another terminal)'
+	@echo 'What a trader believed at turn 10, and what was true: worldledger view market Trader_1 --turn 10 --truth'
 	@[ -n "$$VIRTUAL_ENV" ] || echo 'In another terminal, ". .venv/bin/activate" puts the command worldledger on your PATH.'
 	@exec $(BIN)/worldledger serve
 

@@ -1,7 +1,9 @@
-"""Show what can be asked of an example game: its state, its players' statistics, and what its end changed.
+"""Play the example market, and show what can be asked of an example game.
 
-`make run` shows this after it has imported the games. Each step is a command, and its output is what that command
-prints; they run one after the other in this process, because starting Python for each would take longer than they do.
+`make run` does this after it has imported the games. The market is the world ``market``; once it has been played, it is
+only looked whether that is so. What is shown of a game is its state, its players' statistics, and what its end changed.
+Each step is a command, and its output is what that command prints; they run one after the other in this process,
+because starting Python for each would take longer than they do.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from pathlib import Path
 
 from service.cli.main import run
 
@@ -25,6 +28,8 @@ STEPS = {
     "Its players, over all their games:": ["db", "shell", "-c", STATISTICS],
     "What its last two effects changed, an illegal move and the end of the game:": ["diff", GAME, "26", "head"],
 }
+#: The folder of the example market.
+MARKET = Path(__file__).with_name("market")
 #: Seconds for one step: where very much has to be read first, the service goes on with it.
 MOST = 10
 
@@ -44,10 +49,19 @@ def step(title: str, arguments: list[str]) -> bool:
         signal.alarm(0)
 
 
+def play_market() -> None:
+    """Play what is left to play of the example market. What becomes of that is told there, and stops nothing here."""
+    sys.path.insert(0, str(MARKET))
+    import play  # noqa: PLC0415 - it stands beside its own modules
+
+    play.main(["--world", "market", "--quiet"])
+
+
 def main() -> int:
-    """Show all steps; give 1 if one of them failed, which has been told then."""
+    """Do all of it; give 1 if a step failed, which has been told then."""
     os.environ["PSQL_PAGER"] = ""  # psql would wait for somebody to leave it
     signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGTERM))  # which ends a command in order
+    play_market()
     done = [step(title, arguments) for title, arguments in STEPS.items()]
     print(flush=True)
     return 0 if all(done) else 1

@@ -28,11 +28,16 @@ class Column(NamedTuple):
 
 
 class View(NamedTuple):
-    """A further view that people read: ``select`` names the projection's own view by its name."""
+    """A further view that people read: ``select`` names the projection's own view by its name.
+
+    ``{build}`` in it is the name of the build that the view reads. ``upon`` are the other projections whose views
+    ``select`` names: the view is there whenever all of them are.
+    """
 
     name: str
     select: str
     comment: str
+    upon: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -73,6 +78,8 @@ class Projection(ABC):
     - ``rulesets``: the worlds it reads, None for all. ``kinds``: the effects it is handed, None for all.
     - ``columns`` and ``key``: its table; both begin with ``world_id``. ``indexes``: further indexes, by columns.
     - ``needs_rows``: `begin` is handed the rows that the world has so far (so there must be few of a world's).
+      ``newest_by`` names a column, with an index after ``world_id``: only the rows with the world's greatest value in
+      it are handed over.
     - ``needs_state``: `begin` is handed a Fold at the world's cursor, of its own. Without ``kinds`` the projection
       moves it forward itself (``fold.apply(effect)`` for every effect); with ``kinds`` it only begins with it.
     - ``append_only``: no key is ever written twice and none deleted, so rows may be copied in.
@@ -88,6 +95,7 @@ class Projection(ABC):
     indexes: ClassVar[Sequence[Sequence[str]]] = ()
     views: ClassVar[Sequence[View]] = ()
     needs_rows: ClassVar[bool] = False
+    newest_by: ClassVar[str | None] = None
     needs_state: ClassVar[bool] = False
     append_only: ClassVar[bool] = False
 
@@ -95,6 +103,6 @@ class Projection(ABC):
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
         """Give the world's fold at its cursor: at the start, or where an earlier runner left it.
 
-        ``rows`` are the world's rows so far, in the order of ``columns``, where ``needs_rows``; ``fold`` is there
-        where ``needs_state``.
+        ``rows`` are the world's rows so far (those of ``newest_by`` where that is set), in the order of ``columns``,
+        where ``needs_rows``; ``fold`` is there where ``needs_state``.
         """

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import asyncpg
 import structlog
 
-from projections import statements
+from projections import statements, views
 from projections.base import Projection
 from projections.errors import ProjectionRefusedError
 from projections.outages import transaction
@@ -86,12 +86,11 @@ class Builds:
         """Make the views that are gone."""
         for build in builds:
             if build.status == "live" and build.has_table and is_of(build, self._projections):
-                table = Table(self._projections[build.projection], build.name)
-                names = [table.projection.name, *(view.name for view in table.projection.views)]
-                if not await self._pool.fetchval(statements.HAS_VIEWS, names):
+                table = self._table(build)
+                if await views.lacking(self._pool, table):
                     async with transaction(self._pool, begin=BRIEF_LOCK) as connection:
                         if await connection.fetch(statements.STILL_LIVE, build.name):
-                            await set_views(connection, table)
+                            await self._set_views(connection, table)
 
     async def begin(self, projection: Projection) -> str:
         """Give the build that is to replace the live one: the one under way, or else a new one."""
@@ -137,7 +136,7 @@ class Builds:
             await connection.execute(statement)
         await connection.execute(statements.INSERT_BUILD, build, projection.name, projection.version, status, paused)
         if status == "live":
-            await set_views(connection, table)
+            await self._set_views(connection, table)
         log.info("a build begins", projection=projection.name, version=projection.version, build=build, status=status)
         return build
 
@@ -162,7 +161,7 @@ class Builds:
                 await self._compare(connection, new.name, live, rulesets, accept_parked=accept_parked)
                 await connection.execute(statements.RETIRE, live)
             await connection.execute(statements.GO_LIVE, new.name)
-            await set_views(connection, Table(projection, new.name))
+            await self._set_views(connection, Table(projection, new.name))
         log.info("a build has taken over", projection=new.projection, build=new.name, instead_of=live)
 
     @staticmethod
@@ -210,38 +209,13 @@ class Builds:
         await connection.execute(statements.REVOKE, build.lease)
         await connection.execute(statements.DELETE_BUILD, build.name)
 
+    def _table(self, build: Build) -> Table:
+        return Table(self._projections[build.projection], build.name)
 
-async def set_views(connection: Connection, table: Table) -> None:
-    """Let the projection's views read a build, in the transaction of the connection.
-
-    Where PostgreSQL cannot replace a view, because its columns are others than before, the views are dropped and
-    created: a reader sees either all of it or nothing.
-    """
-    # So that a view may name the projection's own view without the schema.
-    await connection.execute("set local search_path = projections, public")
-    name = table.projection.name
-    kept = {view.name for view in table.projection.views}
-    upon = [row["relname"] for row in await connection.fetch(statements.VIEWS_UPON, name)]
-    await connection.execute("savepoint views")
-    try:
-        await _make_views(connection, table)
-    except asyncpg.InvalidTableDefinitionError:
-        await connection.execute("rollback to savepoint views")
-        await _drop_views(connection, [*upon, name])
-        await _make_views(connection, table)
-    else:
-        await _drop_views(connection, [view for view in upon if view not in kept])
-    await connection.execute("release savepoint views; set local search_path = default")
-
-
-async def _make_views(connection: Connection, table: Table) -> None:
-    for statement in table.views():
-        await connection.execute(statement)
-
-
-async def _drop_views(connection: Connection, names: list[str]) -> None:
-    if names:
-        await connection.execute(f"drop view if exists {', '.join(map(place, names))}")
+    async def _set_views(self, connection: Connection, table: Table) -> None:
+        live = [build for build in _builds(await connection.fetch(statements.BUILDS)) if build.status == "live"]
+        tables = [self._table(build) for build in live if build.has_table and is_of(build, self._projections)]
+        await views.set_views(connection, table, self._projections.values(), tables)
 
 
 def is_of(build: Build, projections: Mapping[str, Projection]) -> bool:

@@ -13,10 +13,23 @@ from projections.entities import Entities
 from projections.errors import ProjectionNotFoundError
 from projections.games import Games
 from projections.moves import Moves
+from projections.reasoning import Reasoning
+from projections.state_variables import StateVariables
+from projections.turns import Turns
 from projections.world_summaries import WorldSummaries
 
 #: Every projection there is.
-ALL: Final[tuple[Projection, ...]] = (WorldSummaries(), Entities(), Games(), Moves(), Agents(), AgentStats())
+ALL: Final[tuple[Projection, ...]] = (
+    WorldSummaries(),
+    Entities(),
+    Games(),
+    Moves(),
+    Agents(),
+    AgentStats(),
+    Turns(),
+    StateVariables(),
+    Reasoning(),
+)
 
 BY_NAME: Final[Mapping[str, Projection]] = MappingProxyType({projection.name: projection for projection in ALL})
 

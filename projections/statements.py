@@ -73,9 +73,8 @@ where upon.depth > 0 and c.relkind = 'v' and c.relnamespace = 'projections'::reg
 group by c.relname order by max(upon.depth) desc, c.relname
 """
 
-HAS_VIEWS: Final = (
-    "select bool_and(to_regclass('projections.' || name) is not null) from unnest($1::text[]) as n (name)"
-)
+#: Which of the relations $1 are in the schema.
+THERE: Final = "select name from unnest($1::text[]) as n (name) where to_regclass('projections.' || name) is not null"
 
 #: Worlds in which $1, the new build, is behind $2, the live one, which may lie beyond the head of a log that was cut
 #: short by hand. $3: the rulesets it reads, null for all. A world

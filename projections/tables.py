@@ -63,8 +63,16 @@ class Table:
 
     @cached_property
     def load(self) -> str:
-        """The rows of some worlds ($1), in the order of the columns; json as text."""
-        return f"select {self.columns} from {self.place} where world_id = any($1::text[])"
+        """The rows of some worlds ($1) that folds begin with, in the order of the columns; json as text."""
+        if self.projection.newest_by is None:
+            return f"select {self.columns} from {self.place} where world_id = any($1::text[])"
+        newest = quoted(self.projection.newest_by)
+        columns = ", ".join(f"t.{quoted(column.name)}" for column in self.projection.columns)
+        return (
+            f"select {columns} from unnest($1::text[]) as w (world_id) cross join lateral "
+            f"(select max({newest}) as newest from {self.place} where world_id = w.world_id) n "
+            f"join {self.place} t on t.world_id = w.world_id and t.{newest} = n.newest"
+        )
 
     @cached_property
     def columns(self) -> str:
@@ -118,7 +126,10 @@ class Table:
         return ", ".join([*columns, f"primary key ({_list(self.projection.key)})"])
 
     def views(self) -> Iterator[str]:
-        """Give the statements that let the views read this build, each view before those that are made from it."""
+        """Give the statements that let the views read this build, each view before those that are made from it.
+
+        Those that are made upon other projections' views too are not among them: see `view`.
+        """
         projection = self.projection
         view = place(projection.name)
         yield f"create or replace view {view} as select {self.columns} from {self.place}"
@@ -126,8 +137,13 @@ class Table:
         for column in projection.columns:
             yield f"comment on column {view}.{quoted(column.name)} is {literal(column.comment)}"
         for further in projection.views:
-            yield f"create or replace view {place(further.name)} as {further.select}"
-            yield f"comment on view {place(further.name)} is {literal(further.comment)}"
+            if not further.upon:
+                yield from self.view(further)
+
+    def view(self, further: View) -> Iterator[str]:
+        """Give the statements that make one of the projection's further views."""
+        yield f"create or replace view {place(further.name)} as {further.select.replace('{build}', self.build)}"
+        yield f"comment on view {place(further.name)} is {literal(further.comment)}"
 
     # -- comparing -----------------------------------------------------------------------------------------
 
@@ -195,6 +211,9 @@ def check_definitions(projections: Iterable[Projection]) -> None:
             raise ValueError(f"{what}: the key is made of columns that are not nullable")
         if any(name not in columns for index in projection.indexes for name in index):
             raise ValueError(f"{what}: an index names a column that is not there")
+        newest = ["world_id", projection.newest_by]
+        if newest[1] is not None and newest not in [list(index[:2]) for index in (projection.key, *projection.indexes)]:
+            raise ValueError(f"{what}: the newest rows by {newest[1]} are not found by an index")
         if any("[" in column.type for column in projection.columns):
             raise ValueError(f"{what}: arrays cannot be sent; use json")
 

@@ -34,10 +34,12 @@ from service.api import (
     metrics,
     observing,
     projections,
+    published,
     reading,
     snapshots,
     states,
     tail,
+    turns,
     verification,
     worlds,
 )
@@ -68,6 +70,7 @@ _ROOMS = (
     tail,
     worlds,
     states,
+    turns,
     snapshots,
     verification,
     agents_of_worlds,
@@ -79,6 +82,7 @@ _ROOMS = (
     games,
     agents,
     projections,
+    published,
     health,
     metrics,
 )

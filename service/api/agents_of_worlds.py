@@ -22,7 +22,6 @@ from service.api.projected import to_json
 from service.api.routing import EscapedRoute, segment
 from worldledger.drafts import MAX_WORD
 from worldledger.intents import check_agent_id, check_permissions, check_weight
-from worldledger.observation import ObservationPolicy
 from worldledger.policies import policy_from_spec
 
 router = APIRouter(route_class=EscapedRoute, tags=["agents"], dependencies=[Depends(once)])
@@ -67,7 +66,7 @@ async def register_agent(request: Request, world: WorldName) -> Response:
     )
     agent_id = check_agent_id(body["agent_id"])
     policy, permissions, weight = (body.get(name) for name in ("policy", "permissions", "weight"))
-    shown = ObservationPolicy() if policy is None else policy_from_spec(policy, path="$.policy")
+    shown = None if policy is None else policy_from_spec(policy, path="$.policy")
     allowed = check_permissions(permissions)
     share = 1 if weight is None else check_weight(weight)
     inhabited = await found.worlds.get(world)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -14,9 +14,15 @@ from service.api.context import services
 from service.api.errors import InvalidParameterError
 from service.api.openapi import PATH_PARAMETERS, body_of, header, json_of, problems
 from service.api.routing import BareRoute
+from service.runtime.guarding import reading, refuse_if_silent, writing
 from service.store import Receipt
+from service.store.units import have_req_ids
 from worldledger.effects import EffectDraft
 from worldledger.errors import InvalidEffectError
+
+if TYPE_CHECKING:
+    from service.store.event_log import EventLog
+    from service.store.outages import Outages
 
 _ELEMENT: Final = re.compile(r"\$\[(\d+)\]")
 
@@ -64,7 +70,10 @@ async def append_effects(request: Request) -> Response:
     and another body under the same req_id is refused. Refusals name the draft's index in a list and the JSON path.
     """
     found = services(request)
-    log = await found.store.log(request.path_params["world"])
+    world_id, outages = request.path_params["world"], found.store.outages
+    log = found.store.known_log(world_id)
+    if log is None:
+        log = await reading(outages, found.store.log(world_id))
     try:
         drafts: Any = await read_json(request, found.settings.max_body_bytes)
     except InvalidEffectError as error:
@@ -73,7 +82,7 @@ async def append_effects(request: Request) -> Response:
     if type(drafts) is dict:
         if key is not None:
             _keyed(drafts, key)
-        receipt = (await log.append_all([cast(EffectDraft, drafts)]))[0]
+        receipt = (await _append(outages, log, [cast(EffectDraft, drafts)]))[0]
         if receipt.replayed:
             return _json(_receipt(receipt), 200, {"Idempotency-Replayed": "true"})
         found.metrics.appended(1)
@@ -84,7 +93,7 @@ async def append_effects(request: Request) -> Response:
         what = "is for single drafts; give each draft of a list a req_id of its own"
         raise InvalidParameterError("Idempotency-Key", what, "header")
     try:
-        receipts = await log.append_all(drafts)
+        receipts = await _append(outages, log, drafts)
     except InvalidEffectError as error:
         # A list of one is still a list: its draft has the index 0.
         raise (error.at(0) if len(drafts) == 1 and error.index is None else error) from None
@@ -93,6 +102,14 @@ async def append_effects(request: Request) -> Response:
         return _json(text, 200, {"Idempotency-Replayed": "true"})
     found.metrics.appended(sum(not receipt.replayed for receipt in receipts))
     return _json(text, 201, {})
+
+
+async def _append(outages: Outages, log: EventLog, drafts: list[EffectDraft]) -> list[Receipt]:
+    """Append drafts. Who cannot ask later what became of them, having given no req_ids, waits until the deadline."""
+    if have_req_ids(drafts):
+        return await writing(outages, log.append_all(drafts))
+    refuse_if_silent(outages)
+    return await log.append_all(drafts)
 
 
 def _keyed(draft: dict[str, Any], key: str) -> None:

@@ -85,6 +85,12 @@ class GameNotFoundError(SimulationError):
     code = "game_not_found"
 
 
+class SchemaNotFoundError(SimulationError):
+    """No JSON Schema of that name is served; details: ``name``, ``known``."""
+
+    code = "schema_not_found"
+
+
 class AgentNotFoundError(SimulationError):
     """No agent of that name has acted in any world, as far as projections have come; details: ``agent_id``."""
 

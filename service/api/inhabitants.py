@@ -16,6 +16,7 @@ from service.api.errors import InvalidParameterError, PositionAheadError
 from service.api.moments import finite
 from service.api.parameters import NO_NUL, check_text
 from service.api.streaming import disconnected
+from service.runtime.guarding import reading
 from worldledger.drafts import MAX_WORD
 from worldledger.errors import MomentNotFoundError, UnknownAgentError
 
@@ -62,7 +63,7 @@ async def known_agent(found: Services, world: Orchestrator, agent_id: str) -> Ma
     check_word("agent_id", agent_id)
     known = (await world.agents()).get(agent_id)
     if known is None:
-        record = await found.store.world(world.world_id)
+        record = await reading(found.store.outages, found.store.world(world.world_id))
         await world.reached(record.head_seq, PATIENCE)
         known = (await world.agents()).get(agent_id)
     if known is None:

@@ -1,4 +1,4 @@
-"""Moments of a world in query parameters: a seq, a sim_time or a wall time."""
+"""Moments of a world in query parameters: a seq, a sim_time, a wall time or a turn."""
 
 from __future__ import annotations
 
@@ -53,6 +53,15 @@ AtWallTime = Annotated[
     Query(
         description="The state after the last effect at or before this time: ISO 8601 with its offset or Z.",
         examples=[_EXAMPLE],
+    ),
+]
+AtTurn = Annotated[
+    int | None,
+    whole(0),
+    Query(
+        ge=0,
+        le=MAX_INT,
+        description="The state at the end of this turn of a simulation: before the next one begins, or now.",
     ),
 ]
 

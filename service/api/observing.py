@@ -15,7 +15,7 @@ from starlette.responses import Response
 from service.api.caching import not_modified
 from service.api.context import Services, services
 from service.api.inhabitants import PAGE_BYTES, PATIENCE, AgentId, Wait, check_word, reading_on, within
-from service.api.moments import once
+from service.api.moments import check_one, once
 from service.api.observed import etag_of, observation_event, sse, view_of
 from service.api.openapi import header, json_of, problems
 from service.api.parameters import (
@@ -33,6 +33,7 @@ from service.api.projected import to_json
 from service.api.routing import EscapedRoute
 from service.api.streaming import Stream
 from service.api.tail import EVENT_STREAM, KEEPALIVE, event_id
+from service.runtime.guarding import reading
 from worldledger.aio import QueueClosedError
 from worldledger.canonical import MAX_INT
 
@@ -70,18 +71,30 @@ async def get_view(
     at_seq: Annotated[
         int | None, whole(1), Query(ge=1, le=MAX_INT, description="The view that the agent had after this global_seq.")
     ] = None,
+    turn: Annotated[
+        int | None,
+        whole(0),
+        Query(ge=0, le=MAX_INT, description="The view that the agent had at the end of this turn of a simulation."),
+    ] = None,
 ) -> Response:
-    """Give an agent's view: the latest that it may know, or the one that it had at a seq.
+    """Give an agent's view: the latest that it may know, or the one that it had at a seq or at the end of a turn.
 
     Only the agent itself may keep it: shared caches are told not to.
     """
     check_word("agent_id", agent_id)
+    check_one(at_seq=at_seq, turn=turn)
     found = services(request)
+    if turn is not None:
+        at_seq = await reading(found.store.outages, _end_of(found, world, turn))
     inhabited = await found.worlds.get(world)
     await inhabited.fold_known(PATIENCE)
     view = await inhabited.view(agent_id, at_seq=at_seq)
     headers = {"ETag": etag_of(view), "Cache-Control": _PRIVATE}
     return not_modified(request, headers) or Response(to_json(view_of(view)), 200, headers, "application/json")
+
+
+async def _end_of(found: Services, world_id: str, turn: int) -> int:
+    return await found.store.states.seq_at(await found.store.world(world_id), turn=turn)
 
 
 @router.get(
@@ -231,7 +244,7 @@ async def get_observed_events(
     check_word("agent_id", agent_id)
     check_text("kind", kind)
     found = services(request)
-    record = await found.store.world(world)
+    record = await reading(found.store.outages, found.store.world(world))
     check_reached("after_seq", after_seq, record)
     until = record.head_seq if until_seq is None else min(until_seq, record.head_seq)
     inhabited = await found.worlds.get(world)

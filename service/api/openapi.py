@@ -32,6 +32,7 @@ TAGS: Final = [
     {"name": "agents", "description": "Living in a world: what agents see, what they want, and who moves time."},
     {"name": "games", "description": "Games and agents, as projections tell them: read models made from the logs."},
     {"name": "projections", "description": "How the read models stand, rebuilding and checking them."},
+    {"name": "schemas", "description": "JSON Schemas of what people write as files."},
     {"name": "verification", "description": "Proving that nothing was changed."},
     {"name": "health", "description": "For supervisors and load balancers."},
 ]

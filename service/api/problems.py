@@ -36,6 +36,7 @@ from service.api.errors import (
     PositionAheadError,
     ProjectionBehindError,
     ProjectionUnavailableError,
+    SchemaNotFoundError,
     SubprotocolRefusedError,
     UnsupportedMediaTypeError,
     UpgradeRequiredError,
@@ -47,6 +48,8 @@ MEDIA_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:worldledger:problem:"
 #: Longest text repeated from a request, in characters.
 _LONGEST: Final = 1000
+#: Most problems of one configuration that an answer has.
+_MOST_PROBLEMS: Final = 100
 
 log = structlog.get_logger("worldledger.api")
 
@@ -73,6 +76,9 @@ TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     errors.SimTimeOrderError: Answer(409, "sim_time would go backwards"),
     errors.RequestConflictError: Answer(422, "The req_id was used with another body"),
     errors.InvalidConfigError: Answer(422, "The world is refused"),
+    errors.InvalidSimulationConfigError: Answer(422, "The simulation is refused"),
+    errors.InvalidDefinitionError: Answer(422, "The variables cannot be defined so"),
+    errors.CircularSchemaError: Answer(422, "A schema contains itself"),
     errors.UnknownRulesetError: Answer(422, "No such ruleset is installed"),
     errors.InvalidIntentError: Answer(422, "The intent is refused"),
     errors.ValidatorError: Answer(500, "The world's validator failed"),
@@ -99,6 +105,7 @@ TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     ProjectionRefusedError: Answer(409, "The projection is not in a state for this"),
     GameNotFoundError: Answer(404, "No such game"),
     AgentNotFoundError: Answer(404, "No such agent"),
+    SchemaNotFoundError: Answer(404, "No such schema"),
     errors.UnknownAgentError: Answer(404, "The world has no such agent"),
     errors.UnknownGenerationError: Answer(404, "The agent has no such generation"),
     errors.TooManyAgentsError: Answer(409, "The world has no room for another agent"),
@@ -221,8 +228,8 @@ def _problem(
     instance: str,
     details: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    problem = {
-        **(details or {}),
+    problem: dict[str, Any] = {
+        **_bounded(details or {}),
         "type": TYPE_PREFIX + code,
         "title": title,
         "status": status,
@@ -232,6 +239,16 @@ def _problem(
         "instance": instance,
     }
     return {name: _clip(value) for name, value in problem.items()}
+
+
+def _bounded(details: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give details with the first of their problems, and how many there are, where there are very many."""
+    found = details.get("problems")
+    if not isinstance(found, list):
+        return details
+    shown = [{name: _clip(value) for name, value in problem.items()} for problem in found[:_MOST_PROBLEMS]]
+    more = {"problems_found": len(found)} if len(found) > len(shown) else {}
+    return {**details, "problems": shown, **more}
 
 
 def _response(problem: Mapping[str, Any], headers: Mapping[str, str]) -> Response:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from service.api.caching import REVALIDATE, not_modified
 from service.api.context import Services, services
-from service.api.moments import AtSeq, AtSimTime, AtWallTime, check_one, once
+from service.api.moments import AtSeq, AtSimTime, AtTurn, AtWallTime, check_one, once
 from service.api.openapi import header, json_of, problems
 from service.api.parameters import WorldName, whole
 from service.store import WorldRecord
@@ -48,14 +48,15 @@ async def get_state(
     at_seq: AtSeq = None,
     at_sim_time: AtSimTime = None,
     at_wall_time: AtWallTime = None,
+    at_turn: AtTurn = None,
 ) -> Response:
-    """Give the state after a `global_seq`, after the last effect at or before a time, or, without any, now.
+    """Give the state after a `global_seq`, at the end of a turn, after the last effect at or before a time, or now.
 
     The state is folded from the log alone. `state` stands in the answer in the canonical profile `state/1`, so that
     `state_digest` is the SHA-256 of its bytes. A state is only ever one of a ruleset's version: where a later version
     of the ruleset folds the same effects otherwise, the ETag is another one, and no answer is immutable.
     """
-    check_one(at_seq=at_seq, at_sim_time=at_sim_time, at_wall_time=at_wall_time)
+    check_one(at_seq=at_seq, at_sim_time=at_sim_time, at_wall_time=at_wall_time, at_turn=at_turn)
     found = services(request)
     record = await found.store.world(world)
     seq = await found.store.states.seq_at(
@@ -63,12 +64,13 @@ async def get_state(
         seq=at_seq,
         sim_time=at_sim_time,
         wall_time=None if at_wall_time is None else at_wall_time.timestamp(),
+        turn=at_turn,
     )
-    unchanged = await _unchanged(request, found, record, seq)
+    unchanged = await unchanged_of(request, found, record, seq)
     if unchanged is not None:
         return unchanged
     state = await found.store.states.state_at(world, seq)
-    return Response(_body(state), 200, _headers(state), "application/json")
+    return Response(_body(state), 200, headers_of(state), "application/json")
 
 
 def _body(state: StateAt) -> bytes:
@@ -121,7 +123,7 @@ async def get_diff(
     for seq in (from_seq, to_seq):
         await found.store.states.seq_at(record, seq=seq)
     until = record.head_seq if to_seq is None else to_seq
-    unchanged = await _unchanged(request, found, record, from_seq, until)
+    unchanged = await unchanged_of(request, found, record, from_seq, until)
     if unchanged is not None:
         return unchanged
     before = await found.store.states.state_at(world, from_seq)
@@ -134,7 +136,7 @@ async def get_diff(
         after.state_digest.encode(),
         await asyncio.to_thread(_patch, before.state, after.state),
     )
-    return Response(body, 200, _headers(before, after), "application/json")
+    return Response(body, 200, headers_of(before, after), "application/json")
 
 
 def _patch(before: WorldState, after: WorldState) -> bytes:
@@ -145,7 +147,7 @@ def _patch(before: WorldState, after: WorldState) -> bytes:
 # -- validators --------------------------------------------------------------------------------------------
 
 
-def _headers(*states: StateAt) -> dict[str, str]:
+def headers_of(*states: StateAt) -> dict[str, str]:
     """Give the headers of an answer that is made of these states of one world."""
     first = states[0]
     places = [(state.global_seq, state.checksum) for state in states]
@@ -157,7 +159,7 @@ def _validators(world_id: str, places: list[tuple[int, str]], rules: str) -> dic
     return {"ETag": f'"{world_id}:{at}:{quote(rules, safe="")}"', "Cache-Control": REVALIDATE}
 
 
-async def _unchanged(request: Request, found: Services, record: WorldRecord, *seqs: int) -> Response | None:
+async def unchanged_of(request: Request, found: Services, record: WorldRecord, *seqs: int) -> Response | None:
     """Give a 304 where the client has the states at these seqs, before anything is folded."""
     if "if-none-match" not in request.headers:
         return None

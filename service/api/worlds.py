@@ -19,7 +19,7 @@ from service.api.parameters import NO_NUL, Limit, WorldName, check_text, next_li
 from service.store import WorldRecord
 from worldledger.canonical import child
 from worldledger.config import MemoryConfig, OrchestratorConfig
-from worldledger.errors import InvalidConfigError, InvalidEffectError
+from worldledger.errors import InvalidConfigError, InvalidDefinitionError, InvalidEffectError
 from worldledger.genesis import NewWorld
 
 router = APIRouter(tags=["worlds"])
@@ -54,13 +54,22 @@ _FIELDS: Final[Mapping[tuple[str, ...], tuple[str, set[str]]]] = {
     openapi_extra={"requestBody": body_of("NewWorld")},
 )
 async def create_world(request: Request) -> Response:
-    """Create a world: its genesis `WorldCreated` says once what it is, and can never be changed."""
+    """Create a world: its genesis `WorldCreated` says once what it is, and can never be changed.
+
+    A `simulation` begins with `SimulationStarted`, which has every value of its configuration or its checkpoint, and
+    with the registrations of its agents. Where these are refused, `problems` has everything that is wrong, and `path`
+    says whether it is wrong in `$.config` or in `$.checkpoint`.
+    """
     found = services(request)
     try:
         value = await read_json(request, found.settings.max_body_bytes)
     except InvalidEffectError as error:
         raise InvalidConfigError(f"{error.path}: {error.reason}", path=error.path) from None
-    record = await found.store.create_world(_new_world(value))
+    try:
+        record = await found.store.create_world(_new_world(value))
+    except InvalidDefinitionError as error:
+        error.details.setdefault("path", "$.checkpoint")  # the configuration's own errors say so
+        raise
     return _answer(record, 201, {"Location": f"/v1/worlds/{record.world_id}", **_headers(record)})
 
 

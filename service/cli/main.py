@@ -14,6 +14,9 @@ from typing import Annotated
 import typer
 
 from service.cli import (
+    checkpoint_export,
+    checkpoint_import,
+    config_check,
     db_check,
     db_shell,
     db_upgrade,
@@ -35,6 +38,7 @@ from service.cli import (
     snapshots,
     state,
     verify,
+    view,
     world_create,
     worlds,
 )
@@ -55,6 +59,11 @@ Every command explains itself with --help."""
 _IMPORTS = examples("worldledger import pgn games/ --experiment first", "worldledger import log my-world.ndjson")
 _WORLDS = examples("worldledger world create my-world")
 _PROJECTIONS = examples("worldledger projections status", "worldledger projections rebuild games")
+_CONFIGS = examples("worldledger config check simulation.yaml")
+_CHECKPOINTS = examples(
+    "worldledger checkpoint export market -o market.json",
+    "worldledger checkpoint import market.json --config simulation.yaml --name what-if",
+)
 _DATABASES = examples("worldledger db check", 'worldledger db shell -c "select * from verification"')
 
 
@@ -102,6 +111,7 @@ def make_app() -> typer.Typer:
     _add(app, "worlds", worlds)
     _add(app, "log", log)
     _add(app, "state", state)
+    _add(app, "view", view)
     _add(app, "diff", diff)
     _add(app, "replay", replay)
     _add(app, "verify", verify)
@@ -110,6 +120,13 @@ def make_app() -> typer.Typer:
     _add(app, "export", export)
     _add(world, "create", world_create)
     app.add_typer(world, name="world")
+    config = _group("Look at configurations of simulations.", _CONFIGS)
+    _add(config, "check", config_check)
+    app.add_typer(config, name="config")
+    checkpoint = _group("Take a simulation's state out, and begin another simulation with it.", _CHECKPOINTS)
+    _add(checkpoint, "export", checkpoint_export)
+    _add(checkpoint, "import", checkpoint_import)
+    app.add_typer(checkpoint, name="checkpoint")
     _add(projections, "status", projections_status)
     _add(projections, "rebuild", projections_rebuild)
     _add(projections, "verify", projections_verify)

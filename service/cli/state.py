@@ -47,6 +47,9 @@ def command(
             help="After the last effect at or before this time, such as 2026-01-31T12:00:00Z.",
         ),
     ] = None,
+    at_turn: Annotated[
+        int | None, typer.Option("--at-turn", metavar="T", help="At the end of this turn of a simulation.")
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Write one JSON object, with the state's exact text.")
     ] = False,
@@ -59,7 +62,7 @@ def command(
     Long values are shown cut off (…); --json has everything. The SHA-256 of what stands there behind "state" is
     state_digest.
     """
-    moment = _moment(at_seq, at_sim_time, at_wall_time)
+    moment = _moment(at_seq, at_sim_time, at_wall_time, at_turn)
 
     async def work(store: Store) -> None:
         record = await store.world(world)
@@ -75,11 +78,11 @@ def command(
     with_store(target(ctx, database_url, home), work)
 
 
-def _moment(seq: int | None, sim_time: str | None, wall_time: str | None) -> Moment:
-    if sum(given is not None for given in (seq, sim_time, wall_time)) > 1:
-        raise typer.BadParameter("one moment, please: --at-seq, --at-sim-time or --at-wall-time")
-    if seq is not None:
-        return Moment(seq=seq)
+def _moment(seq: int | None, sim_time: str | None, wall_time: str | None, turn: int | None) -> Moment:
+    if sum(given is not None for given in (seq, sim_time, wall_time, turn)) > 1:
+        raise typer.BadParameter("one moment, please: --at-seq, --at-sim-time, --at-wall-time or --at-turn")
+    if seq is not None or turn is not None:
+        return Moment(seq=seq, turn=turn)
     if sim_time is not None:
         return Moment(sim_time=read_number(sim_time, "--at-sim-time"))
     if wall_time is not None:

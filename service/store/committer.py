@@ -126,17 +126,18 @@ class Committer:
         self._begin()
         queue.busy = True
         try:
-            status = await connection.execute(
-                statements.APPEND_ONE,
-                sealer.world_id,
-                head.seq,
-                text.decode(),
-                after.checksum,
-                sim_time,
-                wall_time,
-                decided.kind,
-                decided.source_id,
-            )
+            with self._outages.silence.asked():
+                status = await connection.execute(
+                    statements.APPEND_ONE,
+                    sealer.world_id,
+                    head.seq,
+                    text.decode(),
+                    after.checksum,
+                    sim_time,
+                    wall_time,
+                    decided.kind,
+                    decided.source_id,
+                )
         except BaseException as error:
             # What is settled is decided anew, so it is the draft as it was given.
             group = Group.of_one(sealer.world_id, head, after, text.decode(), receipt, given=draft, decided=decided)
@@ -233,13 +234,14 @@ class Committer:
         taken = self._take()
         self._alone = len(taken) == 1 and len(taken[0][1]) == 1
         try:
-            if self._connection is None:
-                self._connection = await self._pool.acquire()
-                await self._connection.execute(statements.FOR_COMMITTING)
-                self._outages.answered()
-            for queue, _ in taken:
-                if queue.head is None:
-                    queue.head = await self._load_head(self._connection, queue.sealer)
+            with self._outages.silence.asked():
+                if self._connection is None:
+                    self._connection = await self._pool.acquire()
+                    await self._connection.execute(statements.FOR_COMMITTING)
+                    self._outages.answered()
+                for queue, _ in taken:
+                    if queue.head is None:
+                        queue.head = await self._load_head(self._connection, queue.sealer)
         except BaseException as error:
             for queue, units in taken:
                 self._settle_aside(queue, units, None)
@@ -311,12 +313,14 @@ class Committer:
         if not sealed:
             return
         try:
-            written = await write_groups(connection, [group for _, group, _ in sealed])
+            with self._outages.silence.asked():
+                written = await write_groups(connection, [group for _, group, _ in sealed])
         except BaseException as error:
             self._failed(error, sealed)
             if not isinstance(error, Exception):
                 raise
             return
+        self._outages.answered()
         for queue, group, refused in sealed:
             if group.world_id in written:
                 queue.head = group.after

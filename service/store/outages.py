@@ -11,6 +11,8 @@ import stamina
 import structlog
 
 from service.database.failures import explain
+from service.settings import DEFAULT_PATIENCE
+from service.store.silence import Silence
 from worldledger.errors import SimulationError, StoreUnavailableError
 
 #: Classes and codes of PostgreSQL (documentation, appendix A) that mean "not now": connection exceptions, too many
@@ -52,12 +54,20 @@ def retrying(deadline: float, on: Callable[[Exception], bool] = is_outage) -> As
 
 
 class Outages:
-    """Tells the log once when the database goes away and once when it is back, whoever notices it first."""
+    """Tells the log once when the database goes away and once when it is back, whoever notices it first.
 
-    def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
+    ``silence`` is told of every answer, and lets those go who wait for a database that gives none for so many seconds
+    (``patience``). ``over`` counts the outages that are over.
+    """
+
+    def __init__(
+        self, url: str, clock: Callable[[], float] = time.monotonic, *, patience: float = DEFAULT_PATIENCE
+    ) -> None:
         self._url = url
         self._clock = clock
         self._since: float | None = None
+        self.silence = Silence(patience)
+        self.over = 0
 
     @contextmanager
     def noticed(self) -> Iterator[None]:
@@ -73,12 +83,16 @@ class Outages:
         """Note an error; only one that says that the database is away begins an outage."""
         if self._since is None and _is_away(error):
             self._since = self._clock()
+            self.silence.away = True
             log.warning("the database is away; trying again until it is back", error=explain(error, self._url).message)
 
     def answered(self) -> None:
         """Note that the database has answered."""
+        self.silence.end()
         if self._since is not None:
             seconds, self._since = self._clock() - self._since, None
+            self.silence.away = False
+            self.over += 1
             log.warning("the database is back", seconds=round(seconds, 1))
 
 

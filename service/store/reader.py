@@ -48,7 +48,7 @@ class Reader:
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[PooledConnection]:
         """Lend a connection; what the database refuses comes out as an error of ours."""
-        with explained(self._url):
+        with explained(self._url), self._outages.silence.asked():
             async with self._pool.acquire(timeout=self._settings.command_timeout) as connection:
                 yield connection
             self._outages.answered()
@@ -56,7 +56,7 @@ class Reader:
     async def fetch(self, statement: str, *arguments: Any) -> list[asyncpg.Record]:
         """Read rows. A pooled connection that turns out to be dead is replaced, once: reading twice does no harm."""
         for last in (False, True):
-            with explained(self._url):
+            with explained(self._url), self._outages.silence.asked():
                 async with self._pool.acquire(timeout=self._settings.command_timeout) as connection:
                     try:
                         rows = await connection.fetch(statement, *arguments)
@@ -169,7 +169,9 @@ class ReaderOn(Reader):
 
     async def fetch(self, statement: str, *arguments: Any) -> list[asyncpg.Record]:
         """Read rows on the connection; what goes wrong is left to whoever holds the transaction."""
-        return await self._connection.fetch(statement, *arguments)
+        rows = await self._connection.fetch(statement, *arguments)
+        self._outages.answered()
+        return rows
 
 
 def storable(text: str) -> bool:

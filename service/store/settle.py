@@ -70,15 +70,16 @@ class Settler:
                         if sealer.needs_state(waiting):
                             with suppress(TamperedError, FoldError):  # told under the lock, to those concerned
                                 await self._states.warm(sealer)
-                        async with self._pool.acquire(timeout=deadline) as connection:
-                            round_ = _Round(connection, sealer, waiting, doubts, self._states)
-                            try:
-                                await round_.run()
-                            except BaseException as error:
-                                # If the commit's answer was lost, this is what may or may not have been written.
-                                if round_.group is not None and leaves_doubt(error):
-                                    doubts.append(round_.group)
-                                raise
+                        with self._outages.silence.asked():
+                            async with self._pool.acquire(timeout=deadline) as connection:
+                                round_ = _Round(connection, sealer, waiting, doubts, self._states)
+                                try:
+                                    await round_.run()
+                                except BaseException as error:
+                                    # If the commit's answer was lost, this is what may or may not have been written.
+                                    if round_.group is not None and leaves_doubt(error):
+                                        doubts.append(round_.group)
+                                    raise
                         doubts = []
                         head = round_.answer()
                         waiting = round_.later

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
@@ -63,7 +64,7 @@ class Store:
         self._clock = clock
         self._new_uuid = new_uuid
         #: what is told when the database goes away, and when it is back
-        self.outages = Outages(url)
+        self.outages = Outages(url, patience=settings.outage_patience)
         self._logs: OrderedDict[str, EventLog] = OrderedDict()
         #: every log that somebody still holds, remembered or not: a world never has two in one process
         self._held: WeakValueDictionary[str, EventLog] = WeakValueDictionary()
@@ -111,6 +112,7 @@ class Store:
         """Write what waits and refuse anything further."""
         await self._snapshotter.close()
         await self._committer.close()
+        await self.outages.silence.close()
 
     @property
     def waiting(self) -> int:
@@ -154,9 +156,9 @@ class Store:
         """
         world = world.checked()
         ruleset = load_ruleset(world.ruleset)
-        world = world.model_copy(update={"config": ruleset.check_config(world.config)}).checked()
         world_uuid = uuid.UUID(self._new_uuid())
-        opening = ruleset.opening(world.config, world_uuid=world_uuid.hex, checkpoint=world.checkpoint)
+        # A large configuration takes a while.
+        world, opening = await asyncio.to_thread(_opened, world, ruleset, world_uuid.hex)
         genesis = genesis_draft(world, world_uuid=world_uuid.hex, ruleset_version=ruleset.version)
         sealer = self._sealer(world.world_id, world.time_authority, ruleset)
         first = self._first_head(sealer, genesis)
@@ -255,6 +257,10 @@ class Store:
 
     # -- logs ----------------------------------------------------------------------------------------------
 
+    def known_log(self, world_id: str) -> EventLog | None:
+        """Give the log of a world that was met before, without asking the database; None for others."""
+        return self._logs.get(world_id)
+
     async def log(self, world_id: str) -> EventLog:
         """Give a world's log, to append to.
 
@@ -304,3 +310,9 @@ class Store:
             max_effect_bytes=self._settings.max_effect_bytes,
             ruleset=ruleset,
         )
+
+
+def _opened(world: NewWorld, ruleset: Ruleset, world_uuid: str) -> tuple[NewWorld, Sequence[EffectDraft]]:
+    """Give a world with its configuration as its ruleset has it written, and the effects that it opens with."""
+    world = world.model_copy(update={"config": ruleset.check_config(world.config)}).checked()
+    return world, ruleset.opening(world.config, world_uuid=world_uuid, checkpoint=world.checkpoint)

@@ -136,6 +136,11 @@ def check_each(drafts: Iterable[Any], *, system: bool = False) -> Iterable[Check
             raise error.at(index) from None
 
 
+def have_req_ids(drafts: Sequence[Any]) -> bool:
+    """Tell whether each of these, as far as it is a draft, names its request: it is one effect then, for ever."""
+    return all(isinstance(draft, Mapping) and draft.get("req_id") is not None for draft in drafts)
+
+
 def conflict(req_id: str, *, index: int | None = None, global_seq: int | None = None) -> RequestConflictError:
     """Make the error for a req_id that comes back with another body."""
     first = "" if global_seq is None else f" (it made seq {global_seq})"

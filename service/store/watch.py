@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: Worlds whose last known head is remembered between two waits.
 _REMEMBERED = 10_000
 #: Most seconds between two looks while the database is away.
-_LONGEST_PAUSE = 5.0
+_LONGEST_PAUSE = 1.0
 
 log = structlog.get_logger("worldledger.store")
 

@@ -60,6 +60,30 @@ async def test_a_view_of_the_past_stays_what_it_was(client: httpx2.AsyncClient) 
     assert now["visible_entities"] == {"alice": {}}
 
 
+async def test_the_same_view_has_the_same_tag(client: httpx2.AsyncClient) -> None:
+    """Asked for by whichever seq, a view has the view_seq and the ETag of the observation that made it."""
+    await new_world(client)
+    await client.post(EFFECTS, json=draft(0))
+    await register(client, "alice")
+    await speak(client, "r1")
+    unseen = [{**draft(n), "kind": "SimTick", "payload": {"agent_id": "somebody-else"}} for n in range(3)]
+    await register(client, "bob", policy={"name": "default", "config": {"relationship_filter": ["friend"]}})
+    await client.post(EFFECTS, json=unseen)
+    head = (await client.get("/v1/worlds/town")).json()["head_seq"]
+    for agent_id in ("alice", "bob"):
+        deltas = (await client.get(of(agent_id, "observations"), params={"after": 0})).json()["deltas"]
+        known = (await client.get(of(agent_id))).json()["registered_seq"]
+        made = [known, *(delta["view_seq"] for delta in deltas)]
+        tags = {}
+        for seq in range(known, head + 1):
+            found = await client.get(of(agent_id, "view"), params={"at_seq": seq})
+            assert found.json()["view_seq"] == max(each for each in made if each <= seq)
+            tags[seq] = found.headers["etag"]
+            assert tags[seq] == tags[found.json()["view_seq"]]
+        assert (await client.get(of(agent_id, "view"))).headers["etag"] == tags[head]
+    assert made == [known] < [head]  # bob has seen nothing at all
+
+
 async def test_a_moment_that_is_none_is_refused(client: httpx2.AsyncClient) -> None:
     """Beyond the head there is no view yet, before the registration there was none, and text is no moment."""
     await new_world(client)

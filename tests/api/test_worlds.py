@@ -52,6 +52,9 @@ _NO_WORLDS: list[tuple[bytes, str, str | None]] = [
     (b'{"world_id":"w","time_authority":"Wall Clock"}', "invalid_config", "$.time_authority"),
     (b'{"world_id":"w","time_authority":"worldledger"}', "invalid_config", "$.time_authority"),
     (b'{"world_id":"w","parent":{"world_uuid":"x"}}', "invalid_config", "$.parent"),
+    (b'{"world_id":"w","checkpoint":[]}', "invalid_config", "$.checkpoint"),
+    (b'{"world_id":"w","checkpoint":{"turn":1e400}}', "invalid_config", "$.checkpoint.turn"),
+    (b'{"world_id":"w","checkpoint":{"turn":0,"agents":{}}}', "invalid_config", "$.checkpoint"),
     (b'{"world_id":"w"', "invalid_config", "$"),
     (b"", "invalid_config", "$"),
     (b'\xff{"world_id":"w"}', "invalid_config", "$"),
@@ -74,7 +77,16 @@ async def test_a_world_that_cannot_be_is_refused(client: httpx2.AsyncClient, sub
     assert (await client.get("/v1/worlds")).json()["worlds"] == []
 
 
-_FIELDS = ["config", "experiment", "orchestrator", "ruleset", "snapshot_every", "time_authority", "world_id"]
+_FIELDS = [
+    "checkpoint",
+    "config",
+    "experiment",
+    "orchestrator",
+    "ruleset",
+    "snapshot_every",
+    "time_authority",
+    "world_id",
+]
 
 
 async def test_a_refused_world_is_told_why_in_plain_words(client: httpx2.AsyncClient) -> None:

@@ -186,6 +186,18 @@ def record(url: str, world_id: str, effects: Sequence[EffectDraft], *, wall_time
     asyncio.run(work())
 
 
+def play(url: str, world_id: str, drafts: Sequence[EffectDraft], *, system: bool = False, **fields: Any) -> None:
+    """Make a world if ``fields`` are given, and append to it what its ruleset lets through."""
+
+    async def work() -> None:
+        async with Store.open(url, Settings(pool_size=2)) as store:
+            if fields:
+                await store.create_world(NewWorld(world_id=world_id, **fields))
+            await (await store.log(world_id)).append_all(drafts, system=system)
+
+    asyncio.run(work())
+
+
 #: Takes the guards of the log away, so that it can be tampered with.
 UNGUARDED = "alter table effects disable trigger all"
 
@@ -249,7 +261,17 @@ class Lock:
 # -- projections ---------------------------------------------------------------------------------------------
 
 #: The projections there are.
-KNOWN = ["agent_stats", "agents", "entities", "games", "moves", "world_summaries"]
+KNOWN = [
+    "agent_stats",
+    "agents",
+    "entities",
+    "games",
+    "moves",
+    "reasoning",
+    "state_variables",
+    "turns",
+    "world_summaries",
+]
 UP_TO_DATE = "the projections are up to date\n"
 
 

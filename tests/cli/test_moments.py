@@ -18,6 +18,8 @@ from service.cli.replay_paced import Pace
         ("0", Moment(seq=0)),
         ("9223372036854775808", Moment(seq=2**63)),
         ("head", HEAD),
+        ("turn:0", Moment(turn=0)),
+        ("turn:12", Moment(turn=12)),
         ("sim:12.5", Moment(sim_time=12.5)),
         ("sim:-3", Moment(sim_time=-3.0)),
         ("sim:1e3", Moment(sim_time=1000.0)),
@@ -26,7 +28,7 @@ from service.cli.replay_paced import Pace
     ],
 )
 def test_moments_that_can_be_read(text: str, moment: Moment) -> None:
-    """A moment is a seq, the head, a sim_time or a wall time with its offset."""
+    """A moment is a seq, the head, a turn, a sim_time or a wall time with its offset."""
     assert read_moment(text, "A") == moment
 
 
@@ -41,6 +43,11 @@ def test_moments_that_can_be_read(text: str, moment: Moment) -> None:
         ("1" * 30, "no moment"),
         ("Head", "no moment"),
         ("tick:3", "no moment"),
+        ("turn:", "no moment"),
+        ("turn:-1", "no moment"),
+        ("turn:1.5", "no moment"),
+        ("turn:٣", "no moment"),
+        ("turn: 1", "no moment"),
         ("sim:", "no number"),
         ("sim:nan", "no number"),
         ("sim:inf", "no number"),

@@ -44,6 +44,9 @@ def test_a_rebuild(on: Cli, database_url: str) -> None:
         ("entities_2",),
         ("games_2",),
         ("moves_2",),
+        ("reasoning_1",),
+        ("state_variables_1",),
+        ("turns_1",),
         ("world_summaries_1",),
     ]
     assert sql(database_url, "select to_regclass('projections.games_1')") == [(None,)]

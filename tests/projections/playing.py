@@ -71,8 +71,7 @@ def play(projection: Projection, log: Sequence[Effect], ruleset: Ruleset | None 
         if not batch:
             break
         if world is None:
-            # In no order that means anything.
-            known = list(reversed(rows.values())) if projection.needs_rows else []
+            known = beginning(projection, rows)
             world = projection.begin(log[0]["world_id"], known, folded.copy() if projection.needs_state else None)
         for effect in batch:
             if projection.kinds is None or effect["kind"] in projection.kinds:
@@ -84,6 +83,18 @@ def play(projection: Projection, log: Sequence[Effect], ruleset: Ruleset | None 
         if forget:
             world = None
     return rows
+
+
+def beginning(projection: Projection, rows: Rows) -> list[Row]:
+    """Give the rows that a fold begins with, in no order that means anything."""
+    if not projection.needs_rows or not rows:
+        return []
+    known = list(reversed(rows.values()))
+    if projection.newest_by is None:
+        return known
+    place = [column.name for column in projection.columns].index(projection.newest_by)
+    newest = max(row[place] for row in known)
+    return [row for row in known if row[place] == newest]
 
 
 def write(projection: Projection, rows: Rows, changes: Changes) -> None:

@@ -185,6 +185,7 @@ async def _finds(engine: Any, name: str) -> bool:
         ({"columns": (*Counts.columns, Counts.columns[1])}, "a column twice"),
         ({"columns": (*Counts.columns, Column("more", "text[]", ""))}, "arrays cannot be sent"),
         ({"indexes": (("count", "nothing"),)}, "an index names"),
+        ({"newest_by": "count"}, "the newest rows by count are not found by an index"),
     ],
 )
 def test_definitions_that_cannot_be(changes: dict[str, Any], reason: str) -> None:

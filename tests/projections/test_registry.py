@@ -12,14 +12,23 @@ from projections.tables import check_definitions
 def test_every_projection_is_found_by_its_name() -> None:
     """Each name is one projection, and finds it."""
     assert [find(projection.name) for projection in ALL] == list(ALL)
-    assert set(BY_NAME) == {"world_summaries", "entities", "games", "moves", "agents", "agent_stats"}
+    assert set(BY_NAME) == {
+        "world_summaries",
+        "entities",
+        "games",
+        "moves",
+        "agents",
+        "agent_stats",
+        "turns",
+        "state_variables",
+        "reasoning",
+    }
 
 
 def test_an_unknown_name_is_told_with_the_known_ones() -> None:
     """The error says what there is."""
-    with pytest.raises(
-        ProjectionNotFoundError, match=r"agent_stats, agents, entities, games, moves, world_summaries"
-    ) as caught:
+    known = "agent_stats, agents, entities, games, moves, reasoning, state_variables, turns, world_summaries"
+    with pytest.raises(ProjectionNotFoundError, match=known) as caught:
         find("gamez")
     assert caught.value.details == {"projection": "gamez", "known": sorted(BY_NAME)}
 
@@ -28,3 +37,5 @@ def test_every_definition_is_sound() -> None:
     """Tables can be made of them, and each column says what it holds."""
     check_definitions(ALL)
     assert [column for projection in ALL for column in projection.columns if not column.comment.endswith(".")] == []
+    upon = {name for projection in ALL for view in projection.views for name in view.upon}
+    assert upon <= BY_NAME.keys()

@@ -27,7 +27,7 @@ from service.settings import Settings
 from worldledger.client import problems as of_client
 from worldledger.client import stepping as of_steps
 from worldledger.config import MemoryConfig, OrchestratorConfig
-from worldledger.errors import SimulationError, base, intents, log
+from worldledger.errors import SimulationError, base, intents, log, simulations
 
 from .project import ROOT
 
@@ -55,7 +55,7 @@ def _status(error: type[SimulationError]) -> int:
 
 
 def _error_classes() -> Iterator[type[SimulationError]]:
-    for module in (base, log, intents, of_projections, of_http, app, of_client, of_steps):
+    for module in (base, log, simulations, intents, of_projections, of_http, app, of_client, of_steps):
         for value in vars(module).values():
             if inspect.isclass(value) and issubclass(value, SimulationError) and value.__module__ == module.__name__:
                 yield value

@@ -15,6 +15,7 @@ import pytest
 from .project import ROOT, environment, run
 
 TOUR = ROOT / "examples" / "tour.py"
+MARKET = ROOT / "examples" / "market"
 
 
 def _tour(folder: Path, database_url: str, tour: Path = TOUR) -> subprocess.CompletedProcess[str]:
@@ -54,6 +55,25 @@ def test_it_shows_a_state_statistics_and_a_difference(imported: str, tmp_path: P
         assert '{"op": "replace", "path": "/entities/board/result", "value": "black_wins"}' in difference
 
 
+def test_it_plays_the_market_once(imported: str, tmp_path: Path) -> None:
+    """Before it shows anything the market is played; later it is there, and nothing is said of it."""
+    first, second = _tour(tmp_path, imported), _tour(tmp_path, imported)
+    assert first.stdout.startswith("World market: 5 traders, 20 turns\n")
+    assert second.stdout.startswith("\nTables for queries follow from the logs:")
+    assert second.returncode == 0, second.stderr
+    env = environment(WORLDLEDGER_DATABASE_URL=imported)
+    command = ["view", "market", "Trader_1", "--turn", "10", "--truth"]
+    assert command == shlex.split(_told_by_make())[1:]
+    view = run([sys.executable, "-m", "service.cli", *command], cwd=tmp_path, env=env)
+    assert re.search(r"^ *Trader_2\.secret_reserves +- +\d+ +hidden$", view, re.MULTILINE)
+
+
+def _told_by_make() -> str:
+    """Give the command that `make run` tells for the market."""
+    (found,) = re.finditer(r"(worldledger view .*)'$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    return found.group(1)
+
+
 def test_the_commands_it_shows_are_those_it_runs() -> None:
     """A command that is copied from its output is, for a shell, the command that was run."""
     tour = runpy.run_path(str(TOUR))
@@ -76,6 +96,7 @@ def test_a_step_that_takes_too_long_is_stopped(imported: str, tmp_path: Path) ->
     slow = tmp_path / "tour.py"
     text = TOUR.read_text().replace("MOST = 10", "MOST = 1").replace('"project", "--once"', '"log", GAME, "--follow"')
     slow.write_text(text)
+    (tmp_path / "market").symlink_to(MARKET)
     done = _tour(tmp_path, imported, slow)
     assert done.returncode == 1
     assert done.stderr.startswith("worldledger: stopped\n")

@@ -76,6 +76,11 @@ def test_the_wheel_holds_what_it_needs_and_no_more(wheel: Path) -> None:
     games = {path.name for path in (ROOT / "examples" / "games").glob("*.pgn")}
     assert games
     assert {f"service/example_games/{name}" for name in games} <= names
+    market = {path.name for path in (ROOT / "examples" / "market").iterdir() if path.is_file()}
+    assert "market.yaml" in market
+    assert {f"service/example_market/{name}" for name in market} == {
+        name for name in names if name.startswith("service/example_market/")
+    }
     assert {"service/migrations/env.py", "worldledger/py.typed", "service/py.typed"} <= names
     assert any(name.endswith("/licenses/LICENSE") for name in names)
     assert message["License-Expression"] == "GPL-3.0-or-later"
@@ -129,6 +134,21 @@ def test_it_migrates_imports_and_verifies(
     worldledger("import", "pgn", str(games), "--experiment", "examples", **url)
     assert worldledger("worlds", "--experiment", "examples", "--json", **url) == listed
     worldledger("verify", "--all", **url)
+
+
+def test_it_plays_the_packaged_market(
+    worldledger: Callable[..., str], installed: Path, empty_database_url: str, tmp_path: Path
+) -> None:
+    """The example market travels along, is played from where it was installed, and its turns can be asked about."""
+    (market,) = installed.parent.glob("lib/python*/site-packages/service/example_market")
+    url = {"WORLDLEDGER_DATABASE_URL": empty_database_url}
+    worldledger("db", "upgrade", **url)
+    env = environment(HOME=str(tmp_path), **url)
+    env.pop("PYTHONPATH", None)
+    command = [str(installed / "python"), str(market / "play.py"), "--world", "market"]
+    assert "\n  20  winter" in run(command, cwd=tmp_path, env=env)
+    assert worldledger("config", "check", str(market / "market.yaml"))
+    assert "hidden" in worldledger("view", "market", "Trader_1", "--turn", "10", "--truth", **url)
 
 
 def test_it_brings_its_own_server(worldledger: Callable[..., str], tmp_path: Path) -> None:

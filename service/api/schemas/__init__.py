@@ -34,7 +34,7 @@ from service.api.schemas.agents import (
     WorldAgent,
     WorldAgentPage,
 )
-from service.api.schemas.base import Health, Problem
+from service.api.schemas.base import Health, Problem, SchemaList
 from service.api.schemas.log import (
     Effect,
     EffectDraft,
@@ -57,7 +57,7 @@ from service.api.schemas.projections import (
     Readiness,
     Released,
 )
-from service.api.schemas.states import Snapshot, SnapshotPage, State, StateDiff
+from service.api.schemas.states import Snapshot, SnapshotPage, State, StateDiff, Turn
 from service.store import WorldRecord
 from worldledger.rulesets import known_rulesets
 
@@ -96,6 +96,7 @@ ALL: tuple[type[BaseModel], ...] = (
     RegisteredAgent,
     Registration,
     Released,
+    SchemaList,
     Snapshot,
     SnapshotPage,
     State,
@@ -103,6 +104,7 @@ ALL: tuple[type[BaseModel], ...] = (
     Tick,
     TimeAuthority,
     TimeAuthoritySet,
+    Turn,
     Verification,
     WorldAgent,
     WorldAgentPage,
@@ -146,6 +148,7 @@ __all__ = [
     "RegisteredAgent",
     "Registration",
     "Released",
+    "SchemaList",
     "Snapshot",
     "SnapshotPage",
     "State",
@@ -153,6 +156,7 @@ __all__ = [
     "Tick",
     "TimeAuthority",
     "TimeAuthoritySet",
+    "Turn",
     "Verification",
     "WorldAgent",
     "WorldAgentPage",

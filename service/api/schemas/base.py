@@ -33,6 +33,28 @@ class Health(Shape):
     status: Literal["alive"]
 
 
+class PublishedSchema(Shape):
+    """A JSON Schema that is served."""
+
+    name: str
+    title: str
+    id: str = Field(description="Its `$id`.")
+    path: str = Field(description="Where it is.")
+
+
+class SchemaList(Shape):
+    """The JSON Schemas of what people write as files, by name."""
+
+    schemas: list[PublishedSchema]
+
+
+class FoundProblem(Shape):
+    """One of several things that are wrong."""
+
+    path: str = Field(description="Where, as people write it: `agents[Trader_1].inventory.food`.")
+    message: str
+
+
 class Problem(BaseModel):
     """Problem details (RFC 9457), with the facts of the error beside them."""
 
@@ -64,3 +86,7 @@ class Problem(BaseModel):
     instance: str
     path: str | None = Field(default=None, description="JSON path of the offending value.")
     index: int | None = Field(default=None, description="Place of the offending draft in its list.")
+    problems: list[FoundProblem] | None = Field(
+        default=None, description="Everything that is wrong below `path`, where several things may be: the first 100."
+    )
+    problems_found: int | None = Field(default=None, description="How many there are, where it is more than that.")

@@ -41,7 +41,10 @@ class NewWorld(Shape):
 
     world_id: WorldName
     ruleset: str = Field(default="sandbox", description="The rules of this kind of world.")
-    config: dict[str, JsonValue] = Field(default_factory=dict, description="The ruleset's own settings.")
+    config: dict[str, JsonValue] = Field(
+        default_factory=dict,
+        description="The ruleset's own settings; of `simulation` its configuration: `/v1/schemas/simulation-config`.",
+    )
     experiment: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
         default=None, description="A label under which worlds are found together."
     )
@@ -56,6 +59,9 @@ class NewWorld(Shape):
     )
     orchestrator: OrchestratorConfig | None = Field(
         default=None, description="How its agents are served; left to the service if null."
+    )
+    checkpoint: dict[str, JsonValue] | None = Field(
+        default=None, description="What a `simulation` begins with instead of its defaults: `/v1/schemas/checkpoint`."
     )
 
 

@@ -21,6 +21,7 @@ from service.api.wording import not_whole
 from service.api.ws.connection import Connection
 from service.api.ws.messages import SUBPROTOCOL
 from service.api.ws.outgoing import Outgoing
+from service.runtime.guarding import reading
 from worldledger.canonical import MAX_INT
 from worldledger.errors import SimulationError, StoreUnavailableError
 
@@ -84,7 +85,7 @@ async def _connect(found: Services, scope: Scope, receive: Receive, send: Send) 
         )
     view_seq = _view_seq(scope)
     world_id, agent_id = (scope["path_params"][name] for name in ("world", "agent_id"))
-    record = await found.store.world(world_id)
+    record = await reading(found.store.outages, found.store.world(world_id))
     world = await found.worlds.get(world_id)
     await known_agent(found, world, agent_id)
     with reading_on("view_seq"):

@@ -59,7 +59,12 @@ class Simulation(Ruleset):
         self, config: Mapping[str, Any], *, world_uuid: str, checkpoint: Mapping[str, Any] | None = None
     ) -> Sequence[EffectDraft]:
         """Give the first values and the registrations of the agents."""
-        return opening_effects(SimulationConfig.from_value(config), world_uuid=world_uuid, checkpoint=checkpoint)
+        read = SimulationConfig.from_value(config)
+        try:
+            return opening_effects(read, world_uuid=world_uuid, checkpoint=checkpoint)
+        except InvalidConfigError as error:
+            error.details.setdefault("path", "$.checkpoint")
+            raise
 
     def policy_for(self, agent_id: str, config: Mapping[str, Any]) -> ObservationPolicy | None:
         """Give the agent's row of the observability matrix as its policy."""

@@ -203,5 +203,5 @@ def check_intent(kind: str, payload: Mapping[str, Any], agent_id: str, state: Wo
         )
     most = simulation["actions_per_turn"]
     if most is not None and simulation["acted"].get(agent_id, 0) >= most:
-        what = f"{agent_id!r} has acted {most} times in turn {turn}, as often as it may"
+        what = f"{agent_id!r} has acted in turn {turn} as often as it may, which is {most}"
         raise IllegalEffectError(what, "$.agent_id", rule="actions_per_turn")

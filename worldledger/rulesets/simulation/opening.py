@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, Final
 
+from worldledger.canonical import canonical_json
 from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
 from worldledger.intents import registration_draft
 from worldledger.observability import MatrixPolicy
@@ -12,7 +14,10 @@ from worldledger.observation import ObservationPolicy
 from worldledger.policies import policy_spec
 from worldledger.rulesets.simulation.checkpoint import Checkpoint
 from worldledger.rulesets.simulation.config import SimulationConfig
-from worldledger.rulesets.simulation.words import SIMULATION_STARTED
+from worldledger.rulesets.simulation.words import AGENT_ADDED, AGENT_PAUSED, SIMULATION_STARTED
+
+#: Most canonical bytes of the agents in SimulationStarted; those that do not fit come by AgentAdded.
+_ROOM: Final = 512 * 1024
 
 
 def opening_effects(
@@ -22,24 +27,39 @@ def opening_effects(
 
     Raises InvalidSimulationConfigError for a checkpoint that does not fit the configuration.
     """
-    payload: dict[str, Any]
+    begun: dict[str, Any]
     if checkpoint is None:
-        payload = {"turn": 0, "agents": config.initial_agents(), "global_state": config.initial_global()}
+        begun = {"turn": 0, "agents": config.initial_agents(), "global_state": config.initial_global()}
     else:
-        payload = Checkpoint.read(checkpoint, config).beginning()
-    drafts: list[EffectDraft] = [
-        {
-            "kind": SIMULATION_STARTED,
-            "payload": payload,
-            "source_id": SERVICE_SOURCE,
-            "schema_version": SCHEMA_VERSION,
-        }
-    ]
+        begun = Checkpoint.read(checkpoint, config).beginning()
+    drafts = list(_first_values(begun))
     for agent in config.agents:
-        if agent.name in payload["agents"]:
+        if agent.name in begun["agents"]:
             policy = policy_for(agent.name, config).for_world(world_uuid)
             drafts.append(registration_draft(agent.name, policy_spec(policy), agent.permissions, agent.weight))
     return drafts
+
+
+def _first_values(begun: dict[str, Any]) -> Iterator[EffectDraft]:
+    """Give the effects that bring the values of the beginning: one, or more where one would be too large."""
+    agents: dict[str, Any] = begun["agents"]
+    sizes = accumulate(len(canonical_json(agent)) for agent in agents.values())
+    first = {name: agent for (name, agent), size in zip(agents.items(), sizes, strict=True) if size <= _ROOM}
+    paused: dict[str, int | None] = begun.get("paused", {})
+    payload = {**begun, "agents": first}
+    if paused:
+        payload["paused"] = {name: turn for name, turn in paused.items() if name in first}
+    yield _draft(SIMULATION_STARTED, payload)
+    for name in [name for name in agents if name not in first]:
+        yield _draft(AGENT_ADDED, {"agent_id": name, "state": agents[name]})
+        if name in paused:
+            turn = paused[name]
+            turns = None if turn is None else max(turn - begun["turn"], 1)
+            yield _draft(AGENT_PAUSED, {"agent_id": name, "turns": turns})
+
+
+def _draft(kind: str, payload: dict[str, Any]) -> EffectDraft:
+    return {"kind": kind, "payload": payload, "source_id": SERVICE_SOURCE, "schema_version": SCHEMA_VERSION}
 
 
 def policy_for(agent_id: str, config: SimulationConfig) -> ObservationPolicy:

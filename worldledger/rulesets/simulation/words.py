@@ -26,9 +26,18 @@ AGENT_REMOVED: Final = "AgentRemoved"
 AGENT_PAUSED: Final = "AgentPaused"
 AGENT_RESUMED: Final = "AgentResumed"
 
-#: What the patches of a view tell, and what is for nobody but the log: a simulation's values and its reasoning.
+#: What the patches of a view tell, and what is for nobody but the log: who is paused, and the reasoning.
 UNOBSERVED: Final = frozenset(
-    {SIMULATION_STARTED, AGENT_STATE_CHANGED, GLOBAL_STATE_CHANGED, REASONING_RECORDED, AGENT_ADDED, AGENT_REMOVED}
+    {
+        SIMULATION_STARTED,
+        AGENT_STATE_CHANGED,
+        GLOBAL_STATE_CHANGED,
+        REASONING_RECORDED,
+        AGENT_ADDED,
+        AGENT_REMOVED,
+        AGENT_PAUSED,
+        AGENT_RESUMED,
+    }
 )
 
 

@@ -1,0 +1,92 @@
+"""``worldledger checkpoint export``: a simulation's state as a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from service.cli.connect import target, with_store
+from service.cli.files import written_whole
+from service.cli.moments import HEAD, Moment, seq_of
+from service.cli.options import DatabaseUrl, Home, Quiet, World, examples
+from service.cli.output import say
+from service.cli.progress import effects, progress_bar
+from worldledger.errors import SimulationError
+
+if TYPE_CHECKING:
+    from service.store import Store, WorldRecord
+    from service.store.states import StateAt
+
+EXAMPLES = examples(
+    "worldledger checkpoint export market -o market.json",
+    "worldledger checkpoint export market --turn 5 | jq .agents.Trader_1",
+)
+
+
+def command(
+    ctx: typer.Context,
+    world: World,
+    turn: Annotated[
+        int | None, typer.Option("--turn", metavar="T", help="At the end of this turn.", show_default="now")
+    ] = None,
+    at_seq: Annotated[int | None, typer.Option("--at-seq", metavar="N", help="After this effect.")] = None,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Where to write it; a file is replaced at the end.",
+            show_default="stdout",
+        ),
+    ] = "-",
+    quiet: Quiet = False,
+    database_url: DatabaseUrl = None,
+    home: Home = None,
+) -> None:
+    """Write what a simulation is at a moment as a JSON file that another simulation can begin with.
+
+    It has the turn, every agent's variables and the global ones, as they are, and says where it was taken. It may be
+    edited; `worldledger checkpoint import` then wants to be told so.
+    """
+    if at_seq is not None and turn is not None:
+        raise typer.BadParameter("one moment, please: --turn or --at-seq")
+    moment = HEAD if at_seq is None and turn is None else Moment(seq=at_seq, turn=turn)
+
+    async def work(store: Store) -> None:
+        record = await store.world(world)
+        seq = await seq_of(store, record, moment)
+        with progress_bar(f"folding {world}", quiet=quiet) as tell:
+            found = await store.states.state_at(world, seq, effects(tell))
+        text, of_turn, is_open = _checkpoint(record, found)
+        with written_whole(output) as write:
+            write(text)
+        if not quiet:
+            where = "" if output == "-" else f" to {output}"
+            unfinished = "; the turn is open: a simulation that begins with this goes on after it" if is_open else ""
+            say(f"exported {world} at turn {of_turn}, seq {seq}{where}{unfinished}")
+
+    with_store(target(ctx, database_url, home), work)
+
+
+def _checkpoint(record: WorldRecord, found: StateAt) -> tuple[bytes, int, bool]:
+    """Write a state's checkpoint; give it with its turn, and whether that is open. Raises SimulationError."""
+    import orjson  # noqa: PLC0415 - slow to load; `--help` needs none of them
+
+    from worldledger.rulesets.simulation import SimulationState  # noqa: PLC0415
+    from worldledger.rulesets.simulation.checkpoint import Source, checkpoint_value  # noqa: PLC0415
+
+    world_id, state = record.world_id, found.state
+    if "simulation" not in state.metadata:
+        what = f"world {world_id!r} is of ruleset {record.ruleset}; only simulations have checkpoints"
+        raise SimulationError(what, world_id=world_id)
+    try:
+        typed = SimulationState.of(state, world_uuid=record.world_uuid)
+    except ValueError as error:
+        what = f"world {world_id!r} has no checkpoint at seq {found.global_seq}: {error}"
+        raise SimulationError(what, world_id=world_id, global_seq=found.global_seq) from None
+    source = Source(world_id, record.world_uuid, found.global_seq, found.checksum)
+    value = checkpoint_value(state, typed.to_value(), source)
+    is_open: bool = state.metadata["simulation"]["open"]
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n", typed.turn, is_open

@@ -1,0 +1,163 @@
+"""Silence: noticing that the database answers nobody, and letting go those who wait for what needs it.
+
+An outage may show at once, where connections are refused, or not at all, where the server is frozen or the network
+loses everything. Either way something is asked of the database, or tried again and again, and nobody gets an answer.
+What is under way then goes on by itself, since nothing that was sent may be given up; only its caller need not wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from worldledger.errors import SimulationError, StoreUnavailableError
+
+T = TypeVar("T")
+
+#: In how many steps the patience runs out.
+_STEPS: Final = 8
+#: Seconds in which what goes on by itself may come to its end when all is closed.
+_CLOSING: Final = 1.0
+
+log = structlog.get_logger("worldledger.store")
+
+
+class Silence:
+    """Counts for how long the database has answered nobody in this process, while something is asked of it.
+
+    ``patience``: seconds after which it has fallen silent. Time in which the event loop was held up does not count.
+    """
+
+    def __init__(self, patience: float) -> None:
+        self.patience = patience
+        #: whether the database is known to be away: then it counts as asked also between two tries
+        self.away = False
+        self._asked = 0
+        self._quiet = 0.0
+        self._looked_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        #: what goes on, whether its caller still waits or not
+        self._working: set[asyncio.Task[Any]] = set()
+        #: those who wait for it: True once it is done, False to go
+        self._waiting: set[asyncio.Future[bool]] = set()
+
+    @property
+    def fallen(self) -> bool:
+        """Whether somebody waits for the database, and nobody has had an answer for as long as the patience lasts."""
+        return self._quiet >= self.patience
+
+    @property
+    def working(self) -> int:
+        """How much is under way, whether its caller still waits or not."""
+        return len(self._working)
+
+    def end(self) -> None:
+        """Take note that the database has answered."""
+        self._quiet = 0.0
+
+    @contextmanager
+    def asked(self) -> Iterator[None]:
+        """Take note that the database is asked something until the end of the block."""
+        self._asked += 1
+        try:
+            yield
+        finally:
+            self._asked -= 1
+
+    async def bear(
+        self,
+        work: Coroutine[Any, Any, T],
+        refusal: Callable[[bool], SimulationError],
+        left: Callable[[T], object] | None = None,
+    ) -> T:
+        """Give what ``work`` gives, unless the database falls silent before.
+
+        Then ``refusal`` says what is raised, handed whether the work was begun: while the database is silent none is.
+        What was begun goes on, and what it gives is handed to ``left``. It is cancelled only with its caller.
+        """
+        if self.fallen:
+            work.close()
+            raise refusal(False)
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(work)
+        self._working.add(task)
+        task.add_done_callback(self._done)
+        if self._timer is None:
+            self._look_later(loop)
+        waiting: asyncio.Future[bool] = loop.create_future()
+        self._waiting.add(waiting)
+
+        def come(_: object) -> None:
+            if not waiting.done():
+                waiting.set_result(True)
+
+        task.add_done_callback(come)
+        try:
+            ended = await waiting
+        except asyncio.CancelledError:
+            _leave(task, left)
+            task.cancel()
+            raise
+        finally:
+            self._waiting.discard(waiting)
+        if ended:
+            if task.cancelled():
+                raise StoreUnavailableError("the store is closing") from None
+            return task.result()
+        _leave(task, left)
+        raise refusal(True)
+
+    async def close(self) -> None:
+        """Give up what goes on by itself. What was to be written must have been by now, or have failed."""
+        for task in self._working:
+            task.cancel()
+        if self._working:
+            await asyncio.wait(self._working, timeout=_CLOSING)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._working.discard(task)
+        if not self._working:  # nobody waits, so that nobody knows; whoever comes next tries it
+            self._quiet = 0.0
+
+    def _look_later(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._looked_at = loop.time()
+        self._timer = loop.call_later(self.patience / _STEPS, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if not self._working:
+            return
+        loop = asyncio.get_running_loop()
+        if self._asked or self.away:
+            # A timer that comes late says that this process was busy: answers may have come which nobody has seen.
+            self._quiet += min(loop.time() - self._looked_at, 2 * self.patience / _STEPS)
+        if self.fallen:
+            for waiting in self._waiting:
+                if not waiting.done():
+                    waiting.set_result(False)
+        self._look_later(loop)
+
+
+def _leave(task: asyncio.Task[T], left: Callable[[T], object] | None) -> None:
+    """Leave a task to itself."""
+
+    def done(task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            if left is not None:
+                left(task.result())
+        elif isinstance(error, SimulationError):
+            log.debug("what nobody waits for any more has failed", error=error.message)
+        else:
+            log.error("what nobody waits for any more has failed", exc_info=error)
+
+    task.add_done_callback(done)

@@ -1,0 +1,149 @@
+"""Turns of simulations over HTTP: where they stand in the log, and what was true at their end."""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+
+from service.api import schemas
+from tests.markets import ENDED, FIRST, HEAD, SECOND, TURNS, change, effect, market
+
+from .helpers import draft, problem
+
+TURN = "/v1/worlds/market/turns/"
+
+
+@pytest.fixture
+async def played(client: httpx2.AsyncClient) -> None:
+    """Have a simulation in its second turn."""
+    body = {"world_id": "market", "ruleset": "simulation", "config": market()}
+    response = await client.post("/v1/worlds", json=body)
+    assert response.status_code == 201, response.text
+    response = await client.post("/v1/worlds/market/effects", json=TURNS)
+    assert response.status_code == 201, response.text
+    assert response.json()["receipts"][-1]["global_seq"] == HEAD
+
+
+pytestmark = pytest.mark.usefixtures("played")
+
+
+async def test_an_ended_turn(client: httpx2.AsyncClient) -> None:
+    """A turn has its place in the log, who acted and who was paused, and every value as it was at its end."""
+    found = await client.get(f"{TURN}1")
+    assert (found.status_code, found.headers["cache-control"]) == (200, "no-cache")
+    schemas.Turn.model_validate_json(found.content)
+    turn = found.json()
+    first, last = [(await client.get(f"/v1/worlds/market/effects/{seq}")) for seq in (FIRST, ENDED)]
+    assert {name: turn[name] for name in list(turn)[:13]} == {
+        "world_id": "market",
+        "turn": 1,
+        "status": "ended",
+        "first_seq": FIRST,
+        "ended_seq": ENDED,
+        "last_seq": ENDED,
+        "checksum": last.headers["worldledger-checksum"],
+        "first_sim_time": first.json()["sim_time"],
+        "first_wall_time": first.json()["wall_time"],
+        "last_sim_time": last.json()["sim_time"],
+        "last_wall_time": last.json()["wall_time"],
+        "acted": {"Ann": 2, "Bea": 1},
+        "paused": ["Cid"],
+    }
+    assert list(turn["agents"]) == ["Ann", "Bea", "Cid"]
+    assert turn["agents"]["Ann"] == {
+        "name": "Ann",
+        "gold": 90,
+        "mood": "calm",
+        "inventory": {"food": 10.5, "metal": 5.0},
+        "history": ["bought food"],
+        "location": [10.0, 20.0],
+        "plan": None,
+        "stats": {"health": 100.0},
+    }
+    assert (turn["agents"]["Bea"]["gold"], turn["agents"]["Bea"]["mood"]) == (7, "angry")
+    assert turn["global_state"] == {"price": 3.5, "season": None}
+
+
+async def test_the_open_turn(client: httpx2.AsyncClient) -> None:
+    """The open turn has what is true now, and no end yet."""
+    turn = (await client.get(f"{TURN}2")).json()
+    assert (turn["status"], turn["first_seq"], turn["ended_seq"], turn["last_seq"]) == ("open", SECOND, None, HEAD)
+    assert (turn["acted"], turn["agents"]["Bea"]["gold"]) == ({"Bea": 1}, 8)
+    await client.post("/v1/worlds/market/effects", json=[effect("TurnEnded"), draft()])
+    turn = (await client.get(f"{TURN}2")).json()
+    assert (turn["status"], turn["ended_seq"], turn["last_seq"]) == ("ended", HEAD + 1, HEAD + 2)
+
+
+async def test_the_beginning(client: httpx2.AsyncClient) -> None:
+    """Turn 0 is what the simulation began with: an ended one, with the registrations of the agents in it."""
+    turn = (await client.get(f"{TURN}0")).json()
+    assert (turn["status"], turn["first_seq"], turn["ended_seq"], turn["last_seq"]) == ("ended", 2, None, FIRST - 1)
+    assert (turn["acted"], turn["paused"], turn["agents"]["Ann"]["gold"]) == ({}, [], 100)
+
+
+@pytest.mark.parametrize(
+    ("turn", "status", "code"),
+    [
+        ("3", 404, "moment_not_found"),
+        ("9007199254740991", 404, "moment_not_found"),
+        ("9007199254740992", 422, "invalid_parameter"),
+        ("-1", 422, "invalid_parameter"),
+        ("1.0", 422, "invalid_parameter"),
+        ("last", 422, "invalid_parameter"),
+    ],
+)
+async def test_turns_that_there_are_not(client: httpx2.AsyncClient, turn: str, status: int, code: str) -> None:
+    """A turn that was not started yet, and what is no number of a turn, are refused."""
+    problem(await client.get(TURN + turn), status, code)
+    if status == 404:
+        found = problem(await client.get(TURN + turn), 404, code, turn=int(turn), head_seq=HEAD)
+        assert found["detail"] == f"world 'market' has no turn {turn}; its last is 2"
+    problem(await client.get("/v1/worlds/market/state", params={"at_turn": turn}), status, code)
+    problem(await client.get("/v1/worlds/market/agents/Ann/view", params={"turn": turn}), status, code)
+
+
+async def test_other_worlds_have_no_turns(client: httpx2.AsyncClient) -> None:
+    """A world of another ruleset has no turn, also where its log has effects that are called so."""
+    await client.post("/v1/worlds", json={"world_id": "town"})
+    await client.post("/v1/worlds/town/effects", json=effect("TurnStarted", turn=1))
+    for headers in ({}, {"If-None-Match": "*"}):
+        found = await client.get("/v1/worlds/town/turns/1", headers=headers)
+        assert "worlds of sandbox have none" in problem(found, 404, "moment_not_found", world_id="town")["detail"]
+    problem(await client.get("/v1/worlds/nowhere/turns/1"), 404, "world_not_found")
+
+
+async def test_a_turn_that_is_known(client: httpx2.AsyncClient) -> None:
+    """Whoever has a turn gets a 304 for it: of an ended one for good, of the open one until something happens."""
+    tags = {turn: (await client.get(f"{TURN}{turn}")).headers["etag"] for turn in (1, 2)}
+    assert tags[1].startswith(f'"market:{ENDED}:')
+    for turn, tag in tags.items():
+        response = await client.get(f"{TURN}{turn}", headers={"If-None-Match": tag})
+        assert (response.status_code, response.content, response.headers["etag"]) == (304, b"", tag)
+    await client.post("/v1/worlds/market/effects", json=change("Bea", "/gold", 9))
+    again = [await client.get(f"{TURN}{turn}", headers={"If-None-Match": tag}) for turn, tag in tags.items()]
+    assert [response.status_code for response in again] == [304, 200]
+    assert again[1].json()["agents"]["Bea"]["gold"] == 9
+
+
+async def test_the_state_at_a_turn(client: httpx2.AsyncClient) -> None:
+    """The state at a turn is the one after its last effect; it is one moment among the others."""
+    found = (await client.get("/v1/worlds/market/state?at_turn=1")).json()
+    assert found == (await client.get(f"/v1/worlds/market/state?at_seq={ENDED}")).json()
+    assert found["state"]["metadata"]["turn"] == 1
+    for other in ("at_seq=3", "at_sim_time=1", "at_wall_time=2026-01-31T12:00:00Z"):
+        response = await client.get(f"/v1/worlds/market/state?{other}&at_turn=1")
+        problem(response, 422, "invalid_parameter", parameter="at_turn")
+
+
+async def test_the_view_at_a_turn(client: httpx2.AsyncClient) -> None:
+    """The view at a turn is the one that the agent had at its end: blurred by that turn's noise, and no other's."""
+    path = "/v1/worlds/market/agents/Bea/view"
+    found = (await client.get(path, params={"turn": 1})).json()
+    assert found == (await client.get(path, params={"at_seq": ENDED})).json()
+    assert sorted(found["visible_entities"]) == ["Ann", "Bea", "global"]
+    assert "plan" not in found["visible_entities"]["Ann"]
+    now = (await client.get(path)).json()
+    blurred = [view["visible_entities"]["Ann"]["inventory"]["food"] for view in (found, now)]
+    assert len({*blurred, 10.5}) == 3
+    problem(await client.get(path, params={"turn": 1, "at_seq": 3}), 422, "invalid_parameter", parameter="turn")
+    problem(await client.get("/v1/worlds/market/agents/Dan/view?turn=1"), 404, "unknown_agent")

@@ -1,0 +1,236 @@
+"""The example market: it is played to its end, can be stopped at any time, and tells who believed what."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from service.runtime import Orchestrator
+from service.store import Store
+from tests.api.helpers import serving
+from worldledger.genesis import NewWorld
+from worldledger.observability import construct_observation
+from worldledger.rulesets.simulation import load_config
+
+from .project import ROOT, environment
+
+MARKET = ROOT / "examples" / "market"
+#: Effects of a market that has been played: the genesis, the beginning, five registrations, then twenty turns.
+TURNS = 20
+WHOLE = 367
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The example's own program as a module, as long as a test lasts."""
+    monkeypatch.syspath_prepend(str(MARKET))
+    yield importlib.import_module("play")
+    for name in ("play", "engine", "traders"):
+        sys.modules.pop(name, None)
+
+
+def _wanted(**given: Any) -> argparse.Namespace:
+    return argparse.Namespace(**{"world": "market", "turn": 10, "quiet": True, "url": None, **given})
+
+
+def _command(*arguments: str) -> list[str]:
+    return [sys.executable, "-W", "error", str(MARKET / "play.py"), *arguments]
+
+
+async def _kinds(database_url: str, world_id: str = "market") -> dict[str, int]:
+    """Count the effects of a world by kind."""
+    connection = await asyncpg.connect(database_url)
+    try:
+        rows = await connection.fetch(
+            "select kind, count(*) as effects from effects where world_id = $1 group by kind", world_id
+        )
+    finally:
+        await connection.close()
+    return {row["kind"]: row["effects"] for row in rows}
+
+
+async def test_it_plays_twenty_turns(play: Any, database_url: str) -> None:
+    """In every turn each trader gives its reasons and acts once, and the engine ends it."""
+    config = load_config(MARKET / "market.yaml")
+    assert await play.here(database_url, config, _wanted()) == 0
+    kinds = await _kinds(database_url)
+    assert kinds["TurnStarted"] == kinds["TurnEnded"] == TURNS
+    assert kinds["ReasoningRecorded"] == 5 * TURNS
+    assert kinds["AgentStateChanged"] == 10 * TURNS  # each by itself, and by the engine: all of them eat
+    assert kinds["GlobalStateChanged"] == TURNS
+    assert sum(kinds.values()) == WHOLE
+
+
+async def test_what_was_believed_follows_from_what_was_true(play: Any, database_url: str) -> None:
+    """Of any turn, each trader's view is what the matrix and the world's uuid make of the truth, to the last digit."""
+    config = load_config(MARKET / "market.yaml")
+    await play.here(database_url, config, _wanted())
+    async with Orchestrator.open(database_url, world_id="market") as world:
+        truth = play.Truth("market", world.event_log)
+        await truth.follow()
+        assert sorted(truth.ended) == list(range(1, TURNS + 1))
+        beliefs = set()
+        for turn in (1, 10, TURNS):
+            seq, state = truth.ended[turn]
+            for agent in config.agents:
+                seen = (await world.view(agent.name, at_seq=seq)).visible_entities
+                wanted = construct_observation(agent.name, state, config.observability).to_value()
+                assert seen == {**wanted["agents"], "global": wanted["global_state"]}
+                beliefs.add(json.dumps(seen["Trader_4"]["gold"]))
+        assert len(beliefs) == 15  # nobody sees the merchant's gold as another does, nor in two turns alike
+        spy = (await world.view("Trader_5", at_seq=seq)).visible_entities
+        assert {"bid", "ask", "secret_reserves"} <= set(spy["Trader_1"])
+        assert not {"bid", "ask", "secret_reserves", "strategy"} & set(spy["Trader_2"])
+        assert "Trader_3" not in (await world.view("Trader_2", at_seq=seq)).visible_entities
+
+
+async def test_the_account_shows_both(play: Any, database_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It tells of each turn in a line, and of the one that was asked for what was believed and what was true."""
+    config = load_config(MARKET / "market.yaml")
+    assert await play.here(database_url, config, _wanted(quiet=False, turn=7)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "World market: 5 traders, 20 turns"
+    assert [line.split()[0] for line in lines[1 : TURNS + 1]] == [str(turn) for turn in range(1, TURNS + 1)]
+    assert any(line.startswith("At the end of turn 7 (seq ") for line in lines)
+    (secret,) = [line.split() for line in lines if line.split()[:2] == ["Trader_4", "secret_reserves"]]
+    assert secret[2] == "-"
+    assert float(secret[3]) >= 200
+    assert lines[-1] == "$ worldledger view market Trader_5 --turn 7 --truth"
+
+
+async def test_playing_it_again_adds_nothing(play: Any, database_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A market that has been played is said to be there, and its log stays as it is."""
+    config = load_config(MARKET / "market.yaml")
+    await play.here(database_url, config, _wanted())
+    capsys.readouterr()
+    assert await play.here(database_url, config, _wanted()) == 0
+    assert not capsys.readouterr().out
+    assert await play.here(database_url, config, _wanted(quiet=False)) == 0
+    assert "is there already, and all of its turns have been played" in capsys.readouterr().out
+    assert sum((await _kinds(database_url)).values()) == WHOLE
+
+
+async def test_a_world_of_that_name_that_is_something_else_is_left_alone(
+    play: Any, database_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever has a world of that name keeps it as it is, and is told so; another name can be had."""
+    config = load_config(MARKET / "market.yaml")
+    other = {**config.to_value(), "simulation": {"name": "mine"}}
+    async with Store.open(database_url) as store:
+        await store.create_world(NewWorld(world_id="market"))
+        await store.create_world(NewWorld(world_id="mine", ruleset="simulation", config=other))
+    for world_id, before in (("market", 1), ("mine", 7)):
+        assert await play.here(database_url, config, _wanted(world=world_id)) == 1
+        assert "it is left as it is" in capsys.readouterr().err
+        assert sum((await _kinds(database_url, world_id)).values()) == before
+
+
+async def test_a_turn_that_was_begun_elsewhere_is_gone_on_with(
+    play: Any, database_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where somebody has opened a turn and let a trader act in it, the others act, and the turn is ended."""
+    config = load_config(MARKET / "market.yaml")
+    new = NewWorld(world_id="market", ruleset="simulation", config=config.to_value())
+    async with Store.open(database_url) as store:
+        await store.create_world(new)
+    async with Orchestrator.open(database_url, world_id="market") as world:
+        await world.broadcast_event(play.engine.draft("TurnStarted", "mine"))
+        trader = await world.agent("Trader_3")
+        await trader.next_observation()
+        patch = [{"op": "replace", "path": "/strategy", "value": "patient"}]
+        await trader.submit_intent({"kind": "Custom", "payload": {"kind": "AgentStateChanged", "patch": patch}})
+    assert await play.here(database_url, config, _wanted()) == 0
+    assert "World market is there already, in turn 1: it goes on from there." in capsys.readouterr().out
+    kinds = await _kinds(database_url)
+    assert kinds["TurnEnded"] == TURNS
+    assert kinds["ReasoningRecorded"] == 5 * TURNS - 1
+
+
+@pytest.mark.slow
+async def test_it_plays_in_a_service_as_it_does_here(play: Any, database_url: str) -> None:
+    """Against a service the same program plays the same turns over the wire."""
+    config = load_config(MARKET / "market.yaml")
+    async with serving(database_url) as served:
+        client = play.client_of(_wanted(url=served.url))
+        assert await play.remotely(client, config, _wanted(quiet=False)) == 0
+    assert sum((await _kinds(database_url)).values()) == WHOLE
+
+
+@pytest.mark.slow
+async def test_it_may_be_killed_at_any_moment(database_url: str, tmp_path: Path) -> None:
+    """Killed in the middle of a turn, again and again, it still plays each turn once and to its end."""
+    env = environment(WORLDLEDGER_DATABASE_URL=database_url)
+    for lines in (2, 1, 3, 4, 1):  # lines that are printed before it is killed
+        process = subprocess.Popen(_command("--world", "market"), cwd=tmp_path, env=env, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        for _ in range(lines):
+            assert process.stdout.readline()
+        process.kill()
+        process.communicate()
+    done = subprocess.run(
+        _command("--world", "market"), cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "it goes on from there" in done.stdout
+    kinds = await _kinds(database_url)
+    assert kinds["TurnStarted"] == kinds["TurnEnded"] == TURNS
+    assert kinds["ReasoningRecorded"] == 5 * TURNS
+    assert kinds["AgentStateChanged"] == 10 * TURNS
+
+
+@pytest.mark.slow
+async def test_two_may_play_at_once(database_url: str, tmp_path: Path) -> None:
+    """Two processes that play one world at the same time help each other, and every turn is played once."""
+    env = environment(WORLDLEDGER_DATABASE_URL=database_url)
+    both = [
+        subprocess.Popen(
+            _command("--world", "market"), cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        for _ in range(2)
+    ]
+    for process in both:
+        _, error = process.communicate()
+        assert process.returncode == 0, error.decode()
+    kinds = await _kinds(database_url)
+    assert kinds["TurnStarted"] == kinds["TurnEnded"] == TURNS
+    assert kinds["ReasoningRecorded"] == 5 * TURNS
+    assert kinds["AgentStateChanged"] == 10 * TURNS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["--url", "nonsense"], 2, "is no address of a service"),
+        (["--url", "http://127.0.0.1:1"], 1, "cannot be reached"),
+        (["--turn", "21"], 2, "--turn"),
+        ([], 1, "cannot be reached"),
+    ],
+)
+def test_what_keeps_it_from_playing_is_told(
+    play: Any,
+    arguments: list[str],
+    code: int,
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What cannot be done is one line on stderr; 2 is for arguments that make no sense."""
+    monkeypatch.setenv("WORLDLEDGER_DATABASE_URL", "postgresql://nobody@127.0.0.1:1/nothing")
+    main: Callable[[list[str]], int] = play.main
+    try:
+        found = main(arguments)
+    except SystemExit as end:  # argparse's
+        found = int(end.code or 0)
+    assert found == code
+    error = capsys.readouterr().err
+    assert told in error
+    assert "Traceback" not in error
