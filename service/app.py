@@ -274,7 +274,10 @@ async def _listen(host: str, port: int) -> socket.socket:
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         family, *_, address = min(found, key=lambda each: each[0] != socket.AF_INET)
-        return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+        listener = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+        # asyncio sets it for sockets that it makes itself; without it answers wait for the client's acknowledgement.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             why = "another program uses it; stop that one, or choose another port (--port, WORLDLEDGER_PORT)"

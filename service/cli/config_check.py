@@ -117,7 +117,7 @@ def _lines(file: str, summary: dict[str, Any], warnings: Sequence[Problem]) -> I
     more = len(agents) - len(named)
     seen = summary["observability"]
     limits = ["any number of turns" if turns is None else f"at most {turns} turns"]
-    limits += [] if actions is None else [f"at most {actions} actions of each agent in a turn"]
+    limits += [] if actions is None else [f"actions of an agent in a turn: {actions} at most"]
     level = seen["default"] and f"otherwise {seen['default'][0]}, noise {seen['default'][1]}"
     rows: list[Sequence[str | Sequence[str]]] = [
         ("simulation", plain(summary["name"])),

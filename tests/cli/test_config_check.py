@@ -34,7 +34,7 @@ BAD = GOOD.replace("min: 0, default: 5", "mix: 0, default: x").replace("insider,
 SUMMARY = """\
 {file}: can be used
   simulation     Market day
-  turns          at most 20 turns, at most 2 actions of each agent in a turn
+  turns          at most 20 turns, actions of an agent in a turn: 2 at most
   agents (2)     Trader_1, Händler
   observability  on, 1 entry, otherwise unaware, noise 0.0
   variables of each agent:

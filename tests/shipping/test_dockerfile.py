@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -87,3 +88,11 @@ def test_the_image_has_a_supported_python_and_the_pinned_versions() -> None:
     assert match is not None
     assert int(match[1]) >= 11
     assert "--constraint constraints.txt" in next(found.value for found in instructions() if found.name == "RUN")
+
+
+def test_the_image_is_built_from_everything_that_is_packaged() -> None:
+    """.dockerignore lets every folder and file through that goes into the wheel."""
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    packaged = {*wheel["packages"], *(Path(source).parts[0] for source in wheel["force-include"])}
+    let_through = set(re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE))
+    assert packaged <= let_through
