@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from service.store import statements
 from worldledger.errors import MomentNotFoundError
+from worldledger.rulesets.simulation import RULESET
 from worldledger.rulesets.simulation.words import TURN_ENDED, TURN_STARTED
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class Turns:
     async def at(self, world: WorldRecord, turn: int) -> TurnAt:
         """Give where a turn stands. Raises MomentNotFoundError for one that the world does not have."""
         head = world.head_seq
+        if world.ruleset != RULESET.name:
+            raise self._none(world, turn, f"worlds of {world.ruleset} have none")
         rows = await self._reader.fetch(statements.TURN_STARTED, world.world_id, head, str(turn))
         if not rows:
             raise await self._missing(world, turn)
@@ -50,6 +53,8 @@ class Turns:
 
     async def _missing(self, world: WorldRecord, turn: int) -> MomentNotFoundError:
         rows = await self._reader.fetch(statements.LAST_TURN, world.world_id, world.head_seq)
-        known = f"its last is {rows[0]['turn']}" if rows else f"worlds of {world.ruleset} have none"
-        what = f"world {world.world_id!r} has no turn {turn}; {known}"
+        return self._none(world, turn, f"its last is {rows[0]['turn']}" if rows else "it has not begun")
+
+    def _none(self, world: WorldRecord, turn: int, why: str) -> MomentNotFoundError:
+        what = f"world {world.world_id!r} has no turn {turn}; {why}"
         return MomentNotFoundError(what, world_id=world.world_id, turn=turn, head_seq=world.head_seq)

@@ -69,11 +69,13 @@ class RemoteWorld:
         time_authority: str = "wall",
         snapshot_every: int | None = None,
         orchestrator: OrchestratorConfig | dict[str, Any] | None = None,
+        checkpoint: dict[str, Any] | None = None,
     ) -> bool:
         """Create the world; give False if it is there already, whatever it is like.
 
         The parameters are those of `worldledger.genesis.NewWorld`: ``config`` is the ruleset's own, ``orchestrator``
-        says how the world's agents are served. Raises InvalidConfigError, InvalidNameError or UnknownRulesetError.
+        says how the world's agents are served, ``checkpoint`` what it begins with. Raises InvalidConfigError,
+        InvalidNameError or UnknownRulesetError.
         """
         if isinstance(orchestrator, OrchestratorConfig):
             orchestrator = orchestrator.model_dump(mode="json")
@@ -85,6 +87,7 @@ class RemoteWorld:
             "time_authority": time_authority,
             "snapshot_every": snapshot_every,
             "orchestrator": orchestrator,
+            "checkpoint": checkpoint,
         }
         try:
             gate(new, level=2)  # what JSON would change on the way is refused here

@@ -6,7 +6,8 @@
 - ``unknown_agent``, ``agent_exists``, ``name``: who is there
 - ``patch``: the patch fails
 - ``variables``: a value that its variable may not have; the message has its dot path
-- ``not_for_agents``, ``not_yours``, ``paused``, ``turn_closed``, ``actions_per_turn``: intents (`check_intent`)
+- ``not_for_agents``, ``not_yours``, ``paused``, ``turn_closed``, ``other_turn``,
+  ``actions_per_turn``: intents (`check_intent`)
 
 What is written is what comes of it: values are taken for their variables' types as the models take them (a text
 "3.5" for a float, see docs/reference/simulations.md), and where that makes a difference the patch is written anew.
@@ -190,9 +191,12 @@ def check_intent(kind: str, payload: Mapping[str, Any], agent_id: str, state: Wo
     if payload.get("agent_id") not in (None, agent_id):
         what = f"this intent is {agent_id!r}'s, and speaks of another agent"
         raise IllegalEffectError(what, "$.payload.agent_id", rule="not_yours")
+    simulation, turn = state.metadata[PLACE], words.turn_of(state)
+    if payload.get("turn") is not None and (type(payload["turn"]) is not int or payload["turn"] != turn):
+        what = f"this intent is meant for another turn than the present one, {turn}"
+        raise IllegalEffectError(what, "$.payload.turn", rule="other_turn")
     if kind != words.AGENT_STATE_CHANGED:
         return
-    simulation, turn = state.metadata[PLACE], words.turn_of(state)
     if known["paused"]:
         resume_turn = known["resume_turn"]
         until = "until it is resumed" if resume_turn is None else f"until turn {resume_turn}"

@@ -1,0 +1,1 @@
+"""Simulations, as their ruleset has them."""
