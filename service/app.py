@@ -275,9 +275,6 @@ async def _listen(host: str, port: int) -> socket.socket:
         )
         family, *_, address = min(found, key=lambda each: each[0] != socket.AF_INET)
         listener = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
-        # asyncio sets it for sockets that it makes itself; without it answers wait for the client's acknowledgement.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return listener
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             why = "another program uses it; stop that one, or choose another port (--port, WORLDLEDGER_PORT)"
@@ -286,6 +283,9 @@ async def _listen(host: str, port: int) -> socket.socket:
         else:
             why = f"{error.strerror or error}; check --host and --port"
         raise ListenError(f"cannot listen on {host} port {port}: {why}", host=host, port=port) from error
+    # asyncio sets it for sockets that it makes itself; without it answers wait for the client's acknowledgement.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 def _url(host: str, listener: socket.socket) -> str:

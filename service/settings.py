@@ -8,6 +8,8 @@ from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 MIB = 1024 * 1024
+#: Seconds for which those who wait for the database bear that it answers nobody.
+DEFAULT_PATIENCE = 2.0
 
 
 def default_home() -> Path:
@@ -42,6 +44,13 @@ class Settings(BaseSettings):
     max_group: int = Field(default=1000, ge=1, description="Most effects written by one statement.")
     append_deadline: float = Field(
         default=15.0, gt=0, description="Seconds an append is retried while the database is away."
+    )
+    outage_patience: float = Field(
+        default=DEFAULT_PATIENCE,
+        gt=0,
+        le=3600,
+        description="Seconds for which callers wait for a database that answers nobody; then they are told to come "
+        "again (503), and what they have begun goes on without them.",
     )
     command_timeout: float = Field(default=60.0, gt=0, description="Seconds one database statement may take.")
     page_limit: int = Field(default=1000, ge=1, description="Most items in one page of an answer.")

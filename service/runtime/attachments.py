@@ -38,10 +38,18 @@ class Attachment:
     - ``acknowledged``: the view_seq from which the agent goes on where it comes back without naming one.
     - ``provisional``: it was made in a hurry, so what it had seen and acknowledged is not known yet; another one with
       that will take its place.
+
+    ``sure`` says whether the view_seq that it begins with is that of the effect which made the view.
     """
 
     def __init__(
-        self, agent_id: str, view_seq: int, *, acknowledged: int | None = None, provisional: bool = False
+        self,
+        agent_id: str,
+        view_seq: int,
+        *,
+        acknowledged: int | None = None,
+        provisional: bool = False,
+        sure: bool = True,
     ) -> None:
         self.agent_id = agent_id
         self.view_seq = view_seq
@@ -55,6 +63,7 @@ class Attachment:
         self.kept_bytes = 0
         #: the newest delta that is not kept, and when it was due
         self._kept_from = view_seq
+        self._sure = sure and not provisional
         self._kept_from_at = 0.0
         #: when the newest delta is due, by the event loop's clock
         self.last_at = 0.0
@@ -82,6 +91,7 @@ class Attachment:
             oldest = self._kept.popleft()
             self.kept_bytes -= oldest.size
             self._kept_from, self._kept_from_at = oldest.delta["view_seq"], oldest.deliver_at
+            self._sure = True
         return deliver_at
 
     def after(self, view_seq: int) -> list[_Sent] | None:
@@ -89,6 +99,26 @@ class Attachment:
         if view_seq < self._kept_from:
             return None
         return [sent for sent in self._kept if sent.delta["view_seq"] > view_seq]
+
+    def origin(self, seq: int) -> int | None:
+        """Give the view_seq that the agent's view had at a seq up to which all is known here; None if it is not."""
+        for _, delta, _ in reversed(self._kept):
+            if delta["view_seq"] <= seq:
+                found: int = delta["view_seq"]
+                return found
+        return self._kept_from if self._sure and seq >= self._kept_from else None
+
+    def found(self, seq: int, origin: int) -> None:
+        """Take note of the view_seq that the agent's view had at a seq, if it is what it begins with here."""
+        begins = self._kept_from
+        if self._sure or self.provisional or not begins <= seq or self.origin(seq) is not None:
+            return
+        self._sure = True
+        self._kept_from = origin
+        if self.made_seq == begins:
+            self.made_seq = origin
+        if self.view_seq == begins:
+            self.view_seq = origin
 
     def missed(self) -> list[tuple[float, int]]:
         """Give when the latest view_seq is to become which, for the deltas that were kept before it was attached."""

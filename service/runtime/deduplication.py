@@ -58,6 +58,10 @@ class Requests(Generic[A]):
         """How many different requests are being made."""
         return len(self._flights)
 
+    def making(self, key: RequestKey) -> bool:
+        """Tell whether a request is being made."""
+        return key in self._flights
+
     def known(self, key: RequestKey, digest: Digest | None = None) -> A | None:
         """Give the answer of a request that succeeded, or None where it is not remembered.
 

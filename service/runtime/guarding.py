@@ -1,19 +1,21 @@
-"""Guarding the store: while the database is away, or does not answer, agents are told so at once.
+"""Guarding the store: while the database is away, or does not answer, agents are told so soon.
 
-The breaker alone would open late: an append is tried again until its deadline before it counts as failed. So a call
-that is made while an earlier one has been waiting for long is refused as if the breaker were open.
+An append is tried again until its deadline before it counts as failed, and a frozen server fails nothing at all.
+Whoever calls waits only as long as the database answers somebody (`service.store.silence`). What was begun goes on,
+and the same request again joins it; whoever comes later is refused at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from itertools import count
-from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from worldledger.aio import CircuitBreaker
-from worldledger.errors import CircuitBreakerOpenError, StoreUnavailableError
+from worldledger.errors import CircuitBreakerOpenError, SimulationError, StoreUnavailableError
 
 if TYPE_CHECKING:
+    from service.store.outages import Outages
     from worldledger.config import OrchestratorConfig
 
 P = ParamSpec("P")
@@ -25,10 +27,52 @@ _STALLED: Final = 4.0
 _AGAIN: Final = 1.0
 
 
+async def reading(outages: Outages, work: Coroutine[Any, Any, R], left: Callable[[R], object] | None = None) -> R:
+    """Give what is read, unless the database falls silent: then StoreUnavailableError is raised.
+
+    ``left`` is handed what comes when nobody waits for it any more.
+    """
+    return await outages.silence.bear(work, lambda _: unanswered(), left)
+
+
+async def writing(outages: Outages, work: Coroutine[Any, Any, R], *, begun: Callable[[], bool] | None = None) -> R:
+    """Give what is written under a req_id, unless the database falls silent.
+
+    Then StoreUnavailableError is raised, whose outcome is unknown, if this was begun, or the same is under way already
+    (``begun``); and CircuitBreakerOpenError if nothing was tried. The work goes on in any case.
+    """
+
+    def refusal(tried: bool) -> SimulationError:
+        return undecided() if tried or (begun is not None and begun()) else CircuitBreakerOpenError(_AGAIN)
+
+    return await outages.silence.bear(work, refusal)
+
+
+def refuse_if_silent(outages: Outages) -> None:
+    """Raise CircuitBreakerOpenError while the database answers nobody."""
+    if outages.silence.fallen:
+        raise CircuitBreakerOpenError(_AGAIN)
+
+
+def unanswered() -> StoreUnavailableError:
+    """Make the error for what could not be read."""
+    return StoreUnavailableError("the database does not answer", retry_after_s=_AGAIN)
+
+
+def undecided() -> StoreUnavailableError:
+    """Make the error for what goes on without its caller."""
+    return StoreUnavailableError(
+        "the database does not answer; whether this call is written is not known yet: send it again with the same "
+        "req_id, or read the log",
+        retry_after_s=_AGAIN,
+        outcome="unknown",
+    )
+
+
 class StoreGuard:
     """Makes calls of one world's store, through a circuit breaker."""
 
-    def __init__(self, config: OrchestratorConfig, clock: Callable[[], float]) -> None:
+    def __init__(self, config: OrchestratorConfig, clock: Callable[[], float], outages: Outages) -> None:
         self.breaker = CircuitBreaker(
             config.breaker_failures,
             config.breaker_recovery_s,
@@ -36,6 +80,9 @@ class StoreGuard:
             counts=lambda error: isinstance(error, StoreUnavailableError),
         )
         self._clock = clock
+        self._outages = outages
+        #: the outages that were over when a call failed last
+        self._over = 0
         self._numbers = count()
         #: when each call that is under way has begun, the oldest first
         self._under_way: dict[int, float] = {}
@@ -43,16 +90,29 @@ class StoreGuard:
     @property
     def closed(self) -> bool:
         """Whether calls are made as usual: the database answers, as far as is known."""
-        return self.breaker.state == "CLOSED" and not self._stalled()
+        return self.breaker.state == "CLOSED" and not self._outages.silence.fallen and not self._stalled()
+
+    async def read(self, work: Coroutine[Any, Any, R], left: Callable[[R], object] | None = None) -> R:
+        """Give what is read; see `reading`."""
+        return await reading(self._outages, work, left)
+
+    async def write(self, work: Coroutine[Any, Any, R], *, begun: Callable[[], bool] | None = None) -> R:
+        """Give what is written under a req_id; see `writing`."""
+        return await writing(self._outages, work, begun=begun)
 
     async def call(self, func: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
         """Give what ``func`` gives. Raises CircuitBreakerOpenError without calling it, and what it raises."""
-        if self._stalled():
+        if self._outages.silence.fallen or self._stalled():
             raise CircuitBreakerOpenError(_AGAIN)
+        if self.breaker.state == "OPEN" and self._outages.over > self._over:
+            self.breaker.try_again()
         number = next(self._numbers)
         self._under_way[number] = self._clock()
         try:
             return await self.breaker.call(func, *args, **kwargs)
+        except StoreUnavailableError:
+            self._over = self._outages.over
+            raise
         finally:
             del self._under_way[number]
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from service.runtime.acknowledging import Acknowledged
 from service.runtime.attachments import Attachment, Attachments
+from service.runtime.digests import Digests
 from service.runtime.joining import join
+from service.runtime.origins import Origins
 from service.runtime.replays import Replay, Seen, observed_events
 from service.runtime.subscriptions import Subscription
 from worldledger.collapsing import whole
-from worldledger.core_kinds import VIEW_DIGEST_KIND
-from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
 from worldledger.errors import MomentNotFoundError, PolicyFailedError, SimulationError, UnknownAgentError
 
 if TYPE_CHECKING:
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
 
 #: Effects beyond which an agent's missed deltas are not made one by one: it is sent its whole view.
 _FAR: Final = 20_000
-#: Longest req_id of a ViewDigest before the agent's name is digested.
-_LONGEST: Final = 150
+#: Effects that are looked through, to attach an agent, for the one that made its view.
+_SEARCHED: Final = 100_000
 
 log = structlog.get_logger("worldledger.runtime")
 
@@ -46,9 +45,9 @@ class Observing:
         self._follower = follower
         self._world_id = follower.world_id
         self._attachments = attachments
-        self._outbox = outbox
         self._most = config.max_queued_deltas
-        self._digest_every = config.view_digest_every
+        self._digests = Digests(attachments, outbox, config.view_digest_every)
+        self._origins = Origins(store, follower.world_id)
         self._attaching: dict[str, asyncio.Task[Attachment]] = {}
         self._acknowledged = Acknowledged(store.cursors, follower.world_id)
 
@@ -121,13 +120,13 @@ class Observing:
         if acknowledged > follower.seq:  # another process has shown the agent what this one has yet to see
             await follower.catch_up()
             acknowledged = min(acknowledged, follower.seq)
-        # From far away it is brought here as it is now; which effect made its present view is not looked for.
+        # From far away it is brought here as it is now.
         start = acknowledged if follower.seq - acknowledged <= _FAR else follower.seq
         try:
             attachment, replay = await self._replay(agent_id, start, acknowledged)
         except PolicyFailedError:
             # The policy may have failed at something that is over, or be another one by now.
-            attachment, replay = await self._replay(agent_id, follower.seq, follower.seq)
+            attachment, replay = await self._replay(agent_id, follower.seq, None)
         # Nothing has been waited for since the replay came to where the views are.
         try:
             follower.views.adopt(agent_id, replay.views)
@@ -136,17 +135,31 @@ class Observing:
             raise PolicyFailedError(agent_id, error) from error
         return self._attachments.add(attachment)
 
-    async def _replay(self, agent_id: str, start: int, acknowledged: int) -> tuple[Attachment, Replay]:
+    async def _replay(self, agent_id: str, start: int, acknowledged: int | None) -> tuple[Attachment, Replay]:
         """Make an agent's attachment as of now, with what it was to see after ``start``."""
-        attachment = Attachment(agent_id, start, acknowledged=acknowledged)
+        store, world_id, registered_seq = self._store, self._world_id, self._registered(agent_id)
+        replay = await Replay.up_to(store, world_id, agent_id, start, registered_seq=registered_seq)
+        made_seq = replay.made_seq
+        if made_seq is None:
+            # An agent that has seen nothing for very long is not worth reading all of the log before it may act. Until
+            # something is shown to it, or its view is asked for by a seq, its view then counts as made by ``start``.
+            made_seq = await self._origins.find(
+                agent_id, replay.began_at, registered_seq=registered_seq, most=_SEARCHED
+            )
+        attachment = Attachment(
+            agent_id, start if made_seq is None else made_seq, acknowledged=acknowledged, sure=made_seq is not None
+        )
 
         def keep(each: Seen) -> None:
             attachment.keep(each.delta, each.on_loop(), each.size)
 
-        replay = await Replay.begin(self._store, self._world_id, agent_id, start)
         while replay.seq < self._follower.seq:
             await replay.go(self._follower.seq, keep)
         return attachment, replay
+
+    def _registered(self, agent_id: str) -> int:
+        registered_seq: int = self.agents[agent_id]["registered_seq"]
+        return registered_seq
 
     @property
     def agents(self) -> dict[str, dict[str, Any]]:
@@ -161,11 +174,29 @@ class Observing:
 
     # -- reading -------------------------------------------------------------------------------------------
 
+    def subscribe_here(self, agent_id: str, view_seq: int | None, *, with_view: bool) -> Subscription | None:
+        """Do as `subscribe` without asking the database; give None where that has to be."""
+        attachment = self._attachments.get(agent_id)
+        if attachment is None or attachment.provisional:
+            return None
+        start = max(attachment.view_seq if view_seq is None else view_seq, self._registered(agent_id))
+        view = self._kept_view(attachment, start) if with_view else None
+        if view is not None:
+            start = view.view_seq
+        kept = attachment.after(start)
+        if start > self._follower.seq or kept is None or (with_view and view is None):
+            return None
+        subscription = self._subscription(agent_id, start, view)
+        for sent in kept:
+            subscription.put(sent.delta, sent.deliver_at, sent.size)
+        attachment.subscriptions.add(subscription)
+        return subscription
+
     async def subscribe(self, agent_id: str, view_seq: int | None, *, with_view: bool) -> Subscription:
         """Give the deltas after a view (None: the agent's latest), with that view if it is asked for."""
         async with self.attached(agent_id) as attachment:
             start = attachment.view_seq if view_seq is None else view_seq
-            start = max(start, self.agents[agent_id]["registered_seq"])
+            start = max(start, self._registered(agent_id))
             if start > self._follower.seq:
                 await self._follower.catch_up()
             if start > self._follower.seq:
@@ -175,16 +206,22 @@ class Observing:
                     head_seq=self._follower.seq,
                 )
             view = await self._view_at(attachment, start) if with_view else None
-            subscription = Subscription(
-                agent_id,
-                start,
-                view,
-                most=self._most,
-                source=lambda: self._follower.views,
-                on_close=self._closed,
-            )
+            if view is not None:  # nothing was shown to the agent between the two
+                start = view.view_seq
+            subscription = self._subscription(agent_id, start, view)
             await self._fill(attachment, subscription, start)
             return subscription
+
+    async def resume(self, agent_id: str, view_seq: int | None) -> Subscription:
+        """Give the deltas after a view (None: the one that the agent acknowledged), with that view."""
+        async with self.attached(agent_id) as attachment:
+            start = attachment.acknowledged if view_seq is None else view_seq
+            return await self.subscribe(agent_id, start, with_view=True)
+
+    def _subscription(self, agent_id: str, start: int, view: View | None) -> Subscription:
+        return Subscription(
+            agent_id, start, view, most=self._most, source=lambda: self._follower.views, on_close=self._closed
+        )
 
     async def _fill(self, attachment: Attachment, subscription: Subscription, start: int) -> None:
         """Queue what came after ``start``, and have the subscription fed from there on."""
@@ -220,6 +257,27 @@ class Observing:
             subscription.source = source
         return True
 
+    def acknowledged(self, agent_id: str) -> int | None:
+        """Give the view_seq that an agent which is attached here has acknowledged; None if it is not."""
+        attachment = self._attachments.get(agent_id)
+        return None if attachment is None or attachment.provisional else attachment.acknowledged
+
+    def view_here(self, agent_id: str, at_seq: int | None) -> View | None:
+        """Do as `view` without asking the database; give None where that has to be."""
+        attachment = self._attachments.get(agent_id)
+        if attachment is None or attachment.provisional or (at_seq is not None and attachment.origin(at_seq) is None):
+            return None
+        return self._kept_view(attachment, attachment.view_seq if at_seq is None else at_seq)
+
+    def _kept_view(self, attachment: Attachment, seq: int) -> View | None:
+        """Give the view that an agent had at a seq, if that is the one that is kept here."""
+        views = self._follower.views
+        if seq != attachment.made_seq and (seq > views.seq or attachment.origin(seq) != attachment.made_seq):
+            return None
+        view = views.view(attachment.agent_id)
+        made_seq = attachment.made_seq
+        return view if view.view_seq == made_seq else view.model_copy(update={"view_seq": made_seq})
+
     async def view(self, agent_id: str, at_seq: int | None) -> View:
         """Give an agent's view, the latest that it may know, or the one that it had at a seq."""
         if at_seq is None:
@@ -233,14 +291,29 @@ class Observing:
                 global_seq=at_seq,
                 head_seq=self._follower.seq,
             )
-        return (await Replay.begin(self._store, self._world_id, agent_id, at_seq)).view()
+        known = self.agents.get(agent_id)
+        if known is None or at_seq < known["registered_seq"]:
+            raise UnknownAgentError(agent_id, self._world_id)
+        here = self._attachments.get(agent_id)
+        if here is not None and here.origin(at_seq) is not None:
+            return await self._view_at(here, at_seq)
+        view = await self._origins.view(agent_id, at_seq, registered_seq=known["registered_seq"])
+        if here is not None:
+            here.found(at_seq, view.view_seq)
+        return view
 
-    async def _view_at(self, attachment: Attachment, view_seq: int) -> View:
-        """Give an attached agent's view as the delta of ``view_seq`` has made it."""
-        if view_seq == attachment.made_seq and self._attachments.get(attachment.agent_id) is attachment:
-            view = self._follower.views.view(attachment.agent_id)
-            return view if view.view_seq == view_seq else view.model_copy(update={"view_seq": view_seq})
-        return (await Replay.begin(self._store, self._world_id, attachment.agent_id, view_seq)).view()
+    async def _view_at(self, attachment: Attachment, seq: int) -> View:
+        """Give the view that an attached agent had at a seq; its view_seq is that of the effect which made it."""
+        agent_id = attachment.agent_id
+        if self._attachments.get(agent_id) is attachment:
+            view = self._kept_view(attachment, seq)
+            if view is not None:
+                return view
+        made_seq = attachment.origin(seq)
+        if made_seq is None:
+            return await self._origins.view(agent_id, seq, registered_seq=self._registered(agent_id))
+        view = (await Replay.begin(self._store, self._world_id, agent_id, made_seq)).view()
+        return view if view.view_seq == made_seq else view.model_copy(update={"view_seq": made_seq})
 
     async def events(
         self, agent_id: str, after_seq: int, until_seq: int | None, kinds: Collection[str] | None, limit: int
@@ -253,7 +326,7 @@ class Observing:
                 self._store,
                 self._world_id,
                 agent_id,
-                registered_seq=self.agents[agent_id]["registered_seq"],
+                registered_seq=self._registered(agent_id),
                 after_seq=after_seq,
                 until_seq=due if until_seq is None else min(until_seq, due),
                 kinds=kinds,
@@ -281,16 +354,7 @@ class Observing:
         A ViewDigest is put out for each agent whose view has come past another ``view_digest_every`` effects. An agent
         whose policy has failed is not attached any more, and its readers are told.
         """
-        every = self._digest_every
-        if every:
-            for agent_id, delta, _ in sightings:
-                attachment = self._attachments.get(agent_id)
-                if attachment is None or attachment.provisional:
-                    continue
-                view_seq = delta["view_seq"]
-                if view_seq // every > attachment.digested // every:
-                    attachment.digested = view_seq
-                    self._outbox.put(digest_draft(agent_id, view_seq, delta["context_digest"]))
+        self._digests.note(sightings)
         failed = self._follower.views.failed
         return self._turn_out(failed) if failed else []
 
@@ -309,18 +373,6 @@ class Observing:
             task.cancel()
         await asyncio.gather(*self._attaching.values(), return_exceptions=True)
         await self._acknowledged.close()
-
-
-def digest_draft(agent_id: str, view_seq: int, digest: str) -> EffectDraft:
-    """Give the draft of a ViewDigest: of several processes that show the agent this view, one writes it."""
-    named = agent_id if len(agent_id) <= _LONGEST else sha256(agent_id.encode()).hexdigest()
-    return {
-        "kind": VIEW_DIGEST_KIND,
-        "payload": {"agent_id": agent_id, "at_seq": view_seq, "digest": digest},
-        "source_id": SERVICE_SOURCE,
-        "schema_version": SCHEMA_VERSION,
-        "req_id": f"view:{named}:{view_seq}",
-    }
 
 
 def _retrieve(task: asyncio.Task[Attachment]) -> None:

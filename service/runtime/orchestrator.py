@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from service.runtime.attachments import Attachment, Attachments
 from service.runtime.clocks import Clocks
 from service.runtime.following import Follower
+from service.runtime.gauges import Gauges
 from service.runtime.generations import Generations
 from service.runtime.handles import AgentHandle
 from service.runtime.memory import MemoryManager, MemoryStats
@@ -22,8 +23,10 @@ from service.runtime.observing import Observing
 from service.runtime.outbox import Outbox
 from service.runtime.registrations import Registrations
 from service.runtime.submitting import Submitting
+from service.runtime.subscriptions import Subscription
 from service.settings import Settings
 from service.store import Receipt, Store
+from service.store.units import have_req_ids
 from service.store.watch import HeadWatcher
 from worldledger.aio import CancelToken
 from worldledger.config import OrchestratorConfig, read_config
@@ -35,8 +38,7 @@ from worldledger.observation import ObservationPolicy, ObservedEvent, View
 from worldledger.validation import DefaultEffectValidator, EffectValidator
 
 if TYPE_CHECKING:
-    from service.runtime.quotas import Quotas
-    from service.runtime.subscriptions import Subscription
+    from service.runtime.guarding import StoreGuard
     from service.store.event_log import EventLog
     from worldledger.effects import Effect
     from worldledger.rulesets import Ruleset
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     from worldledger.world import WorldState
 
 
-class Orchestrator:
+class Orchestrator(Gauges):
     """One world: agents observe it, submit intents to it, and are interrupted when what they know has gone stale.
 
     Get it from `Orchestrator.open`. It is safe for any number of concurrent callers on its event loop.
@@ -72,7 +74,7 @@ class Orchestrator:
         self._attachments = Attachments(config.memory.view_cache_size, arrived=self._arrived, let_go=self._let_go)
         self._generations = Generations(config, self._outbox.put, self._attachments.hold, uuid.uuid4().hex[:12])
         self._observing = Observing(store, self._follower, self._attachments, self._outbox, config)
-        self._registrations = Registrations(event_log, self._follower, config)
+        self._registrations = Registrations(store, event_log, self._follower, config)
         self._clocks = Clocks(event_log)
         recorded = config.record_rejections
         self._submitting = Submitting(
@@ -84,6 +86,7 @@ class Orchestrator:
             ruleset=ruleset,
             record_rejections=ruleset.records_rejections if recorded is None else recorded,
             accepted=self._generations.finish,
+            outages=store.outages,
             clock=clock,
         )
         self.memory = MemoryManager(
@@ -175,7 +178,7 @@ class Orchestrator:
     async def register_agent(
         self,
         agent_id: str,
-        policy: ObservationPolicy,
+        policy: ObservationPolicy | None = None,
         permissions: Collection[str] | None = None,
         *,
         weight: int = 1,
@@ -183,10 +186,10 @@ class Orchestrator:
         """Register an agent, or give a registered one this policy, and these permissions (None: the seed's five).
 
         A registration is an effect, so that it survives; the same again writes nothing. ``weight`` is the agent's
-        share among those that wait. Raises UnregisteredPolicyError, InvalidPolicyError, TooManyAgentsError,
-        InvalidEffectError and what an append raises.
+        share among those that wait. Without a policy the world's ruleset gives it one. Raises UnregisteredPolicyError,
+        InvalidPolicyError, TooManyAgentsError, InvalidEffectError and what an append raises.
         """
-        await self._registrations.register(agent_id, policy, permissions, weight)
+        await self._guard.write(self._registrations.register(agent_id, policy, permissions, weight))
         return await self.agent(agent_id)
 
     async def agent(self, agent_id: str, *, view_seq: int | None = None) -> AgentHandle:
@@ -195,9 +198,10 @@ class Orchestrator:
         One handle of an agent is open at a time: an earlier one is closed. Raises UnknownAgentError, and
         MomentNotFoundError for a view_seq that the log has not come to.
         """
-        async with self._observing.attached(agent_id) as attachment:
-            start = attachment.acknowledged if view_seq is None else view_seq
-            subscription = await self._observing.subscribe(agent_id, start, with_view=True)
+        start = self._observing.acknowledged(agent_id) if view_seq is None else view_seq
+        subscription = self._observing.subscribe_here(agent_id, start, with_view=True) if start is not None else None
+        if subscription is None:
+            subscription = await self._guard.read(self._observing.resume(agent_id, view_seq), Subscription.close)
         before = self.agent_handles.get(agent_id)
         if before is not None:
             before.close()
@@ -206,7 +210,8 @@ class Orchestrator:
 
     async def acknowledged(self, agent_id: str) -> int:
         """Give the view_seq after which an agent's observations go on where it names none. Raises UnknownAgentError."""
-        return (await self._observing.attach(agent_id)).acknowledged
+        found = self._observing.acknowledged(agent_id)
+        return (await self._guard.read(self._observing.attach(agent_id))).acknowledged if found is None else found
 
     async def agents(self) -> Mapping[str, Mapping[str, Any]]:
         """Give what is known of every registered agent: policy, permissions, weight, registered_seq."""
@@ -241,13 +246,16 @@ class Orchestrator:
     async def broadcast_event(self, draft: EffectDraft) -> Receipt:
         """Append an effect as the world's operator, and return once its observers' tokens were looked at here.
 
-        No pipeline, no permissions: agents submit intents. Raises what `EventLog.append` raises, and, before anything
-        is written, what has ended the following of the world.
+        No pipeline, no permissions: agents submit intents. What becomes of a draft without a req_id could not be asked
+        for later, so it is waited for until ``append_deadline``, also where the database is silent. Raises what
+        `EventLog.append` raises, and, before anything is written, CircuitBreakerOpenError and what has ended the
+        following of the world.
         """
         self._follower.raise_if_ended()
-        (receipt,) = await self._submitting.guard.call(self.event_log.append_all, [draft])
-        with suppress(SimulationError):  # what was written stays so, if the world is closed before it has come here
-            await self._follower.reached(receipt.global_seq)
+        append = self._guard.call(self.event_log.append_all, [draft])
+        (receipt,) = await (self._guard.write(append) if have_req_ids([draft]) else append)
+        with suppress(SimulationError):  # what was written stays so, whether it is seen to come here or not
+            await self._guard.read(self._follower.reached(receipt.global_seq))
         return receipt
 
     # -- interruption --------------------------------------------------------------------------------------
@@ -280,7 +288,7 @@ class Orchestrator:
         try:
             self._generations.cancel(agent_id, req_id, reason)
         except UnknownGenerationError:
-            await self._follower.catch_up()  # another process may have begun it a moment ago
+            await self._guard.read(self._follower.catch_up())  # another process may have begun it a moment ago
             self._generations.cancel(agent_id, req_id, reason)
 
     async def finish_generation(self, agent_id: str, req_id: str) -> bool:
@@ -294,18 +302,25 @@ class Orchestrator:
     # -- observation ---------------------------------------------------------------------------------------
 
     async def view(self, agent_id: str, *, at_seq: int | None = None) -> View:
-        """Give an agent's view: the latest it may know, or the one that it had at a seq (which then is its view_seq).
+        """Give an agent's view: the latest that it may know, or the one that it had at a seq.
 
+        Either way its view_seq is that of the effect which made it: the last up to there that gave the agent a delta.
         Raises UnknownAgentError (also where it was not registered then) and MomentNotFoundError.
         """
-        return await self._observing.view(agent_id, at_seq)
+        found = self._observing.view_here(agent_id, at_seq)
+        return await self._guard.read(self._observing.view(agent_id, at_seq)) if found is None else found
 
     async def subscribe(self, agent_id: str, *, view_seq: int | None = None) -> Subscription:
         """Give the agent's observations after a view, or, where none is named, from now on with the view to begin with.
 
         Raises UnknownAgentError, and MomentNotFoundError for a view_seq that the log has not come to.
         """
-        return await self._observing.subscribe(agent_id, view_seq, with_view=view_seq is None)
+        with_view = view_seq is None
+        found = self._observing.subscribe_here(agent_id, view_seq, with_view=with_view)
+        if found is not None:
+            return found
+        subscribing = self._observing.subscribe(agent_id, view_seq, with_view=with_view)
+        return await self._guard.read(subscribing, Subscription.close)
 
     def acknowledge(self, agent_id: str, view_seq: int) -> None:
         """Take note that the agent has a view; where it comes back without naming one, it goes on from there."""
@@ -324,7 +339,7 @@ class Orchestrator:
 
         Raises UnknownAgentError and MomentNotFoundError.
         """
-        return await self._observing.events(agent_id, after_seq, until_seq, kinds, limit)
+        return await self._guard.read(self._observing.events(agent_id, after_seq, until_seq, kinds, limit))
 
     # -- time ----------------------------------------------------------------------------------------------
 
@@ -346,43 +361,25 @@ class Orchestrator:
         """Give what this world takes of this process' memory."""
         return self.memory.estimate_memory_usage()
 
-    @property
-    def quotas(self) -> Quotas:
-        """The agents' quotas as they stand."""
-        return self._submitting.quotas
-
-    @property
-    def waiting(self) -> int:
-        """How many intents wait for their turn."""
-        return self._submitting.scheduler.waiting
-
-    @property
-    def generations_cancelled(self) -> int:
-        """How many generations were cancelled here."""
-        return self._generations.cancelled
-
-    @property
-    def in_use(self) -> bool:
-        """Whether somebody here needs the world to be kept open."""
-        busy = self._attachments.in_use or self._observing.in_use or self._submitting.requests.in_flight > 0
-        return busy or len(self._outbox) > 0 or self._clocks.in_use
-
-    @property
-    def broken(self) -> bool:
-        """Whether the world can no longer be followed: its log is damaged, or cannot be folded."""
-        return self._follower.error is not None
-
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until the effects that follow what has happened so far are written, at most ``timeout`` seconds."""
-        await self._outbox.flush(timeout)
+        await self._outbox.flush(self._patience(timeout))
 
     async def fold_known(self, timeout: float) -> None:
         """Wait, at most so many seconds, until what this process knows to be in the log is folded."""
-        await self._follower.fold_known(timeout)
+        await self._follower.fold_known(timeout if self._guard.closed else 0.0)
 
     async def reached(self, seq: int, timeout: float | None = None) -> bool:
         """Wait until this process has folded an effect; give False if it has not after ``timeout`` seconds."""
-        return await self._follower.reached(seq, timeout)
+        return await self._follower.reached(seq, self._patience(timeout))
+
+    def _patience(self, timeout: float | None) -> float | None:
+        """Nobody waits for a database that answers nobody, but without a limit."""
+        return timeout if timeout is None or self._guard.closed else 0.0
+
+    @property
+    def _guard(self) -> StoreGuard:
+        return self._submitting.guard
 
     # -- inside --------------------------------------------------------------------------------------------
 

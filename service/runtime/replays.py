@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import orjson
 
-from worldledger.errors import FoldError, PolicyFailedError, SimulationError, UnknownAgentError
+from worldledger.errors import (
+    FoldError,
+    InvalidPolicyError,
+    PolicyFailedError,
+    SimulationError,
+    UnknownAgentError,
+    UnregisteredPolicyError,
+)
 from worldledger.views import Views
 
 if TYPE_CHECKING:
@@ -18,8 +25,13 @@ if TYPE_CHECKING:
     from worldledger.folding import Fold
     from worldledger.observation import ObservationDelta, ObservedEvent, View
 
-#: Effects up to which a replay runs on the event loop; longer ones go to a thread, batch by batch.
+#: Effects up to which a replay runs on the event loop (longer ones go to a thread, batch by batch), and entities of a
+#: world up to which an agent's view is begun there.
 _AT_ONCE: Final = 100
+#: Effects before a seq that are looked at for the one that made the view there, before it is looked for.
+_BEFORE: Final = 20
+#: What an agent's policy may come to grief by: it failed itself, or this process cannot make it.
+POLICY_ERRORS: Final = (PolicyFailedError, UnregisteredPolicyError, InvalidPolicyError)
 
 
 class Seen(NamedTuple):
@@ -35,12 +47,17 @@ class Seen(NamedTuple):
 
 
 class Replay:
-    """One agent's view at some seq of the log, and the way forward from there. It shares nothing with others."""
+    """One agent's view at some seq of the log, and the way forward from there. It shares nothing with others.
 
-    def __init__(self, store: Store, agent_id: str, views: Views) -> None:
+    ``made_seq`` is the global_seq of the effect that made the view what it is: the last that gave the agent a delta,
+    or the agent's registration. It is None where that lies before the replay, which has not looked there.
+    """
+
+    def __init__(self, store: Store, agent_id: str, views: Views, made_seq: int | None) -> None:
         self._store = store
         self._agent_id = agent_id
-        self._began_at = views.seq
+        self.began_at = views.seq
+        self.made_seq = made_seq
         self.views = views
 
     @classmethod
@@ -54,12 +71,29 @@ class Replay:
         known = fold.state.metadata["agents"].get(agent_id)
         if known is None:
             raise UnknownAgentError(agent_id, world_id)
-        views = attached(fold, agent_id)
+        views = await _attached(fold, agent_id)
         registered = known["registered_seq"]
-        if not views.policy(agent_id).remove_operations and registered < seq:
-            views = attached(await store.states.fold_at(world_id, registered), agent_id)
-            await cls(store, agent_id, views).go(seq, lambda _: None)
-        return cls(store, agent_id, views)
+        if registered == seq or views.policy(agent_id).remove_operations:
+            return cls(store, agent_id, views, registered if registered == seq else None)
+        views = await _attached(await store.states.fold_at(world_id, registered), agent_id)
+        replay = cls(store, agent_id, views, registered)
+        await replay.go(seq, lambda _: None)
+        replay.began_at = seq
+        return replay
+
+    @classmethod
+    async def up_to(cls, store: Store, world_id: str, agent_id: str, seq: int, *, registered_seq: int) -> Replay:
+        """Begin a little before a seq, where the policy did not fail there, and go to it: then made_seq may be known.
+
+        Raises as `begin`.
+        """
+        start = max(seq - _BEFORE, registered_seq)
+        try:
+            replay = await cls.begin(store, world_id, agent_id, start)
+            await replay.go(seq, lambda _: None)
+        except POLICY_ERRORS:
+            return await cls.begin(store, world_id, agent_id, seq)
+        return replay
 
     @property
     def seq(self) -> int:
@@ -67,9 +101,10 @@ class Replay:
         return self.views.seq
 
     def view(self) -> View:
-        """Give the agent's view here. Its view_seq is that of the last delta, or where the replay began."""
+        """Give the agent's view here. Its view_seq is ``made_seq``, or where the replay began if that is not known."""
+        seq = self.began_at if self.made_seq is None else self.made_seq
         view = self.views.view(self._agent_id)
-        return view if view.view_seq >= self._began_at else view.model_copy(update={"view_seq": self._began_at})
+        return view if view.view_seq == seq else view.model_copy(update={"view_seq": seq})
 
     async def go(self, until: int, seen: Callable[[Seen], None]) -> None:
         """Go forward to a seq that the log has, and tell of each delta on the way.
@@ -82,6 +117,7 @@ class Replay:
                 texts = [row.text for row in batch]
                 found = await asyncio.to_thread(self._apply, texts) if len(texts) > _AT_ONCE else self._apply(texts)
                 for each in found:
+                    self.made_seq = each.delta["view_seq"]
                     seen(each)
         if self.seq < until:
             what = f"world {world_id}: the effect at seq {self.seq + 1} is not in the log any more"
@@ -99,11 +135,14 @@ class Replay:
         return found
 
 
-def attached(fold: Fold, agent_id: str) -> Views:
+async def _attached(fold: Fold, agent_id: str) -> Views:
     """Give Views with this one agent attached. Raises as `Views.attach`, but PolicyFailedError for the policy's own."""
     views = Views(fold)
     try:
-        views.attach(agent_id)
+        if len(fold.state.entities) > _AT_ONCE:
+            await asyncio.to_thread(views.attach, agent_id)
+        else:
+            views.attach(agent_id)
     except SimulationError:
         raise
     except Exception as error:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from service.runtime.deduplication import Requests
+from service.runtime.deduplication import RequestKey, Requests
 from service.runtime.guarding import StoreGuard
 from service.runtime.pipeline import Pipeline, Standing
 from service.runtime.quotas import Quotas
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from service.runtime.following import Follower
     from service.runtime.observing import Observing
     from service.store.event_log import EventLog
+    from service.store.outages import Outages
     from worldledger.config import OrchestratorConfig
     from worldledger.rulesets import Ruleset
     from worldledger.validation import EffectValidator
@@ -43,6 +44,7 @@ class Submitting:
         ruleset: Ruleset,
         record_rejections: bool,
         accepted: Callable[[str, str], object],
+        outages: Outages,
         clock: Callable[[], float],
     ) -> None:
         self._follower = follower
@@ -52,7 +54,7 @@ class Submitting:
         self.requests: Requests[Accepted] = Requests(config.memory.max_remembered_requests, replay=_replayed)
         self.scheduler = Scheduler(config, clock)
         self.quotas = Quotas(config, clock)
-        self.guard = StoreGuard(config, clock)
+        self.guard = StoreGuard(config, clock, outages)
         self._pipeline = Pipeline(
             event_log,
             config,
@@ -68,15 +70,22 @@ class Submitting:
     async def one(self, value: Mapping[str, Any]) -> Accepted:
         """Submit one intent; see `Orchestrator.submit_intent`."""
         intent = check_intent(value, default_priority=self._default_priority)
+        key, digest = (intent.agent_id, intent.req_id), _digest(intent)
+        accepted = self.requests.known(key, digest)
+        if accepted is not None:
+            self._accepted(*key)
+            return accepted
+        return await self.guard.write(self._join(intent, key, digest), begun=lambda: self.requests.making(key))
 
+    async def _join(self, intent: CheckedIntent, key: RequestKey, digest: bytes) -> Accepted:
         async def make() -> Accepted:
             with self._observing.held(intent.agent_id):
                 standing = await self._standing(intent)
                 (accepted,) = await self._pipeline.submit([intent], {intent.agent_id: standing})
             return accepted
 
-        accepted = await self.requests.join((intent.agent_id, intent.req_id), _digest(intent), make)
-        self._accepted(intent.agent_id, intent.req_id)
+        accepted = await self.requests.join(key, digest, make)
+        self._accepted(*key)
         return accepted
 
     async def each(self, values: Sequence[Mapping[str, Any]]) -> list[Accepted | SimulationError]:
@@ -89,6 +98,9 @@ class Submitting:
 
     async def together(self, values: Sequence[Mapping[str, Any]]) -> list[Accepted]:
         """Submit several intents that are all accepted, or none of them; a refusal names the ``index``."""
+        return await self.guard.write(self._together(values))
+
+    async def _together(self, values: Sequence[Mapping[str, Any]]) -> list[Accepted]:
         intents: list[CheckedIntent] = []
         standings: dict[str, Standing] = {}
         with ExitStack() as holding:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from service.runtime.guarding import reading
 from service.runtime.joining import join
 from service.runtime.orchestrator import Orchestrator
 from worldledger.errors import StoreUnavailableError
@@ -71,7 +72,7 @@ class Worlds:
         if task is None or task.done():
             task = self._opening[world_id] = asyncio.get_running_loop().create_task(self._start(world_id))
             task.add_done_callback(lambda done: self._opened(world_id, done))
-        return await join(task)
+        return await reading(self._store.outages, join(task))
 
     def _opened(self, world_id: str, task: asyncio.Task[Orchestrator]) -> None:
         if self._opening.get(world_id) is task:

@@ -29,7 +29,7 @@ log = structlog.get_logger("worldledger.store")
 class Silence:
     """Counts for how long the database has answered nobody in this process, while something is asked of it.
 
-    ``patience``: seconds after which it has fallen silent. Time in which the event loop was held up does not count.
+    ``patience``: seconds after which it has fallen silent. Time in which the event loop is held up counts for little.
     """
 
     def __init__(self, patience: float) -> None:
@@ -136,8 +136,10 @@ class Silence:
             return
         loop = asyncio.get_running_loop()
         if self._asked or self.away:
-            # A timer that comes late says that this process was busy: answers may have come which nobody has seen.
-            self._quiet += min(loop.time() - self._looked_at, 2 * self.patience / _STEPS)
+            # A timer that comes late says that this process is busy: answers may have come which nobody has seen yet. The
+            # later it is, the less it says of the database.
+            step, passed = self.patience / _STEPS, loop.time() - self._looked_at
+            self._quiet += passed if passed <= step else step * step / passed
         if self.fallen:
             for waiting in self._waiting:
                 if not waiting.done():

@@ -73,6 +73,19 @@ def test_failures_in_a_row_open_it() -> None:
     assert guarded.calls == 3
 
 
+def test_it_may_be_tried_again_sooner() -> None:
+    """What is known to be back is probed by the next call; while it is not open, that says nothing."""
+    guarded = Guarded(threshold=1, timeout=10.0)
+    guarded.breaker.try_again()
+    assert guarded.opened().call() == "CircuitBreakerOpenError"
+    guarded.breaker.try_again()
+    assert guarded.call(BrokenError()) == "BrokenError"
+    assert guarded.call() == "CircuitBreakerOpenError"
+    guarded.breaker.try_again()
+    assert guarded.call() == "well"
+    assert guarded.state == "CLOSED"
+
+
 def test_a_success_forgets_the_failures() -> None:
     """Failures count only in a row."""
     guarded = Guarded(threshold=3)

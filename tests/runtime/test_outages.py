@@ -141,7 +141,7 @@ async def test_what_is_in_memory_can_be_had_meanwhile(far: Orchestrator, proxy: 
     token = a.issue_cancel_token("r")
     provisional = far.issue_cancel_token("gone", "r")
     for needs_the_log in (
-        far.view("a", at_seq=receipt.global_seq),
+        far.view("a", at_seq=a.view_seq - 1),
         far.agent("gone"),
         far.view("nobody"),
         far.observed_events("a"),

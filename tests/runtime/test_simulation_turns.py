@@ -92,6 +92,7 @@ async def _play(submit: Callable[[dict[str, Any]], Awaitable[Accepted]], world: 
     assert (effect["global_seq"], effect["uuid"], effect["source_id"]) == (accepted.global_seq, str(accepted), "Ann")
     assert effect["payload"]["patch"] == [{"op": "replace", "path": "/gold", "value": 7.0}]
     assert effect["payload"]["kind"] == "AgentStateChanged"
+    await world.reached(accepted.global_seq, 30.0)  # the service may be ahead
     assert world.world_state.entities["Ann"]["gold"] == 7.0
     assert await refuses(changing("/gold", 101)) == "variables"
     assert await refuses(custom("AgentStateChanged", {"agent_id": "Bob", "patch": []})) == "not_yours"

@@ -47,6 +47,8 @@ class Proxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._refusing = False
+        self._flowing = asyncio.Event()
+        self._flowing.set()
         self.url = ""
 
     def lose_request(self, needle: bytes, *, before_cut: Callable[[], Awaitable[None]] | None = None) -> Rule:
@@ -74,6 +76,14 @@ class Proxy:
         """End `refuse_all`."""
         self._refusing = False
 
+    def freeze(self) -> None:
+        """Pass nothing on, and answer nobody, until `thaw`: nothing is lost, and nothing fails."""
+        self._flowing.clear()
+
+    def thaw(self) -> None:
+        """End `freeze`: what was held is passed on."""
+        self._flowing.set()
+
     def _add(self, rule: Rule) -> Rule:
         self._rules.append(rule)
         return rule
@@ -88,6 +98,7 @@ class Proxy:
         if self._refusing:
             writer.transport.abort()
             return
+        await self._flowing.wait()
         upstream = await self._connect()
         self._writers |= {writer, upstream[1]}
         answers = asyncio.get_running_loop().create_task(self._answers(upstream[0], writer))
@@ -95,6 +106,7 @@ class Proxy:
         keep = False
         try:
             while data := await reader.read(_CHUNK):
+                await self._flowing.wait()
                 rule = next((rule for rule in self._rules if rule.needle in data), None)
                 if rule is None:
                     upstream[1].write(data)
@@ -128,10 +140,10 @@ class Proxy:
                 await rule.before_cut()
         rule.done.set()
 
-    @staticmethod
-    async def _answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answers(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError):
             while data := await reader.read(_CHUNK):
+                await self._flowing.wait()
                 writer.write(data)
             writer.close()
 
@@ -147,6 +159,7 @@ class Proxy:
             yield self
         finally:
             server.close()
+            self.thaw()
             self.cut_all()
             for task in self._tasks:
                 task.cancel()

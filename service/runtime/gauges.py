@@ -1,0 +1,53 @@
+"""Gauges: how one world of this process stands, for metrics, and for whoever keeps it open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from service.runtime.attachments import Attachments
+    from service.runtime.clocks import Clocks
+    from service.runtime.following import Follower
+    from service.runtime.generations import Generations
+    from service.runtime.observing import Observing
+    from service.runtime.outbox import Outbox
+    from service.runtime.quotas import Quotas
+    from service.runtime.submitting import Submitting
+
+
+class Gauges:
+    """What an Orchestrator tells of itself."""
+
+    _attachments: Attachments
+    _clocks: Clocks
+    _follower: Follower
+    _generations: Generations
+    _observing: Observing
+    _outbox: Outbox
+    _submitting: Submitting
+
+    @property
+    def quotas(self) -> Quotas:
+        """The agents' quotas as they stand."""
+        return self._submitting.quotas
+
+    @property
+    def waiting(self) -> int:
+        """How many intents wait for their turn."""
+        return self._submitting.scheduler.waiting
+
+    @property
+    def generations_cancelled(self) -> int:
+        """How many generations were cancelled here."""
+        return self._generations.cancelled
+
+    @property
+    def in_use(self) -> bool:
+        """Whether somebody here needs the world to be kept open."""
+        busy = self._attachments.in_use or self._observing.in_use or self._submitting.requests.in_flight > 0
+        return busy or len(self._outbox) > 0 or self._clocks.in_use
+
+    @property
+    def broken(self) -> bool:
+        """Whether the world can no longer be followed: its log is damaged, or cannot be folded."""
+        return self._follower.error is not None
