@@ -31,7 +31,11 @@ from service.store.watch import HeadWatcher
 from worldledger.aio import CancelToken
 from worldledger.config import OrchestratorConfig, read_config
 from worldledger.effects import EffectDraft
-from worldledger.errors import InvalidIntentError, SimulationError, UnknownGenerationError, WorldExistsError
+from worldledger.errors import (
+    InvalidIntentError,
+    SimulationError,
+    UnknownGenerationError,
+)
 from worldledger.genesis import NewWorld
 from worldledger.intents import Accepted
 from worldledger.observation import ObservationPolicy, ObservedEvent, View
@@ -109,24 +113,23 @@ class Orchestrator(Gauges):
         config: OrchestratorConfig | None = None,
         effect_validator: EffectValidator | None = None,
         ruleset: str = "sandbox",
+        world_config: dict[str, Any] | None = None,
         time_authority: str = "wall",
         settings: Settings | None = None,
     ) -> AsyncIterator[Orchestrator]:
         """Open a world in this process, with a connection pool of its own; a world that is not there is created.
 
-        ``config`` goes before the one in the world's genesis; a new world gets it as its own. ``ruleset`` and
-        ``time_authority`` are for a new world. Raises StoreUnavailableError, SchemaVersionError, InvalidNameError,
-        UnknownRulesetError, InvalidConfigError, FoldError or TamperedError.
+        ``config`` goes before the one in the world's genesis; a new world gets it as its own. ``ruleset``,
+        ``world_config`` (the ruleset's own) and ``time_authority`` are for a new world. Raises StoreUnavailableError,
+        SchemaVersionError, InvalidNameError, UnknownRulesetError, InvalidConfigError, FoldError or TamperedError.
         """
         settings = settings or Settings()
         async with (
             Store.open(database_url, settings) as store,
             HeadWatcher.over(store, interval=settings.poll_interval, url=database_url) as watcher,
         ):
-            with suppress(WorldExistsError):
-                await store.create_world(
-                    NewWorld(world_id=world_id, ruleset=ruleset, time_authority=time_authority, orchestrator=config)
-                )
+            given = {"config": world_config or {}, "time_authority": time_authority, "orchestrator": config}
+            await store.ensure_world(NewWorld(world_id=world_id, ruleset=ruleset, **given))
             async with cls.over(store, watcher, world_id, config=config, effect_validator=effect_validator) as world:
                 yield world
 

@@ -7,7 +7,7 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -146,6 +146,14 @@ class Store:
         Raises InvalidNameError, InvalidConfigError, UnknownRulesetError, EffectTooLargeError or WorldExistsError.
         """
         return await self.import_world(world, [])
+
+    async def ensure_world(self, world: NewWorld) -> None:
+        """Create a world unless one of its name is there, whatever that is like. Raises as `create_world`."""
+        try:
+            await self.world(world.world_id)
+        except WorldNotFoundError:
+            with suppress(WorldExistsError):
+                await self.create_world(world)
 
     async def import_world(
         self, world: NewWorld, drafts: Iterable[EffectDraft], progress: Callable[[int], None] | None = None
