@@ -6,11 +6,12 @@ from typing import Any, Final
 
 import orjson
 import structlog
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.context import Services, services
+from service.api.moments import once
 from service.api.openapi import json_of, problems
 from worldledger.errors import SimulationError, StoreUnavailableError
 
@@ -21,7 +22,7 @@ _SHORT_PATIENCE: Final = 1.0
 
 log = structlog.get_logger("worldledger.api")
 
-router = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"], dependencies=[Depends(once)])
 
 
 @router.get(

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from service.api.context import services
+from service.api.moments import once
 from service.api.of_worlds import OfWorlds
 from service.api.openapi import problems
 from worldledger.errors import SimulationError
@@ -33,7 +34,7 @@ _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 
 log = structlog.get_logger("worldledger.api")
 
-router = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"], dependencies=[Depends(once)])
 
 
 class Metrics:

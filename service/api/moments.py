@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from datetime import datetime
+from difflib import get_close_matches
 from typing import Annotated, Any, Final
 
 from fastapi import Query
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 from starlette.requests import Request
@@ -73,10 +77,36 @@ def check_one(**moments: object) -> None:
         raise InvalidParameterError(given[1], f"contradicts {given[0]}; give one of {', '.join(moments)}")
 
 
+async def known(request: Request) -> None:
+    """Raise InvalidParameterError for a parameter that the route does not know. A dependency of routers.
+
+    A misspelt moment would be answered with another one.
+    """
+    if not request.query_params:
+        return
+    route: APIRoute = request.scope["route"]
+    names = set(_names(route.dependant))
+    for name in request.query_params:
+        if name not in names:
+            close = get_close_matches(name, names, 1)
+            hint = f"did you mean {close[0]!r}? " if close else ""
+            told = f"it has {', '.join(sorted(names))}" if names else "it has none"
+            raise InvalidParameterError(name, f"is no parameter of this route: {hint}{told}")
+
+
 async def once(request: Request) -> None:
-    """Raise InvalidParameterError for a parameter that stands twice. A dependency of routers."""
+    """Raise InvalidParameterError for a parameter that stands twice, or that the route does not know."""
     seen: set[str] = set()
     for name, _ in request.query_params.multi_items():
         if name in seen:
             raise InvalidParameterError(name, "stands more than once")
         seen.add(name)
+    await known(request)
+
+
+def _names(dependant: Dependant) -> Iterator[str]:
+    """Give the names of the query parameters that are asked for."""
+    for field in dependant.query_params:
+        yield field.alias
+    for inner in dependant.dependencies:
+        yield from _names(inner)

@@ -7,17 +7,18 @@ from hashlib import sha256
 from typing import Annotated, Final
 
 import orjson
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Depends, Path
 from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.caching import REVALIDATE, not_modified
 from service.api.errors import SchemaNotFoundError
+from service.api.moments import once
 from service.api.openapi import header, json_of, problems
 from service.api.projected import to_json
 from service.api.schemas.published import ID_PREFIX, PUBLISHED
 
-router = APIRouter(tags=["schemas"])
+router = APIRouter(tags=["schemas"], dependencies=[Depends(once)])
 
 MEDIA_TYPE: Final = "application/schema+json"
 

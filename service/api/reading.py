@@ -6,12 +6,13 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated, Final, Literal, NamedTuple
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.caching import IMMUTABLE, REVALIDATE, etag, not_modified
 from service.api.context import Services, services
+from service.api.moments import once
 from service.api.openapi import header, json_of, problems
 from service.api.parameters import (
     AfterSeq,
@@ -31,7 +32,7 @@ from worldledger.chain import Position, StoredEffect
 from worldledger.errors import EffectNotFoundError
 from worldledger.genesis import check_world_name
 
-router = APIRouter(tags=["effects"])
+router = APIRouter(tags=["effects"], dependencies=[Depends(once)])
 
 NDJSON: Final = "application/x-ndjson"
 _DEFAULT: Final = 100

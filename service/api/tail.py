@@ -9,12 +9,13 @@ from contextlib import aclosing
 from typing import Annotated, Final
 
 import structlog
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Depends, Header, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.context import Services, services
 from service.api.errors import InvalidParameterError
+from service.api.moments import once
 from service.api.openapi import problems
 from service.api.parameters import WorldName, check_reached, whole
 from service.api.streaming import Stream
@@ -22,7 +23,7 @@ from worldledger.canonical import MAX_INT
 from worldledger.chain import StoredEffect
 from worldledger.errors import SimulationError
 
-router = APIRouter(tags=["effects"])
+router = APIRouter(tags=["effects"], dependencies=[Depends(once)])
 
 EVENT_STREAM: Final = "text/event-stream"
 KEEPALIVE: Final = b": still here\n\n"

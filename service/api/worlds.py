@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,6 +14,7 @@ from service.api import wording
 from service.api.bodies import read_json
 from service.api.caching import REVALIDATE, etag, not_modified
 from service.api.context import services
+from service.api.moments import once
 from service.api.openapi import body_of, header, json_of, problems
 from service.api.parameters import NO_NUL, Limit, WorldName, check_text, next_link
 from service.store import WorldRecord
@@ -22,7 +23,7 @@ from worldledger.config import MemoryConfig, OrchestratorConfig
 from worldledger.errors import InvalidConfigError, InvalidDefinitionError, InvalidEffectError
 from worldledger.genesis import NewWorld
 
-router = APIRouter(tags=["worlds"])
+router = APIRouter(tags=["worlds"], dependencies=[Depends(once)])
 
 _DEFAULT: Final = 100
 #: Worlds are read so many at a time, until a page has this many bytes: configs may be large.

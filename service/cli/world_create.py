@@ -38,7 +38,7 @@ def command(
             "--ruleset",
             metavar="NAME",
             help="The rules of the world.",
-            show_default="sandbox; simulation, if --config is a YAML file",
+            show_default="sandbox; simulation, if --config is one",
         ),
     ] = None,
     experiment: Annotated[
@@ -74,10 +74,9 @@ def command(
     database_url: DatabaseUrl = None,
     home: Home = None,
 ) -> None:
-    """Create an empty world; what is given here stands in its first effect for ever."""
+    """Create a world; what is given here stands in its first effect for ever."""
     if ruleset is None:
-        is_yaml = config is not None and config.suffix.lower() in {".yaml", ".yml"}
-        ruleset = _SIMULATION if is_yaml else "sandbox"
+        ruleset = _SIMULATION if config is not None and _is_simulation(config) else "sandbox"
     world = _world(
         world_id=name,
         ruleset=ruleset,
@@ -100,6 +99,19 @@ def _world(**fields: Any) -> NewWorld:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise InvalidConfigError(f"{first['loc'][0]}: {first['msg']}") from None
+
+
+def _is_simulation(file: Path) -> bool:
+    """Tell whether a file is a simulation's configuration: YAML, or JSON that has its sections."""
+    import orjson  # noqa: PLC0415
+
+    if file.suffix.lower() in {".yaml", ".yml"}:
+        return True
+    try:
+        value = orjson.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(value, dict) and not {"simulation", "state_variables"}.isdisjoint(value)
 
 
 def _read(file: Path, ruleset: str) -> dict[str, Any]:

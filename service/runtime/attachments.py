@@ -58,6 +58,8 @@ class Attachment:
         self.provisional = provisional
         #: the view_seq at which a ViewDigest was last due
         self.digested = view_seq
+        #: how many effects there were when the view was digested last, as `service.runtime.digests` counts them
+        self.effects_digested = 0
         self.subscriptions: set[Subscription] = set()
         self._kept: deque[_Sent] = deque()
         self.kept_bytes = 0

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: Seconds after which a call that has no answer says that the database does not answer.
-_STALLED: Final = 4.0
+#: Seconds after which a call that has no answer says that the world cannot be written, though others are answered: a
+#: lock is held, say, or one connection hangs.
+_STALLED: Final = 10.0
 #: Seconds after which to ask again.
 _AGAIN: Final = 1.0
 

@@ -348,13 +348,13 @@ class Observing:
         attachment.acknowledged = view_seq
         self._acknowledged.move(agent_id, view_seq)
 
-    def seen(self, sightings: Sequence[Sighting]) -> list[str]:
-        """Do what follows from an effect besides its delivery; give the agents that had to be let go.
+    def seen(self, kind: str, sightings: Sequence[Sighting]) -> list[str]:
+        """Do what follows from an effect of this kind besides its delivery; give the agents that had to be let go.
 
-        A ViewDigest is put out for each agent whose view has come past another ``view_digest_every`` effects. An agent
-        whose policy has failed is not attached any more, and its readers are told.
+        A ViewDigest is put out for each agent for which one is due (`service.runtime.digests`). An agent whose policy
+        has failed is not attached any more, and its readers are told.
         """
-        self._digests.note(sightings)
+        self._digests.note(kind, sightings, self._follower.views.fold.ruleset.digest_after)
         failed = self._follower.views.failed
         return self._turn_out(failed) if failed else []
 

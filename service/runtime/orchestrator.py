@@ -390,7 +390,7 @@ class Orchestrator(Gauges):
         self._generations.seen(effect)  # first: an intent's own effect ends its generation, and does not make it stale
         for sighting in sightings:
             self._attachments.deliver(sighting, size)
-        for agent_id in self._observing.seen(sightings):
+        for agent_id in self._observing.seen(effect["kind"], sightings):
             self._generations.cancel_all(agent_id, "policy_failed")
 
     def _arrived(self, attachment: Attachment) -> None:

@@ -136,8 +136,8 @@ class Silence:
             return
         loop = asyncio.get_running_loop()
         if self._asked or self.away:
-            # A timer that comes late says that this process is busy: answers may have come which nobody has seen yet. The
-            # later it is, the less it says of the database.
+            # A timer that comes late says that this process is busy: answers may have come that nobody has seen yet.
+            # The later it is, the less it says of the database.
             step, passed = self.patience / _STEPS, loop.time() - self._looked_at
             self._quiet += passed if passed <= step else step * step / passed
         if self.fallen:

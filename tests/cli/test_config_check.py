@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from .conftest import Cli
+from .helpers import call
 
 GOOD = """\
 simulation: {name: Market day, max_turns: 20}
@@ -84,7 +85,7 @@ def test_a_bad_file(cli: Cli, bad: Path, good: Path) -> None:
     """Every problem is a line on stderr that begins with its place; good files are summarised all the same."""
     lines = [
         f"{bad}:8:23: state_variables.agent_vars.gold.mix: unknown field 'mix'; did you mean 'min'?",
-        f"{bad}:18:7: observability.matrix[0].noise: noise must be >= 0.0, not -1",
+        f"{bad}:18:37: observability.matrix[0][3]: noise must be >= 0.0, not -1",
     ]
     assert cli("config", "check", str(bad), str(good)) == (1, SUMMARY.format(file=good), "\n".join(lines) + "\n")
 
@@ -102,6 +103,16 @@ def test_a_file_that_is_none(cli: Cli, bad: Path, good: Path, tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("no_database")
+def test_stdin() -> None:
+    """`-` reads stdin, and is what it is called."""
+    assert call("config", "check", "-", stdin=GOOD.encode()) == (0, SUMMARY.format(file="-"), "")
+    result = call("config", "check", "-", stdin=BAD.encode())
+    assert (result.code, result.err.splitlines()[0].partition(": ")[0]) == (1, "-:8:23")
+    result = call("config", "check", "-", stdin=b"#" * (4 * 2**20 + 1))
+    assert (result.code, result.err) == (1, "-: more than 4194304 bytes\n")
+
+
+@pytest.mark.usefixtures("no_database")
 def test_json(cli: Cli, bad: Path, good: Path, tmp_path: Path) -> None:
     """With --json each file is an object on a line, and nothing is on stderr."""
     result = cli("config", "check", "--json", str(bad), str(good), str(tmp_path / "none"))
@@ -109,11 +120,11 @@ def test_json(cli: Cli, bad: Path, good: Path, tmp_path: Path) -> None:
     first, second, third = map(json.loads, result.out.splitlines())
     assert (first["file"], first["valid"], first["warnings"], first["summary"]) == (str(bad), False, [], None)
     assert first["problems"][1] == {
-        "path": "observability.matrix[0].noise",
+        "path": "observability.matrix[0][3]",
         "message": "noise must be >= 0.0, not -1",
         "file": str(bad),
         "line": 18,
-        "column": 7,
+        "column": 37,
     }
     assert (second["valid"], second["problems"]) == (True, [])
     assert [warning["line"] for warning in second["warnings"]] == [13, 17]
@@ -181,22 +192,30 @@ def test_a_world_of_a_yaml_file(on: Cli, good: Path) -> None:
     assert genesis["config"]["validator"] == {"type": "constraints"}
 
 
-def test_a_world_of_a_json_file(on: Cli, good: Path, tmp_path: Path) -> None:
-    """With --ruleset simulation JSON is read likewise; without, a JSON file is any object, as before."""
-    file = tmp_path / "c.json"
+def test_a_world_of_a_json_file(on: Cli, tmp_path: Path) -> None:
+    """A simulation's configuration is known by its sections; any other JSON object is a sandbox's, as it always was."""
+    file, other = tmp_path / "c.json", tmp_path / "o.json"
     file.write_text('{"simulation": {"name": "s"}, "agents": ["A"]}')
-    assert on("world", "create", "s", "--ruleset", "simulation", "--config", str(file)).code == 0
-    assert json.loads(on("log", "s").out.splitlines()[0])["payload"]["config"]["engine"]["type"] == "external"
-    assert on("world", "create", "t", "--config", str(file)).code == 0
-    genesis = json.loads(on("log", "t").out.splitlines()[0])["payload"]
-    assert (genesis["ruleset"], genesis["config"]) == ("sandbox", {"simulation": {"name": "s"}, "agents": ["A"]})
+    other.write_text('{"agents": ["A"]}')
+    for name, config, how in (
+        ("s", file, ("--ruleset", "simulation")),
+        ("t", file, ()),
+        ("u", file, ("--ruleset", "sandbox")),
+        ("v", other, ()),
+    ):
+        assert on("world", "create", name, *how, "--config", str(config)).code == 0
+    genesis = [json.loads(on("log", name).out.splitlines()[0])["payload"] for name in "stuv"]
+    assert [each["ruleset"] for each in genesis] == ["simulation", "simulation", "sandbox", "sandbox"]
+    assert genesis[1]["config"]["engine"]["type"] == "external"
+    assert genesis[2]["config"] == {"simulation": {"name": "s"}, "agents": ["A"]}
+
 
 
 def test_no_world_of_a_bad_file(on: Cli, bad: Path, tmp_path: Path) -> None:
     """A bad configuration is refused with all of its problems, and nothing is made."""
     result = on("world", "create", "market", "--config", str(bad))
     assert (result.code, result.out) == (2, "")
-    assert [line.split(": ")[1] for line in result.err.splitlines()] == [f"{bad}:8:23", f"{bad}:18:7"]
+    assert [line.split(": ")[1] for line in result.err.splitlines()] == [f"{bad}:8:23", f"{bad}:18:37"]
     result = on("world", "create", "market", "--config", str(tmp_path / "none.yml"))
     assert result == (2, "", f"worldledger: {tmp_path / 'none.yml'}: cannot be read (No such file or directory)\n")
     assert on("worlds", "--json").out == "[]\n"

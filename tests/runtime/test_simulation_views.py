@@ -18,6 +18,7 @@ from service.store.transfer import export_world, import_export
 from tests.conftest import NEVER
 from tests.rulesets.simulation.playing import Play, plays, trade
 from worldledger.chain import link
+from worldledger.config import OrchestratorConfig
 from worldledger.errors import MomentNotFoundError, UnknownAgentError
 from worldledger.folding import Fold
 from worldledger.rulesets.simulation import RULESET, SimulationState
@@ -270,3 +271,24 @@ async def test_a_forged_log_is_found_out(
     verdict = await _verdict(fresh_url, world_id)
     assert verdict.finding is not None
     assert verdict.finding.kind == "view_differs"
+
+
+async def test_what_agents_saw_is_noted_when_a_turn_ends(database_url: str, world_id: str) -> None:
+    """With the usual configuration each attached agent's view at a turn's end is digested in the log; with 0, none."""
+    await create(database_url, world_id)
+    await create(database_url, f"{world_id}-silent", orchestrator=OrchestratorConfig(view_digest_every=0))
+    for name, wanted in ((world_id, 2), (f"{world_id}-silent", 0)):
+        async with opened(database_url, name) as world:
+            handles = [await world.agent(agent) for agent in ("Ann", "Bob")]
+            for _ in range(2):
+                await world.broadcast_event(said("TurnStarted"))
+                await world.broadcast_event(said("TurnEnded"))
+            await world.reached(await head_of(world), 30.0)
+            for handle in handles:
+                handle.close()
+        async with opened(database_url, name) as world:  # what was put out is written when a world is closed
+            found = await effects(world)
+        ended = [effect["global_seq"] for effect in found if effect["kind"] == "TurnEnded"]
+        digests = [effect["payload"] for effect in found if effect["kind"] == "ViewDigest"]
+        assert [digest["at_seq"] for digest in digests if digest["agent_id"] == "Ann"] == ended[:wanted]
+        assert {digest["agent_id"] for digest in digests} == ({"Ann", "Bob"} if wanted else set())

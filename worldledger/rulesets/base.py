@@ -47,6 +47,8 @@ class Ruleset:
     - ``upcasters``: for payloads of older versions, see `worldledger.upcasting`.
     - ``unobserved``: kinds that are shown to no agent as events, whatever its policy: the patches tell what they
       mean, or nobody is to know.
+    - ``digest_after``: kinds after which the log is told what the agents that observe the effect see (ViewDigest),
+      besides every so many effects: where a turn ends, say.
     - ``records_rejections``: whether refused intents of its worlds become IntentRejected effects, where a world's own
       configuration does not say so.
 
@@ -60,6 +62,7 @@ class Ruleset:
     stateful: frozenset[str] = frozenset()
     upcasters: Sequence[Upcaster] = ()
     unobserved: frozenset[str] = frozenset()
+    digest_after: frozenset[str] = frozenset()
     records_rejections: bool = False
 
     def check_config(self, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -126,3 +126,19 @@ def test_an_intent_may_say_which_turn_it_is_meant_for() -> None:
         assert _intended(play, "Ann", {**payload, "turn": None}) is None
         for other in (0, 1, 3, 2.0, "2", True):
             assert _intended(play, "Ann", {**payload, "turn": other}) == "other_turn"
+
+
+def test_an_agent_s_patch_looks_at_nothing() -> None:
+    """test, copy and move could tell an agent what it does not see of itself; an engine's patches may have them."""
+    play = Play()
+    play.turn()
+    for operation in (
+        {"op": "test", "path": "/gold", "value": 1},
+        {"op": "copy", "from": "/gold", "path": "/other"},
+        {"op": "move", "from": "/gold", "path": "/other"},
+    ):
+        patch = [{"op": "replace", "path": "/gold", "value": 1}, operation]
+        assert _intended(play, "Ann", {"kind": "AgentStateChanged", "patch": patch}) == "patch"
+    for junk in (None, 1, [1], [{}], [{"op": ["test"]}]):
+        assert _intended(play, "Ann", {"kind": "AgentStateChanged", "patch": junk}) is None  # `decide` refuses it
+    play.post("AgentStateChanged", agent_id="Ann", patch=[{"op": "test", "path": "/name", "value": "Ann"}])

@@ -158,13 +158,13 @@ def test_a_checkpoint_s_pauses_go_on() -> None:
 def test_the_seed_s_checkpoint_is_read() -> None:
     """One without more than turn, agents and global_state is read; what it lacks is as it begins, coerced as ever."""
     value: dict[str, Any] = {
-        "turn": 5,
+        "turn": 4,
         "agents": {"Ann": {"gold": "7", "place": [1, 2]}, "Bob": {"name": "Bob"}},
         "global_state": {},
         "reasoning_chains": [{"agent": "Ann"}],
     }
     play = Play(checkpoint=value)
-    assert play.state.metadata["turn"] == 5
+    assert play.state.metadata["turn"] == 4
     assert play.simulation["agents"].keys() == {"Ann", "Bob"}
     assert play.state.metadata["agents"].keys() == {"Ann", "Bob"}
     assert (play.state.entities["Ann"]["gold"], play.state.entities["Bob"]["gold"]) == (7.0, 10.0)
@@ -172,6 +172,8 @@ def test_the_seed_s_checkpoint_is_read() -> None:
     del value["global_state"]
     assert Play(checkpoint=value).state.entities["global"] == {"price": 2.0, "season": None}
     assert play.refused("TurnStarted").details["rule"] == "max_turns"
+    with pytest.raises(InvalidSimulationConfigError, match="has 4 turns, and this is after turn 5"):
+        Play(checkpoint={**value, "turn": 5})
 
 
 def test_a_checkpoint_of_fewer_variables_can_be_used() -> None:

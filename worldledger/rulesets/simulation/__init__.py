@@ -26,7 +26,7 @@ from worldledger.rulesets.simulation.config import SimulationConfig
 from worldledger.rulesets.simulation.loading import load_config
 from worldledger.rulesets.simulation.opening import opening_effects, policy_for
 from worldledger.rulesets.simulation.state import SimulationState
-from worldledger.rulesets.simulation.words import UNOBSERVED
+from worldledger.rulesets.simulation.words import TURN_ENDED, UNOBSERVED
 from worldledger.world import WorldState
 
 __all__ = ["RULESET", "Checkpoint", "Simulation", "SimulationConfig", "SimulationState", "load_config"]
@@ -41,6 +41,7 @@ class Simulation(Ruleset):
     checks = CHECKS
     stateful = frozenset(CHECKS)
     unobserved = UNOBSERVED
+    digest_after = frozenset({TURN_ENDED})
     records_rejections = True
 
     def check_config(self, config: Mapping[str, Any]) -> dict[str, Any]:

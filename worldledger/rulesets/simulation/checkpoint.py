@@ -109,6 +109,8 @@ class _Reading:
         turn = value.get("turn")
         if type(turn) is not int or not 0 <= turn <= MAX_INT:
             self._wrong(("turn",), "the number of the last turn, a whole number from 0 on")
+        elif (most := self._config.simulation.max_turns) is not None and turn > most:
+            self._wrong(("turn",), f"the configuration has {most} turns, and this is after turn {turn}")
         agents = self._agents(value.get("agents"))
         given = value.get("global_state", {})
         world = self._exact(("global_state",), given, self._models.global_vars, self._models.world)

@@ -197,6 +197,7 @@ def check_intent(kind: str, payload: Mapping[str, Any], agent_id: str, state: Wo
         raise IllegalEffectError(what, "$.payload.turn", rule="other_turn")
     if kind != words.AGENT_STATE_CHANGED:
         return
+    _check_operations(payload)
     if known["paused"]:
         resume_turn = known["resume_turn"]
         until = "until it is resumed" if resume_turn is None else f"until turn {resume_turn}"
@@ -209,3 +210,13 @@ def check_intent(kind: str, payload: Mapping[str, Any], agent_id: str, state: Wo
     if most is not None and simulation["acted"].get(agent_id, 0) >= most:
         what = f"{agent_id!r} has acted in turn {turn} as often as it may, which is {most}"
         raise IllegalEffectError(what, "$.agent_id", rule="actions_per_turn")
+
+
+def _check_operations(payload: Mapping[str, Any]) -> None:
+    """Refuse what could tell an agent the value of a variable of its own that it does not see, or not exactly."""
+    operations = payload.get("patch")
+    for index, operation in enumerate(operations if isinstance(operations, list) else ()):
+        name = operation.get("op") if isinstance(operation, dict) else None
+        if name in ("test", "copy", "move"):
+            what = f"an agent's patch adds, removes and replaces; {name} looks at what the agent may not see"
+            raise IllegalEffectError(what, f"$.payload.patch[{index}].op", rule="patch")
