@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from codecs import BOM_UTF8
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -103,7 +104,7 @@ def _read(file: str) -> Any:
                 data = stream.read(_MOST + 1)
         if len(data) > _MOST:
             raise FileRefusedError(f"it is larger than {_MOST} bytes; no checkpoint is", file=file)
-        value = parse_text(data)
+        value = parse_text(data.removeprefix(BOM_UTF8))  # which some editors begin a file with
         gate(value)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -16,6 +17,7 @@ from worldledger.errors.simulations import told
 
 if TYPE_CHECKING:
     from worldledger.rulesets.simulation.config import SimulationConfig
+    from worldledger.strict_yaml import Document
     from worldledger.variables import VariableDefinition
 
 EXAMPLES = examples(
@@ -31,7 +33,9 @@ _LONGEST: Final = 100
 def command(
     files: Annotated[
         list[str],
-        typer.Argument(metavar="FILE", help="Configurations of simulations: YAML or JSON.", show_default=False),
+        typer.Argument(
+            metavar="FILE", help="Configurations of simulations: YAML or JSON; - is stdin.", show_default=False
+        ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON: one object a line for each file.")] = False,
 ) -> None:
@@ -47,14 +51,14 @@ def command(
 
 def _check(file: str, *, as_json: bool) -> int:
     """Tell of one file; give the exit code that it stands for."""
-    from worldledger.rulesets.simulation.loading import config_of, located, read_document  # noqa: PLC0415
+    from worldledger.rulesets.simulation.loading import config_of, located  # noqa: PLC0415
 
     problems: Sequence[Problem] = ()
     warnings: Sequence[Problem] = ()
     summary = None
     code = 0
     try:
-        document = read_document(file)
+        document = _document(file)
         config = config_of(document)
         warnings = located(config.warnings(), document)
         summary = _summary(config)
@@ -78,6 +82,14 @@ def _check(file: str, *, as_json: bool) -> int:
             for line in told(problem).splitlines():
                 Above().write(plain(line) + "\n")
     return code
+
+
+def _document(file: str) -> Document:
+    """Read a file, or stdin if it is called ``-``. Raises as `load_config` does."""
+    from worldledger.rulesets.simulation.loading import read_document  # noqa: PLC0415
+    from worldledger.strict_yaml import MAX_BYTES  # noqa: PLC0415
+
+    return read_document(sys.stdin.buffer.read(MAX_BYTES + 1) if file == "-" else file, name=file)
 
 
 def _value(problem: Problem) -> dict[str, Any]:

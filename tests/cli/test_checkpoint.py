@@ -184,6 +184,15 @@ def test_written_anew_is_not_edited(on: Cli, exported: Path, config: str) -> Non
     assert on("checkpoint", "import", str(exported), "--config", config).code == 0
 
 
+def test_a_byte_order_mark_is_passed_over(on: Cli, exported: Path, config: str) -> None:
+    """As some editors write one; a second is no JSON."""
+    exported.write_bytes(b"\xef\xbb\xbf" + exported.read_bytes())
+    assert on("checkpoint", "import", str(exported), "--config", config).code == 0
+    exported.write_bytes(b"\xef\xbb\xbf" + exported.read_bytes())
+    result = on("checkpoint", "import", str(exported), "--config", config, "--name", "twice")
+    assert (result.code, "not JSON" in result.err) == (2, True)
+
+
 def test_a_checkpoint_of_scalars_alone(on: Cli, tmp_path: Path) -> None:
     """A checkpoint in the seed's form, without where it comes from, is taken as it is."""
     config = tmp_path / "old.yaml"

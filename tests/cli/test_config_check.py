@@ -210,7 +210,6 @@ def test_a_world_of_a_json_file(on: Cli, tmp_path: Path) -> None:
     assert genesis[2]["config"] == {"simulation": {"name": "s"}, "agents": ["A"]}
 
 
-
 def test_no_world_of_a_bad_file(on: Cli, bad: Path, tmp_path: Path) -> None:
     """A bad configuration is refused with all of its problems, and nothing is made."""
     result = on("world", "create", "market", "--config", str(bad))

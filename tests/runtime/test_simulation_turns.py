@@ -390,13 +390,3 @@ async def test_what_agents_think_is_in_the_log_alone(world: Orchestrator) -> Non
         assert b"secret" not in orjson.dumps([told, reader.events, reader.document])
     assert b"secret" not in world.world_state.text()
     assert len(await effects(world, "ReasoningRecorded")) == 2
-
-
-async def test_a_simulation_is_opened_by_its_configuration_or_as_it_stands(database_url: str, world_id: str) -> None:
-    """`open` makes the world where it is not there, of `world_config`; once it is there, that need not be given."""
-    how: dict[str, Any] = {"world_id": world_id, "ruleset": "simulation"}
-    async with Orchestrator.open(database_url, world_config=trade(), **how) as world:
-        assert set(await world.agents()) == {"Ann", "Bob", "Café"}
-        begun = world.world_state.text()
-    async with Orchestrator.open(database_url, **how) as world:
-        assert world.world_state.text() == begun

@@ -98,10 +98,15 @@ class VariableVisibilityConfig(_Settings):
 
     @model_validator(mode="after")
     def _disjoint(self) -> VariableVisibilityConfig:
-        overlap = sorted(set(self.external) & set(self.internal))
-        if overlap:
-            raise ValueError(f"Variables cannot be both external and internal: {', '.join(overlap)}")
+        overlap = self.overlap()
+        if overlap is not None:
+            raise ValueError(overlap)
         return self
+
+    def overlap(self) -> str | None:
+        """Say which variables stand in both lists; None if none does."""
+        both = sorted(set(self.external) & set(self.internal))
+        return f"Variables cannot be both external and internal: {', '.join(both)}" if both else None
 
 
 class ObservabilityEntry(_Settings):

@@ -26,6 +26,7 @@ def check_definitions(raw: Mapping[str, Any], where: str | Path = "agent_vars") 
     refuse_cycles(raw, way)
     rules = Rules()
     reserved = _RESERVED.get(str(way[-1]) if way else "", frozenset())
+    rules.names(raw, way)
     found: dict[str, VariableDefinition] = {}
     for name, definition in raw.items():
         path = (*way, str(name))

@@ -27,6 +27,10 @@ _REFUSED_GROUPS: Final = {
 _DOTTED: Final = "iI\u0130\u0131"
 #: A class of Unicode's characters is many times as large as one letter.
 _CLASS_COST: Final = 8
+TOO_LARGE: Final = (
+    f"the pattern is too large with its repetitions written out (at most {MAX_PATTERN_COST} units: a letter takes 1, "
+    rf". 2, a class such as \w {_CLASS_COST}; for lengths use max_length)"
+)
 
 
 class PatternError(ValueError):
@@ -112,14 +116,14 @@ class PatternParser:
             raise self._wrong("possessive repetitions are not supported")
         if self._counts() is not None:
             raise self._wrong("multiple repeat")
-        if max(low, high or 0) > MAX_PATTERN_COST:
-            raise self._wrong(f"a repetition is at most {MAX_PATTERN_COST}: use max_length for lengths")
         if high is not None and high < low:
             raise self._wrong("min repeat greater than max repeat")
         if piece.ends and (high is None or high > 1):
             raise self._wrong(r"$ within a repetition: write \Z, or leave it out")
         times = f"{{{low},{'' if high is None else high}}}"
         cost = (piece.cost + 1) * max(high if high is not None else low + 1, 1)
+        if cost > MAX_PATTERN_COST:
+            raise self._wrong(TOO_LARGE)
         return Piece(f"(?:{piece.text}){times}", cost, piece.consumes, piece.ends)
 
     def _counts(self) -> tuple[int, int | None] | None:

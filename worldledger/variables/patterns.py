@@ -16,7 +16,7 @@ from functools import lru_cache
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from worldledger.variables.limits import MAX_PATTERN, MAX_PATTERN_COST
-from worldledger.variables.pattern_parser import PatternError, PatternParser
+from worldledger.variables.pattern_parser import TOO_LARGE, PatternError, PatternParser
 
 __all__ = ["PatternError", "translate"]
 
@@ -32,7 +32,7 @@ def translate(pattern: str) -> str:
         raise PatternError(f"a pattern has at most {MAX_PATTERN} characters (got {len(pattern)})")
     piece = PatternParser(pattern).whole()
     if piece.cost > MAX_PATTERN_COST:
-        raise PatternError("the pattern is too large with its repetitions written out: use max_length for lengths")
+        raise PatternError(TOO_LARGE)
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:

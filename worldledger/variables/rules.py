@@ -6,9 +6,10 @@ Source: seeds/state_variable_types.md, "Type-Specific Configuration" and "Valida
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, NamedTuple
+from unicodedata import normalize
 
 from worldledger.canonical import MAX_INT, gate
 from worldledger.errors import InvalidEffectError
@@ -70,6 +71,16 @@ class Rules:
             return False
         return True
 
+    def names(self, names: Iterable[Any], path: Path) -> None:
+        """Refuse names that are the same to a reader: Unicode writes them in two ways (normal form NFC)."""
+        first: dict[str, str] = {}
+        for name in names:
+            if isinstance(name, str):
+                before = first.setdefault(normalize("NFC", name), name)
+                if before != name:
+                    what = f"reads like another name here: they are {before!a} and {name!a}"
+                    self.wrong((*path, name), f"{name!r} {what}")
+
     # -- definitions -----------------------------------------------------------------------------------------
 
     def _definition(self, raw: Any, path: Path, levels: _Levels) -> dict[str, Any]:
@@ -84,13 +95,13 @@ class Rules:
         kind = raw.get("type")
         if not isinstance(kind, str) or kind not in limits.TYPES:
             self.wrong((*path, "type"), "a type is missing" if kind is None else _unknown("type", kind, limits.TYPES))
+            self._unknown_fields(raw, path)
             return {}
         # Null says that a field is not set; of the default alone it is a value.
         given = {name: value for name, value in raw.items() if value is not None or name == "default"}
+        self._unknown_fields(given, path)
         for name in given:
-            if name not in limits.KNOWN_FIELDS:
-                self.wrong((*path, str(name)), _unknown("field", name, sorted(limits.KNOWN_FIELDS)))
-            elif name not in {"type", "default"} and name not in limits.FIELDS[kind]:
+            if name in limits.KNOWN_FIELDS - {"type", "default"} - limits.FIELDS[kind]:
                 self.wrong((*path, name), f"{name} does not belong to type {kind}")
         before = len(self.problems)
         normal = {"type": kind, **self._fields(kind, given, path, levels)}
@@ -100,6 +111,11 @@ class Rules:
             except DefaultError as error:
                 self.wrong((*path, "default", *error.path), error.reason)
         return normal
+
+    def _unknown_fields(self, names: Iterable[Any], path: Path) -> None:
+        for name in names:
+            if name not in limits.KNOWN_FIELDS:
+                self.wrong((*path, str(name)), _unknown("field", name, sorted(limits.KNOWN_FIELDS)))
 
     def _fields(self, kind: str, given: dict[str, Any], path: Path, levels: _Levels) -> dict[str, Any]:
         match kind:
@@ -212,6 +228,7 @@ class Rules:
         if not isinstance(schema, Mapping) or not 1 <= len(schema) <= limits.MAX_ITEMS:
             self.wrong(path, f"a schema is a mapping of 1 to {limits.MAX_ITEMS} fields to their definitions")
             return {}
+        self.names(schema, path)
         fields = {}
         for name, raw in schema.items():
             if self.name(name, (*path, str(name))):

@@ -225,3 +225,33 @@ def test_warnings_of_what_is_off() -> None:
     assert read(MARKET[: MARKET.index("observability")]).warnings() == []
     text = MARKET.replace("level: unaware", "level: insider")
     assert read(text).warnings() == []
+
+
+def test_a_name_twice_in_a_list_is_a_warning() -> None:
+    """It changes nothing, but another variable may have been meant."""
+    text = MARKET.replace("[inventory]", "[inventory, inventory]").replace("unaware, noise: 0.0", "insider, noise: 0")
+    (warning,) = read(text).warnings()
+    assert warning.path == ("observability", "variable_visibility", "internal", 1)
+    assert warning.message == "'inventory' stands twice in the internal list"
+
+
+def test_names_that_look_alike() -> None:
+    """Two variables, or two fields, whose names differ in Unicode's way to write them alone are refused."""
+    one, other = "caf\u00e9", "cafe\u0301"
+    variable = {"type": "int", "default": 0}
+    both = {one: variable, other: variable}
+    ((path, message),) = wrong(small(state_variables={"agent_vars": both}))
+    assert path == f"state_variables.agent_vars.{other}"
+    assert r"they are 'caf\xe9' and 'cafe\u0301'" in message
+    ((path, _),) = wrong(small(state_variables={"global_vars": {"town": {"type": "object", "schema": both}}}))
+    assert path == f"state_variables.global_vars.town.schema.{other}"
+    variables = {"agent_vars": {one: variable}, "global_vars": {other: variable}}
+    assert SimulationConfig.from_value(small(state_variables=variables)).initial_global() == {other: 0}
+
+
+def test_fields_without_a_type_are_named() -> None:
+    """Where the type is missing, what stands there instead is told too."""
+    assert wrong(small(state_variables={"agent_vars": {"gold": {"typ": "int"}}})) == [
+        ("state_variables.agent_vars.gold.type", "a type is missing"),
+        ("state_variables.agent_vars.gold.typ", "unknown field 'typ'; did you mean 'type'?"),
+    ]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from worldledger.errors import CircularSchemaError, FileRefusedError, InvalidSimulationConfigError
+from worldledger.errors import CircularSchemaError, FileRefusedError, InvalidSimulationConfigError, dotted
 from worldledger.rulesets.simulation.loading import load_config
 
 from .reading import MARKET, problems, read, refusal
@@ -62,14 +62,83 @@ def test_everything_is_told_at_once() -> None:
         (17, "observability.enabled"),
         (19, "observability.variable_visibility.external"),
         (20, "observability.variable_visibility.internal[0]"),
-        (22, "observability.matrix[0].level"),
-        (23, "observability.matrix[1].noise"),
-        (24, "observability.matrix[2].observer"),
+        (22, "observability.matrix[0][2]"),
+        (23, "observability.matrix[1][3]"),
+        (24, "observability.matrix[2][0]"),
         (25, "observability.matrix[3]"),
-        (25, "observability.matrix[3].observer"),
+        (25, "observability.matrix[3][0]"),
         (26, "observability.matrix[4]"),
         (27, "observability.defaut"),
         (28, "obs"),
+    ]
+
+
+_MATRIX = """\
+simulation: {name: seen}
+agents: [A, B]
+state_variables: {agent_vars: {gold: {type: int, default: 0}}}
+observability:
+  enabled: true
+  variable_visibility:
+    external: [gold, 5, iron, lead]
+    internal: [gold, 7]
+  matrix:
+    - [A, Q, insider, -1]
+    - [Z, B, foo, 0]
+    - [A, Q, external, much]
+    - {observer: Y, target: B, level: external, noise: -2}
+    - [A, X, insider]
+    - [7, X, insider, 0]
+    - {target: X, level: insider, noise: 0}
+    - 5
+    - [7, X, insider, 0]
+"""
+
+
+def test_all_of_an_entry_is_told() -> None:
+    """Who is unknown, and which pair stands twice, also where a level or a noise is wrong; each at its own place."""
+    found = refusal(_MATRIX).problems
+    assert [(each.line, each.column, dotted(each.path[1:])) for each in found] == [
+        (6, 3, "variable_visibility"),
+        (7, 22, "variable_visibility.external[1]"),
+        (7, 25, "variable_visibility.external[2]"),
+        (7, 31, "variable_visibility.external[3]"),
+        (8, 22, "variable_visibility.internal[1]"),
+        (10, 11, "matrix[0][1]"),
+        (10, 23, "matrix[0][3]"),
+        (11, 8, "matrix[1][0]"),
+        (11, 14, "matrix[1][2]"),
+        (12, 7, "matrix[2]"),
+        (12, 11, "matrix[2][1]"),
+        (12, 24, "matrix[2][3]"),
+        (13, 8, "matrix[3].observer"),
+        (13, 49, "matrix[3].noise"),
+        (14, 7, "matrix[4]"),
+        (14, 11, "matrix[4][1]"),
+        (15, 8, "matrix[5][0]"),
+        (15, 11, "matrix[5][1]"),
+        (16, 7, "matrix[6].observer"),
+        (16, 8, "matrix[6].target"),
+        (17, 7, "matrix[7]"),
+        (18, 8, "matrix[8][0]"),
+        (18, 11, "matrix[8][1]"),
+    ]
+    assert found[9].message.startswith("Duplicate entry for observer 'A' and target 'Q' in observability matrix")
+    assert not any("\0" in each.message for each in found)
+
+
+def test_all_of_an_agent_is_told() -> None:
+    """Its name and its values are looked at also where something else of it is wrong."""
+    text = (
+        MARKET.replace("weight: 2", "weight: 0")
+        .replace('"12"', "much")
+        .replace("Trader_2\n    type", "Trader_1\n    type")
+    )
+    assert {(9, "agents[1].name"), (12, "agents[1].weight")} < {(line, path) for line, path, _ in problems(text)}
+    text = MARKET.replace("weight: 2", "weight: 0").replace('"12"', "much")
+    assert [(line, path) for line, path, _ in problems(text)] == [
+        (11, "agents[Trader_2].gold"),
+        (12, "agents[1].weight"),
     ]
 
 

@@ -181,7 +181,7 @@ def test_the_seeds_observability() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "path", "words"),
     [
-        ("insider, 0.0", "Insider, 0.0", 15, ".matrix[0].level", "Invalid observability level 'Insider'"),
+        ("insider, 0.0", "Insider, 0.0", 15, ".matrix[0][2]", "Invalid observability level 'Insider'"),
         ("level: unaware", "level: blind", 18, ".default.level", "Invalid observability level 'blind'"),
         ("[strength, season]", "[]", 12, ".variable_visibility.external", ""),
         (
@@ -203,19 +203,19 @@ def test_the_seeds_observability() -> None:
             "- [Agent1, Agent2",
             "- [Agent9, Agent2",
             16,
-            ".matrix[1].observer",
+            ".matrix[1][0]",
             "Unknown observer 'Agent9' in observability matrix",
         ),
         (
             "- [Agent1, Agent2",
             "- [Agent1, Agent9",
             16,
-            ".matrix[1].target",
+            ".matrix[1][1]",
             "Unknown target 'Agent9' in observability matrix",
         ),
-        ("- [Agent1, Agent2", "- [global, Agent2", 16, ".matrix[1].observer", "Unknown observer 'global'"),
-        ("external, 0.2", "external, -0.2", 16, ".matrix[1].noise", "noise must be >= 0"),
-        ("external, 0.2", "external, much", 16, ".matrix[1].noise", "noise must be a number >= 0"),
+        ("- [Agent1, Agent2", "- [global, Agent2", 16, ".matrix[1][0]", "Unknown observer 'global'"),
+        ("external, 0.2", "external, -0.2", 16, ".matrix[1][3]", "noise must be >= 0"),
+        ("external, 0.2", "external, much", 16, ".matrix[1][3]", "noise must be a number >= 0"),
         ("external, 0.2", "external", 16, ".matrix[1]", "an entry is [observer, target, level, noise]"),
         ("noise: 0.0", "noise: -1", 18, ".default.noise", "Default noise must be >= 0"),
         ("noise: 0.0", "noise: null", 18, ".default.noise", "Default noise must be a number"),

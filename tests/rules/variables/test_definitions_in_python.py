@@ -48,6 +48,6 @@ def test_a_definition_is_frozen_and_tells_whether_it_has_a_default() -> None:
     assert not VariableDefinition(type="int").has_default
     with pytest.raises(ValidationError, match="frozen"):
         made.min = 3  # type: ignore[misc]
-    assert made.text == b'{"type":"int","default":null}'
+    assert made.text == b'{"default":null,"type":"int"}'
     assert made.model_copy(update={"default": 5}) != made
     assert made != "int"

@@ -105,10 +105,13 @@ def test_a_pattern_means_what_it_means_in_python(pattern: str, good: list[str], 
         ("(?P<a>a)(?P<a>b)", "redefinition of group name"),
         ("a" * 1001, "at most 1000 characters"),
         ("(" * 51 + ")" * 51, "nested at most 50 deep"),
-        ("a{2001}", "a repetition is at most 2000"),
-        ("a{99999999999999999999}", "a repetition is at most 2000"),
+        ("a{2001}", "too large with its repetitions written out"),
+        ("a{99999999999999999999}", "too large with its repetitions written out"),
         ("(?:(?:a{100}){100}){100}", "too large"),
         (r"\w{500}", "too large"),
+        ("a{1001}", "at most 2000 units: a letter takes 1"),
+        (".{667}", "too large"),
+        (r"\w{223}", r"a class such as \w 8"),
     ],
 )
 def test_what_has_no_counterpart_is_refused(pattern: str, reason: str) -> None:
@@ -154,3 +157,9 @@ def test_no_pattern_takes_exponential_time() -> None:
     assert not matches("(a+)+$", "a" * 9_999 + "b")
     assert matches("(a+)+$", "a" * 10_000)
     assert not matches("(a|a)*(a|aa)+b", "a" * 10_000)
+
+
+@pytest.mark.parametrize("pattern", ["a{1000}", ".{666}", r"\w{200}", r"\d{222}", "a{999,}", "a" * 1000])
+def test_the_largest_patterns(pattern: str) -> None:
+    """A repetition is as large as what it repeats and one more, as often as that is written out: 2000 units in all."""
+    assert not matches(pattern, "b" * 2000)

@@ -17,13 +17,6 @@ from worldledger.errors import (
 )
 from worldledger.errors.simulations import Path
 from worldledger.intents import check_agent_id, check_permissions
-from worldledger.observability import (
-    DefaultObservability,
-    ObservabilityConfig,
-    ObservabilityEntry,
-    ObservabilityLevel,
-    VariableVisibilityConfig,
-)
 from worldledger.rulesets.simulation.configuring.first import first_values
 from worldledger.rulesets.simulation.configuring.parts import Parts, kind_of
 from worldledger.rulesets.simulation.configuring.plain import Plain
@@ -36,10 +29,10 @@ from worldledger.rulesets.simulation.configuring.sections import (
     StateVariablesConfig,
     ValidatorConfig,
 )
+from worldledger.rulesets.simulation.configuring.sights import read_observability
 from worldledger.variables import VariableDefinition, check_definitions
 
 _SECTIONS: Final = ("simulation", "engine", "agents", "validator", "state_variables", "observability")
-_OBSERVABILITY: Final = ("enabled", "variable_visibility", "matrix", "default")
 _KINDS: Final = ("agent_vars", "global_vars")
 #: How often definitions are looked at without those that were wrong.
 _MOST_ROUNDS: Final = 10
@@ -84,7 +77,7 @@ class _Reading(Parts):
         agents, wrong = first_values(agents, variables)
         self.problems += wrong
         if whole.get("observability") is not None:
-            observability = self._observability(whole["observability"], names)
+            observability = read_observability(self, whole["observability"], names)
         return {
             "simulation": simulation,
             "engine": engine,
@@ -120,7 +113,7 @@ class _Reading(Parts):
         return list(found.values())
 
     def _agent(self, value: Any, path: Path) -> AgentConfig | None:
-        agent = self.required(AgentConfig, value, path)
+        agent = self.required(AgentConfig, value, path) or _as_far(value)
         if agent is None:
             return None
         try:
@@ -179,43 +172,6 @@ class _Reading(Parts):
             given = {name: definition for name, definition in given.items() if name not in names}
         return {}
 
-    def _observability(self, value: Any, context: Mapping[str, set[str]]) -> ObservabilityConfig | None:
-        path: Path = ("observability",)
-        if not self.is_mapping(value, path):
-            return None
-        before = len(self.problems)
-        self.known(value, _OBSERVABILITY, path)
-        enabled = value.get("enabled")
-        if type(enabled) is not bool:
-            missing = "enabled" not in value
-            self.wrong(
-                (*path, "enabled"),
-                "required: true or false" if missing else f"must be true or false, not {kind_of(enabled)}",
-            )
-        visibility = self.required(
-            VariableVisibilityConfig, value.get("variable_visibility"), (*path, "variable_visibility")
-        )
-        matrix = value.get("matrix")
-        if not isinstance(matrix, list):
-            what = "required: a list of [observer, target, level, noise]"
-            self.wrong((*path, "matrix"), what if matrix is None else f"must be a list, not {kind_of(matrix)}")
-            matrix = []
-        entries = [self.required(ObservabilityEntry, item, (*path, "matrix", at)) for at, item in enumerate(matrix)]
-        default = value.get("default")
-        usual = None if default is None else self.required(DefaultObservability, default, (*path, "default"))
-        sections = {
-            "enabled": enabled,
-            "variable_visibility": visibility or _lists(value.get("variable_visibility")),
-            # Those that cannot be read keep their places: what is said of the others counts them.
-            "matrix": [entry or _unreadable(at) for at, entry in enumerate(entries)],
-            **({} if usual is None else {"default": usual}),
-        }
-        config = ObservabilityConfig.model_construct(**sections)
-        for at, message in config.problems(context):
-            if not (at[0] == "matrix" and isinstance(at[1], int) and entries[at[1]] is None):
-                self.wrong((*path, *at), message)
-        return config if len(self.problems) == before else None
-
 
 def _names(given: Mapping[str, Any]) -> dict[str, set[str]]:
     """Give the names of agents and variables, also of those that cannot be used: they may be referred to."""
@@ -230,17 +186,10 @@ def _names(given: Mapping[str, Any]) -> dict[str, set[str]]:
     }
 
 
-def _lists(value: Any) -> VariableVisibilityConfig:
-    """Give the lists of names as far as they can be read."""
+def _as_far(value: Any) -> AgentConfig | None:
+    """Give the name and the values of an agent that cannot be used, so that they are looked at; None without a name."""
     given = value if isinstance(value, dict) else {}
-    external, internal = (
-        names if isinstance(names, list) and all(isinstance(name, str) for name in names) else []
-        for names in (given.get("external"), given.get("internal"))
-    )
-    return VariableVisibilityConfig.model_construct(external=external, internal=internal)
-
-
-def _unreadable(index: int) -> ObservabilityEntry:
-    """Give an entry that is like no other."""
-    level, nobody = ObservabilityLevel.UNAWARE, f"\0{index}"
-    return ObservabilityEntry.model_construct(observer=nobody, target=nobody, level=level, noise=None)
+    if not isinstance(given.get("name"), str):
+        return None
+    state = given.get("state")
+    return AgentConfig.model_construct(name=given["name"], state=state if isinstance(state, dict) else {})

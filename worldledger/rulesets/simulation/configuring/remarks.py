@@ -22,7 +22,11 @@ def warnings_of(
         return []
     if not observability.enabled:
         return [Problem((*_PATH, "enabled"), "observability is off: every agent observes everything, exactly")]
-    return [*_of_themselves(agents, observability), *_unlisted(variables, observability)]
+    return [
+        *_of_themselves(agents, observability),
+        *_repeated(observability),
+        *_unlisted(variables, observability),
+    ]
 
 
 def _of_themselves(agents: Iterable[AgentConfig], config: ObservabilityConfig) -> Iterator[Problem]:
@@ -49,6 +53,17 @@ def _blurred(level: ObservabilityLevel, noise: float) -> str:
         return "not at all (unaware)"
     told = [] if level is ObservabilityLevel.INSIDER else ["only in part (external)"]
     return " and ".join([*told, *([f"with noise {noise}"] if noise else [])])
+
+
+def _repeated(config: ObservabilityConfig) -> Iterator[Problem]:
+    """Tell of variables that stand twice in one list: another one may have been meant."""
+    for which in ("external", "internal"):
+        seen: set[str] = set()
+        for index, name in enumerate(getattr(config.variable_visibility, which)):
+            if name in seen:
+                message = f"{name!r} stands twice in the {which} list"
+                yield Problem((*_PATH, "variable_visibility", which, index), message)
+            seen.add(name)
 
 
 def _unlisted(variables: StateVariablesConfig, config: ObservabilityConfig) -> Iterator[Problem]:
