@@ -38,6 +38,9 @@ def command(
 
     What is appended while the export runs is left out. Check a file anywhere, without a database, by
     `worldledger verify --file`, and bring it in again by `worldledger import log`.
+
+    Games of chess become a PGN file by `worldledger export pgn`; so a world that is itself named pgn goes last:
+    `worldledger export -o FILE pgn`.
     """
 
     async def work(store: Store) -> None:

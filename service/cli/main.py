@@ -9,19 +9,22 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType, ModuleType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from service.cli import (
     checkpoint_export,
     checkpoint_import,
+    chess_show,
     config_check,
     db_check,
     db_shell,
     db_upgrade,
     diff,
     export,
+    export_pgn,
     import_log,
     import_pgn,
     log,
@@ -59,6 +62,7 @@ Every command explains itself with --help."""
 _IMPORTS = examples("worldledger import pgn games/ --experiment first", "worldledger import log my-world.ndjson")
 _WORLDS = examples("worldledger world create my-world")
 _PROJECTIONS = examples("worldledger projections status", "worldledger projections rebuild games")
+_CHESS = examples("worldledger chess show GAME --ply 20 --svg board.svg")
 _CONFIGS = examples("worldledger config check simulation.yaml")
 _CHECKPOINTS = examples(
     "worldledger checkpoint export market -o market.json",
@@ -96,10 +100,24 @@ def _add(group: typer.Typer, name: str, module: ModuleType, **settings: bool) ->
     )(module.command)
 
 
+class _Commands(TyperGroup):
+    """Commands, some of them of two words whose first is a command by itself: ``export WORLD`` and ``export pgn``."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = " ".join(args[:2])
+        command = self.get_command(ctx, name)
+        return super().resolve_command(ctx, args) if command is None else (name, command, args[2:])
+
+
 def make_app() -> typer.Typer:
     """Put the commands together."""
     app = typer.Typer(
-        no_args_is_help=True, help=_ABOUT, epilog=_EPILOG, rich_markup_mode="rich", pretty_exceptions_enable=False
+        cls=_Commands,
+        no_args_is_help=True,
+        help=_ABOUT,
+        epilog=_EPILOG,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
     )
     app.callback()(_root)
     imports = _group("Bring in recorded games or exports.", _IMPORTS)
@@ -118,8 +136,12 @@ def make_app() -> typer.Typer:
     _add(app, "snapshots", snapshots)
     _add(app, "snapshot", snapshot)
     _add(app, "export", export)
+    _add(app, "export pgn", export_pgn)
     _add(world, "create", world_create)
     app.add_typer(world, name="world")
+    chess = _group("Look at games of chess.", _CHESS)
+    _add(chess, "show", chess_show)
+    app.add_typer(chess, name="chess")
     config = _group("Look at configurations of simulations.", _CONFIGS)
     _add(config, "check", config_check)
     app.add_typer(config, name="config")

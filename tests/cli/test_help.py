@@ -25,6 +25,8 @@ COMMANDS = [
     ("snapshot",),
     ("verify",),
     ("export",),
+    ("export", "pgn"),
+    ("chess", "show"),
     ("world", "create"),
     ("config", "check"),
     ("checkpoint", "export"),
@@ -57,7 +59,9 @@ def test_every_command_has_help_with_an_example(cli: Cli, command: tuple[str, ..
 
 
 @pytest.mark.parametrize(
-    "group", [(), ("import",), ("world",), ("config",), ("checkpoint",), ("projections",), ("db",)], ids=" ".join
+    "group",
+    [(), ("import",), ("world",), ("chess",), ("config",), ("checkpoint",), ("projections",), ("db",)],
+    ids=" ".join,
 )
 def test_groups_name_their_commands(cli: Cli, group: tuple[str, ...]) -> None:
     """Without a command, what there is is listed, with an example."""

@@ -86,19 +86,33 @@ class Table:
         found: dict[str, Any] = self.fold.state.entities["board"]
         return found
 
-    def ask(self, kind: str, payload: Any, source: str = "arena") -> None:
-        """Ask the rules about a draft; they give it back as it is and change nothing."""
+    def ask(self, kind: str, payload: Any, source: str = "arena") -> dict[str, Any]:
+        """Ask the rules about a draft and give the payload that is written; they change nothing.
+
+        What they write they would give back as it is, and it says all that the draft says.
+        """
         checked = check_draft(draft(kind, payload, source))
         before = self.fold.state.text()
-        assert RULESET.decide(checked, self.fold.state) is checked
+        decided = RULESET.decide(checked, self.fold.state)
+        assert RULESET.decide(decided, self.fold.state) is decided
         assert self.fold.state.text() == before
+        written: dict[str, Any] = orjson.loads(decided.payload)
+        loose = {"san_notation"} if kind == "MoveMade" and payload.get("uci_notation") is None else set()
+        assert {name: written[name] for name in payload if payload[name] is not None and name not in loose} == {
+            name: value for name, value in payload.items() if value is not None and name not in loose
+        }
+        return written
 
-    def post(self, kind: str, payload: Any, source: str = "arena") -> None:
-        """Ask, and fold what was accepted."""
-        self.ask(kind, payload, source)
-        stored = row(draft(kind, payload, source), self.fold.seq + 1)
-        self.fold.apply(orjson.loads(stored.text))
+    def post(self, kind: str, payload: Any, source: str = "arena") -> dict[str, Any]:
+        """Ask, fold what is written for what was accepted, and give it; the draft itself would fold to the same."""
+        written = self.ask(kind, payload, source)
+        seq = self.fold.seq + 1
+        plain = Fold("w", RULESET, WorldState.from_text(self.fold.state.text()), self.fold.seq)
+        plain.apply(orjson.loads(row(draft(kind, payload, source), seq).text))
+        self.fold.apply(orjson.loads(row(draft(kind, written, source), seq).text))
+        assert plain.state.text() == self.fold.state.text()
         assert malformed(self.fold.state) == 0
+        return written
 
     def move(self, *ucis: str) -> Table:
         """Post moves that say nothing but what they are."""

@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import chess
+import orjson
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -158,10 +159,10 @@ def test_whatever_the_rules_take_can_be_folded(beginning: list[Any], rest: list[
     for posted in beginning + rest:
         checked = check_draft(posted)
         try:
-            RULESET.decide(checked, fold.state)
+            decided = RULESET.decide(checked, fold.state)
         except IllegalEffectError:
             continue
-        (effect,) = effects([posted])
+        (effect,) = effects([{**posted, "payload": orjson.loads(decided.payload)}])
         fold.apply({**effect, "global_seq": fold.seq + 1})
         assert fold.state.metadata["malformed_effects"] == 0
 

@@ -139,6 +139,7 @@ def test_an_agent_s_patch_looks_at_nothing() -> None:
     ):
         patch = [{"op": "replace", "path": "/gold", "value": 1}, operation]
         assert _intended(play, "Ann", {"kind": "AgentStateChanged", "patch": patch}) == "patch"
+    junk: Any
     for junk in (None, 1, [1], [{}], [{"op": ["test"]}]):
         assert _intended(play, "Ann", {"kind": "AgentStateChanged", "patch": junk}) is None  # `decide` refuses it
     play.post("AgentStateChanged", agent_id="Ann", patch=[{"op": "test", "path": "/name", "value": "Ann"}])

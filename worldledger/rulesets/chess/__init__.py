@@ -1,16 +1,74 @@
-"""Chess worlds: one world is one game. Source: seeds/chess_openenv.md."""
+"""Chess worlds: one world is one game. Source: seeds/chess_openenv.md.
 
-from collections.abc import Mapping
+- ``claims.py``, ``positions.py``, ``moves.py``, ``endings.py``: what payloads say, and the words that they say it in
+- ``state.py``: what becomes of the state (evolve)
+- ``rules.py``: what is refused before it becomes an effect, and what is written (decide)
+- ``live.py``: the configuration of live games, and how they begin; ``deciding.py``: how they end
+- ``entities.py`` (``board.py``, ``fens.py``, ``agents.py``, ``times.py``): the seed's entities; ``validation.py``: its
+  checks of a log
+- ``pgn.py`` (``splitter.py``, ``tags.py``, ``movetext.py``, ``clocks.py``, ``identity.py``): recorded games
+
+The entities need NumPy, which folding games does not: this package loads them when they are first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
+from worldledger.effects import EffectDraft
 from worldledger.rulesets.base import Ruleset
 from worldledger.rulesets.chess import rules, state
+from worldledger.rulesets.chess.agents import Agent, AgentSpec, AgentStats
+from worldledger.rulesets.chess.deciding import automatic_end, resignation, timed_out
+from worldledger.rulesets.chess.endings import Ending
+from worldledger.rulesets.chess.fens import board_of, is_uci, read_fen, replayed
+from worldledger.rulesets.chess.live import LIVE, LiveConfig, opening_effects
 from worldledger.world import WorldState
+
+if TYPE_CHECKING:
+    from worldledger.rulesets.chess.board import BoardState, tensor_of
+    from worldledger.rulesets.chess.entities import Game, GameSession, Move, moves_of
+    from worldledger.rulesets.chess.validation import move_errors, validate_game_state
+
+__all__ = [
+    "RULESET",
+    "Agent",
+    "AgentSpec",
+    "AgentStats",
+    "BoardState",
+    "Chess",
+    "Ending",
+    "Game",
+    "GameSession",
+    "LiveConfig",
+    "Move",
+    "automatic_end",
+    "board_of",
+    "is_uci",
+    "move_errors",
+    "moves_of",
+    "read_fen",
+    "replayed",
+    "resignation",
+    "tensor_of",
+    "timed_out",
+    "validate_game_state",
+]
+
+_WITH_NUMPY: Final = {
+    **dict.fromkeys(("BoardState", "tensor_of"), "board"),
+    **dict.fromkeys(("Game", "GameSession", "Move", "moves_of"), "entities"),
+    **dict.fromkeys(("move_errors", "validate_game_state"), "validation"),
+}
 
 
 class Chess(Ruleset):
-    """Worlds of the ruleset ``chess``: GameStarted, MoveMade, MoveRejected, GameEnded."""
+    """Worlds of the ruleset ``chess``: GameStarted, MoveMade, MoveRejected, GameEnded.
+
+    A configuration with ``live`` makes a live game (`LiveConfig`), which begins with its world; any other is free.
+    """
 
     name = "chess"
     version = 1
@@ -33,6 +91,19 @@ class Chess(Ruleset):
     stateful = frozenset(checks)
     records_rejections = True
 
+    def check_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Give the configuration, a live game in its normal form. Raises InvalidConfigError for one that cannot be."""
+        live = LiveConfig.of(config)
+        return dict(config) if live is None else {**config, LIVE: live.to_value()}
+
+    def opening(
+        self, config: Mapping[str, Any], *, world_uuid: str, checkpoint: Mapping[str, Any] | None = None
+    ) -> Sequence[EffectDraft]:
+        """Give a live game's GameStarted and the registrations of its agents; nothing for any other world."""
+        nothing = super().opening(config, world_uuid=world_uuid, checkpoint=checkpoint)
+        live = LiveConfig.of(config)
+        return nothing if live is None else opening_effects(live)
+
     def check_intent(self, kind: str, payload: Mapping[str, Any], agent_id: str, state: WorldState) -> None:
         """Players move, and resign; everything else about a game is said by whoever runs it."""
         if kind in self.checks:
@@ -40,3 +111,13 @@ class Chess(Ruleset):
 
 
 RULESET = Chess()
+
+
+def __getattr__(name: str) -> Any:
+    module = _WITH_NUMPY.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # As ``from … import`` of a submodule, which needs no import by name.
+    from worldledger.rulesets.chess import board, entities, validation  # noqa: PLC0415
+
+    return getattr({"board": board, "entities": entities, "validation": validation}[module], name)

@@ -27,7 +27,7 @@ MAX_SECONDS: Final = 1e9
 #: Longest text of a move that is read at all.
 _MAX_MOVE: Final = 20
 #: What a MoveMade may state about its move, and must not misstate.
-_FACTS: Final = (
+FACTS: Final = (
     "ply",
     "uci_notation",
     "san_notation",
@@ -173,7 +173,7 @@ def play(board: chess.Board, payload: Mapping[str, Any], *, ply: int, null_moves
     except UNREADABLE as error:
         raise _off_the_rules(error, "$.payload") from None
     loose = "san_notation" if uci is None else None
-    check_facts(payload, {name: facts[name] for name in _FACTS if name != loose})
+    check_facts(payload, {name: facts[name] for name in FACTS if name != loose})
     return Played(facts, fields, is_check)
 
 

@@ -1,5 +1,7 @@
 """The rules of a chess world: what a draft must be to become an effect. Imports do not ask them.
 
+A move and an end are written whole, whatever the draft leaves out: each MoveMade and each GameEnded can be read alone.
+
 Every refusal is an IllegalEffectError whose ``rule`` is one of
 
 - ``payload``: a field is missing or of another type;
@@ -24,6 +26,7 @@ import chess
 from worldledger.drafts import CheckedDraft
 from worldledger.errors import IllegalEffectError
 from worldledger.rulesets.chess.claims import (
+    FACTS,
     Claim,
     check_facts,
     play,
@@ -103,12 +106,13 @@ def check_game_started(draft: CheckedDraft, payload: dict[str, Any], state: Worl
         )
 
 
-def check_move_made(draft: CheckedDraft, payload: dict[str, Any], state: WorldState | None) -> None:
+def check_move_made(draft: CheckedDraft, payload: dict[str, Any], state: WorldState | None) -> dict[str, Any]:
     """Check MoveMade: a legal move of the side to move, about which nothing false is said.
 
     ``uci_notation`` is enough, or ``san_notation``; whatever else of the payload that
     `worldledger.rulesets.chess.moves.play_move` describes is given must be true. The source may be the player or
-    somebody who speaks for both, but not the opponent.
+    somebody who speaks for both, but not the opponent. Gives the payload whole: what is true of the move is written,
+    whatever was left out, and a loose ``san_notation`` as python-chess writes it.
     """
     entities = _in_play(state)
     board = entities[BOARD]
@@ -124,7 +128,8 @@ def check_move_made(draft: CheckedDraft, payload: dict[str, Any], state: WorldSt
     position = position_of(board)
     if position.is_variant_end():
         raise IllegalEffectError("the game is over by the rules of its variant", "$.kind", rule="game_over")
-    play(position, payload, ply=board["ply"] + 1, null_moves=False)
+    facts = play(position, payload, ply=board["ply"] + 1, null_moves=False).facts
+    return {**payload, **{name: facts[name] for name in FACTS}, "player": turn, "agent_id": agent}
 
 
 def check_move_rejected(draft: CheckedDraft, payload: dict[str, Any], state: WorldState | None) -> None:
@@ -134,10 +139,11 @@ def check_move_rejected(draft: CheckedDraft, payload: dict[str, Any], state: Wor
     read_text(payload, "reason")
 
 
-def check_game_ended(draft: CheckedDraft, payload: dict[str, Any], state: WorldState | None) -> None:
+def check_game_ended(draft: CheckedDraft, payload: dict[str, Any], state: WorldState | None) -> dict[str, Any]:
     """Check GameEnded: status, result and reason fit each other, and the board.
 
     What only the players or the whole history can tell is believed: resignation, agreement, time, and repetition.
+    Gives the payload with ``final_fen`` and ``plies``.
     """
     board = _in_play(state)[BOARD]
     claim = read_ending(payload)
@@ -151,8 +157,10 @@ def check_game_ended(draft: CheckedDraft, payload: dict[str, Any], state: WorldS
             "$.payload.reason",
             rule="reason",
         )
-    check_facts(payload, {"final_fen": board["fen"], "plies": board["ply"]})
+    facts = {"final_fen": board["fen"], "plies": board["ply"]}
+    check_facts(payload, facts)
     _check_claim(claim, position_of(board))
+    return {**payload, **facts}
 
 
 def _check_claim(claim: Claim, position: chess.Board) -> None:

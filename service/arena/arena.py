@@ -1,0 +1,246 @@
+"""The arena: live games of chess, durable, in this process.
+
+Source: seeds/chess_openenv.md, "State Management" and "Performance Constraints"; where the seed keeps games in memory
+alone, here the log has them, and memory is a cache. Any number of processes may have an arena on one database: what
+they share is the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import structlog
+
+from service.arena.deadlines import Deadlines
+from service.arena.driving import Driver, driven
+from service.arena.errors import ArenaFullError
+from service.arena.feed import Feed
+from service.arena.games import LiveGame
+from service.arena.moving import Moving
+from service.arena.players import InvalidPlayerError, UnknownPlayerError, read_spec
+from service.arena.record import ARENA
+from service.arena.scanning import Scanner
+from service.arena.seats import Seats
+from service.arena.sessions import session_of
+from service.arena.settings import ArenaSettings
+from service.arena.settling import Settling
+from service.arena.table import Table
+from service.arena.writing import Writing
+from service.store.live_games import LiveGameRow, LiveGames
+from worldledger.errors import InvalidConfigError, SimulationError
+from worldledger.genesis import NewWorld
+from worldledger.rulesets.chess import RULESET as CHESS
+from worldledger.rulesets.chess.deciding import automatic_end
+from worldledger.rulesets.chess.entities import GameSession
+from worldledger.rulesets.chess.live import LIVE, LiveConfig
+from worldledger.rulesets.chess.positions import UNREADABLE, position
+
+if TYPE_CHECKING:
+    from service.runtime.worlds import Worlds
+    from service.store import Store
+    from service.store.watch import HeadWatcher
+
+#: What is asked for when a game is made: how it is set up. `Arena.create` names the game where this does not.
+NewGame = LiveConfig
+
+#: Seconds after which somebody else's game that is to be ended, or wants a fallback, is looked after here.
+_PATIENCE: Final = 1.0
+#: Half-moves without a capture before which no position can have come three times.
+_REPEATABLE: Final = 8
+#: Games of other processes that are remembered as looked at.
+_REMEMBERED: Final = 10_000
+
+log = structlog.get_logger("worldledger.arena")
+
+
+class Arena:
+    """Live games. Use it as ``async with Arena(store, watcher, worlds) as arena:``; leaving it ends all players.
+
+    ``clock`` gives epoch seconds and is to be the store's own; ``new_uuid`` names games that have no name.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        watcher: HeadWatcher,
+        worlds: Worlds,
+        settings: ArenaSettings | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+        new_uuid: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> None:
+        self.settings = settings = ArenaSettings() if settings is None else settings
+        self._store = store
+        self._clock = clock
+        self._new_uuid = new_uuid
+        self._feed = Feed(store, watcher, self._changed)
+        writing = Writing(store, self._feed)
+        self._settling = Settling(writing, clock)
+        self._moving = Moving(worlds, self._feed, writing, self._settling)
+        self._deadlines = Deadlines(clock, self._look_at)
+        self._scanner = Scanner(LiveGames(store.reader), settings, self._found)
+        self._seats = Seats(store, self._feed, self._settling, most=settings.max_games, on_change=self._changed)
+        self._drivers: dict[str, asyncio.Task[None]] = {}
+        self._running: set[asyncio.Task[None]] = set()
+        self._looked: OrderedDict[str, int] = OrderedDict()
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        self._start(self._deadlines.run())
+        self._start(self._scanner.run())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End all players and stop; whoever waits is told. What was begun is in the log, or will be looked after."""
+        self._closed = True
+        await self._seats.close()
+        tasks = [*self._running, *self._drivers.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._deadlines.close()
+        await self._feed.close()
+
+    # -- games ---------------------------------------------------------------------------------------------
+
+    async def create(self, new: NewGame) -> LiveGame:
+        """Make a game: a world of its own, begun, with both agents registered, at once or not at all.
+
+        The players of this service that it has begin to play. Raises InvalidConfigError, UnknownPlayerError,
+        InvalidPlayerError, ArenaFullError, WorldExistsError, InvalidNameError, StoreUnavailableError.
+        """
+        self._check(new)
+        if new.game_id is None:
+            new = new.model_copy(update={"game_id": self._new_uuid()})
+        assert new.game_id is not None  # noqa: S101 - it was just named
+        world = NewWorld(
+            world_id=new.game_id, ruleset=CHESS.name, config={LIVE: new.to_value()}, experiment=new.experiment
+        )
+        await self._store.create_world(world)
+        table = await self._seats.take(new.game_id)
+        self._drive(table)
+        return self._game(table)
+
+    async def game(self, game_id: str) -> LiveGame:
+        """Give a game, from memory or from its log; what is due in it is done.
+
+        Raises WorldNotFoundError, NoSuchGameError, InvalidNameError, StoreUnavailableError, TamperedError, FoldError.
+        """
+        return self._game(await self._seats.take(game_id))
+
+    def games(self) -> list[LiveGame]:
+        """Give the games in memory, the most recently asked for last."""
+        return [self._game(table) for table in self._seats]
+
+    def sessions(self) -> list[GameSession]:
+        """Give the sessions of the live games in memory, in the order of `games` (seed)."""
+        return [session for table in self._seats if (session := session_of(table)) is not None]
+
+    @property
+    def driven(self) -> int:
+        """How many games are played here by players of the service."""
+        return len(self._drivers)
+
+    def _game(self, table: Table) -> LiveGame:
+        return LiveGame(table, self._seats.take, self._moving, self._feed)
+
+    def _check(self, new: NewGame) -> None:
+        for colour, agent in new.agents.items():
+            if agent.agent_id == ARENA:
+                path = f"$.{colour}.agent_id"
+                raise InvalidConfigError(f"{path}: {ARENA!r} is the name of the arena itself", path=path)
+            read_spec(new.players[colour], path=f"$.players.{colour}", allow_programs=self.settings.allow_programs)
+        if driven(new.players) and self.driven >= self.settings.max_games:
+            limit = self.settings.max_games
+            raise ArenaFullError(f"{limit} games are being played here; wait until one has ended", limit=limit)
+
+    # -- looking after games -------------------------------------------------------------------------------
+
+    def _changed(self, table: Table) -> None:
+        """Take note of when a game is to be looked at, now that it has gone on."""
+        record = table.record
+        at = record.deadline_at
+        if record.unsettled:  # whoever has brought it about does what follows, unless it is gone
+            soon = self._clock() + _PATIENCE
+            at = soon if at is None else min(at, soon)
+        self._deadlines.set(table.game_id, at)
+
+    async def _look_at(self, game_id: str) -> None:
+        table = await self._seats.take(game_id)
+        with table.in_use():
+            await self._settling.settle(table)
+            self._changed(table)
+
+    async def _found(self, row: LiveGameRow) -> None:
+        """Look after a game that goes on, if nobody else does."""
+        table = self._seats.known(row.game_id)
+        if table is None:
+            limit = row.live.get("deadline_s")
+            if isinstance(limit, (int, float)):
+                self._deadlines.set(row.game_id, (row.wall_time if row.moved_at is None else row.moved_at) + limit)
+        if row.game_id in self._drivers or self._clock() < row.wall_time + self.settings.adopt_after:
+            return
+        if driven(row.live.get("players", {})):
+            if self.driven < self.settings.max_games:
+                self._drive(await self._seats.take(row.game_id))
+        elif table is None and self._looked.get(row.game_id) != row.head_seq and _may_be_over(row):
+            await self._seats.take(row.game_id)
+            self._looked[row.game_id] = row.head_seq
+            if len(self._looked) > _REMEMBERED:
+                self._looked.popitem(last=False)
+
+    def _drive(self, table: Table) -> None:
+        """Have the service's players of a game play here, if it has any."""
+        live = table.record.live
+        if live is None or not table.record.in_progress or not driven(live.players) or self._closed:
+            return
+        if table.game_id in self._drivers:
+            return
+        try:
+            driver = Driver(table, self._moving, self.settings, self._clock)
+        except (UnknownPlayerError, InvalidPlayerError) as error:
+            # Its process had the player, or allowed it. Its time will be over, unless that process comes back.
+            log.warning("a game cannot be played here", game_id=table.game_id, error=error.message)
+            return
+        table.driven = True
+        task = asyncio.get_running_loop().create_task(driver.run())
+        self._drivers[table.game_id] = task
+        task.add_done_callback(lambda done: self._driven(table, done))
+
+    def _driven(self, table: Table, task: asyncio.Task[None]) -> None:
+        table.driven = False
+        del self._drivers[table.game_id]
+        if task.cancelled() or self._closed:
+            return
+        error = task.exception()
+        if isinstance(error, SimulationError):
+            log.warning("a game is no longer played here", game_id=table.game_id, error=error.message)
+        elif error is not None:
+            log.error("playing a game failed", game_id=table.game_id, exc_info=error)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+
+def _may_be_over(row: LiveGameRow) -> bool:
+    """Tell whether a game may have to be ended: by its last position, or by repetition, which that does not show."""
+    if row.fen is None:
+        return False
+    try:
+        board = position("standard", row.fen)
+    except UNREADABLE:
+        return True
+    return board.halfmove_clock >= _REPEATABLE or automatic_end(board) is not None

@@ -1,0 +1,220 @@
+"""A live game, as whoever plays or watches it has it in hand."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from service.arena.errors import NoSuchGameError
+from service.arena.outcomes import GameEnd, MoveOutcome, ResignOutcome, end_of
+from worldledger.errors import MomentNotFoundError
+from worldledger.rulesets.chess.board import BoardState
+from worldledger.rulesets.chess.entities import Game
+from worldledger.rulesets.chess.state import BOARD
+from worldledger.rulesets.chess.times import moment
+
+if TYPE_CHECKING:
+    import chess
+
+    from service.arena.events import GameEvent
+    from service.arena.feed import Feed
+    from service.arena.moving import Moving
+    from service.arena.record import Record
+    from service.arena.table import Table
+    from worldledger.rulesets.chess.live import LiveConfig
+
+#: Events that a watcher is given before others on the event loop have their turn.
+_AT_ONCE: Final = 50
+
+
+class LiveGame:
+    """One game. Get it from `Arena.game` or `Arena.create`; it may be kept as long as the arena is open.
+
+    The game may leave memory meanwhile: with the next call it is there again, read from the log.
+    """
+
+    def __init__(self, table: Table, seat: Callable[[str], Awaitable[Table]], moving: Moving, feed: Feed) -> None:
+        self._table = table
+        self._seat = seat
+        self._moving = moving
+        self._feed = feed
+        self._told: tuple[int, Game] | None = None
+
+    @property
+    def game_id(self) -> str:
+        """The name of its world."""
+        return self._table.game_id
+
+    # -- how it stands -------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> Game:
+        """The game as it stands here, which may lie a moment behind other processes (see `reached`, `catch_up`).
+
+        Raises NoSuchGameError for a record that is no Game of the seed's: of a variant, or with null moves.
+        """
+        record = self._record
+        if self._told is None or self._told[0] != record.seq:
+            self._told = (record.seq, _game_of(record))
+        return self._told[1]
+
+    @property
+    def seq(self) -> int:
+        """The last effect of its log that is known here."""
+        return self._record.seq
+
+    @property
+    def live(self) -> LiveConfig | None:
+        """How it was set up; None for an imported game, which nobody plays."""
+        return self._record.live
+
+    @property
+    def board(self) -> chess.Board:
+        """A copy of the board, with its moves."""
+        board = self._record.board
+        assert board is not None  # noqa: S101 - a game without a start is not given out
+        return board.copy()
+
+    @property
+    def board_state(self) -> BoardState:
+        """The position (seed). Raises NoSuchGameError for that of a variant."""
+        return _board_state(self._record)
+
+    @property
+    def ended(self) -> GameEnd | None:
+        """How it has ended; None while it goes on."""
+        return end_of(self._record)
+
+    @property
+    def attempts_left(self) -> int | None:
+        """How many attempts in a row the side to move may still get wrong; None where there is no such limit."""
+        record = self._record
+        return None if record.live is None else max(record.live.max_illegal - record.rejected, 0)
+
+    @property
+    def deadline_at(self) -> float | None:
+        """When the time of the side to move is over, in epoch seconds; None where it has no limit."""
+        return self._record.deadline_at
+
+    @property
+    def watchers(self) -> int:
+        """How many watch it here."""
+        return self._table.watchers
+
+    async def reached(self, seq: int) -> None:
+        """Wait until an effect is known here; `asyncio.timeout` says for how long."""
+        table = await self._come()
+        with table.in_use():
+            await table.reached(seq)
+
+    async def catch_up(self) -> None:
+        """Wait until everything is known here that is in the log now. Raises StoreUnavailableError."""
+        table = await self._come()
+        with table.in_use():
+            await self._feed.catch_up(table)
+
+    # -- playing -------------------------------------------------------------------------------------------
+
+    async def move(
+        self,
+        agent_id: str,
+        move_text: str,
+        *,
+        thinking_time: float | None = None,
+        req_id: str,
+        ply: int | None = None,
+    ) -> MoveOutcome:
+        """Attempt a move for an agent: UCI (in Chess960 castling goes to the rook's square, too) or SAN.
+
+        ``thinking_time`` is in seconds. With ``ply`` the attempt counts only as the move of that number (1 is the
+        first). Once this returns, what became of the attempt is durable; the same ``req_id`` of the agent again gives
+        the same answer, in any process. An attempt of the side to move that is no legal move is no error: it is
+        recorded, and the outcome says why; after ``max_illegal`` of them in a row comes the game's fallback.
+
+        Raises IllegalEffectError for an attempt out of turn, after the end (``game_over``), or of somebody else
+        (``not_a_player``), which the log tells as IntentRejected; RequestConflictError for a req_id that was used for
+        another move; InvalidMoveRequestError, GameNotLiveError, and what `Orchestrator.submit_intent` raises.
+        """
+        table = await self._come()
+        with table.in_use():
+            return await self._moving.move(
+                table, agent_id, move_text, thinking_time=thinking_time, req_id=req_id, ply=ply
+            )
+
+    async def resign(self, agent_id: str, *, req_id: str) -> ResignOutcome:
+        """Have an agent give up, whoever is to move. Idempotent, and raises, as `move`."""
+        table = await self._come()
+        with table.in_use():
+            return await self._moving.resign(table, agent_id, req_id=req_id)
+
+    # -- watching ------------------------------------------------------------------------------------------
+
+    async def watch(self, after_seq: int | None = 0) -> AsyncGenerator[GameEvent, None]:
+        """Give the game's events after a seq, then those to come, until it has ended; None begins from now on.
+
+        Each watcher goes at its own pace and has no queue: one that is slow holds up nobody and misses nothing. It goes
+        on after the ``global_seq`` that it had last, here or in another process. Raises MomentNotFoundError for a seq
+        beyond the log, and StoreUnavailableError once the arena closes.
+        """
+        table = await self._come()
+        with table.watched():
+            record = table.record
+            if after_seq is not None and after_seq > record.seq:
+                await self._feed.catch_up(table)
+            seq = record.seq if after_seq is None else max(after_seq, 0)
+            if seq > record.seq:
+                what = f"game {self.game_id!r} has come to seq {record.seq}, not to {seq}"
+                raise MomentNotFoundError(what, world_id=self.game_id, head_seq=record.seq)
+            while True:
+                events = record.events(seq, _AT_ONCE)
+                for event in events:
+                    seq = event.global_seq
+                    yield event
+                if not events:
+                    if not record.in_progress:
+                        return
+                    await table.changed()
+
+    @property
+    def _record(self) -> Record:
+        return self._table.record
+
+    async def _come(self) -> Table:
+        """Give the table, read anew where the game has left memory."""
+        self._table = await self._seat(self.game_id)
+        return self._table
+
+
+def _board_state(record: Record) -> BoardState:
+    try:
+        return BoardState.of(record.entities)
+    except ValueError as error:
+        raise _no_game(record, error) from None
+
+
+def _game_of(record: Record) -> Game:
+    board = record.entities[BOARD]
+    ended = board["ended_at"]
+    try:
+        return Game(
+            game_id=record.game_id,
+            board_state=BoardState.of(record.entities),
+            move_history=record.moves(),
+            current_turn=board["turn"],
+            status=board["status"],
+            result=board["result"],
+            started_at=moment(board["started_at"]),
+            ended_at=None if ended is None else moment(ended),
+            last_updated=moment(board["last_updated"]),
+            initial_fen=board["initial_fen"],
+            variant=board["variant"],
+            reason=board["reason"],
+        )
+    except ValueError as error:
+        raise _no_game(record, error) from None
+
+
+def _no_game(record: Record, error: ValueError) -> NoSuchGameError:
+    first = str(error).splitlines()[0]
+    what = f"the record of {record.game_id!r} is no game of standard chess or Chess960 by the rules: {first}"
+    return NoSuchGameError(what, game_id=record.game_id)

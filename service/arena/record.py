@@ -1,0 +1,263 @@
+"""One game as its log tells it: folded effect by effect, with what only the whole history knows. Pure.
+
+What the world's state leaves out is here: the moves (repetition is told by them), which request made which effect, and
+how many attempts in a row were rejected. So whatever a process answers follows from the log, and any process answers
+the same.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import chess
+import orjson
+
+from service.arena.events import GameEvent, event_of
+from worldledger.chain import StoredEffect
+from worldledger.effects import Effect
+from worldledger.folding import Fold
+from worldledger.genesis import GENESIS_KIND
+from worldledger.rulesets.base import Ruleset
+from worldledger.rulesets.chess.deciding import automatic_end
+from worldledger.rulesets.chess.endings import Ending, Player
+from worldledger.rulesets.chess.entities import Move
+from worldledger.rulesets.chess.live import LiveConfig
+from worldledger.rulesets.chess.positions import UNREADABLE, position
+from worldledger.rulesets.chess.state import BOARD
+
+#: The source of what the arena itself says of a game. No agent may have this name.
+ARENA: Final = "arena"
+#: Events that are kept ready for those who watch; others are made anew when they are asked for.
+_READY: Final = 64
+
+
+class Entry(NamedTuple):
+    """An effect that counted for the game.
+
+    ``ply`` is how many moves were made once it was there, ``rejected`` how many attempts in a row were rejected then;
+    ``text`` is the effect as it is stored.
+    """
+
+    seq: int
+    kind: str
+    ply: int
+    rejected: int
+    text: bytes
+
+    @property
+    def effect(self) -> Effect:
+        """The effect."""
+        effect: Effect = orjson.loads(self.text)
+        return effect
+
+
+class Record:
+    """The game of one world, up to `seq`."""
+
+    def __init__(self, game_id: str, ruleset: Ruleset) -> None:
+        self.game_id = game_id
+        self._fold = Fold(game_id, ruleset)
+        #: how the game was set up; None for a world that is no live game
+        self.live: LiveConfig | None = None
+        self.world_uuid = ""
+        #: the present position with its moves; None before the game has started
+        self.board: chess.Board | None = None
+        #: wall_time of the last effect of any kind, of the first one that counted, and of the last move or the start
+        self.last_at = 0.0
+        self.started_at = 0.0
+        self.turn_at = 0.0
+        #: attempts of the side to move that were rejected since the last move
+        self.rejected = 0
+        self._illegal_before = 0
+        self.entries: list[Entry] = []
+        self._move_entries: list[int] = []
+        self._requests: dict[tuple[str, str], int] = {}
+        self._moves: list[Move] = []
+        self._ready: OrderedDict[int, GameEvent] = OrderedDict()
+
+    # -- how it stands -------------------------------------------------------------------------------------
+
+    @property
+    def seq(self) -> int:
+        """The last effect that is in it."""
+        return self._fold.seq
+
+    @property
+    def entities(self) -> dict[str, Any]:
+        """The entities of the world's state: not a copy."""
+        return self._fold.state.entities
+
+    @property
+    def started(self) -> bool:
+        """Whether there is a game."""
+        return self.board is not None
+
+    @property
+    def in_progress(self) -> bool:
+        """Whether the game goes on, as far as the log says."""
+        return self.started and self.entities[BOARD]["status"] == "in_progress"
+
+    @property
+    def ply(self) -> int:
+        """How many moves were made."""
+        ply: int = self.entities[BOARD]["ply"]
+        return ply
+
+    @property
+    def turn(self) -> Player:
+        """The side to move."""
+        turn: Player = self.entities[BOARD]["turn"]
+        return turn
+
+    def agent(self, player: Player) -> str:
+        """Give the agent of a colour."""
+        agent: str = self.entities[player]["agent_id"]
+        return agent
+
+    @property
+    def allowed_illegal(self) -> int:
+        """How many illegal attempts the state may count for the side to move before the fallback is due."""
+        most = self.live.max_illegal if self.live is not None else 0
+        return self._illegal_before + most
+
+    @property
+    def deadline_at(self) -> float | None:
+        """When the time of the side to move is over, by the clock of ``wall_time``; None where there is no limit."""
+        if self.live is None or self.live.deadline_s is None or not self.in_progress:
+            return None
+        return self.turn_at + self.live.deadline_s
+
+    @cached_property
+    def due_end(self) -> Ending | None:
+        """How the rules end the game on the board, where they do, whether or not the log says so yet."""
+        return None if self.board is None else automatic_end(self.board)
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether the game goes on in the log though it is to end, or a fallback is due."""
+        if self.live is None or not self.in_progress:
+            return False
+        return self.due_end is not None or self.rejected >= self.live.max_illegal
+
+    # -- what was done -------------------------------------------------------------------------------------
+
+    def request(self, source_id: str, req_id: str) -> Entry | None:
+        """Give what a request has made, if it has made something that counted."""
+        index = self._requests.get((source_id, req_id))
+        return None if index is None else self.entries[index]
+
+    def entry(self, seq: int) -> Entry | None:
+        """Give the effect at a seq, if it counted for the game."""
+        index = bisect_right(self.entries, seq, key=_seq) - 1
+        return self.entries[index] if index >= 0 and self.entries[index].seq == seq else None
+
+    def next_entry(self, seq: int) -> Entry | None:
+        """Give the next effect after a seq that counted for the game."""
+        index = bisect_right(self.entries, seq, key=_seq)
+        return self.entries[index] if index < len(self.entries) else None
+
+    def board_before(self, ply: int) -> chess.Board:
+        """Give the board on which a move was made."""
+        assert self.board is not None  # noqa: S101 - a move was made
+        board = self.board.copy()
+        while len(board.move_stack) >= ply:
+            board.pop()
+        return board
+
+    def move_at(self, ply: int) -> Move:
+        """Give a move. Raises ValueError for one that is none of the seed's (null moves, drops)."""
+        return move_of(self.entries[self._move_entries[ply - 1]].effect)
+
+    def moves(self) -> list[Move]:
+        """Give all moves. Raises ValueError as `move_at` does."""
+        for ply in range(len(self._moves) + 1, len(self._move_entries) + 1):
+            self._moves.append(self.move_at(ply))
+        return list(self._moves)
+
+    def events(self, after_seq: int, limit: int) -> list[GameEvent]:
+        """Give what watchers are told of the effects after a seq, the first ones."""
+        first = bisect_right(self.entries, after_seq, key=_seq)
+        return [self._event(entry) for entry in self.entries[first : first + limit]]
+
+    def _event(self, entry: Entry) -> GameEvent:
+        event = self._ready.get(entry.seq)
+        if event is None:
+            event = event_of(entry.effect)
+            assert event is not None  # noqa: S101 - each kind that counts is one
+            self._keep(event)
+        return event
+
+    def _keep(self, event: GameEvent) -> None:
+        self._ready[event.global_seq] = event
+        if len(self._ready) > _READY:
+            self._ready.popitem(last=False)
+
+    # -- going on ------------------------------------------------------------------------------------------
+
+    def apply(self, row: StoredEffect) -> None:
+        """Take the next effect of the log. Raises TamperedError or FoldError, after which the record is of no use."""
+        effect: Effect = orjson.loads(row.text)
+        kind = effect["kind"]
+        mover = self.entities[BOARD]["turn"] if self.started else None
+        touched = self._fold.apply(effect)
+        self.last_at = effect["wall_time"]
+        if kind == GENESIS_KIND:
+            self.world_uuid = effect["payload"]["world_uuid"]
+            self.live = LiveConfig.of(effect["payload"]["config"])
+        elif kind in _COUNTING and touched:
+            self._count(effect, row.text, mover)
+
+    def _count(self, effect: Effect, text: bytes, mover: Player | None) -> None:
+        kind = effect["kind"]
+        if kind == "MoveRejected":
+            self.rejected += effect["payload"].get("player") in {None, mover}
+        else:
+            self.__dict__.pop("due_end", None)
+        if kind == "GameStarted":
+            self._begin(effect)
+        elif kind == "MoveMade":
+            self._push(effect)
+            self._move_entries.append(len(self.entries))
+        entry = Entry(effect["global_seq"], kind, self.ply, self.rejected, text)
+        if effect["req_id"] is not None:
+            self._requests[effect["source_id"], effect["req_id"]] = len(self.entries)
+        self.entries.append(entry)
+
+    def _begin(self, effect: Effect) -> None:
+        board = self.entities[BOARD]
+        self.board = position(board["variant"], board["fen"])
+        self.started_at = effect["wall_time"]
+        self._next_turn(effect)
+
+    def _push(self, effect: Effect) -> None:
+        assert self.board is not None  # noqa: S101 - it counted
+        board = self.entities[BOARD]
+        try:
+            self.board.push(self.board.parse_uci(board["last_move"]["uci_notation"]))
+        except UNREADABLE:  # an imported record that python-chess would not play
+            self.board = position(board["variant"], board["fen"])
+        self._next_turn(effect)
+
+    def _next_turn(self, effect: Effect) -> None:
+        self.turn_at = effect["wall_time"]
+        self.rejected = 0
+        self._illegal_before = self.entities[self.turn]["illegal_moves_attempted"]
+
+
+_COUNTING: Final = frozenset({"GameStarted", "MoveMade", "MoveRejected", "GameEnded"})
+
+
+def _seq(entry: Entry) -> int:
+    return entry.seq
+
+
+def move_of(effect: Effect) -> Move:
+    """Give the seed's Move of a MoveMade; a timestamp that is none is taken for not given. Raises ValueError."""
+    try:
+        return Move.of(effect)
+    except ValueError:
+        payload = {**effect["payload"], "timestamp": None}
+        return Move.of({**effect, "payload": payload})

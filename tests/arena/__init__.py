@@ -1,0 +1,1 @@
+"""Tests of the arena: live games of chess."""

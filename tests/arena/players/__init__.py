@@ -1,0 +1,1 @@
+"""Tests of the players that the service moves for."""

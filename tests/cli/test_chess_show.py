@@ -1,0 +1,152 @@
+"""`chess show`: a game for people, as JSON and as a drawing."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from .chess_games import moved, rejected, started
+from .conftest import Cli
+from .helpers import BAZAAR, GAME, play, record
+
+LIVE = [
+    started(white="Ann A."),
+    rejected("e2e5"),
+    moved("e2e4", thinking_time=1.25, clock=58.75),
+    moved("e7e5", thinking_time=75),
+    rejected(None, "no_answer"),
+    moved("f1c4"),
+]
+
+
+@pytest.fixture
+def live(database_url: str) -> None:
+    """Have a game that is played here."""
+    play(database_url, "live", LIVE, ruleset="chess")
+
+
+@pytest.mark.usefixtures("live")
+def test_a_live_game_for_people(on: Cli) -> None:
+    """Board, players, moves with times and clocks, attempts, and who is to move."""
+    result = on("chess", "show", "live")
+    assert (result.code, result.err) == (0, "")
+    assert result.out == (
+        "live after all 3 half-moves\n"
+        "\n"
+        "  8  ♜ ♞ ♝ ♛ ♚ ♝ ♞ ♜\n"
+        "  7  ♟ ♟ ♟ ♟ · ♟ ♟ ♟\n"
+        "  6  · · · · · · · ·\n"
+        "  5  · · · · ♟ · · ·\n"
+        "  4  · · ♗ · ♙ · · ·\n"
+        "  3  · · · · · · · ·\n"
+        "  2  ♙ ♙ ♙ ♙ · ♙ ♙ ♙\n"
+        "  1  ♖ ♘ ♗ ♕ ♔ · ♘ ♖\n"
+        "     a b c d e f g h\n"
+        "  Ann A. against bo, Bc4 at ply 3, black to move\n"
+        "\n"
+        "  white  Ann A. (ana)  2 moves, thought 1.2 s, clock 0:00:58.7, 1 illegal\n"
+        "  black  bo            1 move, thought 0:01:15\n"
+        "\n"
+        "moves\n"
+        "  1.  e4   1.2 s  0:00:58.7  e5  0:01:15\n"
+        "  2.  Bc4\n"
+        "\n"
+        "2 rejected attempts\n"
+        "  e2e5  white  at the beginning  illegal move\n"
+        "  ?     white  after e5, ply 2   no answer\n"
+        "\n"
+        "result in progress, black to move\n"
+    )
+
+
+@pytest.mark.usefixtures("live")
+def test_after_some_moves(on: Cli) -> None:
+    """--ply shows the position after so many, with what was attempted there; the beginning is 0, the end the last."""
+    out = on("chess", "show", "live", "--ply", "0").out
+    assert out.startswith("live after 0 of 3 half-moves\n")
+    assert "1 rejected attempt\n  e2e5  white  at the beginning" in out
+    assert "\nmoves\n" not in out
+    out = on("chess", "show", "live", "--ply", "2").out
+    assert "after e5, ply 2" in out
+    assert "2." not in out
+    assert on("chess", "show", "live", "--ply", "3").out == on("chess", "show", "live").out
+    for ply in ("4", "-1"):
+        refused = on("chess", "show", "live", "--ply", ply)
+        assert (refused.code, refused.out) == (2, "")
+        assert refused.err == f"worldledger: the game 'live' has no ply {ply}; its last is 3\n"
+
+
+def test_a_recorded_game(on: Cli, tmp_path: Path) -> None:
+    """Its end is told in words and as it was recorded; a game that begins with Black's move says so."""
+    fen = (
+        '[FEN "4k3/8/8/8/8/8/4q3/K7 b - - 3 40"]\n[Result "Illegal move (a1b1) by white"]\n\n40... Qd2 {[%clk 0:01:00]}'
+    )
+    (tmp_path / "a.pgn").write_text(GAME.format(1) + fen)
+    assert on("import", "pgn", str(tmp_path)).code == 0
+    mate, other = (world["world_id"] for world in json.loads(on("worlds", "--json").out))
+    assert "\nresult black wins: checkmate (recorded as 0-1)\n" in on("chess", "show", mate).out
+    out = on("chess", "show", other).out
+    assert "moves\n  40.  …    Qd2  0:01:00\n" in out
+    assert "  a1b1  white  after Qd2, ply 1  illegal move\n" in out
+    assert out.endswith("result black wins: resigned, illegal move (recorded as Illegal move (a1b1) by white)\n")
+
+
+@pytest.mark.usefixtures("live")
+def test_as_json(on: Cli) -> None:
+    """One object with everything, in the words of the effects."""
+    found = json.loads(on("chess", "show", "live", "--ply", "2", "--json").out)
+    assert (found["world_id"], found["ply"], found["plies"], found["turn"]) == ("live", 2, 3, "white")
+    assert found["fen"] == "rnbqkbnr/pppp1ppp/8/4p3/4P3/8/PPPP1PPP/RNBQKBNR w KQkq - 0 2"
+    assert (found["status"], found["result"], found["raw_result"]) == ("in_progress", None, None)
+    assert found["players"]["white"]["clock"] == 58.75
+    assert [(move["ply"], move["uci_notation"], move["san_notation"]) for move in found["moves"]] == [
+        (1, "e2e4", "e4"),
+        (2, "e7e5", "e5"),
+    ]
+    assert [move["thinking_time"] for move in found["moves"]] == [1.25, 75]
+    assert [(attempt["after_ply"], attempt["attempted"]) for attempt in found["attempts"]] == [(0, "e2e5"), (2, None)]
+    seq = found["moves"][1]["global_seq"]
+    assert (
+        json.loads(on("state", "live", "--at-seq", str(seq), "--json").out)["state"]["entities"]["board"]["fen"]
+        == found["fen"]
+    )
+
+
+@pytest.mark.usefixtures("live")
+def test_a_drawing(on: Cli, tmp_path: Path) -> None:
+    """--svg writes the board as SVG with the last move marked; - is stdout, and then nothing else is there."""
+    file = tmp_path / "board.svg"
+    shown = on("chess", "show", "live", "--ply", "1", "--svg", str(file))
+    assert shown == on("chess", "show", "live", "--ply", "1")
+    text = file.read_text()
+    classes = [node.get("class") or "" for node in ET.fromstring(text).iter()]
+    marked = [name for name in classes if "lastmove" in name]
+    assert sorted(marked) == ["square light lastmove e2", "square light lastmove e4"]
+    assert on("chess", "show", "live", "--ply", "1", "--svg", "-").out == text
+    assert "lastmove" not in on("chess", "show", "live", "--ply", "0", "--svg", "-").out
+    assert on("chess", "show", "live", "--svg", "-", "--json").code == 2
+    refused = on("chess", "show", "live", "--svg", str(tmp_path / "no" / "a.svg"))
+    assert (refused.code, refused.out) == (2, "")
+    assert "cannot be written" in refused.err
+
+
+def test_a_check_is_drawn(on: Cli, database_url: str) -> None:
+    """The king that is in check is marked."""
+    play(database_url, "w", [started(), *map(moved, ("f2f3", "e7e5", "g2g4", "d8h4"))], ruleset="chess")
+    assert "url(#check_gradient)" in on("chess", "show", "w", "--svg", "-").out
+    assert "url(#check_gradient)" not in on("chess", "show", "w", "--ply", "3", "--svg", "-").out
+
+
+def test_worlds_that_are_no_games(on: Cli, database_url: str) -> None:
+    """Another ruleset's, one in which no game was started, and none at all are exit code 2."""
+    record(database_url, "bazaar", BAZAAR)
+    play(database_url, "empty", [], ruleset="chess")
+    for name, why in {
+        "bazaar": "world 'bazaar' is no game of chess; its ruleset is sandbox",
+        "empty": "no game was started in the world 'empty'",
+        "nowhere": "no world named 'nowhere'",
+    }.items():
+        assert on("chess", "show", name) == (2, "", f"worldledger: {why}\n")
