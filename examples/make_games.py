@@ -3,18 +3,32 @@
 Run ``python examples/make_games.py`` to write them again into ``examples/games``. They show what a PGN file may hold:
 a checkmate, a draw by rule, clocks, evaluations and sidelines, an ending by an illegal move, Chess960, a position that
 was set up, and a game that is not finished.
+
+``engines.pgn`` is of the project's own players: what ``worldledger chess play --white random --black random`` with the
+same seed records, and ``worldledger export pgn`` writes, made here without a database.
 """
 
 # ruff: noqa: S311 - games want luck, not secrets
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import chess
 import chess.engine
 import chess.pgn
+import orjson
+
+from service.arena.players import Position, make_player
+from worldledger.drafts import check_draft, effect_text
+from worldledger.effects import Effect
+from worldledger.folding import Fold
+from worldledger.rulesets.chess import RULESET, automatic_end
+from worldledger.rulesets.chess.gamelog import GameLog
+from worldledger.rulesets.chess.writing import write_game
 
 GAMES = Path(__file__).parent / "games"
 VALUES = {chess.PAWN: 1, chess.KNIGHT: 3, chess.BISHOP: 3, chess.ROOK: 5, chess.QUEEN: 9, chess.KING: 0}
@@ -196,16 +210,79 @@ def unfinished() -> chess.pgn.Game:
     return game
 
 
-FILES: dict[str, list[Callable[[], chess.pgn.Game]]] = {
+class World:
+    """A world of the ruleset ``chess`` that is in no database: the rules decide, and an effect a second is its log."""
+
+    def __init__(self, name: str, began: float) -> None:
+        self.fold = Fold(name, RULESET)
+        self.began = began
+        self.effects: list[Effect] = []
+
+    def append(self, draft: Mapping[str, Any]) -> None:
+        """Append what the rules make of a draft; raises IllegalEffectError for one that they refuse."""
+        checked = RULESET.decide(check_draft(draft, system=True), self.fold.state)
+        seq = self.fold.seq + 1
+        when = {"sim_time": float(seq), "wall_time": self.began + seq}
+        text = effect_text(checked, world_id=self.fold.world_id, global_seq=seq, uuid="", **when)
+        self.effects.append(orjson.loads(text))
+        self.fold.apply(self.effects[-1])
+
+
+async def of_random_players(number: int, seed: int, **beginning: Any) -> str:
+    """Play a game as the arena does: the players are asked, and the rules say what it becomes."""
+    names = {"white": "random-1", "black": "random-2"}
+    live = {**beginning, **{colour: {"agent_id": name} for colour, name in names.items()}}
+    world = World(f"engines-{number}", began=1_767_952_800.0 + 3600 * number)
+    config = RULESET.check_config({"live": live})
+    started, *_ = RULESET.opening(config, world_uuid="")  # what follows registers the agents
+    world.append(started)
+    board = GameLog.of(world.effects).board
+    players = {colour: make_player("random", seed=seed) for colour in names}
+    while (ending := automatic_end(board)) is None:
+        colour = "white" if board.turn else "black"
+        move = await players[colour].move(Position.of(board))
+        world.append(
+            {
+                "kind": "MoveMade",
+                "payload": {"uci_notation": move},
+                "source_id": names[colour],
+                "schema_version": "1.0.0",
+            }
+        )
+        board.push_uci(move)
+    end = {"status": ending.status, "result": ending.result, "reason": ending.reason}
+    world.append({"kind": "GameEnded", "payload": end, "source_id": "arena", "schema_version": "1.0.0"})
+    return write_game(GameLog.of(world.effects), event="Engine games").text
+
+
+def swift_mate() -> str:
+    """Make a game of random players that ends by checkmate soon."""
+    return asyncio.run(of_random_players(1, seed=74))
+
+
+def random_chess960() -> str:
+    """Make a Chess960 game of random players."""
+    return asyncio.run(of_random_players(2, seed=15, chess960=True, fen=chess.Board.from_chess960_pos(300).fen()))
+
+
+def lost_queen() -> str:
+    """Make a game in which random players bring a queen against a king to stalemate."""
+    return asyncio.run(of_random_players(3, seed=34, fen="8/8/8/4k3/8/8/8/3QK3 w - - 0 1"))
+
+
+FILES: dict[str, list[Callable[[], chess.pgn.Game | str]]] = {
     "corner_table.pgn": [checkmate, repetition, illegal_move],
     "by_the_clock.pgn": [with_clocks, with_sidelines],
     "other_beginnings.pgn": [chess960, set_up, unfinished],
+    "engines.pgn": [swift_mate, random_chess960, lost_queen],
 }
 
 
 def texts() -> dict[str, str]:
     """Give every file's text by its name."""
-    return {name: "\n\n".join(str(make()) for make in makers) + "\n" for name, makers in FILES.items()}
+    return {
+        name: "\n\n".join(str(make()).removesuffix("\n") for make in makers) + "\n" for name, makers in FILES.items()
+    }
 
 
 if __name__ == "__main__":

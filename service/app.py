@@ -31,6 +31,7 @@ from service.api import (
     generations,
     health,
     intents,
+    live_games,
     metrics,
     observing,
     projections,
@@ -51,9 +52,10 @@ from service.api.metrics import Metrics
 from service.api.openapi import document
 from service.api.problems import on_http_exception, on_simulation_error, on_validation_error
 from service.api.wire import Protocol
-from service.api.ws import handshake
+from service.api.ws import handshake, watching
 from service.api.ws.messages import MAX_BYTES
 from service.api.ws.transport import PING_INTERVAL, SocketProtocol
+from service.arena import Arena, ArenaSettings
 from service.feeding import Feeding
 from service.projecting import Projections
 from service.runtime.worlds import Worlds
@@ -79,6 +81,8 @@ _ROOMS = (
     generations,
     clock,
     handshake,
+    live_games,
+    watching,
     games,
     agents,
     projections,
@@ -120,12 +124,14 @@ def create_app(settings: Settings, database_url: str, *, clock: Callable[[], flo
                 store.on_commit = _both(watcher.committed, feeding.wake)
             worlds = Worlds(store, watcher)
             running.push_async_callback(worlds.close)
+            arena = Arena(store, watcher, worlds, ArenaSettings(max_games=settings.max_games), clock=clock)
             measured.watch(store, worlds)
             app.state.services = services = Services(
                 settings=settings,
                 store=store,
                 watcher=watcher,
                 worlds=worlds,
+                arena=await running.enter_async_context(arena),
                 projections=fed,
                 feeding=feeding,
                 models=ReadModels(store.reader),
@@ -151,7 +157,7 @@ def create_app(settings: Settings, database_url: str, *, clock: Callable[[], flo
     )
     for room in _ROOMS:
         app.include_router(room.router)
-    app.router.routes.append(handshake.ROUTE)
+    app.router.routes += [handshake.ROUTE, watching.ROUTE]
     document(app, version("worldledger"))
     return app
 

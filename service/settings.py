@@ -66,6 +66,12 @@ class Settings(BaseSettings):
     projection_lease_ttl: float = Field(
         default=5.0, gt=0, description="Seconds without a sign of life after which another runner feeds a projection."
     )
+    max_games: int = Field(
+        default=100, ge=1, description="Most games of chess that one process keeps in memory; others are read again."
+    )
+    watch_idle: float = Field(
+        default=1800.0, gt=0, description="Seconds of silence after which the WebSocket of a game's watcher is closed."
+    )
     live_states: int = Field(
         default=256, ge=1, description="Most worlds whose state one process keeps in memory to judge drafts by."
     )

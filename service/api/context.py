@@ -17,6 +17,7 @@ from service.store.watch import HeadWatcher
 if TYPE_CHECKING:
     from service.api.jobs import Jobs
     from service.api.metrics import Metrics
+    from service.arena import Arena
     from service.feeding import Feeding
     from service.projecting import Projections
     from service.runtime.worlds import Worlds
@@ -31,6 +32,8 @@ class Services:
     watcher: HeadWatcher
     #: the worlds in which agents live, each opened when it is asked for
     worlds: Worlds
+    #: the live games of chess
+    arena: Arena
     projections: Projections
     #: what feeds the projections, where this service does
     feeding: Feeding | None

@@ -1,26 +1,32 @@
-"""Games over HTTP: one world is one game, as the projections ``games`` and ``moves`` tell it."""
+"""Games over HTTP: one world is one game, as its log and the projections ``games`` and ``moves`` tell it."""
 
 from __future__ import annotations
 
+import asyncio
+from hashlib import sha256
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Depends, Path, Query
+import chess
+import chess.svg
+from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from projections.games import Games
 from projections.moves import Moves
-from service.api.caching import REVALIDATE
+from service.api.caching import REVALIDATE, not_modified
 from service.api.context import Services, services
 from service.api.errors import GameNotFoundError
 from service.api.moments import once
 from service.api.openapi import header, json_of, problems
 from service.api.parameters import NO_NUL, Limit, check_text, next_link, whole
+from service.api.playing import NOTHING, GameId, WithMoves, WithTensor, board_at, game_of, game_row, reach, told
 from service.api.projected import MinSeq, as_told, check_game, to_json, views, wait_for
 from service.store.read_models import Row
 from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_WORD
-from worldledger.genesis import NAME_RULE, check_world_name
+from worldledger.errors import MomentNotFoundError
+from worldledger.genesis import check_world_name
 
 router = APIRouter(tags=["games"], dependencies=[Depends(once)])
 
@@ -28,14 +34,6 @@ _DEFAULT: Final = 100
 _GAMES: Final = Games()
 _MOVES: Final = Moves()
 _NEXT: Final = {"Link": header('`rel="next"`: the next page, if there is one.')}
-
-GameId = Annotated[
-    str,
-    Path(
-        description=f"The game's id: the name of its world ({NAME_RULE}).",
-        json_schema_extra={"pattern": "^[A-Za-z0-9][A-Za-z0-9._~-]{0,199}$", "minLength": 1, "maxLength": 200},
-    ),
-]
 
 
 @router.get(
@@ -94,11 +92,29 @@ async def list_games(
     response_class=Response,
     responses={200: {**json_of("Game"), "description": "The game."}, **problems(404, 409, 422, 503)},
 )
-async def get_game(request: Request, game_id: GameId, min_seq: MinSeq = None) -> Response:
-    """Give a game as the projection `games` has it; with `min_seq`, once it has come so far, or 503 after a while."""
+async def get_game(
+    request: Request, game_id: GameId, min_seq: MinSeq = None, tensor: WithTensor = True, moves: WithMoves = True
+) -> Response:
+    """Give a game: its row, and the seed's Game with its position.
+
+    A live game is told from its log, at once after a move. The row of any other is that of the projection `games`; with
+    `min_seq`, once that has come so far, or 503 after a while.
+    """
     found = services(request)
-    await wait_for(found, _GAMES, check_world_name(game_id), min_seq)
-    return _json(as_told(_GAMES, await _game(found, game_id)), {"Cache-Control": REVALIDATE})
+    check_world_name(game_id)
+    try:
+        game = await game_of(found, game_id)
+    except GameNotFoundError:
+        game = None
+    if game is not None and min_seq is not None:
+        await reach(found, game, "min_seq", min_seq)
+    if game is not None and game.live is not None:
+        shown = game_row(game)
+    else:
+        await wait_for(found, _GAMES, game_id, min_seq)
+        shown = dict(as_told(_GAMES, await _game(found, game_id)))
+    shown |= NOTHING if game is None else told(game, tensor=tensor, moves=moves)
+    return _json(shown, {"Cache-Control": REVALIDATE})
 
 
 @router.get(
@@ -130,6 +146,45 @@ async def list_moves(
     position = shown[-1]["ply"] if len(rows) > wanted else None
     headers = {"Cache-Control": REVALIDATE, **({} if position is None else next_link(request, after_ply=position))}
     return _json({"game_id": game_id, "moves": shown, "next_after_ply": position}, headers)
+
+
+@router.get(
+    "/v1/games/{game_id}/board.svg",
+    operation_id="get_board",
+    summary="A game's board as a picture",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "The board; the last move and a check are marked.",
+            "content": {"image/svg+xml": {"schema": {"type": "string"}}},
+            "headers": {"ETag": header("Of what is to be seen.")},
+        },
+        304: {"description": "The picture is the one that If-None-Match names; nothing was drawn."},
+        **problems(404, 422, 503),
+    },
+)
+async def get_board(
+    request: Request,
+    game_id: GameId,
+    ply: Annotated[
+        int | None, whole(0), Query(ge=0, le=MAX_INT, description="After so many moves; now, where it is left out.")
+    ] = None,
+) -> Response:
+    """Give the board as SVG, seen from White's side: now, or after a number of moves."""
+    game = await game_of(services(request), game_id)
+    board = game.board if ply is None else board_at(game, ply)
+    if board is None:
+        what = f"ply: the board of game {game_id!r} after move {ply} is not there"
+        raise MomentNotFoundError(what, world_id=game_id, head_seq=game.seq)
+    last = board.peek() if board.move_stack else None
+    check = board.king(board.turn) if board.is_check() else None
+    seen = f"{board.board_fen()} {last} {check} {chess.__version__}"
+    headers = {"ETag": f'"{sha256(seen.encode()).hexdigest()[:32]}"', "Cache-Control": REVALIDATE}
+    unchanged = not_modified(request, headers)
+    if unchanged is not None:
+        return unchanged
+    drawn = await asyncio.to_thread(chess.svg.board, board, lastmove=last or None, check=check)
+    return Response(str(drawn), 200, headers, "image/svg+xml")
 
 
 async def _game(found: Services, game_id: str) -> Row:

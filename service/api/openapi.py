@@ -30,7 +30,7 @@ TAGS: Final = [
     {"name": "effects", "description": "Appending and reading effects."},
     {"name": "states", "description": "What worlds are at any moment: the fold of their effects."},
     {"name": "agents", "description": "Living in a world: what agents see, what they want, and who moves time."},
-    {"name": "games", "description": "Games and agents, as projections tell them: read models made from the logs."},
+    {"name": "games", "description": "Games of chess: playing and watching them, and what projections tell of them."},
     {"name": "projections", "description": "How the read models stand, rebuilding and checking them."},
     {"name": "schemas", "description": "JSON Schemas of what people write as files."},
     {"name": "verification", "description": "Proving that nothing was changed."},

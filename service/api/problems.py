@@ -41,6 +41,8 @@ from service.api.errors import (
     UnsupportedMediaTypeError,
     UpgradeRequiredError,
 )
+from service.arena.errors import ArenaFullError, GameNotLiveError, InvalidMoveRequestError, NoSuchGameError
+from service.arena.players import InvalidPlayerError, PlayerError, UnknownPlayerError
 from worldledger import errors
 from worldledger.errors import RecoveryAction, SimulationError
 
@@ -87,6 +89,9 @@ TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     errors.InvalidPolicyError: Answer(422, "The policy is refused"),
     errors.UnregisteredPolicyError: Answer(422, "No such policy is registered"),
     errors.PermissionDeniedError: Answer(403, "The agent may not do this"),
+    InvalidMoveRequestError: Answer(422, "The attempt cannot be read"),
+    UnknownPlayerError: Answer(422, "No such player is installed"),
+    InvalidPlayerError: Answer(422, "The player is refused"),
     InvalidParameterError: Answer(422, "A parameter is refused"),
     BodyTooLargeError: Answer(413, "The body is too large"),
     UnsupportedMediaTypeError: Answer(415, "The body must be JSON"),
@@ -104,6 +109,8 @@ TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     ProjectionNotFoundError: Answer(404, "No such projection"),
     ProjectionRefusedError: Answer(409, "The projection is not in a state for this"),
     GameNotFoundError: Answer(404, "No such game"),
+    NoSuchGameError: Answer(404, "The world has no such game"),
+    GameNotLiveError: Answer(409, "Nobody plays this game here"),
     AgentNotFoundError: Answer(404, "No such agent"),
     SchemaNotFoundError: Answer(404, "No such schema"),
     errors.UnknownAgentError: Answer(404, "The world has no such agent"),
@@ -115,6 +122,7 @@ TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     errors.TamperedError: Answer(500, "The log was tampered with"),
     errors.FoldError: Answer(500, "The state cannot be folded"),
     ProjectionFailedError: Answer(500, "The projection cannot digest an effect"),
+    PlayerError: Answer(500, "A player of the service has failed"),
     # the state of the service
     errors.QuotaExceededError: Answer(429, "The agent's quota is used up"),
     errors.BackpressureError: Answer(503, "Too many intents are waiting", retry_after=1),
@@ -122,6 +130,7 @@ TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     errors.DeadlineExceededError: Answer(504, "The intent waited too long"),
     errors.QueueClosedError: Answer(503, "What was read from is closed"),
     errors.OverloadedError: Answer(503, "Too much is waiting", retry_after=1),
+    ArenaFullError: Answer(503, "Too many games are being played", retry_after=1),
     ProjectionBehindError: Answer(503, "The projection has not come so far", retry_after=1),
     ProjectionUnavailableError: Answer(503, "The projection cannot be read now", retry_after=1),
     errors.StoreUnavailableError: Answer(503, "The database is not available", retry_after=2),

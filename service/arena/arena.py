@@ -23,7 +23,7 @@ from service.arena.errors import ArenaFullError
 from service.arena.feed import Feed
 from service.arena.games import LiveGame
 from service.arena.moving import Moving
-from service.arena.players import InvalidPlayerError, UnknownPlayerError, read_spec
+from service.arena.players import InvalidPlayerError, UnknownPlayerError, make_player
 from service.arena.record import ARENA
 from service.arena.scanning import Scanner
 from service.arena.seats import Seats
@@ -93,7 +93,8 @@ class Arena:
 
     async def __aenter__(self) -> Self:
         self._start(self._deadlines.run())
-        self._start(self._scanner.run())
+        if self.settings.adopt:
+            self._start(self._scanner.run())
         return self
 
     async def __aexit__(
@@ -120,7 +121,7 @@ class Arena:
         The players of this service that it has begin to play. Raises InvalidConfigError, UnknownPlayerError,
         InvalidPlayerError, ArenaFullError, WorldExistsError, InvalidNameError, StoreUnavailableError.
         """
-        self._check(new)
+        await self._check(new)
         if new.game_id is None:
             new = new.model_copy(update={"game_id": self._new_uuid()})
         assert new.game_id is not None  # noqa: S101 - it was just named
@@ -155,12 +156,19 @@ class Arena:
     def _game(self, table: Table) -> LiveGame:
         return LiveGame(table, self._seats.take, self._moving, self._feed)
 
-    def _check(self, new: NewGame) -> None:
+    async def _check(self, new: NewGame) -> None:
         for colour, agent in new.agents.items():
             if agent.agent_id == ARENA:
                 path = f"$.{colour}.agent_id"
                 raise InvalidConfigError(f"{path}: {ARENA!r} is the name of the arena itself", path=path)
-            read_spec(new.players[colour], path=f"$.players.{colour}", allow_programs=self.settings.allow_programs)
+            # Made once to see that it can be: a program that is not installed is told now, not at the first move.
+            player = make_player(
+                new.players[colour],
+                seed=0,
+                path=f"$.players.{colour}",
+                allow_programs=self.settings.allow_programs,
+            )
+            await player.close()
         if driven(new.players) and self.driven >= self.settings.max_games:
             limit = self.settings.max_games
             raise ArenaFullError(f"{limit} games are being played here; wait until one has ended", limit=limit)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from service.arena.players import Player as Moves
-from service.arena.players import PlayerError, Position, make_player
+from service.arena.players import PlayerError, make_player
 from worldledger.errors import (
     IllegalEffectError,
     RecoveryAction,
@@ -89,14 +89,13 @@ class Driver:
     async def _move(self, player: Moves) -> bool:
         """Have a player make a move, or fail to; give False where somebody else has made it."""
         record = self._table.record
-        assert record.board is not None  # noqa: S101 - the game goes on
         ply, colour, agent_id = record.ply + 1, record.turn, record.agent(record.turn)
         req_id = f"player:{ply}:{record.rejected}"
         deadline = record.deadline_at
         remaining = None if deadline is None else max(deadline - self._clock(), 0.0)
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        asked = loop.create_task(player.move(Position.of(record.board, remaining_s=remaining)))
+        asked = loop.create_task(player.move(record.position(remaining_s=remaining)))
         try:
             await self._until_answered(asked, ply)
         finally:

@@ -50,20 +50,27 @@ class GameEvent:
     What the log does not tell is null.
     """
 
-    __slots__ = ("data", "game_id", "global_seq", "text", "type")
+    __slots__ = ("game_id", "global_seq", "text", "type")
 
     def __init__(self, type_: EventType, effect: Effect, said: Mapping[str, Any]) -> None:
         self.type = type_
         self.game_id = effect["world_id"]
         self.global_seq = effect["global_seq"]
-        self.data: dict[str, Any] = {
-            "type": type_,
-            "game_id": self.game_id,
-            "global_seq": self.global_seq,
-            "timestamp": moment(effect["wall_time"]).isoformat().replace("+00:00", "Z"),
-            **said,
-        }
-        self.text = orjson.dumps(self.data)
+        self.text = orjson.dumps(
+            {
+                "type": type_,
+                "game_id": self.game_id,
+                "global_seq": self.global_seq,
+                "timestamp": moment(effect["wall_time"]).isoformat().replace("+00:00", "Z"),
+                **said,
+            }
+        )
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What the text says."""
+        data: dict[str, Any] = orjson.loads(self.text)
+        return data
 
     def __repr__(self) -> str:
         return f"GameEvent({self.text.decode()})"

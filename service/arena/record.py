@@ -14,24 +14,27 @@ from typing import Any, Final, NamedTuple
 
 import chess
 import orjson
+from pydantic import TypeAdapter
 
 from service.arena.events import GameEvent, event_of
-from worldledger.chain import StoredEffect
+from service.arena.players import Position
+from worldledger.chain import StoredEffect, Verifier
 from worldledger.effects import Effect
 from worldledger.folding import Fold
 from worldledger.genesis import GENESIS_KIND
 from worldledger.rulesets.base import Ruleset
 from worldledger.rulesets.chess.deciding import automatic_end
 from worldledger.rulesets.chess.endings import Ending, Player
-from worldledger.rulesets.chess.entities import Move
+from worldledger.rulesets.chess.entities import Move, moves_of
 from worldledger.rulesets.chess.live import LiveConfig
 from worldledger.rulesets.chess.positions import UNREADABLE, position
 from worldledger.rulesets.chess.state import BOARD
+from worldledger.rulesets.chess.times import Moment
 
 #: The source of what the arena itself says of a game. No agent may have this name.
 ARENA: Final = "arena"
 #: Events that are kept ready for those who watch; others are made anew when they are asked for.
-_READY: Final = 64
+_READY: Final = 32
 
 
 class Entry(NamedTuple):
@@ -60,11 +63,14 @@ class Record:
     def __init__(self, game_id: str, ruleset: Ruleset) -> None:
         self.game_id = game_id
         self._fold = Fold(game_id, ruleset)
+        self._verifier = Verifier(game_id)
         #: how the game was set up; None for a world that is no live game
         self.live: LiveConfig | None = None
         self.world_uuid = ""
         #: the present position with its moves; None before the game has started
         self.board: chess.Board | None = None
+        #: the moves so far, as UCI
+        self.moves_made: list[str] = []
         #: wall_time of the last effect of any kind, of the first one that counted, and of the last move or the start
         self.last_at = 0.0
         self.started_at = 0.0
@@ -142,6 +148,20 @@ class Record:
             return False
         return self.due_end is not None or self.rejected >= self.live.max_illegal
 
+    def position(self, *, remaining_s: float | None = None) -> Position:
+        """Give what a player is asked; ``remaining_s``: seconds that are left for the move."""
+        assert self.board is not None  # noqa: S101 - the game goes on
+        entity = self.entities[BOARD]
+        return Position(
+            initial_fen=entity["initial_fen"],
+            chess960=self.board.chess960,
+            moves=tuple(self.moves_made),
+            fen=entity["fen"],
+            player=entity["turn"],
+            legal_moves=tuple(sorted(map(self.board.uci, self.board.legal_moves))),
+            remaining_s=remaining_s,
+        )
+
     # -- what was done -------------------------------------------------------------------------------------
 
     def request(self, source_id: str, req_id: str) -> Entry | None:
@@ -169,13 +189,30 @@ class Record:
 
     def move_at(self, ply: int) -> Move:
         """Give a move. Raises ValueError for one that is none of the seed's (null moves, drops)."""
-        return move_of(self.entries[self._move_entries[ply - 1]].effect)
+        try:
+            return Move.of(self._effect_of(ply))
+        except ValueError:  # its payload is not whole, as that of an imported move may be
+            return self.moves()[ply - 1]
 
     def moves(self) -> list[Move]:
         """Give all moves. Raises ValueError as `move_at` does."""
-        for ply in range(len(self._moves) + 1, len(self._move_entries) + 1):
-            self._moves.append(self.move_at(ply))
+        try:
+            for ply in range(len(self._moves) + 1, len(self._move_entries) + 1):
+                self._moves.append(Move.of(self._effect_of(ply)))
+        except ValueError:
+            board = self.entities[BOARD]
+            effects = [self._effect_of(ply) for ply in range(1, len(self._move_entries) + 1)]
+            self._moves = moves_of(effects, initial_fen=board["initial_fen"], variant=board["variant"])
         return list(self._moves)
+
+    def _effect_of(self, ply: int) -> Effect:
+        """Give a move's effect; without its timestamp where that is none, as nobody looks at those of an intent."""
+        effect = self.entries[self._move_entries[ply - 1]].effect
+        try:
+            _MOMENT.validate_python(effect["payload"].get("timestamp"))
+        except ValueError:
+            effect["payload"]["timestamp"] = None
+        return effect
 
     def events(self, after_seq: int, limit: int) -> list[GameEvent]:
         """Give what watchers are told of the effects after a seq, the first ones."""
@@ -198,7 +235,13 @@ class Record:
     # -- going on ------------------------------------------------------------------------------------------
 
     def apply(self, row: StoredEffect) -> None:
-        """Take the next effect of the log. Raises TamperedError or FoldError, after which the record is of no use."""
+        """Take the next effect of the log, if the chain holds. Raises TamperedError, FoldError or InvalidConfigError.
+
+        After that the record is of no use.
+        """
+        if not self._verifier.feed_chain((row,)):
+            assert self._verifier.finding is not None  # noqa: S101 - it says why
+            raise self._verifier.finding.error()
         effect: Effect = orjson.loads(row.text)
         kind = effect["kind"]
         mover = self.entities[BOARD]["turn"] if self.started else None
@@ -235,8 +278,10 @@ class Record:
     def _push(self, effect: Effect) -> None:
         assert self.board is not None  # noqa: S101 - it counted
         board = self.entities[BOARD]
+        uci = board["last_move"]["uci_notation"]
+        self.moves_made.append(uci)
         try:
-            self.board.push(self.board.parse_uci(board["last_move"]["uci_notation"]))
+            self.board.push(self.board.parse_uci(uci))
         except UNREADABLE:  # an imported record that python-chess would not play
             self.board = position(board["variant"], board["fen"])
         self._next_turn(effect)
@@ -247,17 +292,9 @@ class Record:
         self._illegal_before = self.entities[self.turn]["illegal_moves_attempted"]
 
 
+_MOMENT: Final[TypeAdapter[Moment | None]] = TypeAdapter(Moment | None)
 _COUNTING: Final = frozenset({"GameStarted", "MoveMade", "MoveRejected", "GameEnded"})
 
 
 def _seq(entry: Entry) -> int:
     return entry.seq
-
-
-def move_of(effect: Effect) -> Move:
-    """Give the seed's Move of a MoveMade; a timestamp that is none is taken for not given. Raises ValueError."""
-    try:
-        return Move.of(effect)
-    except ValueError:
-        payload = {**effect["payload"], "timestamp": None}
-        return Move.of({**effect, "payload": payload})

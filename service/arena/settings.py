@@ -23,6 +23,11 @@ class ArenaSettings(BaseModel):
     allow_programs: bool = Field(
         default=False, description="Whether who creates a game may name programs as its players (`uci:PATH`)."
     )
+    adopt: bool = Field(
+        default=True,
+        description="Whether it looks after games of other processes that nobody looks after. One that may start "
+        "programs should not: their configurations may name any.",
+    )
     scan_every: float = Field(
         default=5.0, gt=0, description="Seconds between two looks for games that no process looks after."
     )

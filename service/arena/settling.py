@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from service.arena.players import Position, RandomPlayer
+from service.arena.players import RandomPlayer
 from worldledger.rulesets.chess.deciding import resignation, timed_out
 
 if TYPE_CHECKING:
@@ -60,11 +60,10 @@ class Settling:
 
     async def _random_move(self, record: Record) -> str:
         """Give a move by the game's seed: the same in every process."""
-        assert record.board is not None  # noqa: S101 - the game goes on
-        assert record.live is not None  # noqa: S101
+        assert record.live is not None  # noqa: S101 - only live games are settled
         seed = record.live.seed
         player = RandomPlayer(record.game_id if seed is None else seed)
-        return await player.move(Position.of(record.board))
+        return await player.move(record.position())
 
 
 def _why_given_up(record: Record) -> Reason:

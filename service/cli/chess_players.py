@@ -20,8 +20,8 @@ _ENGINES: Final = frozenset({"stockfish", "uci"})
 _LIMITS: Final = frozenset({"nodes", "depth", "movetime"})
 #: Names that agents cannot have: those who write in a game's log besides them.
 _RESERVED: Final = frozenset({"arena", "worldledger"})
-#: Longest name of a program that is taken for an agent's; the names of agents have 50 characters.
-_MAX_NAME: Final = 30
+#: Longest name that is taken from a player or its program; what is put behind it must fit into 50 characters.
+_MAX_NAME: Final = 24
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,17 @@ class Contestant:
     def is_engine(self) -> bool:
         """Whether it is a UCI engine."""
         return self.spec.name in _ENGINES
+
+    @property
+    def is_program(self) -> bool:
+        """Whether it runs what its description says, which a service does not do for a game that it finds."""
+        from service.arena.players import InvalidPlayerError, read_spec  # noqa: PLC0415 - slow to load
+
+        try:
+            read_spec(self.spec.to_json())
+        except InvalidPlayerError:
+            return True
+        return False
 
     @property
     def name(self) -> str:
@@ -54,9 +65,7 @@ def read_contestants(white: str, black: str, nodes: int | None) -> tuple[Contest
     names = [_name(spec) for spec in given.values()]
     if names[0] == names[1]:
         names = [f"{name}-{number}" for number, name in enumerate(names, 1)]
-    first, second = (
-        Contestant(option, spec, name) for (option, spec), name in zip(given.items(), names, strict=True)
-    )
+    first, second = (Contestant(option, spec, name) for (option, spec), name in zip(given.items(), names, strict=True))
     if nodes is not None and not first.is_engine and not second.is_engine:
         raise SimulationError("--nodes is how long an engine searches, and neither of these players is one")
     return first, second

@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 from service.cli import (
     checkpoint_export,
     checkpoint_import,
+    chess_play,
     chess_show,
     config_check,
     db_check,
@@ -62,7 +63,10 @@ Every command explains itself with --help."""
 _IMPORTS = examples("worldledger import pgn games/ --experiment first", "worldledger import log my-world.ndjson")
 _WORLDS = examples("worldledger world create my-world")
 _PROJECTIONS = examples("worldledger projections status", "worldledger projections rebuild games")
-_CHESS = examples("worldledger chess show GAME --ply 20 --svg board.svg")
+_CHESS = examples(
+    "worldledger chess play --white stockfish --black random",
+    "worldledger chess show GAME --ply 20 --svg board.svg",
+)
 _CONFIGS = examples("worldledger config check simulation.yaml")
 _CHECKPOINTS = examples(
     "worldledger checkpoint export market -o market.json",
@@ -139,7 +143,8 @@ def make_app() -> typer.Typer:
     _add(app, "export pgn", export_pgn)
     _add(world, "create", world_create)
     app.add_typer(world, name="world")
-    chess = _group("Look at games of chess.", _CHESS)
+    chess = _group("Play games of chess, and look at them.", _CHESS)
+    _add(chess, "play", chess_play)
     _add(chess, "show", chess_show)
     app.add_typer(chess, name="chess")
     config = _group("Look at configurations of simulations.", _CONFIGS)

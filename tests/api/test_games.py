@@ -17,9 +17,13 @@ from .helpers import problem
 
 
 async def test_a_game_is_told_as_it_stands(client: httpx2.AsyncClient, played: None) -> None:
-    """A game's row says who plays, how it stands and how it ended; it has the projection's columns."""
+    """A game has the columns of the projection, which say how it stands and ended, and the seed's Game."""
     found = (await client.get("/v1/games/g1")).json()
-    assert set(found) == {column.name for column in Games.columns}
+    assert {column.name for column in Games.columns} < set(found)
+    assert set(found) == set(schemas.Game.model_fields)
+    assert found["board_state"]["is_checkmate"] is True
+    assert [move["uci_notation"] for move in found["move_history"]] == list(FOOLS_MATE)
+    assert (found["live"], found["move_deadline"], found["attempts_left"]) == (None, None, None)
     assert (found["game_id"], found["white_agent_id"], found["black_agent_id"]) == ("g1", "ana", "bo")
     assert (found["status"], found["result"], found["plies"]) == ("checkmate", "black_wins", 4)
     assert found["thinking_time_white"] == 3.0
@@ -28,6 +32,7 @@ async def test_a_game_is_told_as_it_stands(client: httpx2.AsyncClient, played: N
     for name, status in (("g2", "in_progress"), ("g3", None)):
         found = (await client.get(f"/v1/games/{name}")).json()
         assert (found["status"], found["ended_at"]) == (status, None)
+        assert (found["board_state"] is None) == (status is None)
         schemas.Game.model_validate(found)
 
 

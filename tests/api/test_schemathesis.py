@@ -43,6 +43,8 @@ def _cases(operation: Any) -> st.SearchStrategy[Case[Any]]:
     """Give cases that the document allows, with names of what is there or not, and cases that it forbids."""
     named = {each.name for each in operation.path_parameters}
     there = {name: value for name, value in _THERE.items() if name in named}
+    if "game_id" in there and operation.method == "post":
+        there["game_id"] = "live"
     found = [operation.as_strategy(path_parameters=there), operation.as_strategy()]
     if operation.path_parameters or operation.query or operation.headers or operation.body:
         found.append(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
@@ -99,5 +101,7 @@ async def test_no_example_makes_the_service_fail(database_url: str, label: str) 
             await client.post(of("alice", "generations"), json={"req_id": "g1"})
             moves = [moved(uci, 0.5 + n) for n, uci in enumerate(FOOLS_MATE)]
             await new_game(client, "g1", started(), *moves, mate(), experiment="trial")
+            live = {"game_id": "live", "white": {"agent_id": "alice"}, "black": {"agent_id": "bob"}}
+            await client.post("/v1/games", json={**live, "max_illegal": 1000})
         await catch_up(served.services)
         await asyncio.to_thread(_try, label, served.url)

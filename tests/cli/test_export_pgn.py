@@ -46,14 +46,14 @@ def test_an_experiment_comes_back(on: Cli, tmp_path: Path) -> None:
     assert on("export", "pgn", "--experiment", "house", "-o", str(file)) == (
         0,
         "",
-        f"worldledger: exported 8 games (214 moves), 1 unfinished to {file}\n",
+        f"worldledger: exported 11 games (265 moves), 1 unfinished to {file}\n",
     )
     found = headers(file.read_text())
-    assert len(found) == 8
-    assert sorted(tags["Round"] for tags in found) == list("12345678")
+    assert len(found) == 11
+    assert sorted(tags["Round"] for tags in found) == [*"12345678", "?", "?", "?"]
     assert "Illegal move (h1e1) by Hasty Hal" in {tags["Result"] for tags in found}
     again = on("import", "pgn", str(file), "--experiment", "house")
-    assert again.out == "imported 1 game (33 effects) from 1 file, 7 already there\n"
+    assert again.out == "imported 1 game (33 effects) from 1 file, 10 already there\n"
 
 
 @pytest.mark.usefixtures("games")

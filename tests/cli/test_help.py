@@ -26,6 +26,7 @@ COMMANDS = [
     ("verify",),
     ("export",),
     ("export", "pgn"),
+    ("chess", "play"),
     ("chess", "show"),
     ("world", "create"),
     ("config", "check"),

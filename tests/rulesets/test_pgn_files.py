@@ -39,13 +39,14 @@ def positions_of(path: Path) -> list[str]:
 
 
 def test_the_example_games_show_what_they_say() -> None:
-    """Eight short games, all whole and without warnings, of the kinds that the project promises to show."""
+    """Eleven short games, all whole and without warnings, of the kinds that the project promises to show."""
     games = [game for path in sorted((EXAMPLES / "games").glob("*.pgn")) for game in games_of(path)]
     assert [warning for game in games for warning in game.warnings] == []
-    assert len({game.digest for game in games}) == 8
+    assert len({game.digest for game in games}) == 11
     assert max(game.moves for game in games) < 120
     assert Counter(game.reason for game in games) == {
-        "checkmate": 3,
+        "checkmate": 5,
+        "stalemate": 1,
         "threefold_repetition": 1,
         "illegal_move": 1,
         "resignation": 1,
@@ -53,9 +54,9 @@ def test_the_example_games_show_what_they_say() -> None:
         None: 1,
     }
     starts = [payloads(game, "GameStarted")[0] for game in games]
-    assert [start["variant"] for start in starts].count("chess960") == 1
+    assert [start["variant"] for start in starts].count("chess960") == 2
     assert [start["sim_time_unit"] for start in starts].count("seconds") == 1
-    assert sum(start["initial_fen"] != chess.STARTING_FEN for start in starts) == 2
+    assert sum(start["initial_fen"] != chess.STARTING_FEN for start in starts) == 4
     assert any(move["evaluation"] for game in games for move in payloads(game))
     assert any(move["is_promotion"] for game in games for move in payloads(game))
     assert any(move["variations"] for game in games for move in payloads(game))

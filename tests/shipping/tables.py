@@ -23,6 +23,8 @@ from projections import errors as of_projections
 from service import app
 from service.api import errors as of_http
 from service.api import problems
+from service.arena import errors as of_games
+from service.arena.players import errors as of_players
 from service.settings import Settings
 from worldledger.client import problems as of_client
 from worldledger.client import stepping as of_steps
@@ -55,7 +57,8 @@ def _status(error: type[SimulationError]) -> int:
 
 
 def _error_classes() -> Iterator[type[SimulationError]]:
-    for module in (base, log, simulations, intents, of_projections, of_http, app, of_client, of_steps):
+    of_rules = (base, log, simulations, intents)
+    for module in (*of_rules, of_projections, of_http, of_games, of_players, app, of_client, of_steps):
         for value in vars(module).values():
             if inspect.isclass(value) and issubclass(value, SimulationError) and value.__module__ == module.__name__:
                 yield value

@@ -112,7 +112,7 @@ def test_every_command_is_described_with_its_options() -> None:
     for name, command in commands.items():
         options = {opt for found in command.params for opt in found.opts if opt.startswith("--")}
         common = {"--database-url", "--home", "--quiet"}
-        named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", sections[name]))
+        named = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", sections[name]))
         assert options - common <= named, name
         assert named <= options, name
         if name != "worldledger config check":  # which needs no database

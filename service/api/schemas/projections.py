@@ -138,14 +138,14 @@ def _row(name: str, projection: Definition) -> type[BaseModel]:
     return made
 
 
-Game = _row("Game", Games())
+GameSummary = _row("GameSummary", Games())
 Move = _row("Move", Moves())
 
 
 class GamePage(Shape):
     """A page of games by name."""
 
-    games: list[Game]  # type: ignore[valid-type]
+    games: list[GameSummary]  # type: ignore[valid-type]
     next_after: str | None = Field(description="The `after` of the next page; null when this is the last.")
 
 

@@ -13,6 +13,7 @@ from tests.rulesets.chess_worlds import Table, draft, effects, started, table
 from tests.rulesets.recorded import one
 from worldledger.chain import StoredEffect
 from worldledger.drafts import REQUEST_DIGEST, check_draft, effect_body_digest, effect_text
+from worldledger.errors import IllegalEffectError
 from worldledger.folding import Fold
 from worldledger.rulesets.chess import RULESET, Move
 from worldledger.rulesets.chess.claims import FACTS
@@ -171,3 +172,14 @@ def test_what_is_written_now_folds_to_that_state_too() -> None:
             world.post(effect["kind"], effect["payload"], effect["source_id"])
     found = orjson.loads(last)
     assert {name: world.board[name] for name in ("fen", "ply", "status", "result", "last_move")} == found["board"]
+
+
+def test_a_timestamp_is_a_moment_or_none() -> None:
+    """What a draft says of when it was made is a time with its offset; anything else is refused."""
+    said: Any
+    for said in ("2026-01-31T12:00:00Z", "2026-01-31T12:00:00.5+02:00", None):
+        payload = {"uci_notation": "e2e4", "timestamp": said}
+        assert table().ask("MoveMade", payload, "ana")["timestamp"] == said
+    for said in ("noon", "2026-01-31T12:00:00", "99999-01-01T00:00:00Z", 5, 5.0, True, [], {}):
+        with pytest.raises(IllegalEffectError, match="timestamp is a time in ISO 8601"):
+            table().ask("MoveMade", {"uci_notation": "e2e4", "timestamp": said}, "ana")

@@ -41,6 +41,7 @@ from worldledger.rulesets.chess.endings import OTHER, Ending, Player, Reason, St
 from worldledger.rulesets.chess.positions import ORTHODOX
 from worldledger.rulesets.chess.state import BOARD
 from worldledger.rulesets.chess.tags import UNPLAYABLE, status_text
+from worldledger.rulesets.chess.times import is_moment
 from worldledger.world import WorldState
 
 _OF_A_VARIANT: Final = frozenset(
@@ -125,6 +126,9 @@ def check_move_made(draft: CheckedDraft, payload: dict[str, Any], state: WorldSt
         raise _not_your_turn(turn, agent, "$.source_id")
     for name in ("thinking_time", "clock"):
         read_seconds(payload, name)
+    if payload.get("timestamp") is not None and not is_moment(payload["timestamp"]):
+        what = "timestamp is a time in ISO 8601 with its offset from UTC"
+        raise IllegalEffectError(what, "$.payload.timestamp", rule="payload")
     position = position_of(board)
     if position.is_variant_end():
         raise IllegalEffectError("the game is over by the rules of its variant", "$.kind", rule="game_over")

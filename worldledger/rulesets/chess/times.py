@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
-from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, TypeAdapter
+from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, TypeAdapter, ValidationError
 
 _EPOCH_SECONDS: Final = TypeAdapter(AwareDatetime, config=ConfigDict(val_temporal_unit="seconds"))
 _UTC: Final = _EPOCH_SECONDS.validate_python(0).tzinfo
@@ -21,3 +21,14 @@ def _in_utc(value: AwareDatetime) -> AwareDatetime:
 
 #: A moment: a datetime with a zone, or its text in ISO 8601; kept in UTC. One without a zone is refused.
 Moment: TypeAlias = Annotated[AwareDatetime, Field(strict=False), AfterValidator(_in_utc)]
+
+_MOMENTS: Final = TypeAdapter(Moment)
+
+
+def is_moment(value: Any) -> bool:
+    """Tell whether a JSON value is a moment: a text in ISO 8601 with its offset from UTC."""
+    try:
+        _MOMENTS.validate_python(value)
+    except (ValidationError, OverflowError):
+        return False
+    return type(value) is str

@@ -1,0 +1,135 @@
+"""Games that cannot be: each is refused before there is a world, and says what is wrong and where."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from service.arena import Arena, LiveGame, NewGame, NoSuchGameError
+from service.arena.players import InvalidPlayerError, registry
+from worldledger.errors import (
+    InvalidConfigError,
+    InvalidNameError,
+    SimulationError,
+    WorldExistsError,
+    WorldNotFoundError,
+)
+from worldledger.genesis import NewWorld
+from worldledger.rulesets.chess import AgentSpec
+
+from .helpers import attempt, new_game, of_players, refused
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"fen": "8/8/8/8/8/8/8/K7 w - - 0 1"},
+        {"fen": "kk6/8/8/8/8/8/8/K7 w - - 0 1"},
+        {"fen": "k7/8/8/8/8/8/8/KK6 w - - 0 1"},
+        {"fen": "k7/8/8/8/8/8/8/R6K w - - 0 1"},
+        {"fen": "P6k/8/8/8/8/8/8/K7 w - - 0 1"},
+        {"fen": "not a position"},
+        {"fen": ""},
+        {"fen": "k7/8/8/8/8/8/8/K7 w - - 0 1" + " " * 100_000},
+        {"fen": "k7/8/8/8/8/8/8/K7 w - - 999999 1"},
+        {"black": AgentSpec(agent_id="w")},
+        {"max_illegal": 0},
+        {"deadline_s": 0.0},
+        {"deadline_s": float("inf")},
+        {"fallback": "sulk"},
+        {"game_id": "../etc"},
+        {"unknown": 1},
+    ],
+)
+async def test_what_no_game_can_be_made_of(wrong: dict[str, Any]) -> None:
+    """Positions without a king, with two, with one to be taken; huge texts; one agent twice; limits that are none."""
+    with pytest.raises(ValidationError):
+        new_game(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"players": {"white": "nobody"}}, "unknown_player"),
+        ({"players": {"white": "uci:/bin/sh"}}, "invalid_player"),
+        ({"players": {"white": {"name": "random", "x": 1}}}, "invalid_player"),
+        ({"white": AgentSpec(agent_id="arena")}, "invalid_config"),
+    ],
+)
+async def test_players_that_cannot_be(arena: Arena, fields: dict[str, Any], code: str) -> None:
+    """Unknown players, programs that are not allowed, and the arena's own name are refused; no world is made."""
+    error = await refused(arena.create(new_game(game_id="g", **fields)))
+    assert error.code == code
+    assert error.details["path"].startswith("$.")
+    assert isinstance(await refused(arena.game("g")), WorldNotFoundError)
+
+
+async def test_a_name_that_is_taken(arena: Arena) -> None:
+    """A game has a name of its own."""
+    await arena.create(new_game(game_id="g"))
+    assert isinstance(await refused(arena.create(new_game(game_id="g"))), WorldExistsError)
+
+
+async def test_the_config_is_checked_for_whoever_makes_the_world(arena: Arena) -> None:
+    """A world that says it is a live game must be one, whoever makes it."""
+    live = new_game().to_value() | {"fen": "8/8/8/8/8/8/8/K7 w - - 0 1"}
+    world = NewWorld(world_id="g", ruleset="chess", config={"live": live})
+    error = await refused(arena._store.create_world(world))
+    assert isinstance(error, InvalidConfigError)
+    assert error.details["path"] == "$.config.live.fen"
+
+
+async def test_a_world_made_by_itself_can_be_played(arena: Arena) -> None:
+    """A live game that was made as a world is a game like any other."""
+    live: dict[str, Any] = new_game().to_value()
+    await arena._store.create_world(NewWorld(world_id="g", ruleset="chess", config={"live": live}))
+    game = await arena.game("g")
+    assert game.live == NewGame.model_validate(live)
+    assert (await attempt(game, "w", "e2e4")).accepted
+
+
+@pytest.mark.parametrize("ruleset", ["chess", "sandbox"])
+async def test_worlds_that_are_no_games(arena: Arena, ruleset: str) -> None:
+    """A world of another ruleset, or one in which no game has begun, is no game."""
+    await arena._store.create_world(NewWorld(world_id="w", ruleset=ruleset))
+    assert isinstance(await refused(arena.game("w")), NoSuchGameError)
+    assert arena.games() == []
+
+
+@pytest.mark.parametrize(("name", "error"), [("nowhere", WorldNotFoundError), ("no/name", InvalidNameError)])
+async def test_games_that_are_not_there(arena: Arena, name: str, error: type[SimulationError]) -> None:
+    """A name that no world has, or can have."""
+    assert isinstance(await refused(arena.game(name)), error)
+
+
+async def _imported(arena: Arena) -> LiveGame:
+    await arena._store.create_world(NewWorld(world_id="old", ruleset="chess"))
+    log = await arena._store.log("old")
+    for kind, payload in (
+        ("GameStarted", {"white": "Anderssen", "black": "Kieseritzky"}),
+        ("MoveMade", {"san_notation": "e4"}),
+    ):
+        await log.append({"kind": kind, "payload": payload, "source_id": "pgn", "schema_version": "1.0.0"})
+    return await arena.game("old")
+
+
+async def test_a_game_that_nobody_plays_here_can_be_looked_at(arena: Arena) -> None:
+    """A recorded game has a state and events; moving in it is refused."""
+    game = await _imported(arena)
+    assert game.live is None
+    assert [move.san_notation for move in game.state.move_history] == ["e4"]
+    assert (await refused(attempt(game, "Kieseritzky", "e5"))).code == "game_not_live"
+    assert (await refused(game.resign("Kieseritzky", req_id="r"))).code == "game_not_live"
+    assert arena.sessions() == []
+
+
+async def test_a_program_that_is_missing_is_told_at_once(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A game whose engine is not installed is not made: whoever asks learns of it, and the log has nothing."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(registry, "_GAMES", ())
+    with pytest.raises(InvalidPlayerError, match=r"\$\.players\.white"):
+        await arena.create(of_players("stockfish", "external", game_id="engineless"))
+    with pytest.raises(WorldNotFoundError):
+        await arena.game("engineless")
