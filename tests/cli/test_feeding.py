@@ -187,7 +187,7 @@ def test_a_service_feeds_the_projections_unless_told_not_to(
         for running in (idle, also_idle, feeding):
             assert running.line().startswith("Worldledger serves ")
         count = "select count(*) from projection_builds where status = 'live'"
-        wait_for(lambda: sql(database_url, count) == [(6,)], "the service feeds them")
+        wait_for(lambda: sql(database_url, count) == [(9,)], "the service feeds them")
         record(database_url, "a", BAZAAR)
         status = ("projections", "status", "world_summaries", "--json", "--database-url", database_url)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from worldledger.errors.log import InvalidConfigError
@@ -32,8 +32,9 @@ class InvalidDefinitionError(InvalidConfigError):
 
     code: ClassVar[str] = "invalid_definition"
 
-    def __init__(self, problems: Iterable[Problem], message: str | None = None) -> None:
-        self.problems: Sequence[Problem] = tuple(problems)
+    def __init__(self, problems: Iterable[Problem | Mapping[str, Any]], message: str | None = None) -> None:
+        """Take the problems; as ``details`` has them, too, where the paths are written out (so they come by wire)."""
+        self.problems: Sequence[Problem] = tuple(map(_problem, problems))
         text = "\n".join(map(told, self.problems)) if message is None else message
         super().__init__(text, problems=[_details(problem) for problem in self.problems])
 
@@ -72,6 +73,14 @@ def told(problem: Problem) -> str:
     if problem.path:
         head.append(dotted(problem.path))
     return ": ".join([*head, problem.message])
+
+
+def _problem(value: Problem | Mapping[str, Any]) -> Problem:
+    if isinstance(value, Problem):
+        return value
+    path = value.get("path")
+    where = {name: value.get(name) for name in ("file", "line", "column")}
+    return Problem((str(path),) if path else (), str(value.get("message")), **where)
 
 
 def _details(problem: Problem) -> dict[str, Any]:
