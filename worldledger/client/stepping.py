@@ -71,6 +71,7 @@ class _Seen:
                 await future
             finally:
                 del self._waiting[future]
+        await asyncio.sleep(0)  # whoever waits in observe() was there first, and may have been woken just now
         taken: list[ObservationDelta] = []
         while (not taken or taken[-1]["view_seq"] < seq) and (due := self.deltas.get_due(1)):
             taken += due
