@@ -72,7 +72,7 @@ async def reach(found: Services, game: LiveGame, parameter: str, seq: int) -> No
 
 def told(game: LiveGame, *, tensor: bool, moves: bool) -> dict[str, Any]:
     """Give what the seed's Game has beyond a row of the projection ``games``."""
-    record = game._record  # noqa: SLF001 - the arena gives the state of both sides nowhere else
+    record = game.record
     live, sides, board = record.live, record.entities, record.entities["board"]
     deadline = game.deadline_at
     shown = {
@@ -94,7 +94,7 @@ def told(game: LiveGame, *, tensor: bool, moves: bool) -> dict[str, Any]:
 
 def game_row(game: LiveGame) -> dict[str, Any]:
     """Give a live game's row as the projection ``games`` will have it, made of the log as it is known here."""
-    record = game._record  # noqa: SLF001 - as above
+    record = game.record
     live, sides, board, ended = record.live, record.entities, record.entities["board"], game.ended
     times = {
         f"thinking_time_{player}": sides[player]["thinking_time"] if sides[player]["timed_moves"] else None
@@ -128,7 +128,7 @@ def board_told(state: BoardState, *, tensor: bool) -> dict[str, Any]:
 def board_at(game: LiveGame, ply: int) -> chess.Board | None:
     """Give the board after so many moves; None where the game has not come so far, or cannot be taken back so far."""
     board = game.board
-    back = game._record.ply - ply  # noqa: SLF001 - as above
+    back = game.record.ply - ply
     if not 0 <= back <= len(board.move_stack):
         return None
     for _ in range(back):

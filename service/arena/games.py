@@ -10,8 +10,6 @@ from service.arena.outcomes import GameEnd, MoveOutcome, ResignOutcome, end_of
 from worldledger.errors import MomentNotFoundError
 from worldledger.rulesets.chess.board import BoardState
 from worldledger.rulesets.chess.entities import Game
-from worldledger.rulesets.chess.state import BOARD
-from worldledger.rulesets.chess.times import moment
 
 if TYPE_CHECKING:
     import chess
@@ -53,7 +51,7 @@ class LiveGame:
 
         Raises NoSuchGameError for a record that is no Game of the seed's: of a variant, or with null moves.
         """
-        record = self._record
+        record = self.record
         if self._told is None or self._told[0] != record.seq:
             self._told = (record.seq, _game_of(record))
         return self._told[1]
@@ -61,40 +59,40 @@ class LiveGame:
     @property
     def seq(self) -> int:
         """The last effect of its log that is known here."""
-        return self._record.seq
+        return self.record.seq
 
     @property
     def live(self) -> LiveConfig | None:
         """How it was set up; None for an imported game, which nobody plays."""
-        return self._record.live
+        return self.record.live
 
     @property
     def board(self) -> chess.Board:
         """A copy of the board, with its moves."""
-        board = self._record.board
+        board = self.record.board
         assert board is not None  # noqa: S101 - a game without a start is not given out
         return board.copy()
 
     @property
     def board_state(self) -> BoardState:
         """The position (seed). Raises NoSuchGameError for that of a variant."""
-        return _board_state(self._record)
+        return _board_state(self.record)
 
     @property
     def ended(self) -> GameEnd | None:
         """How it has ended; None while it goes on."""
-        return end_of(self._record)
+        return end_of(self.record)
 
     @property
     def attempts_left(self) -> int | None:
         """How many attempts in a row the side to move may still get wrong; None where there is no such limit."""
-        record = self._record
+        record = self.record
         return None if record.live is None else max(record.live.max_illegal - record.rejected, 0)
 
     @property
     def deadline_at(self) -> float | None:
         """When the time of the side to move is over, in epoch seconds; None where it has no limit."""
-        return self._record.deadline_at
+        return self.record.deadline_at
 
     @property
     def watchers(self) -> int:
@@ -176,7 +174,8 @@ class LiveGame:
                     await table.changed()
 
     @property
-    def _record(self) -> Record:
+    def record(self) -> Record:
+        """The game's record as far as it is known here; it is for reading only."""
         return self._table.record
 
     async def _come(self) -> Table:
@@ -193,23 +192,8 @@ def _board_state(record: Record) -> BoardState:
 
 
 def _game_of(record: Record) -> Game:
-    board = record.entities[BOARD]
-    ended = board["ended_at"]
     try:
-        return Game(
-            game_id=record.game_id,
-            board_state=BoardState.of(record.entities),
-            move_history=record.moves(),
-            current_turn=board["turn"],
-            status=board["status"],
-            result=board["result"],
-            started_at=moment(board["started_at"]),
-            ended_at=None if ended is None else moment(ended),
-            last_updated=moment(board["last_updated"]),
-            initial_fen=board["initial_fen"],
-            variant=board["variant"],
-            reason=board["reason"],
-        )
+        return Game.from_entities(record.entities, record.moves(), game_id=record.game_id)
     except ValueError as error:
         raise _no_game(record, error) from None
 

@@ -12,7 +12,7 @@ from worldledger.policies import policy_spec
 
 if TYPE_CHECKING:
     from service.runtime.following import Follower
-    from service.store import Store
+    from service.store import Store, WorldRecord
     from service.store.event_log import EventLog
     from worldledger.config import OrchestratorConfig
     from worldledger.world import WorldState
@@ -30,6 +30,7 @@ class Registrations:
         self._log = event_log
         self._follower = follower
         self._config = config
+        self._world: WorldRecord | None = None
 
     async def register(
         self, agent_id: str, policy: ObservationPolicy | None, permissions: Collection[str] | None, weight: int
@@ -38,7 +39,9 @@ class Registrations:
 
         Without a policy it gets the one that the world's ruleset has for it. On return this process has folded it.
         """
-        world = await self._store.world(self._log.world_id)
+        world = self._world
+        if world is None:  # what is asked of it never changes
+            world = self._world = await self._store.world(self._log.world_id)
         if policy is None:
             ruleset = self._follower.views.fold.ruleset
             policy = ruleset.policy_for(agent_id, world.config) or ObservationPolicy()

@@ -172,7 +172,7 @@ def test_all_that_is_wrong_with_values_is_told_at_once() -> None:
     patch = [*setting("/gold", 101), *setting("/place", [1]), *setting("/bag", {"food": "much"}), *setting("/x", 1)]
     error = play.refused("AgentStateChanged", "Ann", patch=patch)
     paths = [problem["path"] for problem in error.details["problems"]]
-    assert sorted(paths) == ["agents[Ann].bag.food", "agents[Ann].gold", "agents[Ann].place[1]", "agents[Ann].x"]
+    assert paths == ["agents[Ann].bag.food", "agents[Ann].gold", "agents[Ann].place[1]", "agents[Ann].x"]
     for problem in error.details["problems"]:
         assert f"{problem['path']}: {problem['message']}" in error.reason
     error = play.refused("GlobalStateChanged", patch=setting("/price", "dear"))

@@ -243,21 +243,31 @@ class Game(BaseModel):
         one that has led to a position that cannot be played.
         """
         board_state = BoardState.of(state.entities)
-        entity = state.entities[BOARD]
-        ended = entity["ended_at"]
+        board = state.entities[BOARD]
+        history = moves_of(moves, initial_fen=board["initial_fen"], variant=board["variant"])
+        return cls._made(board_state, board, history, game_id)
+
+    @classmethod
+    def from_entities(cls, entities: Mapping[str, Any], moves: Sequence[Move], *, game_id: str) -> Self:
+        """Make it of a state's entities, once the game has begun, and its moves. Raises ValueError as `of`."""
+        return cls._made(BoardState.of(entities), entities[BOARD], moves, game_id)
+
+    @classmethod
+    def _made(cls, board_state: BoardState, board: Mapping[str, Any], moves: Sequence[Move], game_id: str) -> Self:
+        ended = board["ended_at"]
         return cls(
             game_id=game_id,
             board_state=board_state,
-            move_history=moves_of(moves, initial_fen=entity["initial_fen"], variant=entity["variant"]),
-            current_turn=entity["turn"],
-            status=entity["status"],
-            result=entity["result"],
-            started_at=moment(entity["started_at"]),
+            move_history=list(moves),
+            current_turn=board["turn"],
+            status=board["status"],
+            result=board["result"],
+            started_at=moment(board["started_at"]),
             ended_at=None if ended is None else moment(ended),
-            last_updated=moment(entity["last_updated"]),
-            initial_fen=entity["initial_fen"],
-            variant=entity["variant"],
-            reason=entity["reason"],
+            last_updated=moment(board["last_updated"]),
+            initial_fen=board["initial_fen"],
+            variant=board["variant"],
+            reason=board["reason"],
         )
 
 

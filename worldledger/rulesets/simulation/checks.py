@@ -16,6 +16,7 @@ What is written is what comes of it: values are taken for their variables' types
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from typing import Any, Final
 
 from worldledger.drafts import CheckedDraft
@@ -51,6 +52,8 @@ def exact(model: type[ObjectState], value: Any, where: tuple[str, ...]) -> dict[
         return dump_state(validate_state(model, value))
     except StateInvalidError as error:
         problems = [{"path": dotted((*where, *path)), "message": message} for path, message in error.problems]
+        # By path: models are kept for all that define the same, in whichever order, and refusals stand in the log.
+        problems.sort(key=itemgetter("path"))
         told = "; ".join(f"{problem['path']}: {problem['message']}" for problem in problems)
         raise IllegalEffectError(told, "$.payload", rule="variables", problems=problems) from None
 
