@@ -126,6 +126,7 @@ class EngineProcess(chess.engine.UciProtocol):
         self.kill()
         if self.transport is not None:
             await asyncio.wait([self.returncode], timeout=KILLED_S)
+            self.kill()  # the event loop may close before it tells that the pipes are gone: nothing is left open
 
     # -- called by the event loop ----------------------------------------------------------------------------
 

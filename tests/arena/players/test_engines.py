@@ -157,3 +157,15 @@ async def test_moves_are_one_at_a_time(fake: MakeFake) -> None:
     first, second = await asyncio.gather(player.move(START), player.move(START))
     assert (first, second) == ("e2e4", "d2d4")
     await player.close()
+
+
+async def test_nothing_is_left_open(fake: MakeFake, engines: Engines) -> None:
+    """Once `close` is done the event loop may end at once: the process's transport is closed, not to be closed."""
+    player = fake()
+    await player.move(after())
+    process = player._process
+    assert process is not None
+    assert process.transport is not None
+    await player.close()
+    assert process.transport.is_closing()
+    assert engines.wait_until_gone() == set()
