@@ -161,8 +161,8 @@ async def test_moves_are_one_at_a_time(fake: MakeFake) -> None:
 
 async def test_nothing_is_left_open(fake: MakeFake, engines: Engines) -> None:
     """Once `close` is done the event loop may end at once: the process's transport is closed, not to be closed."""
-    player = fake()
-    await player.move(after())
+    player = fake("works", "e2e4")
+    await player.move(START)
     process = player._process
     assert process is not None
     assert process.transport is not None
