@@ -2,8 +2,11 @@
 # Recipes are plain POSIX sh and name relative paths only, so the checkout may stand under any path.
 
 BIN := .venv/bin
-PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_USE_PEP517=1 $(BIN)/python -m pip install --quiet -c constraints.txt
+PIP_OF := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_USE_PEP517=1 $(BIN)/python -m pip
+PIP := $(PIP_OF) install --quiet -c constraints.txt
 INPUTS := pyproject.toml constraints.txt
+# The released clients of OpenEnv that the tests play with, each as its .ci/constraints-CLIENT.txt says.
+CLIENTS := openenv-core openenv
 
 # An environment does not survive a move of its folder or the loss of its Python: then it is made anew.
 $(shell if [ -e .venv/.made ] && { [ "$$(cat .venv/.made)" != "$$(pwd)" ] || ! $(BIN)/python -c ''; }; \
@@ -23,7 +26,7 @@ run: .venv/.run ## set up, import the example games, play a market, show a game 
 	@[ -n "$$VIRTUAL_ENV" ] || echo 'In another terminal, ". .venv/bin/activate" puts the command worldledger on your PATH.'
 	@exec $(BIN)/worldledger serve
 
-test: .venv/.test lint ## everything: lint, types, imports and the whole suite
+test: .venv/.test lint .venv/.clients ## everything: lint, types, imports and the whole suite
 	$(BIN)/pytest -n 2 --dist loadgroup
 
 check: .venv/.test ## the quick loop: the suite without its slow tests
@@ -41,7 +44,7 @@ bench: .venv/.bench ## measure, and write docs/benchmarks.md (some minutes)
 docs: .venv/.test ## write the generated tables of docs/reference anew
 	$(BIN)/python -m tests.shipping.tables
 
-lock: .venv/.made ## renew constraints.txt with the newest versions that pyproject.toml allows
+lock: .venv/.made ## renew constraints.txt, and those of the clients, with the newest versions that are allowed
 	@sh .ci/lock
 
 clean: ## remove .venv, caches and build results; worlds are kept
@@ -68,15 +71,30 @@ clean: ## remove .venv, caches and build results; worlds are kept
 
 .venv/.run: .venv/.made $(INPUTS)
 	@echo 'Installing worldledger and what it needs (the first time takes about a minute) …'
-	@$(PIP) -e .
+	@$(PIP) -e '.[analytics]'
 	@touch $@
 
 .venv/.test: .venv/.made $(INPUTS)
 	@echo 'Installing worldledger and what its tests need …'
-	@$(PIP) -e '.[test]'
+	@$(PIP) -e '.[test,analytics,dataframes]'
 	@touch $@ .venv/.run
 
 .venv/.bench: .venv/.made $(INPUTS)
 	@echo 'Installing worldledger and what its benchmarks need …'
-	@$(PIP) -e '.[bench]'
+	@$(PIP) -e '.[bench,analytics,dataframes]'
 	@touch $@ .venv/.run
+
+# Both clients are called `openenv` when they are imported, so each has an environment of its own, made side by side.
+# What they bring is compiled as far as importing them asks for it, which also shows that they can be.
+.venv/.clients: .venv/.made $(CLIENTS:%=.ci/constraints-%.txt)
+	@echo 'Installing the clients of OpenEnv for the tests (a hundred packages each, about a minute) …'
+	@rm -rf .venv/clients; jobs=; \
+	for client in $(CLIENTS); do \
+	    { $(BIN)/python -m venv --without-pip .venv/clients/$$client && \
+	        $(PIP_OF) --python .venv/clients/$$client/bin/python install --quiet --no-compile \
+	            -c .ci/constraints-$$client.txt $$client && \
+	        PYTHONDONTWRITEBYTECODE= .venv/clients/$$client/bin/python -c 'from openenv.core import GenericEnvClient'; \
+	    } & jobs="$$jobs $$!"; \
+	done; \
+	for job in $$jobs; do wait $$job || exit 1; done
+	@touch $@

@@ -1,6 +1,7 @@
 """Run the benchmarks on an embedded server of their own and write docs/benchmarks.md.
 
-``python -m benchmarks [appends bulk verification http million states projections agents variables observations]``;
+``python -m benchmarks [appends bulk verification http million states projections agents variables observations
+cookbook social_rl arrow chess_moves chess_games chess_import]``;
 without names, all of them.
 """
 
@@ -20,11 +21,17 @@ import uvloop
 from benchmarks import (
     agents,
     appends,
+    arrow,
     bulk,
+    chess_games,
+    chess_import,
+    chess_moves,
+    cookbook,
     http,
     million,
     observations,
     projections,
+    social_rl,
     states,
     variables,
     verification,
@@ -36,7 +43,7 @@ from service.store import Store
 
 ALL = (
     "appends", "bulk", "verification", "http", "million", "states", "projections", "agents", "variables",
-    "observations",
+    "observations", "cookbook", "social_rl", "arrow", "chess_moves", "chess_games", "chess_import",
 )  # fmt: skip
 RESULT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
@@ -81,10 +88,32 @@ async def run(url: str, names: list[str], folder: Path) -> Report:
         agents_url = await _database(url, "agents")
         async with Store.open(agents_url, Settings()) as store:
             await agents.run(report, agents_url, store)
+    if "cookbook" in names:
+        cookbook_url = await _database(url, "cookbook")
+        async with Store.open(cookbook_url, Settings()) as store:
+            await cookbook.run(report, cookbook_url, store)
+    if "social_rl" in names:
+        social_url = await _database(url, "social_rl")
+        async with Store.open(social_url, Settings()) as store:
+            await social_rl.run(report, social_url, store, folder)
     if "variables" in names:
         variables.run(report)
     if "observations" in names:
         observations.run(report)
+    if "arrow" in names:
+        arrow_url = await _database(url, "arrow")
+        async with Store.open(arrow_url, Settings()) as store:
+            await arrow.run(report, arrow_url, store, folder)
+    if "chess_moves" in names:
+        moves_url = await _database(url, "chess_moves")
+        async with Store.open(moves_url, Settings()) as store:
+            await chess_moves.run(report, moves_url, store, folder)
+    if "chess_games" in names:
+        games_url = await _database(url, "chess_games")
+        async with Store.open(games_url, Settings()) as store:
+            await chess_games.run(report, games_url, store)
+    if "chess_import" in names:
+        await chess_import.run(report, await _database(url, "chess_import"), folder)
     return report
 
 

@@ -45,7 +45,7 @@ async def run(report: Report, chess: tuple[str, Store], sandbox: tuple[str, Stor
     await _lag(report, *sandbox)
 
 
-def _random_games() -> list[list[dict[str, Any]]]:
+def random_games() -> list[list[dict[str, Any]]]:
     """Play games of eighty plies at random, as drafts; the same ones each time."""
     pick = random.Random(1)
     games = []
@@ -78,7 +78,7 @@ def _draft(kind: str, payload: dict[str, Any], source_id: str, sim_time: float) 
 async def _fill_with_games(store: Store) -> None:
     start = time.perf_counter()
     done = number = 0
-    for drafts in cycle(_random_games()):
+    for drafts in cycle(random_games()):
         if done >= COUNT:
             break
         world = NewWorld(world_id=f"game-{number:06}", ruleset="chess", time_authority="client")

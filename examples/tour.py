@@ -1,16 +1,19 @@
-"""Play the example market, and show what can be asked of an example game.
+"""Play the example market, import the example experiment, and show what can be asked of an example game.
 
 `make run` does this after it has imported the games. The market is the world ``market``; once it has been played, it is
-only looked whether that is so. What is shown of a game is its state, its players' statistics, and what its end changed.
+only looked whether that is so, and so it is with the runs of the experiment ``social-rl-example``. What is shown of a
+game is its state, its players' statistics, and what its end changed.
 Each step is a command, and its output is what that command prints; they run one after the other in this process,
 because starting Python for each would take longer than they do.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 from service.cli.main import run
@@ -30,6 +33,8 @@ STEPS = {
 }
 #: The folder of the example market.
 MARKET = Path(__file__).with_name("market")
+#: The folder of the example experiment.
+RUNS = Path(__file__).with_name("social_rl")
 #: Seconds for one step: where very much has to be read first, the service goes on with it.
 MOST = 10
 
@@ -57,11 +62,20 @@ def play_market() -> None:
     play.main(["--world", "market", "--quiet"])
 
 
+def import_runs() -> None:
+    """Import the runs of the example experiment; say so only where they were not there."""
+    with redirect_stdout(io.StringIO()) as said:
+        run(["import", "social-rl", str(RUNS), "--experiment", "social-rl-example"])
+    if not said.getvalue().startswith("imported 0 runs"):
+        print(said.getvalue(), end="", flush=True)
+
+
 def main() -> int:
     """Do all of it; give 1 if a step failed, which has been told then."""
     os.environ["PSQL_PAGER"] = ""  # psql would wait for somebody to leave it
     signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGTERM))  # which ends a command in order
     play_market()
+    import_runs()
     done = [step(title, arguments) for title, arguments in STEPS.items()]
     print(flush=True)
     return 0 if all(done) else 1

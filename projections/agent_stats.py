@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, Final
 
 from projections.base import Changes, Column, Projection, Row, View, WorldProjection
@@ -165,6 +166,12 @@ class AgentStats(Projection):
     )
     key = ("world_id", "agent_id")
     rulesets = frozenset({"chess"})
+    published = MappingProxyType(
+        {
+            "total_thinking_time": "total_thinking_time_s",
+            "average_thinking_time": "average_thinking_time_s",
+        }
+    )
     indexes = (("agent_id", "world_id"),)
     views = (
         View(

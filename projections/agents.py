@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Final
 
 from projections.base import Changes, Column, Projection, Row, View, WorldProjection
@@ -118,6 +119,7 @@ class Agents(Projection):
         Column("last_seen_at", "timestamptz", "The wall_time of the last."),
     )
     key = ("world_id", "agent_id")
+    published = MappingProxyType({"first_sim_time": "first_sim_time_s", "last_sim_time": "last_sim_time_s"})
     indexes = (("agent_id", "world_id"),)
     views = (
         View(

@@ -8,14 +8,21 @@ can have no side effects. Who reads the log and who writes the rows is the engin
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, NamedTuple
 
 from worldledger.effects import Effect
 from worldledger.folding import Fold
 
 Row = tuple[Any, ...]
+
+#: Where builds and their views stand, and where what people ask stands.
+SCHEMA: Final = "projections"
+ANALYTICS: Final = "analytics"
+
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Column(NamedTuple):
@@ -28,16 +35,19 @@ class Column(NamedTuple):
 
 
 class View(NamedTuple):
-    """A further view that people read: ``select`` names the projection's own view by its name.
+    """A further view: ``select`` names the projection's own view by its name.
 
     ``{build}`` in it is the name of the build that the view reads. ``upon`` are the other projections whose views
-    ``select`` names: the view is there whenever all of them are.
+    ``select`` names: the view is there whenever all of them are. ``schema`` is where it stands, and ``columns`` are
+    comments on its columns, by name.
     """
 
     name: str
     select: str
     comment: str
     upon: tuple[str, ...] = ()
+    schema: str = SCHEMA
+    columns: Mapping[str, str] = _NOTHING
 
 
 @dataclass(slots=True)
@@ -83,6 +93,9 @@ class Projection(ABC):
     - ``needs_state``: `begin` is handed a Fold at the world's cursor, of its own. Without ``kinds`` the projection
       moves it forward itself (``fold.apply(effect)`` for every effect); with ``kinds`` it only begins with it.
     - ``append_only``: no key is ever written twice and none deleted, so rows may be copied in.
+    - ``published``: people ask a view of the same name in the schema ``analytics``, which has the world's experiment
+      besides. What is called otherwise there is named here: a column's name, and the one that says more. None: it is
+      not published.
     """
 
     name: ClassVar[str]
@@ -98,6 +111,7 @@ class Projection(ABC):
     newest_by: ClassVar[str | None] = None
     needs_state: ClassVar[bool] = False
     append_only: ClassVar[bool] = False
+    published: ClassVar[Mapping[str, str] | None] = _NOTHING
 
     @abstractmethod
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:

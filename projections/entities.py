@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from projections.base import Changes, Column, Projection, Row, WorldProjection
@@ -81,6 +82,7 @@ class Entities(Projection):
         Column("updated_sim_time", "double precision", "The sim_time of that effect, in seconds."),
     )
     key = ("world_id", "entity_id")
+    published = MappingProxyType({"updated_sim_time": "updated_sim_time_s"})
     needs_state = True
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:

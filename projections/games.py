@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, Final
 
 from projections.base import Changes, Column, Projection, Row, WorldProjection
@@ -194,6 +195,13 @@ class Games(Projection):
     key = ("world_id",)
     rulesets = frozenset({"chess"})
     kinds = frozenset({GENESIS_KIND, "GameStarted", "MoveMade", "MoveRejected", "GameEnded"})
+    published = MappingProxyType(
+        {
+            "thinking_time_white": "thinking_time_white_s",
+            "thinking_time_black": "thinking_time_black_s",
+            "last_updated": "last_updated_at",
+        }
+    )
     indexes = (("experiment", "world_id"), ("white_agent_id", "world_id"), ("black_agent_id", "world_id"))
     needs_rows = True
 

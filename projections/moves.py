@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from types import MappingProxyType
 
 import orjson
 
@@ -111,6 +112,9 @@ class Moves(Projection):
     )
     key = ("world_id", "ply")
     rulesets = frozenset({"chess"})
+    published = MappingProxyType(
+        {"timestamp": "made_at", "thinking_time": "thinking_time_s", "clock": "clock_s", "sim_time": "sim_time_s"}
+    )
     indexes = (("agent_id", "world_id"),)
     kinds = frozenset({"GameStarted", "MoveMade", "GameEnded"})
     needs_state = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import MappingProxyType
 
 from projections.base import Changes, Column, Projection, Row, WorldProjection
 from projections.course import KINDS, Course
@@ -65,6 +66,7 @@ class Reasoning(Projection):
     key = ("world_id", "global_seq")
     rulesets = frozenset({"simulation"})
     indexes = (("agent_id", "world_id", "turn"),)
+    published = MappingProxyType({"sim_time": "sim_time_s"})
     kinds = KINDS | {REASONING_RECORDED}
     needs_state = True
     append_only = True

@@ -14,6 +14,11 @@ from projections.errors import ProjectionNotFoundError
 from projections.games import Games
 from projections.moves import Moves
 from projections.reasoning import Reasoning
+from projections.social_adaptations import PolicyAdaptations
+from projections.social_feedback import Feedback
+from projections.social_messages import Messages
+from projections.social_rounds import Rounds
+from projections.social_runs import SocialRuns
 from projections.state_variables import StateVariables
 from projections.turns import Turns
 from projections.world_summaries import WorldSummaries
@@ -29,6 +34,11 @@ ALL: Final[tuple[Projection, ...]] = (
     Turns(),
     StateVariables(),
     Reasoning(),
+    SocialRuns(),
+    Rounds(),
+    Messages(),
+    Feedback(),
+    PolicyAdaptations(),
 )
 
 BY_NAME: Final[Mapping[str, Projection]] = MappingProxyType({projection.name: projection for projection in ALL})

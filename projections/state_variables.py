@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
-from projections.base import Changes, Column, Projection, Row, View, WorldProjection
+from projections.base import ANALYTICS, Changes, Column, Projection, Row, View, WorldProjection
 from projections.moments import moment
 from projections.variables import MISSING, differences
 from worldledger.effects import Effect
@@ -57,6 +58,20 @@ cross join lateral (
     where o.world_id = w.world_id and o.turn between s.turn and s.until and o.started_seq <= c.global_seq offset 0) t
 where w.ruleset = 'simulation' and not s.removed
 """
+
+_SAYING_MORE: Final = MappingProxyType({"flag": "is_true", "removed": "is_removed", "sim_time": "sim_time_s"})
+_BY_TURN_SAYS: Final = {
+    "world_id": "The name of the world.",
+    "experiment": "The experiment that the world belongs to; null for none.",
+    "turn": "The turn at the end of which the variable had this value.",
+    **{name: _COLUMNS[_PLACES[name]].comment for name in ("agent", "variable", "path")},
+    "value": "The value: a number, a text, a bool, null, {} or [].",
+    **{name: _COLUMNS[_PLACES[name]].comment for name in ("number", "text", "flag")},
+    "since_turn": "The turn that left it so.",
+    "global_seq": "The last effect of that turn that changed it.",
+    **{name: _COLUMNS[_PLACES[name]].comment for name in ("sim_time", "recorded_at")},
+}
+_SHOWN_BY_TURN: Final = {name: _SAYING_MORE.get(name, name) for name in _BY_TURN_SAYS}
 
 
 class _World(WorldProjection):
@@ -184,12 +199,22 @@ class StateVariables(Projection):
     key = ("world_id", "agent", "path", "turn")
     rulesets = frozenset({"simulation"})
     indexes = (("agent", "path", "world_id", "turn"), ("world_id", "turn"))
+    published = _SAYING_MORE
     views = (
         View(
             "state_variables_by_turn",
             _BY_TURN,
             "The value of each variable in each turn, whether or not it changed then, with the world's experiment.",
             upon=("turns",),
+        ),
+        View(
+            "state_variables_by_turn",
+            f"select {', '.join(f'{name} as {said}' for name, said in _SHOWN_BY_TURN.items())} "
+            "from state_variables_by_turn",
+            "The value of each variable in each turn, whether or not it changed then.",
+            upon=("turns",),
+            schema=ANALYTICS,
+            columns=MappingProxyType({_SHOWN_BY_TURN[name]: said for name, said in _BY_TURN_SAYS.items()}),
         ),
     )
     needs_rows = True

@@ -59,7 +59,7 @@ delete from projection_leases l where l.name = any($1::text[])
     and not exists (select from projection_builds b where l.name = 'build:' || b.build)
 """
 
-#: Views of the schema that are made from a view of it, at any remove, the last first.
+#: Views that are made from a view of the schema, at any remove, the last first; in the schema of what people ask, ours.
 VIEWS_UPON: Final = """
 with recursive upon (oid, depth) as (
     select to_regclass('projections.' || $1::text)::oid, 0
@@ -68,13 +68,15 @@ with recursive upon (oid, depth) as (
     join pg_depend d on d.refobjid = upon.oid and d.refclassid = 'pg_class'::regclass
         and d.classid = 'pg_rewrite'::regclass
     join pg_rewrite r on r.oid = d.objid and r.ev_class <> upon.oid)
-select c.relname from upon join pg_class c on c.oid = upon.oid
-where upon.depth > 0 and c.relkind = 'v' and c.relnamespace = 'projections'::regnamespace
-group by c.relname order by max(upon.depth) desc, c.relname
+select format('%s."%s"', n.nspname, replace(c.relname, '"', '""')) as place
+from upon join pg_class c on c.oid = upon.oid join pg_namespace n on n.oid = c.relnamespace
+where upon.depth > 0 and c.relkind = 'v'
+  and (n.nspname = 'projections' or n.nspname = 'analytics' and pg_get_userbyid(c.relowner) = current_user)
+group by 1 order by max(upon.depth) desc, 1
 """
 
-#: Which of the relations $1 are in the schema.
-THERE: Final = "select name from unnest($1::text[]) as n (name) where to_regclass('projections.' || name) is not null"
+#: Which of the relations $1, qualified, are there.
+THERE: Final = "select place from unnest($1::text[]) as n (place) where to_regclass(place) is not null"
 
 #: Worlds in which $1, the new build, is behind $2, the live one, which may lie beyond the head of a log that was cut
 #: short by hand. $3: the rulesets it reads, null for all. A world

@@ -6,20 +6,20 @@ Names come from code and are checked (`check_definitions`), so they may stand in
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
-from projections.base import Changes, Projection, Row, View
+from projections.base import ANALYTICS, SCHEMA, Changes, Projection, Row, View
 
-#: Where builds and views stand.
-SCHEMA: Final = "projections"
 #: Most rows in one statement: the driver writes a statement's parameters in one go, on the event loop.
 ROWS_AT_ONCE: Final = 2000
 #: What PostgreSQL takes as a name is 63 bytes; a build adds a number to it, and an index the names of columns.
 _LONGEST_NAME: Final = 40
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*\Z")
 _NUMBERED: Final = re.compile(r"_[0-9]+\Z")
+#: What the columns of a published view begin with.
+_FIRST: Final = ("world_id", "experiment")
 
 
 class RowError(ValueError):
@@ -136,14 +136,17 @@ class Table:
         yield f"comment on view {view} is {literal(projection.comment)}"
         for column in projection.columns:
             yield f"comment on column {view}.{quoted(column.name)} is {literal(column.comment)}"
-        for further in projection.views:
+        for further in further_views(projection):
             if not further.upon:
                 yield from self.view(further)
 
     def view(self, further: View) -> Iterator[str]:
         """Give the statements that make one of the projection's further views."""
-        yield f"create or replace view {place(further.name)} as {further.select.replace('{build}', self.build)}"
-        yield f"comment on view {place(further.name)} is {literal(further.comment)}"
+        view = place(further.name, further.schema)
+        yield f"create or replace view {view} as {further.select.replace('{build}', self.build)}"
+        yield f"comment on view {view} is {literal(further.comment)}"
+        for column, comment in further.columns.items():
+            yield f"comment on column {view}.{quoted(column)} is {literal(comment)}"
 
     # -- comparing -----------------------------------------------------------------------------------------
 
@@ -193,12 +196,13 @@ def check_definitions(projections: Iterable[Projection]) -> None:
     for projection in projections:
         what = f"projection {projection.name!r}"
         columns = {column.name: column for column in projection.columns}
-        views: Sequence[View] = projection.views
-        for name in (projection.name, *(view.name for view in views)):
+        views = further_views(projection)
+        for name in (place(projection.name), *(place(view.name, view.schema) for view in views)):
             if name in taken:
-                raise ValueError(f"{what}: the name {name!r} is taken")
+                raise ValueError(f"{what}: the name {name} is taken")
             taken.add(name)
-        for name in (projection.name, *(view.name for view in views), *columns):
+        shown = [name for view in views for name in view.columns]
+        for name in (projection.name, *(view.name for view in views), *columns, *shown):
             if not _NAME.match(name) or len(name) > _LONGEST_NAME:
                 raise ValueError(f"{what}: {name!r} is no name for a table, view or column")
         if any(_NUMBERED.search(name) for name in (projection.name, *(view.name for view in views))):
@@ -216,11 +220,36 @@ def check_definitions(projections: Iterable[Projection]) -> None:
             raise ValueError(f"{what}: the newest rows by {newest[1]} are not found by an index")
         if any("[" in column.type for column in projection.columns):
             raise ValueError(f"{what}: arrays cannot be sent; use json")
+        if any(name not in columns for name in projection.published or ()):
+            raise ValueError(f"{what}: it publishes a column that is not there")
 
 
-def place(name: str) -> str:
-    """Give the qualified name of a table or view of the schema, for a statement."""
-    return f"{SCHEMA}.{quoted(name)}"
+def further_views(projection: Projection) -> list[View]:
+    """Give a projection's views besides its own, the published one last."""
+    views: list[View] = [*projection.views]
+    if projection.published is not None:
+        views.append(_published(projection, projection.published))
+    return views
+
+
+def _published(projection: Projection, names: Mapping[str, str]) -> View:
+    """Give the view of the schema ``analytics``: the same rows, with the world's experiment behind its name."""
+    columns = {column.name: (f"p.{quoted(column.name)}", column.comment) for column in projection.columns}
+    columns.setdefault("experiment", ("w.experiment", "The experiment that the world belongs to; null for none."))
+    order = [*_FIRST, *(name for name in columns if name not in _FIRST)]
+    selected = ", ".join(f"{columns[name][0]} as {quoted(names.get(name, name))}" for name in order)
+    return View(
+        projection.name,
+        f"select {selected} from {place(projection.name)} p left join public.worlds w on w.world_id = p.world_id",
+        projection.comment,
+        schema=ANALYTICS,
+        columns={names.get(name, name): columns[name][1] for name in order},
+    )
+
+
+def place(name: str, schema: str = SCHEMA) -> str:
+    """Give the qualified name of a table or view, for a statement."""
+    return f"{schema}.{quoted(name)}"
 
 
 def quoted(name: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Final
 
 from projections.base import Changes, Column, Projection, Row, WorldProjection
@@ -101,6 +102,7 @@ class Turns(Projection):
         Column("changes", "bigint", "How many of its effects are an AgentStateChanged or a GlobalStateChanged."),
     )
     key = ("world_id", "turn")
+    published = MappingProxyType({"started_sim_time": "started_sim_time_s", "ended_sim_time": "ended_sim_time_s"})
     rulesets = frozenset({"simulation"})
     kinds = TURN_KINDS | {AGENT_STATE_CHANGED, GLOBAL_STATE_CHANGED}
     needs_rows = True

@@ -1,7 +1,8 @@
 """The views of the schema: which build they read, and which of them lack.
 
 A view may be made upon the views of several projections (``View.upon``). It belongs to one of them, and is there
-whenever all of those views are: whichever comes last makes it.
+whenever all of those views are: whichever comes last makes it. What people ask stands in a schema of its own, made
+upon the projections' views, and follows them like any other.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import structlog
 
 from projections import statements
 from projections.base import Projection, View
-from projections.tables import Table, place
+from projections.tables import Table, further_views, place
 
 if TYPE_CHECKING:
     from projections.outages import Connection, Pool
@@ -28,10 +29,11 @@ log = structlog.get_logger("worldledger.projections")
 async def lacking(pool: Pool, table: Table) -> bool:
     """Tell whether one of a projection's views is not there though it could be."""
     projection = table.projection
-    wanted = {view.name: view.upon for view in projection.views} | {projection.name: ()}
-    names = [*wanted, *(name for upon in wanted.values() for name in upon)]
-    there = {row["name"] for row in await pool.fetch(statements.THERE, names)}
-    return any(name not in there and there.issuperset(upon) for name, upon in wanted.items())
+    wanted: dict[str, list[str]] = {_place_of(view): [*map(place, view.upon)] for view in further_views(projection)}
+    wanted[place(projection.name)] = []
+    places = [*wanted, *(other for upon in wanted.values() for other in upon)]
+    there = {row["place"] for row in await pool.fetch(statements.THERE, places)}
+    return any(view not in there and there.issuperset(upon) for view, upon in wanted.items())
 
 
 async def set_views(
@@ -46,25 +48,25 @@ async def set_views(
     # So that a view may name the projection's own view without the schema.
     await connection.execute("set local search_path = projections, public")
     name = table.projection.name
-    own = {view.name for view in table.projection.views}
-    others = {view.name for projection in projections for view in projection.views if name in view.upon}
-    upon = [row["relname"] for row in await connection.fetch(statements.VIEWS_UPON, name)]
+    own = {_place_of(view) for view in further_views(table.projection)}
+    others = {_place_of(view) for projection in projections for view in further_views(projection) if name in view.upon}
+    upon = [row["place"] for row in await connection.fetch(statements.VIEWS_UPON, name)]
     # Who reads a view locks it, and then the views that it is made from: whoever came in between would be waited for.
     for view in upon:
-        await connection.execute(f"alter view {place(view)} reset (security_barrier)")
+        await connection.execute(f"alter view {view} reset (security_barrier)")
     await connection.execute("savepoint views")
     try:
         await _make_views(connection, table)
     except asyncpg.InvalidTableDefinitionError:
         await connection.execute("rollback to savepoint views")
-        await _drop_views(connection, [*upon, name])
+        await _drop_views(connection, [*upon, place(name)])
         await _make_views(connection, table)
     else:
         await _drop_views(connection, [view for view in upon if view not in own | others])
-    there = {row["name"] for row in await connection.fetch(statements.THERE, [*others])}
+    there = {row["place"] for row in await connection.fetch(statements.THERE, [*others])}
     for other in live:
-        for further in other.projection.views:
-            if further.name in others - own - there:
+        for further in further_views(other.projection):
+            if _place_of(further) in others - own - there:
                 await _make_shared(connection, other, further)
     await connection.execute("release savepoint views; set local search_path = default")
 
@@ -72,7 +74,7 @@ async def set_views(
 async def _make_views(connection: Connection, table: Table) -> None:
     for statement in table.views():
         await connection.execute(statement)
-    for view in table.projection.views:
+    for view in further_views(table.projection):
         if view.upon:
             await _make_shared(connection, table, view)
 
@@ -89,7 +91,11 @@ async def _make_shared(connection: Connection, table: Table, view: View) -> None
     await connection.execute("release savepoint shared")
 
 
-async def _drop_views(connection: Connection, names: Iterable[str]) -> None:
-    found = [place(name) for name in names]
+async def _drop_views(connection: Connection, views: Iterable[str]) -> None:
+    found = [*views]
     if found:
         await connection.execute(f"drop view if exists {', '.join(found)}")
+
+
+def _place_of(view: View) -> str:
+    return place(view.name, view.schema)

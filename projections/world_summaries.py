@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Final
 
 import orjson
@@ -128,6 +129,7 @@ class WorldSummaries(Projection):
     )
     key = ("world_id",)
     indexes = (("experiment", "world_id"),)
+    published = MappingProxyType({"first_sim_time": "first_sim_time_s", "last_sim_time": "last_sim_time_s"})
     needs_rows = True
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:

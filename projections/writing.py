@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from projections import feeding_statements
-from projections.base import Row
+from projections.base import SCHEMA, Row
 from projections.folds import Key, Target
 from projections.outages import FOREIGN, RefusedRowsError, brief, transaction
-from projections.tables import SCHEMA, Table, arrays
+from projections.tables import Table, arrays
 
 if TYPE_CHECKING:
     from projections.outages import Connection, Pool

@@ -25,6 +25,7 @@ from starlette.middleware import Middleware
 from service.api import (
     agents,
     agents_of_worlds,
+    arrow,
     clock,
     effects,
     games,
@@ -37,7 +38,9 @@ from service.api import (
     projections,
     published,
     reading,
+    rounds,
     snapshots,
+    sql,
     states,
     tail,
     turns,
@@ -48,14 +51,19 @@ from service.api.context import Services
 from service.api.edge import Edge
 from service.api.hosts import allowed_hosts
 from service.api.jobs import Jobs
+from service.api.limiting import Limiter
 from service.api.metrics import Metrics
 from service.api.openapi import document
+from service.api.openenv import routes as openenv
+from service.api.openenv import sockets as openenv_sockets
 from service.api.problems import on_http_exception, on_simulation_error, on_validation_error
+from service.api.querying import SqlDoor
 from service.api.wire import Protocol
 from service.api.ws import handshake, watching
 from service.api.ws.messages import MAX_BYTES
 from service.api.ws.transport import PING_INTERVAL, SocketProtocol
 from service.arena import Arena, ArenaSettings
+from service.arrow.door import ArrowDoor
 from service.feeding import Feeding
 from service.projecting import Projections
 from service.runtime.worlds import Worlds
@@ -69,12 +77,15 @@ from worldledger.errors import SimulationError
 _ROOMS = (
     effects,
     reading,
+    arrow,
     tail,
     worlds,
     states,
     turns,
+    rounds,
     snapshots,
     verification,
+    sql,
     agents_of_worlds,
     intents,
     observing,
@@ -85,6 +96,8 @@ _ROOMS = (
     watching,
     games,
     agents,
+    openenv,
+    openenv_sockets,
     projections,
     published,
     health,
@@ -122,10 +135,14 @@ def create_app(settings: Settings, database_url: str, *, clock: Callable[[], flo
             if settings.projections:
                 feeding = await running.enter_async_context(Feeding.beside(database_url, settings))
                 store.on_commit = _both(watcher.committed, feeding.wake)
+            door = ArrowDoor(database_url, timeout=settings.command_timeout)
+            running.push_async_callback(door.close)
+            asked = SqlDoor(database_url)
+            running.push_async_callback(asked.close)
             worlds = Worlds(store, watcher)
             running.push_async_callback(worlds.close)
             arena = Arena(store, watcher, worlds, ArenaSettings(max_games=settings.max_games), clock=clock)
-            measured.watch(store, worlds)
+            measured.watch(store, worlds, arena)
             app.state.services = services = Services(
                 settings=settings,
                 store=store,
@@ -137,6 +154,8 @@ def create_app(settings: Settings, database_url: str, *, clock: Callable[[], flo
                 models=ReadModels(store.reader),
                 jobs=jobs,
                 metrics=measured,
+                arrow=door,
+                sql=asked,
             )
             try:
                 yield
@@ -148,7 +167,7 @@ def create_app(settings: Settings, database_url: str, *, clock: Callable[[], flo
         redirect_slashes=False,
         docs_url=None,  # it would load its programs from other servers
         redoc_url=None,
-        middleware=[Middleware(Edge, metrics=measured, hosts=allowed_hosts(settings))],
+        middleware=[Middleware(Edge, metrics=measured, hosts=allowed_hosts(settings), limiter=Limiter.of(settings))],
         exception_handlers={
             SimulationError: on_simulation_error,
             RequestValidationError: on_validation_error,
@@ -157,7 +176,7 @@ def create_app(settings: Settings, database_url: str, *, clock: Callable[[], flo
     )
     for room in _ROOMS:
         app.include_router(room.router)
-    app.router.routes += [handshake.ROUTE, watching.ROUTE]
+    app.router.routes += [handshake.ROUTE, watching.ROUTE, openenv_sockets.ROUTE]
     document(app, version("worldledger"))
     return app
 
@@ -201,6 +220,7 @@ async def serve(settings: Settings, database_url: str, *, ready: Callable[[str],
                     ws_ping_interval=PING_INTERVAL,
                     ws_ping_timeout=None,  # whoever is slow may answer late: `SocketProtocol` tells who is gone
                     ws_per_message_deflate=False,
+                    forwarded_allow_ips=settings.forwarded_allow_ips,
                     lifespan="off",  # opened above, so that what goes wrong is raised and not logged
                     log_config=None,
                     access_log=False,

@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+if TYPE_CHECKING:
+    from limits import RateLimitItem
 
 MIB = 1024 * 1024
 #: Seconds for which those who wait for the database bear that it answers nobody.
 DEFAULT_PATIENCE = 2.0
+#: Bounds of a rate limit: requests, and seconds.
+_MOST_REQUESTS = 1_000_000_000
+_LONGEST_WINDOW = 86_400
 
 
 def default_home() -> Path:
     """Give the folder of the embedded server when nobody names one."""
     return Path("~/.worldledger").expanduser()
+
+
+def parse_rate_limit(text: str) -> RateLimitItem | None:
+    """Read a rate limit such as ``100/minute`` or ``20 per 5 seconds``; ``off`` is None. Raises ValueError."""
+    if text.strip().lower() == "off":
+        return None
+    from limits import parse_many  # noqa: PLC0415 - slow to load, and few programs need it
+
+    try:
+        (limit,) = parse_many(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no rate: say how many in how long, as 100/minute does, or off") from None
+    if not (0 < limit.amount <= _MOST_REQUESTS and limit.get_expiry() <= _LONGEST_WINDOW):
+        raise ValueError(f"{text!r}: a rate is from 1 to {_MOST_REQUESTS} requests in at most a day; or off")
+    return limit
 
 
 class Settings(BaseSettings):
@@ -33,8 +56,25 @@ class Settings(BaseSettings):
     )
     port: int = Field(default=8000, ge=0, le=65535, description="Port of the HTTP service; 0 takes a free one.")
 
+    rate_limit: str = Field(
+        default="100/minute",
+        description="Requests that one IP address may make, such as `100/minute` or `20 per 5 seconds`; `off` for any "
+        "number.",
+    )
+    rate_limit_loopback: bool = Field(
+        default=False, description="Whether requests from this machine itself (`127.0.0.1`, `::1`) are limited, too."
+    )
+    forwarded_allow_ips: str = Field(
+        default="127.0.0.1,::1",
+        description="Proxies that are believed when they say (`X-Forwarded-For`) whose request they hand on: addresses "
+        "and networks, separated by commas; `*` believes anybody, nothing at all nobody.",
+    )
+
     pool_size: int = Field(
-        default=10, ge=2, le=500, description="Most database connections of one process; projections take up to 8 more."
+        default=10,
+        ge=2,
+        le=500,
+        description="Most database connections of one process; projections take up to 8 more, Arrow and SQL 4 each.",
     )
     max_effect_bytes: int = Field(default=MIB, ge=1024, description="Largest canonical text of one effect.")
     max_unit: int = Field(default=1000, ge=1, description="Most drafts in one call.")
@@ -62,6 +102,13 @@ class Settings(BaseSettings):
         default=1000, ge=2, description="Effects between two snapshots of a world's state, at least."
     )
     snapshots_kept: int = Field(default=2000, ge=10, description="Most snapshots of one world; older ones are thinned.")
+    sql_timeout: float = Field(
+        default=30.0,
+        gt=0,
+        le=86_400,
+        description="Seconds of the database that one question in SQL over HTTP may take.",
+    )
+    sql_max_rows: int = Field(default=1_000_000, ge=1, description="Most rows that such a question is answered with.")
     projections: bool = Field(default=True, description="Whether the HTTP service also feeds the projections.")
     projection_lease_ttl: float = Field(
         default=5.0, gt=0, description="Seconds without a sign of life after which another runner feeds a projection."
@@ -75,3 +122,21 @@ class Settings(BaseSettings):
     live_states: int = Field(
         default=256, ge=1, description="Most worlds whose state one process keeps in memory to judge drafts by."
     )
+
+    @field_validator("rate_limit")
+    @classmethod
+    def _is_a_rate(cls, text: str) -> str:
+        parse_rate_limit(text)
+        return text
+
+    @field_validator("forwarded_allow_ips")
+    @classmethod
+    def _are_addresses(cls, text: str) -> str:
+        if text.strip() == "*":
+            return "*"
+        for each in filter(None, map(str.strip, text.split(","))):
+            try:
+                ipaddress.ip_network(each)
+            except ValueError:
+                raise ValueError(f"{each!r} is neither an address nor a network such as 10.0.0.0/8") from None
+        return text

@@ -14,7 +14,7 @@ from service.api.errors import AgentNotFoundError, InvalidParameterError
 from service.api.moments import once
 from service.api.openapi import header, json_of, problems
 from service.api.parameters import NO_NUL, Limit, check_text, next_link
-from service.api.projected import to_json, views
+from service.api.projected import to_json, viewed
 from worldledger.drafts import MAX_WORD
 
 router = APIRouter(tags=["games"], dependencies=[Depends(once)])
@@ -47,8 +47,7 @@ async def list_agents(
     check_text("after", after)
     found = services(request)
     wanted = min(_DEFAULT if limit is None else limit, found.settings.page_limit)
-    with views():
-        rows = await found.models.agents(after=after, limit=wanted + 1)
+    rows = await viewed(found, found.models.agents(after=after, limit=wanted + 1))
     shown = rows[:wanted]
     position = shown[-1]["agent_id"] if len(rows) > wanted else None
     headers = {"Cache-Control": REVALIDATE, **({} if position is None else next_link(request, after=position))}
@@ -76,8 +75,8 @@ async def get_agent_stats(
     if not 0 < len(agent_id) <= MAX_WORD:
         raise InvalidParameterError("agent_id", f"must have 1 to {MAX_WORD} characters", "path")
     check_text("agent_id", agent_id, "path")
-    with views():
-        stats = await services(request).models.agent_stats(agent_id)
+    found = services(request)
+    stats = await viewed(found, found.models.agent_stats(agent_id))
     if stats is None:
         raise AgentNotFoundError(f"no agent {agent_id!r} has acted in any world", agent_id=agent_id)
     return Response(to_json(stats), 200, {"Cache-Control": REVALIDATE}, "application/json")

@@ -17,7 +17,9 @@ from service.store.watch import HeadWatcher
 if TYPE_CHECKING:
     from service.api.jobs import Jobs
     from service.api.metrics import Metrics
+    from service.api.querying import SqlDoor
     from service.arena import Arena
+    from service.arrow.door import ArrowDoor
     from service.feeding import Feeding
     from service.projecting import Projections
     from service.runtime.worlds import Worlds
@@ -40,6 +42,8 @@ class Services:
     models: ReadModels
     jobs: Jobs
     metrics: Metrics
+    arrow: ArrowDoor
+    sql: SqlDoor
     #: Seconds of silence after which a tail sends a comment.
     keepalive: float = 15.0
     #: Seconds that a read with min_seq waits for a projection.

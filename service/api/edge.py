@@ -11,9 +11,11 @@ from uvicorn.protocols.utils import ClientDisconnected
 
 from service.api.errors import HostRefusedError, OriginRefusedError
 from service.api.hosts import check_host, check_origin
+from service.api.limiting import Limiter, Standing
 from service.api.metrics import Metrics
 from service.api.problems import internal_error, no_route, problem_response
 from service.api.streaming import StreamAbortedError
+from worldledger.errors import RateLimitedError
 
 log = structlog.get_logger("worldledger.api")
 
@@ -23,14 +25,21 @@ class Edge:
 
     An error that nobody foresaw is logged with its traceback and answered with a problem that tells nothing of it;
     after the response has begun it is raised on, so that the server aborts the connection. A HEAD request runs as
-    GET, and its response ends after the headers. Where ``hosts`` are given, other names for the service are refused.
-    Every answer is counted, and the time until it began.
+    GET, and its response ends after the headers. Where ``hosts`` are given, other names for the service are refused;
+    where there is a ``limiter``, so is who asks too often. Every answer is counted, and the time until it began.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, hosts: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        metrics: Metrics,
+        hosts: frozenset[str] = frozenset(),
+        limiter: Limiter | None = None,
+    ) -> None:
         self._app = app
         self._metrics = metrics
         self._hosts = hosts
+        self._limiter = limiter
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run one request, or one WebSocket."""
@@ -48,11 +57,13 @@ class Edge:
         if head:
             scope = {**scope, "method": "GET"}
         started = ended = False
+        standing: Standing | None = None
 
         async def guarded(message: Message) -> None:
             nonlocal started, ended
             if not started:
                 started = True
+                message = _with_standing(message, standing)
                 self._metrics.answered(method, scope, message["status"], perf_counter() - begun)
             if head:
                 if ended:
@@ -63,10 +74,13 @@ class Edge:
             await send(message)
 
         try:
+            if self._limiter is not None and (counted := self._limiter.counted(scope)) is not None:
+                standing = await self._limiter.count(counted)
+                self._check(standing)
             if self._hosts:
                 check_host(scope, self._hosts)
             await self._app(scope, receive, guarded)
-        except HostRefusedError as error:
+        except (RateLimitedError, HostRefusedError) as error:
             await problem_response(scope, error)(scope, receive, guarded)
         except ClientDisconnect:
             return  # nobody is there to be answered
@@ -82,6 +96,7 @@ class Edge:
         """Run one WebSocket; until it is accepted, whatever goes wrong is an HTTP answer."""
         begun = perf_counter()
         started = False
+        standing: Standing | None = None
 
         async def guarded(message: Message) -> None:
             nonlocal started
@@ -90,16 +105,20 @@ class Edge:
                     await no_route(scope)(scope, receive, guarded)
                     return
                 started = True
+                message = _with_standing(message, standing)
                 status = 101 if message["type"] == "websocket.accept" else message["status"]
                 self._metrics.answered("GET", scope, status, perf_counter() - begun)
             await send(message)
 
         try:
+            if self._limiter is not None and (counted := self._limiter.counted(scope)) is not None:
+                standing = await self._limiter.count(counted)
+                self._check(standing)
             if self._hosts:
                 check_host(scope, self._hosts)
             check_origin(scope)
             await self._app(scope, receive, guarded)
-        except (HostRefusedError, OriginRefusedError) as error:
+        except (RateLimitedError, HostRefusedError, OriginRefusedError) as error:
             await problem_response(scope, error)(scope, receive, guarded)
         except ClientDisconnected:
             return
@@ -107,3 +126,16 @@ class Edge:
             log.exception("unforeseen error", method="WebSocket", path=scope["path"])
             if not started:
                 await internal_error(scope)(scope, receive, guarded)
+
+    def _check(self, standing: Standing) -> None:
+        """Raise RateLimitedError for a request that was one too many."""
+        if standing.error is not None:
+            self._metrics.limited()
+            raise standing.error
+
+
+def _with_standing(message: Message, standing: Standing | None) -> Message:
+    """Give the beginning of an answer with the headers that tell a limited client how it stands."""
+    if standing is None:
+        return message
+    return {**message, "headers": [*message.get("headers", ()), *standing.headers]}

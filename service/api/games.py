@@ -21,7 +21,7 @@ from service.api.moments import once
 from service.api.openapi import header, json_of, problems
 from service.api.parameters import NO_NUL, Limit, check_text, next_link, whole
 from service.api.playing import NOTHING, GameId, WithMoves, WithTensor, board_at, game_of, game_row, reach, told
-from service.api.projected import MinSeq, as_told, check_game, to_json, views, wait_for
+from service.api.projected import MinSeq, as_told, check_game, to_json, viewed, wait_for
 from service.store.read_models import Row
 from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_WORD
@@ -75,10 +75,10 @@ async def list_games(
         check_text(name, text)
     found = services(request)
     wanted = _wanted(found, limit)
-    with views():
-        rows = await found.models.games(
-            experiment=experiment, status=status, agent_id=agent, after=after, limit=wanted + 1
-        )
+    rows = await viewed(
+        found,
+        found.models.games(experiment=experiment, status=status, agent_id=agent, after=after, limit=wanted + 1),
+    )
     shown = [as_told(_GAMES, row) for row in rows[:wanted]]
     position = shown[-1]["world_id"] if len(rows) > wanted else None
     headers = {"Cache-Control": REVALIDATE, **({} if position is None else next_link(request, after=position))}
@@ -138,8 +138,7 @@ async def list_moves(
     found = services(request)
     await wait_for(found, _MOVES, check_world_name(game_id), min_seq)
     wanted = _wanted(found, limit)
-    with views():
-        rows = await found.models.moves(game_id, after=after_ply, limit=wanted + 1)
+    rows = await viewed(found, found.models.moves(game_id, after=after_ply, limit=wanted + 1))
     if not rows:
         await _game(found, game_id)  # is there such a game?
     shown = [as_told(_MOVES, row) for row in rows[:wanted]]
@@ -190,8 +189,7 @@ async def get_board(
 async def _game(found: Services, game_id: str) -> Row:
     """Give a game's row. Raises GameNotFoundError or ProjectionBehindError."""
     for _ in range(2):  # it may come between a look and the check
-        with views():
-            row = await found.models.game(game_id)
+        row = await viewed(found, found.models.game(game_id))
         if row is not None:
             return row
         await check_game(found, _GAMES, game_id)

@@ -20,9 +20,21 @@ from service.api.context import Services, services
 from service.api.errors import InvalidParameterError
 from service.api.moments import once
 from service.api.openapi import body_of, header, json_of, problems
-from service.api.playing import GameId, WithMoves, WithTensor, board_at, board_told, game_of, game_row, of_games, told
+from service.api.playing import (
+    GameId,
+    WithMoves,
+    WithTensor,
+    board_at,
+    board_told,
+    game_of,
+    game_row,
+    known,
+    of_games,
+    told,
+)
 from service.api.projected import to_json
 from service.arena import ArenaFullError, InvalidMoveRequestError, LiveGame, MoveOutcome, NewGame, NoSuchGameError
+from service.runtime.guarding import doing
 from worldledger.canonical import MAX_INT, gate
 from worldledger.errors import (
     InvalidConfigError,
@@ -134,8 +146,13 @@ async def _make(found: Services, new: NewGame, key: str | None) -> tuple[LiveGam
 
     Raises as `Arena.create`; RequestConflictError where the key has made another game.
     """
+    again = (
+        "send it again, with the same Idempotency-Key"
+        if key is not None
+        else "look for the game before you make another"
+    )
     try:
-        return await found.arena.create(new), True
+        return await doing(found.store.outages, found.arena.create(new), again), True
     except (WorldExistsError, ArenaFullError):
         if key is None or new.game_id is None:
             raise
@@ -217,7 +234,7 @@ async def make_move(request: Request, game_id: GameId, tensor: WithTensor = True
     },
     openapi_extra={"parameters": [_REQ_ID_KEY], "requestBody": body_of("Resignation")},
 )
-async def resign_game(request: Request, game_id: GameId) -> Response:
+async def resign_game(request: Request, game_id: GameId, tensor: WithTensor = True) -> Response:
     """Have an agent resign, whoever is to move. The same `req_id` of the agent again gets the same answer."""
     found = services(request)
     body = await _body(request, found, "a resignation", (), ("agent_id", "player", "req_id"))
@@ -226,7 +243,9 @@ async def resign_game(request: Request, game_id: GameId) -> Response:
     agent_id = _agent_id(game, body)
     with of_games(game_id):
         outcome = await game.resign(agent_id, req_id=req_id)
-    return _done(game_id, outcome.global_seq, outcome.model_dump(), replayed=outcome.replayed)
+    board_state = known(lambda: board_told(game.board_state, tensor=tensor))
+    answer = {**outcome.model_dump(), "board_state": board_state}
+    return _done(game_id, outcome.global_seq, answer, replayed=outcome.replayed)
 
 
 async def _body(

@@ -17,12 +17,14 @@ from starlette.types import Scope
 
 from service.api.context import services
 from service.api.moments import once
+from service.api.of_games import OfGames
 from service.api.of_worlds import OfWorlds
 from service.api.openapi import problems
 from worldledger.errors import SimulationError
 
 if TYPE_CHECKING:
     from projections.engine import BuildStatus, Counters, ProjectionStatus
+    from service.arena import Arena
     from service.runtime.worlds import Worlds
     from service.store import Store
 
@@ -75,13 +77,19 @@ class Metrics:
         self._observed = Counter(
             "worldledger_observations_sent", "Observations sent to agents, on whatever way.", registry=self.registry
         )
+        self._limited = Counter(
+            "worldledger_http_requests_limited",
+            "Requests and handshakes refused because their address had asked too often.",
+            registry=self.registry,
+        )
         self._sockets = Gauge("worldledger_sockets_open", "WebSockets that are open.", registry=self.registry)
         self._known: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
-    def watch(self, store: Store, worlds: Worlds) -> None:
-        """Show what waits in a store, and how its open worlds stand."""
+    def watch(self, store: Store, worlds: Worlds, arena: Arena) -> None:
+        """Show what waits in a store, and how its open worlds and its games stand."""
         self._waiting.set_function(lambda: store.waiting)
         self.registry.register(OfWorlds(worlds))
+        self.registry.register(OfGames(arena))
 
     def appended(self, effects: int) -> None:
         """Count effects that were appended."""
@@ -102,6 +110,10 @@ class Metrics:
     def socket(self, change: int) -> None:
         """Count a WebSocket that opens (1) or closes (-1)."""
         self._sockets.inc(change)
+
+    def limited(self) -> None:
+        """Count a request that was refused because its address had asked too often."""
+        self._limited.inc()
 
     def answered(self, method: str, scope: Scope, status: int, seconds: float) -> None:
         """Count a request whose answer begins. What matches no route, or has a method of its own, makes no series."""

@@ -19,7 +19,10 @@ Every error is `application/problem+json` (RFC 9457); its `code` is for programs
 served exactly as they were hashed: `checksum = SHA-256(hex(previous checksum) + bytes)`.
 
 On every route, what is no HTTP request is 400 `bad_request`, and a service on the loopback address that is called by
-another name than `localhost`, `127.0.0.1` or `[::1]` answers 421 `host_refused`.
+another name than `localhost`, `127.0.0.1` or `[::1]` answers 421 `host_refused`. On every route but `/livez`, `/readyz`
+and `/metrics` an address that asks more often than it may (100 times a minute, unless the service is set otherwise) is
+answered 429 `rate_limited` with `Retry-After`; `RateLimit-Policy` and `RateLimit` of each answer say how it stands.
+Clients on the service's own machine may ask as often as they like.
 
 There is no authentication yet: the service listens on the loopback address unless told otherwise, and whoever
 reaches it may read and append.
@@ -31,7 +34,10 @@ TAGS: Final = [
     {"name": "states", "description": "What worlds are at any moment: the fold of their effects."},
     {"name": "agents", "description": "Living in a world: what agents see, what they want, and who moves time."},
     {"name": "games", "description": "Games of chess: playing and watching them, and what projections tell of them."},
+    {"name": "openenv", "description": "The same games for the clients of OpenEnv: reset, step, state."},
+    {"name": "rounds", "description": "Rounds of social-RL runs, and the policies of their agents."},
     {"name": "projections", "description": "How the read models stand, rebuilding and checking them."},
+    {"name": "analytics", "description": "Questions in SQL, over the schema `analytics` of the database."},
     {"name": "schemas", "description": "JSON Schemas of what people write as files."},
     {"name": "verification", "description": "Proving that nothing was changed."},
     {"name": "health", "description": "For supervisors and load balancers."},

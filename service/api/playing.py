@@ -14,7 +14,6 @@ from fastapi import Path, Query
 from service.api.context import Services
 from service.api.errors import GameNotFoundError, PositionAheadError
 from service.arena import LiveGame, NoSuchGameError
-from service.runtime.guarding import reading
 from worldledger.errors import WorldNotFoundError
 from worldledger.genesis import NAME_RULE, check_world_name
 from worldledger.rulesets.chess import BoardState
@@ -61,7 +60,7 @@ async def game_of(found: Services, game_id: str) -> LiveGame:
 async def reach(found: Services, game: LiveGame, parameter: str, seq: int) -> None:
     """Have a game known here up to a seq. Raises PositionAheadError for one that its log has not reached."""
     if seq > game.seq:
-        await reading(found.store.outages, game.catch_up())
+        await game.catch_up()
     if seq > game.seq:
         what = f"{parameter}: {seq} lies beyond the head of game {game.game_id!r}, which is {game.seq}"
         raise PositionAheadError(what, parameter=parameter, head_seq=game.seq, **{"in": "query"})
@@ -78,7 +77,7 @@ def told(game: LiveGame, *, tensor: bool, moves: bool) -> dict[str, Any]:
     shown = {
         "global_seq": game.seq,
         "current_turn": board["turn"],
-        "board_state": _known(lambda: board_told(game.board_state, tensor=tensor)),
+        "board_state": known(lambda: board_told(game.board_state, tensor=tensor)),
         "agents": {player: _agent(game, player, sides[player]) for player in OTHER},
         "clocks": {player: sides[player]["clock"] for player in OTHER},
         "live": None
@@ -88,7 +87,7 @@ def told(game: LiveGame, *, tensor: bool, moves: bool) -> dict[str, Any]:
         "attempts_left": game.attempts_left if record.in_progress else None,
     }
     if moves:
-        shown["move_history"] = _known(lambda: [move.model_dump() for move in record.moves()])
+        shown["move_history"] = known(lambda: [move.model_dump() for move in record.moves()])
     return shown
 
 
@@ -151,7 +150,7 @@ def _agent(game: LiveGame, player: Player, side: Mapping[str, Any]) -> dict[str,
     }
 
 
-def _known(tell: Any) -> Any:
+def known(tell: Any) -> Any:
     """Give what is told; None where the record is none of the seed's: of a variant, or with null moves."""
     try:
         return tell()

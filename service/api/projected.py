@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Annotated, Any
+from collections.abc import Coroutine, Mapping
+from typing import Annotated, Any, TypeVar
 
 import orjson
 from fastapi import Query
@@ -13,9 +12,12 @@ from projections.base import Projection
 from service.api.context import Services
 from service.api.errors import GameNotFoundError, ProjectionBehindError, ProjectionUnavailableError
 from service.api.parameters import check_reached, whole
+from service.runtime.guarding import reading
 from service.store.read_models import Row, ViewMissingError
 from worldledger.canonical import MAX_INT
 from worldledger.errors import WorldNotFoundError
+
+T = TypeVar("T")
 
 MinSeq = Annotated[
     int | None,
@@ -28,11 +30,10 @@ MinSeq = Annotated[
 ]
 
 
-@contextmanager
-def views() -> Iterator[None]:
-    """Raise ProjectionUnavailableError where a view is not there."""
+async def viewed(found: Services, work: Coroutine[Any, Any, T]) -> T:
+    """Give what is read from the views. Raises ProjectionUnavailableError where one is not there, and as `reading`."""
     try:
-        yield
+        return await reading(found.store.outages, work)
     except ViewMissingError as error:
         raise ProjectionUnavailableError("what this projection has made is not to be had at the moment") from error
 
@@ -46,11 +47,11 @@ async def wait_for(found: Services, projection: Projection, world_id: str, min_s
     if min_seq is None:
         return
     try:
-        record = await found.store.world(world_id)
+        record = await reading(found.store.outages, found.store.world(world_id))
     except WorldNotFoundError as error:
         raise _no_game(world_id, error.message) from None
     check_reached("min_seq", min_seq, record)
-    cursor = await found.projections.wait_for(projection.name, world_id, min_seq, found.patience)
+    cursor = await _cursor(found, projection, world_id, min_seq, found.patience)
     if cursor < min_seq:
         raise await _behind(found, projection, world_id, cursor)
 
@@ -61,14 +62,19 @@ async def check_game(found: Services, projection: Projection, world_id: str) -> 
     Raises GameNotFoundError if there is no such game, ProjectionBehindError if the projection has not come to it.
     """
     try:
-        cursor = await found.projections.wait_for(projection.name, world_id, 1, 0)
+        cursor = await _cursor(found, projection, world_id, 1, 0)
         if cursor < 1:
             raise await _behind(found, projection, world_id, cursor)
-        record = await found.store.world(world_id)
+        record = await reading(found.store.outages, found.store.world(world_id))
     except WorldNotFoundError as error:
         raise _no_game(world_id, error.message) from None
     if projection.rulesets is not None and record.ruleset not in projection.rulesets:
         raise _no_game(world_id, f"world {world_id!r} is of ruleset {record.ruleset}, which has no games")
+
+
+async def _cursor(found: Services, projection: Projection, world_id: str, seq: int, patience: float) -> int:
+    work = found.projections.wait_for(projection.name, world_id, seq, patience)
+    return await reading(found.store.outages, work)
 
 
 def _no_game(game_id: str, what: str) -> GameNotFoundError:
@@ -76,7 +82,7 @@ def _no_game(game_id: str, what: str) -> GameNotFoundError:
 
 
 async def _behind(found: Services, projection: Projection, world_id: str, cursor: int) -> ProjectionBehindError:
-    head = (await found.store.world(world_id)).head_seq
+    head = (await reading(found.store.outages, found.store.world(world_id))).head_seq
     return ProjectionBehindError(
         f"projection {projection.name} has come to seq {cursor} of world {world_id!r}, whose head is {head}; "
         f"see /v1/projections/{projection.name}",

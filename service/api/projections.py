@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from dataclasses import asdict
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Query
 from starlette.requests import Request
@@ -17,11 +18,14 @@ from service.api.hosts import refuse_other_sites
 from service.api.moments import once
 from service.api.openapi import header, json_of, problems
 from service.api.projected import to_json
+from service.runtime.guarding import doing, reading
 from worldledger.genesis import check_world_name
 
 router = APIRouter(tags=["projections"], dependencies=[Depends(once)])
 #: Those that do something; none of them has a body.
 _ORDERS: Final = [Depends(refuse_other_sites)]
+T = TypeVar("T")
+
 #: Most parked worlds that are told one by one.
 _PARKED: Final = 100
 
@@ -46,7 +50,7 @@ _DONE: Final = {**json_of("Projection"), "description": "How the projection stan
 async def list_projections(request: Request) -> Response:
     """Give how each projection stands: how far its live build is behind the logs, and what is being rebuilt."""
     found = services(request)
-    told = [_told(found, status) for status in await found.projections.status()]
+    told = [_told(found, status) for status in await reading(found.store.outages, found.projections.status())]
     return _json({"projections": told})
 
 
@@ -79,7 +83,7 @@ async def rebuild(request: Request, name: Name, world: World = None) -> Response
     """
     found = services(request)
     if world is None:
-        await found.projections.rebuild(name)
+        await _ordered(found, found.projections.rebuild(name))
     else:
         await _known(found, name)
         check_world_name(world)
@@ -100,7 +104,7 @@ async def cancel_rebuild(request: Request, name: Name) -> Response:
     found = services(request)
     await _known(found, name)
     await found.jobs.cancel(name, "rebuild")
-    await found.projections.cancel(name)
+    await _ordered(found, found.projections.cancel(name))
     return await _answer(found, name)
 
 
@@ -135,7 +139,7 @@ async def verify(request: Request, name: Name) -> Response:
 async def pause(request: Request, name: Name) -> Response:
     """Let nobody write the projection until it is resumed: once this is answered, nobody does."""
     found = services(request)
-    await found.projections.pause(name)
+    await _ordered(found, found.projections.pause(name))
     return await _answer(found, name)
 
 
@@ -150,7 +154,7 @@ async def pause(request: Request, name: Name) -> Response:
 async def resume(request: Request, name: Name) -> Response:
     """Let a paused projection go on where it was."""
     found = services(request)
-    await found.projections.resume(name)
+    await _ordered(found, found.projections.resume(name))
     return await _answer(found, name)
 
 
@@ -170,8 +174,13 @@ async def retry(request: Request, name: Name, world: World = None) -> Response:
     found = services(request)
     await _known(found, name)
     if world is not None:
-        await found.store.world(world)
-    return _json({"released": await found.projections.retry(name, world)})
+        await reading(found.store.outages, found.store.world(world))
+    return _json({"released": await _ordered(found, found.projections.retry(name, world))})
+
+
+async def _ordered(found: Services, work: Coroutine[Any, Any, T]) -> T:
+    """Give what an order comes to, unless the database falls silent: given again it does no harm."""
+    return await doing(found.store.outages, work, "look how the projection stands, or send it again")
 
 
 # -- telling -----------------------------------------------------------------------------------------------
@@ -179,12 +188,14 @@ async def retry(request: Request, name: Name, world: World = None) -> Response:
 
 async def _known(found: Services, name: str) -> None:
     """Raise ProjectionNotFoundError for a name that is no projection's."""
-    await found.projections.parked(name, 0)
+    await reading(found.store.outages, found.projections.parked(name, 0))
 
 
 async def _answer(found: Services, name: str, status: int = 200) -> Response:
-    parked = await found.projections.parked(name, _PARKED)
-    stands = next((each for each in await found.projections.status() if each.name == name), None)
+    outages = found.store.outages
+    parked = await reading(outages, found.projections.parked(name, _PARKED))
+    statuses = await reading(outages, found.projections.status())
+    stands = next((each for each in statuses if each.name == name), None)
     if stands is None:
         raise ProjectionNotFoundError(f"no projection named {name!r}", projection=name)
     value = {**_told(found, stands), "parked_worlds": [_shown(asdict(world), "projection") for world in parked]}

@@ -114,7 +114,7 @@ async def read_effects(
     }
     if format == "ndjson" or (format is None and _prefers_ndjson(request)):
         if limit is None and until > 0:
-            headers[_THROUGH] = str(await _position(found, record, until))
+            headers[_THROUGH] = str(await position(found, record, until))
         return Stream(_lines(found, asked, limit), NDJSON, headers)
     return await _page(
         request, found, asked, min(_DEFAULT if limit is None else limit, found.settings.page_limit), headers
@@ -152,7 +152,7 @@ async def _lines(found: Services, asked: _Range, limit: int | None) -> AsyncGene
             yield b"\n".join([row.text for row in batch]) + b"\n"
 
 
-async def _position(found: Services, record: WorldRecord, seq: int) -> Position:
+async def position(found: Services, record: WorldRecord, seq: int) -> Position:
     """Give the chain's position at a seq that the world has reached."""
     if seq == record.head_seq:
         return record.head.position

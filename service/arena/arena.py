@@ -11,7 +11,8 @@ import asyncio
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -38,7 +39,7 @@ from worldledger.genesis import NewWorld
 from worldledger.rulesets.chess import RULESET as CHESS
 from worldledger.rulesets.chess.deciding import automatic_end
 from worldledger.rulesets.chess.entities import GameSession
-from worldledger.rulesets.chess.live import LIVE, LiveConfig
+from worldledger.rulesets.chess.live import LIVE, LiveConfig, limit_of
 from worldledger.rulesets.chess.positions import UNREADABLE, position
 
 if TYPE_CHECKING:
@@ -81,18 +82,25 @@ class Arena:
         self._new_uuid = new_uuid
         self._feed = Feed(store, watcher, self._changed)
         writing = Writing(store, self._feed)
+        #: what this arena has counted
+        self.counters = writing.counters
         self._settling = Settling(writing, clock)
         self._moving = Moving(worlds, self._feed, writing, self._settling)
         self._deadlines = Deadlines(clock, self._look_at)
         self._scanner = Scanner(LiveGames(store.reader), settings, self._found)
-        self._seats = Seats(store, self._feed, self._settling, most=settings.max_games, on_change=self._changed)
+        self._seats = Seats(
+            store, self._feed, self._settling, most=settings.max_games, clock=clock, on_change=self._changed
+        )
         self._drivers: dict[str, asyncio.Task[None]] = {}
+        #: games that are about to be played here
+        self._places = 0
         self._running: set[asyncio.Task[None]] = set()
         self._looked: OrderedDict[str, int] = OrderedDict()
         self._closed = False
 
     async def __aenter__(self) -> Self:
         self._start(self._deadlines.run())
+        self._start(self._sweep())
         if self.settings.adopt:
             self._start(self._scanner.run())
         return self
@@ -128,9 +136,11 @@ class Arena:
         world = NewWorld(
             world_id=new.game_id, ruleset=CHESS.name, config={LIVE: new.to_value()}, experiment=new.experiment
         )
-        await self._store.create_world(world)
-        table = await self._seats.take(new.game_id)
-        self._drive(table)
+        with self._place(driven(new.players)):
+            await self._store.create_world(world)
+            self.counters.created += 1
+            table = await self._seats.take(new.game_id)
+            self._drive(table)
         return self._game(table)
 
     async def game(self, game_id: str) -> LiveGame:
@@ -169,9 +179,24 @@ class Arena:
                 allow_programs=self.settings.allow_programs,
             )
             await player.close()
-        if driven(new.players) and self.driven >= self.settings.max_games:
-            limit = self.settings.max_games
+
+    @contextmanager
+    def _place(self, players: object) -> Iterator[None]:
+        """Keep a place among the games that are played here, if any of these players is the service's, until the end.
+
+        By then the game is played here, or is not to be. Raises ArenaFullError.
+        """
+        if not players:
+            yield
+            return
+        limit = self.settings.max_games
+        if self.driven + self._places >= limit:
             raise ArenaFullError(f"{limit} games are being played here; wait until one has ended", limit=limit)
+        self._places += 1
+        try:
+            yield
+        finally:
+            self._places -= 1
 
     # -- looking after games -------------------------------------------------------------------------------
 
@@ -184,6 +209,12 @@ class Arena:
             at = soon if at is None else min(at, soon)
         self._deadlines.set(table.game_id, at)
 
+    async def _sweep(self) -> None:
+        """Have ended games leave memory that nobody asks for any more, for ever (seed, "Cleanup Strategy")."""
+        while True:
+            await asyncio.sleep(self.settings.sweep_every)
+            self._seats.retire(self.settings.keep_ended)
+
     async def _look_at(self, game_id: str) -> None:
         table = await self._seats.take(game_id)
         with table.in_use():
@@ -194,13 +225,11 @@ class Arena:
         """Look after a game that goes on, if nobody else does."""
         table = self._seats.known(row.game_id)
         if table is None:
-            limit = row.live.get("deadline_s")
-            if isinstance(limit, (int, float)):
-                self._deadlines.set(row.game_id, (row.wall_time if row.moved_at is None else row.moved_at) + limit)
+            self._deadlines.set(row.game_id, _deadline_of(row))
         if row.game_id in self._drivers or self._clock() < row.wall_time + self.settings.adopt_after:
             return
         if driven(row.live.get("players", {})):
-            if self.driven < self.settings.max_games:
+            with suppress(ArenaFullError), self._place(players=True):
                 self._drive(await self._seats.take(row.game_id))
         elif table is None and self._looked.get(row.game_id) != row.head_seq and _may_be_over(row):
             await self._seats.take(row.game_id)
@@ -241,6 +270,13 @@ class Arena:
         task = asyncio.get_running_loop().create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+
+
+def _deadline_of(row: LiveGameRow) -> float | None:
+    """Tell when the time of the side to move is over, in epoch seconds; None where it has no limit."""
+    fen = row.live.get("fen") if row.fen is None else row.fen
+    limit = limit_of(row.live.get("deadline_s"), "black" if isinstance(fen, str) and " b " in fen else "white")
+    return None if limit is None else (row.wall_time if row.moved_at is None else row.moved_at) + limit
 
 
 def _may_be_over(row: LiveGameRow) -> bool:

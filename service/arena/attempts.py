@@ -52,10 +52,20 @@ def read_attempt(board: chess.Board, text: str) -> Attempt:
     return Attempt(move)
 
 
+def _why_illegal_san(board: chess.Board, text: str) -> str:
+    """Say what is wrong with a move in SAN that can be read."""
+    stem = text.rstrip("+#!?")
+    try:
+        board.parse_san(f"{stem}=Q")
+    except ValueError:
+        return "it is not legal here"
+    return f"a pawn that reaches the last rank promotes: {stem}=Q, {stem}=R, {stem}=B or {stem}=N"
+
+
 def _why_illegal(board: chess.Board, text: str) -> str:
     """Say what is wrong with a move that can be read."""
     if not is_uci(text):
-        return "it is not legal here"
+        return _why_illegal_san(board, text)
     origin, target = chess.parse_square(text[:2]), chess.parse_square(text[2:4])
     piece = board.piece_at(origin)
     if piece is None:

@@ -14,6 +14,7 @@ import structlog
 
 from service.arena.record import Record
 from service.arena.table import Table
+from service.runtime.guarding import reading
 from worldledger.errors import FoldError, InvalidConfigError, SimulationError, StoreUnavailableError, TamperedError
 from worldledger.ports import Span
 
@@ -61,10 +62,14 @@ class Feed:
 
     async def catch_up(self, table: Table) -> None:
         """Wait until a game has every effect that is in the log now. Raises StoreUnavailableError."""
+        await reading(self._store.outages, self._catch_up(table))
+
+    async def _catch_up(self, table: Table) -> None:
         heads = await self._store.reader.head_seqs([table.game_id])
         head = heads.get(table.game_id, 0)
         self._watcher.moved(table.game_id, head)
-        await table.reached(head)
+        with table.in_use():
+            await table.reached(head)
 
     async def close(self) -> None:
         """Follow nothing any more."""

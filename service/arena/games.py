@@ -105,6 +105,13 @@ class LiveGame:
         with table.in_use():
             await table.reached(seq)
 
+    async def turn_of(self, *agent_ids: str) -> None:
+        """Wait until one of these agents is to move, or the game has ended; `asyncio.timeout` says for how long."""
+        table = await self._come()
+        with table.in_use():
+            while table.record.in_progress and table.record.agent(table.record.turn) not in agent_ids:
+                await table.changed()
+
     async def catch_up(self) -> None:
         """Wait until everything is known here that is in the log now. Raises StoreUnavailableError."""
         table = await self._come()
@@ -186,14 +193,16 @@ class LiveGame:
 
 def _board_state(record: Record) -> BoardState:
     try:
-        return BoardState.of(record.entities)
+        # As the game was begun: what an entity has of its last move is how it knows the square that was passed.
+        begun = record.board if not record.ply else None
+        return BoardState.of(record.entities) if begun is None else BoardState.from_board(begun)
     except ValueError as error:
         raise _no_game(record, error) from None
 
 
 def _game_of(record: Record) -> Game:
     try:
-        return Game.from_entities(record.entities, record.moves(), game_id=record.game_id)
+        return Game.from_entities(record.entities, record.moves(), game_id=record.game_id, board=_board_state(record))
     except ValueError as error:
         raise _no_game(record, error) from None
 

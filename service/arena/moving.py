@@ -108,9 +108,14 @@ class Moving:
         return await self._take(table, asked, ply)
 
     async def _take(self, table: Table, asked: _Asked, ply: int | None) -> MoveOutcome:
-        """Take an attempt through the steps, anew as long as the game goes on meanwhile."""
+        """Take an attempt through the steps, anew as long as the game goes on meanwhile.
+
+        One that names no ``ply`` counts as the move that its side was to make when it came.
+        """
         _must_be_live(table)
+        arrived_at = self._settling.now()
         caught_up = False
+        meant = ply
         for last in _TRIES:
             record = table.record
             known = record.request(asked.agent_id, asked.req_id)
@@ -122,15 +127,17 @@ class Moving:
                     raise _conflict(asked.req_id, known)
                 return move_outcome(record, known, replayed=True)
             player = _to_move(record, asked.agent_id)
-            if player is None or (ply is not None and ply != record.ply + 1):
+            if ply is None and meant is not None and meant <= record.ply and record.moved_at(meant) < arrived_at:
+                meant = None  # that move was made before this attempt came: it was not known here then
+            if player is None or (meant is not None and meant != record.ply + 1):
                 if not caught_up:  # it may be this agent's turn since a moment ago
                     await self._feed.catch_up(table)
                     caught_up = True
                     continue
                 if player is not None:
-                    raise _gone_on(record, ply)
+                    raise _gone_on(record, meant)
             else:
-                ply = record.ply + 1
+                meant = record.ply + 1
             seq = record.seq
             try:
                 made = await (asked.out_of_turn() if player is None else asked.attempt(player))
@@ -166,7 +173,7 @@ class Moving:
             "context_seq": table.record.seq,
         }
         accepted = await world.submit_intent(intent)
-        await table.reached(accepted.global_seq)
+        await self._writing.read_on(table, accepted.global_seq)
         return Written(accepted.global_seq, accepted.replayed)
 
     async def resign(self, table: Table, agent_id: str, *, req_id: str) -> ResignOutcome:
@@ -191,6 +198,8 @@ class Moving:
                 if record.request(agent_id, req_id) is None and (last or not isinstance(error, StaleContextError)):
                     raise
                 continue
+            if not made.replayed:
+                self._writing.counters.completed += 1
             return resign_outcome(record, _entry(record, made.seq), replayed=made.replayed)
         raise AssertionError  # the last try returns or raises
 

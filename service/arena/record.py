@@ -132,9 +132,8 @@ class Record:
     @property
     def deadline_at(self) -> float | None:
         """When the time of the side to move is over, by the clock of ``wall_time``; None where there is no limit."""
-        if self.live is None or self.live.deadline_s is None or not self.in_progress:
-            return None
-        return self.turn_at + self.live.deadline_s
+        limit = None if self.live is None or not self.in_progress else self.live.limit(self.turn)
+        return None if limit is None else self.turn_at + limit
 
     @cached_property
     def due_end(self) -> Ending | None:
@@ -186,6 +185,15 @@ class Record:
         while len(board.move_stack) >= ply:
             board.pop()
         return board
+
+    def move_seq(self, ply: int) -> int:
+        """Give a move's effect."""
+        return self.entries[self._move_entries[ply - 1]].seq
+
+    def moved_at(self, ply: int) -> float:
+        """Give a move's wall_time."""
+        wall_time: float = self.entries[self._move_entries[ply - 1]].effect["wall_time"]
+        return wall_time
 
     def move_at(self, ply: int) -> Move:
         """Give a move. Raises ValueError for one that is none of the seed's (null moves, drops)."""
@@ -272,6 +280,10 @@ class Record:
     def _begin(self, effect: Effect) -> None:
         board = self.entities[BOARD]
         self.board = position(board["variant"], board["fen"])
+        if self.live is not None:  # the state does not say which square was passed, unless somebody can capture there
+            begun = self.live.board()
+            if begun.fen() == board["fen"]:
+                self.board = begun
         self.started_at = effect["wall_time"]
         self._next_turn(effect)
 

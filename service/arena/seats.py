@@ -26,15 +26,26 @@ log = structlog.get_logger("worldledger.arena")
 
 
 class Seats:
-    """The games in memory, at most ``most`` of them as long as others can leave; ``on_change`` is told of each."""
+    """The games in memory, at most ``most`` of them as long as others can leave; ``on_change`` is told of each.
+
+    ``clock`` gives epoch seconds, those of ``wall_time``.
+    """
 
     def __init__(
-        self, store: Store, feed: Feed, settling: Settling, *, most: int, on_change: Callable[[Table], None]
+        self,
+        store: Store,
+        feed: Feed,
+        settling: Settling,
+        *,
+        most: int,
+        clock: Callable[[], float],
+        on_change: Callable[[Table], None],
     ) -> None:
         self._store = store
         self._feed = feed
         self._settling = settling
         self._most = most
+        self._clock = clock
         self._on_change = on_change
         #: the least recently asked for first
         self._tables: OrderedDict[str, Table] = OrderedDict()
@@ -57,6 +68,7 @@ class Seats:
             table = self._tables.get(game_id)
             if table is not None:
                 if table.error is None:
+                    table.asked_at = self._clock()
                     self._tables.move_to_end(game_id)
                     return table
                 self._leave(table)  # its log was damaged when it was read; look again
@@ -67,6 +79,13 @@ class Seats:
                 task = self._seating[game_id] = asyncio.get_running_loop().create_task(self._load(game_id))
                 task.add_done_callback(lambda done: self._seated(game_id, done))
             await reading(self._store.outages, join(task))  # and it may have left memory again since
+
+    def retire(self, seconds: float) -> None:
+        """Have games leave memory that have ended, and that nobody has asked for, or watched, for so many seconds."""
+        before = self._clock() - seconds
+        for table in self:
+            if not (table.record.in_progress or table.needed) and max(table.asked_at, table.record.last_at) <= before:
+                self._leave(table)
 
     async def close(self) -> None:
         """Have all of them leave memory; whoever waits is told that the arena is closing."""

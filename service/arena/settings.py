@@ -20,6 +20,12 @@ class ArenaSettings(BaseModel):
         ge=1,
         description="Games in memory; beyond, those leave it that have ended, or that nobody plays or watches here.",
     )
+    keep_ended: float = Field(
+        default=3600.0,
+        gt=0,
+        description="Seconds after which an ended game leaves memory that nobody asks for or watches (seed: 1 hour).",
+    )
+    sweep_every: float = Field(default=60.0, gt=0, description="Seconds between two looks for such games.")
     allow_programs: bool = Field(
         default=False, description="Whether who creates a game may name programs as its players (`uci:PATH`)."
     )

@@ -29,6 +29,10 @@ class Settling:
         self._writing = writing
         self._clock = clock
 
+    def now(self) -> float:
+        """Give the time, in epoch seconds."""
+        return self._clock()
+
     def expired(self, record: Record) -> bool:
         """Tell whether the time of the side to move is over."""
         deadline = record.deadline_at

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ class Table:
 
     def __init__(self, record: Record) -> None:
         self.record = record
+        #: when it was last asked for, in epoch seconds
+        self.asked_at = 0.0
         #: what has ended the following of the game: its log is damaged, or the arena closes
         self.error: SimulationError | None = None
         #: calls that are under way, and those who watch
@@ -25,6 +28,7 @@ class Table:
         self.watchers = 0
         #: whether players of this process are at it
         self.driven = False
+        self._writing: Counter[tuple[str, str]] = Counter()
         self._stirred = asyncio.Event()
 
     @property
@@ -54,6 +58,21 @@ class Table:
             yield
         finally:
             self.watchers -= 1
+
+    @contextmanager
+    def writing(self, request: tuple[str, str]) -> Iterator[None]:
+        """Count a request, of a source and by its req_id, as under way until the end of the block."""
+        self._writing[request] += 1
+        try:
+            yield
+        finally:
+            self._writing[request] -= 1
+            if not self._writing[request]:
+                del self._writing[request]
+
+    def is_writing(self, request: tuple[str, str]) -> bool:
+        """Tell whether such a request is under way, whether its caller still waits or not."""
+        return request in self._writing
 
     def stir(self) -> None:
         """Wake all who wait for a change."""

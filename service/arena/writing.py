@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from service.arena.counters import GameCounters
 from service.arena.record import ARENA
 from service.runtime.guarding import writing
 from worldledger.effects import SCHEMA_VERSION, EffectDraft
@@ -44,11 +45,13 @@ class Writing:
     def __init__(self, store: Store, feed: Feed) -> None:
         self._store = store
         self._feed = feed
+        self.counters = GameCounters()
 
     async def end(self, table: Table, ending: Ending) -> None:
         """Say that a game has ended, unless it has gone on or ended since. Raises as an append does."""
         payload = {"status": ending.status, "result": ending.result, "reason": ending.reason}
-        await self._once(table, "GameEnded", payload, "end")
+        if await self._once(table, "GameEnded", payload, "end"):
+            self.counters.completed += 1
 
     async def move_instead(self, table: Table, uci: str) -> None:
         """Make a move for the side to move, unless the game has gone on since. Raises as an append does."""
@@ -81,15 +84,18 @@ class Writing:
 
         return await self._append(table, "MoveRejected", payload, agent_id, req_id, judge)
 
-    async def _once(self, table: Table, kind: str, payload: Mapping[str, Any], req_id: str) -> None:
+    async def _once(self, table: Table, kind: str, payload: Mapping[str, Any], req_id: str) -> bool:
+        """Write what is to stand once; tell whether this call has written it."""
         judge = _goes_on(table.record.ply)
         try:
-            await self._append(table, kind, payload, ARENA, req_id, judge)
+            written = await self._append(table, kind, payload, ARENA, req_id, judge)
         except OVERTAKEN:
             seq = table.record.seq
             await self._feed.catch_up(table)
             if table.record.seq == seq:  # nobody was quicker: the rules refuse it
                 raise
+            return False
+        return not written.replayed
 
     async def _append(
         self,
@@ -107,10 +113,26 @@ class Writing:
             "schema_version": SCHEMA_VERSION,
             "req_id": req_id,
         }
-        event_log = await self._store.log(table.game_id)
-        (receipt,) = await writing(self._store.outages, event_log.append_judged([draft], {0: judge}))
-        await table.reached(receipt.global_seq)
-        return Written(receipt.global_seq, receipt.replayed)
+        request = (source_id, req_id)
+
+        async def write() -> Written:
+            with table.in_use(), table.writing(request):
+                event_log = await self._store.log(table.game_id)
+                (receipt,) = await event_log.append_judged([draft], {0: judge})
+                await table.reached(receipt.global_seq)
+                return Written(receipt.global_seq, receipt.replayed)
+
+        return await writing(self._store.outages, write(), begun=lambda: table.is_writing(request))
+
+    async def read_on(self, table: Table, seq: int) -> None:
+        """Wait until an effect that was written is in the record. Raises StoreUnavailableError: it is to be had later."""
+
+        async def read() -> None:
+            with table.in_use():
+                await table.reached(seq)
+
+        if table.record.seq < seq:
+            await writing(self._store.outages, read(), begun=lambda: True)
 
 
 def _goes_on(ply: int) -> Callable[[WorldState], None]:

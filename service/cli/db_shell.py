@@ -18,7 +18,7 @@ from worldledger.errors import SimulationError
 EXAMPLES = examples(
     "worldledger db shell",
     'worldledger db shell -c "select * from verification"',
-    "worldledger db shell --csv -c 'table worlds' > worlds.csv",
+    "worldledger db shell -c '\\d+ move_made'",
 )
 
 
@@ -32,8 +32,8 @@ def command(
 ) -> None:
     """Open psql on the database, as a reader, so that nothing is changed by mistake; what else is given goes to psql.
 
-    That is a rail and no wall: `set role none` gives back the rights of the address's user. Whoever must not write
-    needs a user who can not.
+    A reader finds the views of the schema analytics. That is a rail and no wall: `set role none` gives back the rights
+    of the address's user. Whoever must not write needs a user who can not.
 
     The embedded server is kept alive for as long as psql runs.
     """
@@ -46,8 +46,8 @@ def command(
         if password is not None:
             environment["PGPASSWORD"] = password
         if not admin:
-            role = f"-c role={READER_ROLE}"
-            environment["PGOPTIONS"] = f"{environment.get('PGOPTIONS', '')} {role}".strip()
+            reader = f"-c role={READER_ROLE} -c search_path=analytics -c default_transaction_read_only=on"
+            environment["PGOPTIONS"] = f"{environment.get('PGOPTIONS', '')} {reader}".strip()
         # Ctrl-C is psql's: it cancels a query there. A handler, because psql would inherit a signal that is ignored.
         before = signal.signal(signal.SIGINT, lambda number, frame: None)
         try:

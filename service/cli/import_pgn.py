@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.cli.connect import target, with_store
+from service.cli.connect import Target, target, with_store
 from service.cli.options import DatabaseUrl, Home, Quiet, examples
 from service.cli.output import put, say
 from service.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from service.store import Store
+    from service.store.games_at_once import Reading
     from service.store.recordings import Notice, Summary
 
 EXAMPLES = examples(
@@ -43,15 +44,26 @@ def command(
     time. What cannot be taken is named with file, line and game, while the rest goes in; the exit code is then 1.
     It is 2 where no file could be read at all.
     """
-    from service.store.recordings import Summary, import_games  # noqa: PLC0415
+    from service.cli.reading_games import readers  # noqa: PLC0415 - slow to load; `--help` needs none of it
+
+    where = target(ctx, database_url, home)
+    with readers(paths) as reading:
+        _import(where, paths, reading, experiment=experiment, quiet=quiet)
+
+
+def _import(where: Target, paths: list[Path], reading: Reading | None, *, experiment: str | None, quiet: bool) -> None:
+    from service.store.games_at_once import import_many  # noqa: PLC0415
+    from service.store.recordings import Summary  # noqa: PLC0415
 
     summary = Summary()
 
     async def work(store: Store) -> None:
         with progress_bar("importing", quiet=quiet) as tell:
-            await import_games(
+            await import_many(
                 store,
                 paths,
+                reading=reading,
+                max_effect_bytes=where.settings.max_effect_bytes,
                 experiment=experiment,
                 progress=lambda made: tell(made.done, made.total, f"{made.games} games"),
                 notice=lambda notice: _tell(notice, quiet=quiet),
@@ -59,7 +71,7 @@ def command(
             )
 
     try:
-        with_store(target(ctx, database_url, home), work)
+        with_store(where, work)
     except KeyboardInterrupt:
         say(f"{_imported(summary)} before it was stopped; run the same command again for the rest")
         raise

@@ -25,9 +25,12 @@ from service.cli import (
     db_upgrade,
     diff,
     export,
+    export_parquet,
     export_pgn,
+    export_social_rl,
     import_log,
     import_pgn,
+    import_social_rl,
     log,
     project,
     projections_pause,
@@ -37,9 +40,11 @@ from service.cli import (
     projections_status,
     projections_verify,
     replay,
+    report,
     serve,
     snapshot,
     snapshots,
+    sql,
     state,
     verify,
     view,
@@ -124,23 +129,28 @@ def make_app() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(_root)
-    imports = _group("Bring in recorded games or exports.", _IMPORTS)
+    imports = _group("Bring in recorded games, social-RL runs or exports.", _IMPORTS)
     projections = _group("Look after the projections: tables for queries, made from the logs.", _PROJECTIONS)
     world, db = _group("Make worlds.", _WORLDS), _group(_DATABASE, _DATABASES)
     _add(imports, "pgn", import_pgn)
+    _add(imports, "social-rl", import_social_rl)
     _add(imports, "log", import_log)
     app.add_typer(imports, name="import")
     _add(app, "worlds", worlds)
     _add(app, "log", log)
+    _add(app, "sql", sql)
     _add(app, "state", state)
     _add(app, "view", view)
     _add(app, "diff", diff)
     _add(app, "replay", replay)
     _add(app, "verify", verify)
+    _add(app, "report", report)
     _add(app, "snapshots", snapshots)
     _add(app, "snapshot", snapshot)
     _add(app, "export", export)
     _add(app, "export pgn", export_pgn)
+    _add(app, "export parquet", export_parquet)
+    _add(app, "export social-rl", export_social_rl)
     _add(world, "create", world_create)
     app.add_typer(world, name="world")
     chess = _group("Play games of chess, and look at them.", _CHESS)

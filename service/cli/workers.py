@@ -1,8 +1,8 @@
 """Processes that share out a computation, none of which is left behind.
 
-Each worker has an event loop and a store of its own and does the jobs that it is sent, one after another. Workers
-only read, so they are killed when they are no longer wanted, and when this process dies they end by themselves.
-Ctrl-C is this process's alone.
+Workers only read, so they are killed when they are no longer wanted, and when this process dies they end by
+themselves. Ctrl-C is this process's alone. Those of `share_out` have an event loop and a store of their own each, and
+do the jobs that they are sent, one after another.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -19,7 +20,6 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from service.cli.connect import log_to_stderr
 from worldledger.errors import SimulationError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ async def share_out(
     """
     waiting = deque(jobs)
     settings = settings.model_copy(update={"pool_size": CONNECTIONS, "database_url": None})
-    with _workers(url, settings, work, count) as workers:
+    with started(_work, (url, settings, work), count) as workers:
         tasks = [asyncio.create_task(_drive(*worker, waiting, heard)) for worker in workers]
         try:
             await asyncio.gather(*tasks)
@@ -67,17 +67,28 @@ async def _drive(
     try:
         while waiting:
             connection.send(waiting.popleft())
-            while (message := await _received(connection)) is not None:
+            while (message := await received(process, connection)) is not None:
                 if isinstance(message, SimulationError):
                     raise message
                 heard(message[0])
     except (EOFError, OSError):
-        process.join(1)
-        raise SimulationError(f"a process that shared the work has ended (exit code {process.exitcode})") from None
+        raise _ended(process) from None
+
+
+async def received(process: BaseProcess, connection: Connection) -> Any:
+    """Wait for a worker's next message without holding up the others. Raises SimulationError where it has ended."""
+    try:
+        return await _received(connection)
+    except (EOFError, OSError):
+        raise _ended(process) from None
+
+
+def _ended(process: BaseProcess) -> SimulationError:
+    process.join(1)
+    return SimulationError(f"a process that shared the work has ended (exit code {process.exitcode})")
 
 
 async def _received(connection: Connection) -> Any:
-    """Wait for the next message without holding up the others."""
     loop = asyncio.get_running_loop()
     if not connection.poll():
         readable = asyncio.Event()
@@ -90,8 +101,13 @@ async def _received(connection: Connection) -> Any:
 
 
 @contextmanager
-def _workers(url: str, settings: Settings, work: Work, count: int) -> Iterator[list[tuple[BaseProcess, Connection]]]:
-    """Lend started workers with the connections to them; at the end there are none."""
+def started(
+    target: Callable[..., None], arguments: tuple[Any, ...], count: int
+) -> Iterator[list[tuple[BaseProcess, Connection]]]:
+    """Lend workers with the connections to them, which run ``target(connection, *arguments)``; at the end none is left.
+
+    ``target`` is a function of a module, for it is named to another process.
+    """
     context = multiprocessing.get_context("spawn")  # a fork would share this process's connections and loop
     workers: list[tuple[BaseProcess, Connection]] = []
     try:
@@ -100,8 +116,9 @@ def _workers(url: str, settings: Settings, work: Work, count: int) -> Iterator[l
         try:
             for _ in range(count):
                 ours, theirs = context.Pipe()
-                process: BaseProcess = context.Process(target=_work, args=(theirs, url, settings, work), daemon=True)
-                process.start()
+                process: BaseProcess = context.Process(target=target, args=(theirs, *arguments), daemon=True)
+                with _nameless_program():
+                    process.start()
                 theirs.close()
                 workers.append((process, ours))
         finally:
@@ -115,10 +132,24 @@ def _workers(url: str, settings: Settings, work: Work, count: int) -> Iterator[l
             process.join()
 
 
+@contextmanager
+def _nameless_program() -> Iterator[None]:
+    """Have a process that is started not run this program's file first, as it would, for want of the commands in it."""
+    program = vars(sys.modules["__main__"])
+    file = program.pop("__file__", None)
+    try:
+        yield
+    finally:
+        if file is not None:
+            program["__file__"] = file
+
+
 # -- in a worker ---------------------------------------------------------------------------------------------
 
 
 def _work(connection: Connection, url: str, settings: Settings, work: Work) -> None:
+    from service.cli.connect import log_to_stderr  # noqa: PLC0415 - not every worker has a store, and it takes a while
+
     log_to_stderr()
     try:
         asyncio.run(_serve(connection, url, settings, work))

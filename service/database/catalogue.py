@@ -27,17 +27,20 @@ if TYPE_CHECKING:
 
 _SNAPSHOT: Final = Path(__file__).with_name("catalogue.txt")
 
-#: Each query gives lines "what: how it is". Objects that belong to an extension are left out.
+#: Each query gives lines "what: how it is". Objects that belong to an extension are left out. What is in schema
+#: analytics and the service's comes and goes with the projections, like the schema projections.
 _OURS: Final = """
 with ours as (
-    select c.* from pg_class c
-    where c.relnamespace = 'public'::regnamespace
+    select c.*, c.oid::regclass::text as name from pg_class c
+    where (c.relnamespace = 'public'::regnamespace
+           or c.relnamespace = to_regnamespace('analytics')
+              and c.relowner::regrole::text <> 'worldledger_service')
       and not exists (select from pg_depend d
                       where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype = 'e')
 ), functions as (
     select p.*, p.oid::regprocedure::text as signature
     from pg_proc p
-    where p.pronamespace = 'public'::regnamespace
+    where (p.pronamespace = 'public'::regnamespace or p.pronamespace = to_regnamespace('analytics'))
       and not exists (select from pg_depend d
                       where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
 ), types as (
@@ -48,12 +51,12 @@ with ours as (
                       where d.classid = 'pg_type'::regclass and d.objid = t.oid and d.deptype = 'e')
 ), roles as (
     select r.* from pg_roles r
-    where r.rolname in ('worldledger_owner', 'worldledger_service', 'worldledger_reader')
+    where r.rolname in ('worldledger_owner', 'worldledger_service', 'worldledger_reader', 'worldledger_guest')
 )
 """
 
 _RELATIONS: Final = """
-select format('relation %s: %s, owner %s, %s, options %s, row security %s, replica identity %s', relname,
+select format('relation %s: %s, owner %s, %s, options %s, row security %s, replica identity %s', name,
               case relkind when 'r' then 'table' when 'v' then 'view' when 'c' then 'type' else relkind::text end,
               relowner::regrole, case relpersistence when 'p' then 'permanent' else 'not permanent' end,
               coalesce(reloptions::text, '{}'), relrowsecurity, relreplident)
@@ -61,7 +64,7 @@ from ours where relkind not in ('i', 'I')
 """
 
 _COLUMNS: Final = """
-select format('column %s.%s: %s%s%s%s%s%s', ours.relname, attname, format_type(atttypid, atttypmod),
+select format('column %s.%s: %s%s%s%s%s%s', ours.name, attname, format_type(atttypid, atttypmod),
               case when attcollation <> typcollation
                    then (select ' collate ' || quote_ident(collname) from pg_collation where oid = attcollation) end,
               case when attnotnull then ' not null' end,
@@ -79,42 +82,43 @@ where relkind not in ('i', 'I')
 
 #: The tables and views in schema projections come and go with the builds, and are not looked at.
 _SCHEMAS: Final = """
-select format('schema %s: owner %s', nspname, nspowner::regrole) from pg_namespace where nspname = 'projections'
+select format('schema %s: owner %s', nspname, nspowner::regrole) from pg_namespace
+where nspname in ('projections', 'analytics')
 """
 
 #: PostgreSQL 18 lists NOT NULL as constraints too; they stand with the columns here.
 _CONSTRAINTS: Final = """
-select format('constraint %s on %s: %s%s', conname, ours.relname, pg_get_constraintdef(pg_constraint.oid),
+select format('constraint %s on %s: %s%s', conname, ours.name, pg_get_constraintdef(pg_constraint.oid),
               case when not convalidated then ' not valid' end)
 from ours join pg_constraint on conrelid = ours.oid where contype <> 'n'
 """
 
 _INDEXES: Final = """
-select format('index %s: %s%s', ours.relname, pg_get_indexdef(ours.oid),
+select format('index %s: %s%s', ours.name, pg_get_indexdef(ours.oid),
               case when not (indisvalid and indisready and indislive) then ' not valid' end)
 from ours join pg_index on indexrelid = ours.oid
 """
 
 _TRIGGERS: Final = """
-select format('trigger %s on %s: %s, %s', tgname, ours.relname, pg_get_triggerdef(pg_trigger.oid),
+select format('trigger %s on %s: %s, %s', tgname, ours.name, pg_get_triggerdef(pg_trigger.oid),
               case tgenabled when 'A' then 'always' when 'O' then 'not in replicas' when 'R' then 'only in replicas'
                              else 'disabled' end)
 from ours join pg_trigger on tgrelid = ours.oid where not tgisinternal
 union all
-select format('rule %s on %s: %s', rulename, ours.relname, pg_get_ruledef(pg_rewrite.oid))
+select format('rule %s on %s: %s', rulename, ours.name, pg_get_ruledef(pg_rewrite.oid))
 from ours join pg_rewrite on ev_class = ours.oid where rulename <> '_RETURN'
 union all
-select format('policy %s on %s: %s', polname, ours.relname, polcmd)
+select format('policy %s on %s: %s', polname, ours.name, polcmd)
 from ours join pg_policy on polrelid = ours.oid
 union all
 select format('inheritance: %s from %s', inhrelid::regclass, inhparent::regclass)
 from pg_inherits where inhparent in (select oid from ours) or inhrelid in (select oid from ours where relkind <> 'i')
 """
 
-#: Before PostgreSQL 16 a view over one relation names it before each column. There is one, over "linked".
+#: Before PostgreSQL 16 a view over one relation names it before each column: "linked" and "intended".
 _CODE: Final = r"""
-select format('view %s: %s', relname,
-              regexp_replace(regexp_replace(pg_get_viewdef(oid), '\ylinked\.', '', 'g'), '\s+', ' ', 'g'))
+select format('view %s: %s', name,
+              regexp_replace(regexp_replace(pg_get_viewdef(oid), '\y(linked|intended)\.', '', 'g'), '\s+', ' ', 'g'))
 from ours where relkind in ('v', 'm')
 union all
 select format('function %s: takes %s, returns %s, %s, %s, %s%s, parallel %s, owner %s, settings %s, %s', signature,
@@ -132,10 +136,12 @@ select format('type %s: %s, owner %s', typname, typtype, typowner::regrole) from
 #: An owner's own MAINTAIN came with PostgreSQL 17. USAGE of the schemas may be given to anybody.
 _PRIVILEGES: Final = """
 , granted as (
-    select 'relation ' || relname as what, relowner as owner, acl.* from ours,
-           aclexplode(coalesce(relacl, acldefault('r', relowner))) as acl where relkind in ('r', 'v', 'm', 'p', 'f')
+    select 'relation ' || name as what, relowner as owner, acl.* from ours,
+           aclexplode(coalesce(relacl, acldefault('r', relowner))) as acl
+    where relkind in ('r', 'v', 'm', 'p', 'f')
+      and (relnamespace = 'public'::regnamespace or grantee <> relowner)  -- nobody is in doubt about a view's owner
     union all
-    select format('column %s.%s', relname, attname), relowner, acl.*
+    select format('column %s.%s', name, attname), relowner, acl.*
     from ours join pg_attribute on attrelid = ours.oid and attacl is not null and not attisdropped,
          aclexplode(attacl) as acl
     union all
@@ -147,7 +153,7 @@ _PRIVILEGES: Final = """
     union all
     select 'schema ' || nspname, nspowner, acl.*
     from pg_namespace, aclexplode(coalesce(nspacl, acldefault('n', nspowner))) as acl
-    where (nspname = 'projections' or nspname = 'public' and grantee <> nspowner)
+    where (nspname in ('projections', 'analytics') or nspname = 'public' and grantee <> nspowner)
       and (privilege_type <> 'USAGE' or grantee in (select oid from roles))
 )
 select format('privilege on %s: %s may %s%s', what,
@@ -159,23 +165,34 @@ select format('default privileges of %s%s on %s: %s', defaclrole::regrole, ' in 
               case defaclobjtype when 'r' then 'relations' when 'S' then 'sequences' when 'f' then 'functions'
                                  when 'T' then 'types' else defaclobjtype::text end, defaclacl)
 from pg_default_acl left join pg_namespace on pg_namespace.oid = defaclnamespace
-where (defaclnamespace = 0 or nspname in ('public', 'projections')) and defaclrole in (select oid from roles)
+where (defaclnamespace = 0 or nspname in ('public', 'projections', 'analytics'))
+  and defaclrole in (select oid from roles)
 """
 
 _COMMENTS: Final = r"""
 select format('comment on %s %s: %s', named.type,
               regexp_replace(named.identity, '(public|pg_catalog)\.', '', 'g'), description)
 from pg_description, pg_identify_object(classoid, objoid, objsubid) as named
-where (named.identity ~ '\ypublic\.' or (named.type = 'schema' and named.identity = 'projections'))
+where (named.identity ~ '\ypublic\.' or (named.type = 'schema' and named.identity in ('projections', 'analytics'))
+       or (named.identity ~ '^analytics\.' and not exists (
+           select from pg_class c
+           where classoid = 'pg_class'::regclass and c.oid = objoid
+             and c.relowner::regrole::text = 'worldledger_service')))
   and not exists (select from pg_depend d where d.classid = classoid and d.objid = objoid and d.deptype = 'e')
 union all
 select format('comment on role %s: %s', rolname, shobj_description(oid, 'pg_authid')) from roles
 """
 
+#: An administrator may let people log in as the reader. Its other settings are theirs to choose; that it writes nothing
+#: unless it asks to is not.
 _ROLES: Final = """
-select format('role %s: login %s, superuser %s, createrole %s, createdb %s, replication %s, bypassrls %s', rolname,
-              rolcanlogin, rolsuper, rolcreaterole, rolcreatedb, rolreplication, rolbypassrls)
+select format('role %s: %ssuperuser %s, createrole %s, createdb %s, replication %s, bypassrls %s', rolname,
+              case when rolname <> 'worldledger_reader' then format('login %s, ', rolcanlogin) end,
+              rolsuper, rolcreaterole, rolcreatedb, rolreplication, rolbypassrls)
 from roles
+union all
+select format('setting of role %s: %s', rolname, setting)
+from roles, unnest(rolconfig) as s (setting) where starts_with(setting, 'default_transaction_read_only=')
 union all
 select format('membership: %s in %s', rolname, roleid::regrole)
 from roles join pg_auth_members on member = roles.oid
@@ -203,7 +220,7 @@ order by name
 
 
 async def catalogue(connection: Connection) -> list[str]:
-    """Describe all of schema public, the three roles, and schema projections itself: sorted lines "what: how it is"."""
+    """Describe the schemas public and analytics, the roles, and schema projections itself: sorted "what: how it is"."""
     async with connection.transaction(readonly=True):
         # Definitions name objects with their schema unless it is on the path.
         await connection.execute("set local search_path = public, pg_catalog")

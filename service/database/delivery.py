@@ -40,7 +40,6 @@ AGENT_CURSORS = Table(
 PRIVILEGES: Final = [
     "revoke all on agent_cursors from public",
     "grant select, insert, update, delete on agent_cursors to worldledger_service",
-    "grant select on agent_cursors to worldledger_reader",
 ]
 
 COMMENTS: Final = comments(

@@ -2,8 +2,8 @@
 
 Each constant is a list of single statements, because a prepared statement takes one. The order is ``ROLES``
 (by whoever migrates, before anything), then under the owner's role the tables, ``verification.VIEWS``,
-``TRIGGERS``, ``PRIVILEGES``, ``COMMENTS``, what ``projecting`` has of the same, and ``VERSION_TABLE`` once Alembic
-has made its table.
+``TRIGGERS``, ``PRIVILEGES``, ``COMMENTS``, what ``projecting``, ``delivery`` and ``analytics.schema`` have of the
+same, and ``VERSION_TABLE`` once Alembic has made its table.
 
 History is protected twice (docs/architecture.md, promise 6): privileges refuse the service, the reader and even
 the owner; triggers refuse everyone else, superusers included. Either holds alone: Citus has no triggers.
@@ -16,6 +16,7 @@ from typing import Final
 OWNER_ROLE: Final = "worldledger_owner"
 SERVICE_ROLE: Final = "worldledger_service"
 READER_ROLE: Final = "worldledger_reader"
+GUEST_ROLE: Final = "worldledger_guest"
 
 _WRITTEN_ONCE: Final = ("worlds", "effects", "requests")
 _TABLES: Final = (*_WRITTEN_ONCE, "heads")
@@ -44,7 +45,8 @@ begin
         select * from (values
             ('worldledger_owner', 'Worldledger: owns and migrates the schema; may not change history either.'),
             ('worldledger_service', 'Worldledger: what the service works as; adds to the log, moves heads.'),
-            ('worldledger_reader', 'Worldledger: for analytics; reads everything and writes nothing.')
+            ('worldledger_reader', 'Worldledger: for people who ask; reads the schema analytics and nothing else.'),
+            ('worldledger_guest', 'Worldledger: for queries by way of the service; reads the same as the reader.')
         ) as roles (name, comment)
     loop
         if to_regrole(wanted.name) is null then
@@ -71,7 +73,7 @@ begin
                 using errcode = 'insufficient_privilege',
                       hint = format('As an administrator: GRANT %I TO %I', wanted.name, current_user);
         end if;
-        if shobj_description(to_regrole(wanted.name), 'pg_authid') is null then
+        if shobj_description(to_regrole(wanted.name), 'pg_authid') is distinct from wanted.comment then
             begin
                 execute format('comment on role %I is %L', wanted.name, wanted.comment);
             exception
@@ -82,15 +84,55 @@ begin
 end
 $roles$
 """,
+    # Settings of a role hold where somebody logs in as it, and for nobody who is only a member. What an administrator
+    # has set stays. By the role itself, which needs no right over roles; the limit of connections does.
+    """
+do $reader$
+declare
+    before constant text := current_setting('role');
+    wanted record;
+begin
+    for wanted in
+        select * from (values
+            ('default_transaction_read_only', 'on'),
+            ('statement_timeout', '60s'),
+            ('idle_in_transaction_session_timeout', '5min'),
+            ('search_path', 'analytics')
+        ) as settings (name, value)
+    loop
+        if not exists (select from pg_db_role_setting, unnest(setconfig) as s (setting)
+                       where setdatabase = 0 and setrole = 'worldledger_reader'::regrole
+                         and starts_with(s.setting, wanted.name || '=')) then
+            begin
+                perform set_config('role', 'worldledger_reader', true);
+                execute format('alter role worldledger_reader set %I to %L', wanted.name, wanted.value);
+            exception
+                when insufficient_privilege or unique_violation or internal_error then null;
+            end;
+            perform set_config('role', before, true);
+        end if;
+    end loop;
+    if exists (select from pg_roles where rolname = 'worldledger_reader' and rolconnlimit = -1) then
+        begin
+            alter role worldledger_reader connection limit 20;
+        exception
+            when insufficient_privilege or internal_error then null;
+        end;
+    end if;
+end
+$reader$
+""",
+    # The reader and the guest read nothing there, but what they read calls functions that stand there.
     """
 do $schema$
 begin
     if not has_schema_privilege('worldledger_owner', 'public', 'create')
        or not has_schema_privilege('worldledger_owner', 'public', 'usage')
        or not has_schema_privilege('worldledger_service', 'public', 'usage')
-       or not has_schema_privilege('worldledger_reader', 'public', 'usage') then
+       or not has_schema_privilege('worldledger_reader', 'public', 'usage')
+       or not has_schema_privilege('worldledger_guest', 'public', 'usage') then
         grant create, usage on schema public to worldledger_owner;
-        grant usage on schema public to worldledger_service, worldledger_reader;
+        grant usage on schema public to worldledger_service, worldledger_reader, worldledger_guest;
     end if;
     if not has_schema_privilege('worldledger_owner', 'public', 'create') then
         raise exception 'the user % may not let worldledger_owner create tables in schema public', current_user
@@ -148,8 +190,7 @@ PRIVILEGES: Final = [
     "revoke update, delete, truncate on worlds, heads, effects, requests from worldledger_owner",
     "grant select, insert on worlds, heads, effects, requests to worldledger_service",
     "grant update (head_seq, head_checksum, sim_time, wall_time, moved) on heads to worldledger_service",
-    "grant select on worlds, heads, effects, requests to worldledger_reader",
-    "grant select on effect_verification, verification to worldledger_service, worldledger_reader",
+    "grant select on effect_verification, verification to worldledger_service",
     "revoke all on function refuse_change from public",
     *(
         statement.format(function=function)
@@ -161,7 +202,7 @@ PRIVILEGES: Final = [
         )
         for statement in (
             "revoke all on function {function} from public",
-            "grant execute on function {function} to worldledger_service, worldledger_reader",
+            "grant execute on function {function} to worldledger_service, worldledger_reader, worldledger_guest",
         )
     ),
 ]
@@ -193,7 +234,7 @@ COMMENTS: Final = comments(
 
 VERSION_TABLE: Final = [
     "revoke all on alembic_version from public",
-    "grant select on alembic_version to worldledger_service, worldledger_reader",
+    "grant select on alembic_version to worldledger_service",
     *comments(
         {
             "table alembic_version": "Which version of the schema this database has (kept by Alembic).",

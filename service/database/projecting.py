@@ -204,8 +204,6 @@ end
 $projections$
 """,
     "set local role worldledger_service",
-    "grant usage on schema projections to worldledger_reader",
-    "alter default privileges in schema projections grant select on tables to worldledger_reader",
     *comments({"schema projections": "Tables for queries, made from the log by the service; they can be made again."}),
     "set local role worldledger_owner",
 ]
@@ -213,7 +211,6 @@ $projections$
 PRIVILEGES: Final = [
     f"revoke all on {', '.join(_DERIVED)} from public",
     f"grant select, insert, update, delete on {', '.join(_DERIVED)} to worldledger_service",
-    f"grant select on {', '.join(_DERIVED)} to worldledger_reader",
 ]
 
 COMMENTS: Final = comments(

@@ -22,6 +22,7 @@ from sqlalchemy.pool import NullPool
 
 from service.database import delivery, guards, projecting, verification
 from service.database.address import describe
+from service.database.analytics import schema as analytics
 from service.database.catalogue import catalogue, check
 from service.database.engine import connect_one
 from service.database.failures import explained
@@ -134,7 +135,7 @@ async def upgrade(url: str, revision: str = "head") -> None:
 
 
 async def downgrade(url: str, revision: str) -> None:
-    """Take a database back to an older revision (``base``: no tables). Roles stay, snapshots and projections go.
+    """Take a database back to an older revision (``base``: no tables). Roles stay; what is derived goes.
 
     Raises:
         SchemaVersionError: the log has effects and the downgrade would drop them: history is not to be lost.
@@ -160,6 +161,7 @@ async def create_fresh(url: str) -> None:
             *projecting.COMMENTS,
             *delivery.PRIVILEGES,
             *delivery.COMMENTS,
+            *analytics.statements(),
         ):
             connection.exec_driver_sql(statement)
         command.stamp(_config(connection), "head")

@@ -49,6 +49,19 @@ async def writing(outages: Outages, work: Coroutine[Any, Any, R], *, begun: Call
     return await outages.silence.bear(work, refusal)
 
 
+async def doing(outages: Outages, work: Coroutine[Any, Any, R], again: str) -> R:
+    """Give what is done once however often it is asked for, unless the database falls silent.
+
+    Then StoreUnavailableError is raised, which says how to ask ``again``, if this was begun, and CircuitBreakerOpenError
+    if not. The work goes on in any case.
+    """
+
+    def refusal(tried: bool) -> SimulationError:
+        return undecided(again) if tried else CircuitBreakerOpenError(_AGAIN)
+
+    return await outages.silence.bear(work, refusal)
+
+
 def refuse_if_silent(outages: Outages) -> None:
     """Raise CircuitBreakerOpenError while the database answers nobody."""
     if outages.silence.fallen:
@@ -60,11 +73,10 @@ def unanswered() -> StoreUnavailableError:
     return StoreUnavailableError("the database does not answer", retry_after_s=_AGAIN)
 
 
-def undecided() -> StoreUnavailableError:
-    """Make the error for what goes on without its caller."""
+def undecided(again: str = "send it again with the same req_id, or read the log") -> StoreUnavailableError:
+    """Make the error for what goes on without its caller; ``again`` says how that finds out what became of it."""
     return StoreUnavailableError(
-        "the database does not answer; whether this call is written is not known yet: send it again with the same "
-        "req_id, or read the log",
+        f"the database does not answer; whether this call is written is not known yet: {again}",
         retry_after_s=_AGAIN,
         outcome="unknown",
     )

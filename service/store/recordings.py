@@ -6,43 +6,23 @@ kill the same command goes on where it was.
 
 from __future__ import annotations
 
-import asyncio
 import os
-import re
 import stat
-import unicodedata
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING, BinaryIO
 
 from service.store.ahead import ahead
-from worldledger.errors import (
-    FileRefusedError,
-    InvalidConfigError,
-    SchemaVersionError,
-    SimulationError,
-    StoreUnavailableError,
-    UnknownRulesetError,
-    WorldExistsError,
-)
+from service.store.importing import FATAL, check_experiment, in_thread, resumable, write_once
+from worldledger.errors import FileRefusedError, SimulationError
 from worldledger.genesis import NewWorld
 from worldledger.rulesets.chess.pgn import BrokenGame, RecordedGame, read_games
+from worldledger.slugs import labelled
 
 if TYPE_CHECKING:
     from service.store.store import Store
-
-T = TypeVar("T")
-
-#: After these no other game can go in either.
-_FATAL: Final = (StoreUnavailableError, SchemaVersionError, UnknownRulesetError)
-#: Longest label of an experiment in a world's name.
-_LABEL: Final = 40
-_DIGITS: Final = 6
 
 
 @dataclass(frozen=True)
@@ -84,20 +64,6 @@ class Progress:
     games: int
 
 
-def experiment_label(experiment: str) -> str:
-    """Give what stands for an experiment in its worlds' names, in ``[a-z0-9-]``.
-
-    It is the experiment itself where that consists of these characters and is short, else a slug of it with some
-    digits of its hash: two experiments never share a label.
-    """
-    plain = unicodedata.normalize("NFKD", experiment).encode("ascii", "ignore").decode().lower()
-    slug = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
-    if slug == experiment and len(slug) <= _LABEL:
-        return slug
-    digits = sha256(experiment.encode()).hexdigest()[:_DIGITS]
-    return f"{slug[: _LABEL - _DIGITS - 1].rstrip('-') or 'experiment'}-{digits}"
-
-
 def world_of_game(game: RecordedGame, *, experiment: str | None, file: str) -> NewWorld:
     """Give the world that a recorded game becomes.
 
@@ -106,7 +72,7 @@ def world_of_game(game: RecordedGame, *, experiment: str | None, file: str) -> N
     """
     name = os.fsencode(Path(file).name).decode(errors="replace")
     return NewWorld(
-        world_id=game.name if experiment is None else f"{experiment_label(experiment)}-{game.name}",
+        world_id=labelled(game.name, experiment),
         ruleset="chess",
         experiment=experiment,
         time_authority="client",
@@ -131,16 +97,11 @@ async def import_games(
     for an experiment that cannot be a label, StoreUnavailableError when the database goes away, with what is in by
     then.
     """
-    _check_experiment(experiment)
+    check_experiment(experiment)
     run = _Import(store, experiment, progress, notice, Summary() if summary is None else summary)
-    files = run.find(paths)
-    try:
-        for file in files:
+    with resumable(lambda: run.summary.imported):
+        for file in run.find(paths):
             await run.file(file)
-    except StoreUnavailableError as error:
-        done = run.summary.imported
-        rest = f"run the same command again for the rest ({done} of this run {'is' if done == 1 else 'are'} in)"
-        raise StoreUnavailableError(f"{error.message}; {rest}", **error.details) from error
     return run.summary
 
 
@@ -202,7 +163,7 @@ class _Import:
             with path.open("rb") as stream:
                 self.summary.read += 1
                 size = os.fstat(stream.fileno()).st_size
-                async with ahead(_in_thread(read_games(stream, name=name))) as games:
+                async with ahead(in_thread(read_games(stream, name=name))) as games:
                     async for game in games:
                         await self._game(game, name)
                         self._advance(_position(stream), 1)
@@ -219,7 +180,7 @@ class _Import:
             return
         try:
             await self._write(game, file)
-        except _FATAL:
+        except FATAL:
             raise
         except SimulationError as error:
             self._tell(Notice(file, error.message, line=game.line, game=game.index, refused=True))
@@ -229,18 +190,11 @@ class _Import:
 
     async def _write(self, game: RecordedGame, file: str) -> None:
         world = world_of_game(game, experiment=self._experiment, file=file)
-        try:
-            await self._store.import_world(world, game.drafts)
-        except WorldExistsError:
-            there = await self._store.world(world.world_id)
-            if there.experiment != self._experiment or there.config.get("digest") != game.digest:
-                raise WorldExistsError(
-                    f"its world would be {world.world_id}, and another world has that name", world_id=world.world_id
-                ) from None
-            self.summary.already += 1
-        else:
+        if await write_once(self._store, world, game.drafts):
             self.summary.imported += 1
             self.summary.effects += len(game.drafts) + 1
+        else:
+            self.summary.already += 1
 
     def _tell(self, notice: Notice) -> None:
         if notice.refused:
@@ -254,23 +208,9 @@ class _Import:
             self._progress(Progress(min(self._done + position, self._total), self._total, self._games))
 
 
-def _check_experiment(experiment: str | None) -> None:
-    try:
-        NewWorld(world_id="any", experiment=experiment).checked()
-    except ValidationError as error:
-        what = error.errors(include_url=False)[0]["msg"]
-        raise InvalidConfigError(f"the experiment's name: {what}", path="$.experiment") from None
-
-
 def _is_regular(path: Path) -> bool:
     return stat.S_ISREG(path.stat().st_mode)
 
 
 def _position(stream: BinaryIO) -> int:
     return stream.tell() if stream.seekable() else 0
-
-
-async def _in_thread(items: Iterator[T]) -> AsyncIterator[T]:
-    """Give the items of an iterator whose work is done in a thread, so that the loop stays free."""
-    while (item := await asyncio.to_thread(next, items, None)) is not None:
-        yield item

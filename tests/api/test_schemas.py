@@ -21,6 +21,7 @@ from worldledger.variables import check_definitions
 from .helpers import problem
 
 VALIDATORS = {name: jsonschema_rs.validator_for(schema.make()) for name, schema in PUBLISHED.items()}
+NAMES = ["checkpoint", "simulation-config", "social-rl-policy-state", "social-rl-round", "variable-definition"]
 DEFINITION, CONFIG, CHECKPOINT = (VALIDATORS[f] for f in ("variable-definition", "simulation-config", "checkpoint"))
 
 #: The examples of seeds/state_variable_types.md, "YAML Configuration Examples".
@@ -125,7 +126,7 @@ SEEDS_CHECKPOINT: dict[str, Any] = {
 async def test_the_schemas_are_listed_and_served(client: httpx2.AsyncClient) -> None:
     """Each schema that is listed can be had where it is said to be, is one by its own dialect, and has its `$id`."""
     listed = (await client.get("/v1/schemas")).json()["schemas"]
-    assert [each["name"] for each in listed] == ["checkpoint", "simulation-config", "variable-definition"]
+    assert [each["name"] for each in listed] == NAMES
     for each in listed:
         response = await client.get(each["path"])
         assert (response.status_code, response.headers["content-type"]) == (200, "application/schema+json")
@@ -141,7 +142,7 @@ async def test_the_schemas_are_listed_and_served(client: httpx2.AsyncClient) -> 
 async def test_a_schema_that_there_is_not(client: httpx2.AsyncClient) -> None:
     """An unknown name is a 404 that says which there are."""
     found = problem(await client.get("/v1/schemas/world"), 404, "schema_not_found", name="world")
-    assert found["known"] == ["checkpoint", "simulation-config", "variable-definition"]
+    assert found["known"] == NAMES
 
 
 # -- what is right -------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from schemathesis import Case, GenerationMode
 
 from service.app import create_app
 from service.settings import Settings
+from tests.social_runs import round_of
 
 from .chess import FOOLS_MATE, catch_up, mate, moved, new_game, started
 from .helpers import serving
@@ -36,6 +37,7 @@ _THERE: Final = {
     "game_id": "g1",
     "seq": 2,
     "name": "games",
+    "round_number": 1,
 }
 
 
@@ -45,6 +47,8 @@ def _cases(operation: Any) -> st.SearchStrategy[Case[Any]]:
     there = {name: value for name, value in _THERE.items() if name in named}
     if "game_id" in there and operation.method == "post":
         there["game_id"] = "live"
+    if operation.tags == ["rounds"]:
+        there["world"] = "run"
     found = [operation.as_strategy(path_parameters=there), operation.as_strategy()]
     if operation.path_parameters or operation.query or operation.headers or operation.body:
         found.append(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
@@ -101,6 +105,8 @@ async def test_no_example_makes_the_service_fail(database_url: str, label: str) 
             await client.post(of("alice", "generations"), json={"req_id": "g1"})
             moves = [moved(uci, 0.5 + n) for n, uci in enumerate(FOOLS_MATE)]
             await new_game(client, "g1", started(), *moves, mate(), experiment="trial")
+            await client.post("/v1/worlds", json={"world_id": "run", "ruleset": "social_rl"})
+            await client.post("/v1/worlds/run/rounds", json=round_of(1))
             live = {"game_id": "live", "white": {"agent_id": "alice"}, "black": {"agent_id": "bob"}}
             await client.post("/v1/games", json={**live, "max_illegal": 1000})
         await catch_up(served.services)

@@ -95,6 +95,37 @@ async def test_a_move_needs_no_catching_up(opening: Opening) -> None:
         assert (await attempt(game, agent, move)).ply == number + 1
 
 
+def _asleep(arena: Arena) -> None:
+    """Have an arena look at logs that others write only when it asks for them itself."""
+    watcher = arena._feed._watcher
+    wait, moved, asked = watcher.wait_beyond, watcher.moved, asyncio.Event()
+
+    async def wait_beyond(world_id: str, seq: int, timeout: float | None = None) -> int:
+        await asked.wait()
+        return await wait(world_id, seq, timeout)
+
+    def looked(world_id: str, head_seq: int) -> None:
+        asked.set()
+        moved(world_id, head_seq)
+
+    watcher.wait_beyond = wait_beyond  # type: ignore[method-assign]
+    watcher.moved = looked  # type: ignore[method-assign]
+
+
+async def test_a_move_counts_as_the_one_that_was_due_when_it_came(opening: Opening) -> None:
+    """A process that has not seen two moves yet, so that the same side is to move, takes the next one as what it is."""
+    one, two = await opening(), await opening()
+    game = await one.create(new_game())
+    _asleep(two)
+    same = await two.game(game.game_id)
+    await played(game, ["e2e4", "e7e5"])
+    assert same.record.ply == 0
+    opening.clock.go(0.1)
+    outcome = await attempt(same, "w", "g1f3")
+    assert (outcome.accepted, outcome.ply) == (True, 3)
+    await _sound(one, game)
+
+
 async def test_one_request_in_two_processes(opening: Opening) -> None:
     """The same request sent to two processes is one effect, with one answer; another move under it is a conflict."""
     one, two = await opening(), await opening()

@@ -169,7 +169,9 @@ def test_shell(database_url: str) -> None:
     assert call("db", "shell", *url, "--admin", "-Atc", "select current_user").out == "postgres\n"
     result = call("db", "shell", *url, "-c", "delete from worlds")
     assert result.code == 1
-    assert "permission denied" in result.err
+    assert "cannot delete from view" in result.err
+    result = call("db", "shell", *url, "-c", "select from public.effects")
+    assert "permission denied for table effects" in result.err
     assert call("db", "shell", *url, stdin=b"select 6 * 7 as answer \\gset\n\\echo :answer\n").out == "42\n"
 
 

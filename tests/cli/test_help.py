@@ -24,6 +24,7 @@ COMMANDS = [
     ("snapshots",),
     ("snapshot",),
     ("verify",),
+    ("report",),
     ("export",),
     ("export", "pgn"),
     ("chess", "play"),

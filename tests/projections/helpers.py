@@ -129,14 +129,14 @@ async def builds(pool: Any, name: str = "counts") -> list[tuple[str, int, str]]:
 
 @asynccontextmanager
 async def reading(url: str) -> AsyncIterator[list[Any]]:
-    """Let several readers look at a view over and over, with prepared statements; what fails ends the test."""
+    """Let several readers look at what they may, over and over, with prepared statements; what fails ends the test."""
     pool = await connect_pool(url, role="worldledger_reader", min_size=3, max_size=3)
     seen: list[Any] = []
 
     async def read() -> None:
         async with pool.acquire() as connection:
             while True:
-                seen.append(await connection.fetchval("select count(*) from projections.counts"))
+                seen.append(await connection.fetchval("select count(*) from analytics.counts"))
 
     readers = [asyncio.get_running_loop().create_task(read()) for _ in range(3)]
     try:

@@ -21,7 +21,7 @@ from worldledger.effects import Effect, EffectDraft
 from worldledger.genesis import NewWorld
 
 QUERY = """
-select world_id, turn, number from projections.state_variables_by_turn
+select world_id, turn, number from analytics.state_variables_by_turn
 where experiment = 'e' and agent = 'Ann' and path = 'gold' order by 1, 2
 """
 

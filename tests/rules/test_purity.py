@@ -36,8 +36,12 @@ _AIO_OUTSIDE = """
 """
 AIO_FORBIDDEN_NAMES = FORBIDDEN_NAMES | frozenset(_AIO_OUTSIDE.split())
 
-#: What one module may do besides: reading a configuration's file, which it is told, is how a simulation comes in.
-READERS = {"rulesets/simulation/loading.py": frozenset({"os", "pathlib", "open"})}
+#: What one module may do besides: reading a configuration's file, which it is told, is how a simulation comes in;
+#: rounds are read from files and written to them, and stamped, as the seed's usage example has it.
+READERS = {
+    "rulesets/simulation/loading.py": frozenset({"os", "pathlib", "open"}),
+    "rulesets/social_rl/files.py": frozenset({"os", "pathlib", "open", "datetime", "now"}),
+}
 
 _ROOT = Path(worldledger.__file__).parent
 _ROOMS = {path: path.relative_to(_ROOT).parts[0] for path in sorted(_ROOT.rglob("*.py"))}

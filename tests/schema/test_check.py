@@ -102,20 +102,52 @@ TAMPERINGS = {
         "grant create on schema projections to public",
         "privilege on schema projections: unexpected: everybody may CREATE",
     ),
-    "the reader may not find projections": (
-        "revoke usage on schema projections from worldledger_reader",
-        "privilege on schema projections: missing: worldledger_reader may USAGE",
+    "the schema of analytics is gone": ("drop schema analytics cascade", "schema analytics: missing"),
+    "the schema of analytics is another's": (
+        "alter schema analytics owner to worldledger_owner",
+        "schema analytics: but is: owner worldledger_owner",
+    ),
+    "the reader may look further": (
+        "grant select on effects to worldledger_reader",
+        "privilege on relation effects: unexpected: worldledger_reader may SELECT",
+    ),
+    "the reader may find projections": (
+        "grant usage on schema projections to worldledger_reader",
+        "privilege on schema projections: unexpected: worldledger_reader may USAGE",
+    ),
+    "the reader may not find analytics": (
+        "revoke usage on schema analytics from worldledger_reader",
+        "privilege on schema analytics: missing: worldledger_reader may USAGE",
     ),
     "the reader will not read projections": (
         """
-        alter default privileges for role worldledger_service in schema projections
+        alter default privileges for role worldledger_service in schema analytics
         revoke select on tables from worldledger_reader
         """,
-        "default privileges of worldledger_service in schema projections on relations: missing",
+        "default privileges of worldledger_service in schema analytics on relations: but is",
     ),
     "everybody will read projections": (
         "alter default privileges for role worldledger_service in schema projections grant select on tables to public",
-        "default privileges of worldledger_service in schema projections on relations: but is",
+        "default privileges of worldledger_service in schema projections on relations: unexpected",
+    ),
+    "a view of analytics lies": (
+        """
+        drop view analytics.observers;
+        create view analytics.observers as select 'w'::text collate "C" as world_id
+        """,
+        "view analytics.observers: but is",
+    ),
+    "a view of analytics has no comment": (
+        "comment on column analytics.move_made.ply is null",
+        "comment on view column analytics.move_made.ply: missing",
+    ),
+    "a query is not run by the guest": (
+        "alter function analytics.open_query(text) security invoker",
+        "function analytics.open_query(text): but is",
+    ),
+    "everybody may ask": (
+        "grant execute on function analytics.open_query(text) to public",
+        "privilege on function analytics.open_query(text): unexpected: everybody may EXECUTE",
     ),
     "a comment is gone": ("comment on column effects.kind is null", "comment on table column effects.kind: missing"),
 }
@@ -150,6 +182,8 @@ async def test_check_ignores_builds(database_url: str) -> None:
             create index on projections.games_1 (world_id);
             grant usage on schema projections to public;
             grant select on projections.games to public;
+            create view analytics.games as select world_id from projections.games;
+            comment on column analytics.games.world_id is 'The world.';
             """
         )
     assert [line for line in await schema.check(database_url) if not line.startswith("setting ")] == []

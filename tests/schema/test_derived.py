@@ -49,12 +49,12 @@ async def test_service_writes(derived: Connection, table: str) -> None:
 
 
 @pytest.mark.parametrize("table", DERIVED)
-async def test_reader_reads_only(derived: Connection, table: str) -> None:
-    """The reader may select and nothing else."""
+async def test_reader_may_nothing(derived: Connection, table: str) -> None:
+    """The reader may not even select: what there is of it to ask stands in the schema analytics."""
     column = await _column(derived, table)
     await derived.execute(f"set role {READER}")
-    assert await derived.fetchval(f"select count(*) from {table}") == 1
     for statement in (
+        f"select from {table}",
         f"insert into {table} select * from {table}",
         f"update {table} set {column} = ''",
         f"delete from {table}",
@@ -81,7 +81,7 @@ async def test_only_the_owner_alters(derived: Connection, table: str) -> None:
 
 
 async def test_service_makes_projections(derived: Connection) -> None:
-    """The service creates, fills, renames and drops tables and views of projections; the reader may read each."""
+    """The service creates, fills, renames and drops tables and views of projections; the reader sees none of them."""
     await derived.execute(f"set role {SERVICE}")
     await derived.execute(
         """
@@ -89,10 +89,10 @@ async def test_service_makes_projections(derived: Connection) -> None:
         create or replace view projections.moves as select * from projections.games_2;
         """
     )
-    await derived.execute(f"set role {READER}")
-    assert await derived.fetchval("select version from projections.games_2") == 2
     assert await derived.fetchval("select version from projections.moves") == 2
+    await derived.execute(f"set role {READER}")
     for statement in (
+        "select from projections.moves",
         "create table projections.mine (x int)",
         "insert into projections.games_2 values ('x', 3)",
         "drop view projections.moves",
@@ -112,13 +112,12 @@ async def test_owner_and_projections(derived: Connection) -> None:
 
 
 async def test_service_notes_news(derived: Connection) -> None:
-    """A new head counts as news; the service takes note of it; the reader sees it and may not."""
+    """A new head counts as news; the service takes note of it; the reader may not."""
     assert await derived.fetchval("select moved from heads where world_id = 'w'")
     await derived.execute(f"set role {SERVICE}")
     assert await derived.execute("update heads set moved = false where moved") == "UPDATE 1"
     assert await derived.fetch("select from heads where moved") == []
     await derived.execute(f"set role {READER}")
-    assert await derived.fetchval("select moved from heads") is False
     await _refused(derived, "update heads set moved = true")
 
 

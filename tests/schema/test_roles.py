@@ -15,7 +15,7 @@ from worldledger.errors import StoreUnavailableError
 
 from .helpers import connected, with_database, with_user, write_derived, write_world
 
-NAMES = ("owner", "service", "reader")
+NAMES = ("owner", "service", "reader", "guest")
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ async def test_createrole_and_owner_of_the_database(place: Place, server_url: st
             "select shobj_description(oid, 'pg_authid') as comment from pg_roles where starts_with(rolname, $1)",
             place.prefix,
         )
-        assert [bool(row["comment"]) for row in comments] == [True] * 3
+        assert [bool(row["comment"]) for row in comments] == [True] * 4
         # Once all is there, the user needs no right to make roles any more.
     async with connected(server_url) as connection:
         await connection.execute(f"alter role {place.user} nocreaterole")
@@ -134,26 +134,30 @@ async def test_user_who_may_not_create_a_schema(place: Place, server_url: str, e
     url = with_user(empty_database_url, place.user, "pw")
     async with connected(server_url) as connection:
         await connection.execute(f"grant {', '.join(f'worldledger_{name}' for name in NAMES)} to {place.user}")
-    todo = "CREATE SCHEMA projections AUTHORIZATION worldledger_service"
     async with connected(empty_database_url) as connection:
         await connection.execute("grant create, usage on schema public to worldledger_owner")
-        await connection.execute("grant usage on schema public to worldledger_service, worldledger_reader")
-        with pytest.raises(StoreUnavailableError, match=f"{place.user} may not create the schema.*{todo}"):
-            await schema.upgrade(url)
-        assert (await schema.revision_state(connection)).status == "empty"
-        await connection.execute(todo)
+        await connection.execute(
+            "grant usage on schema public to worldledger_service, worldledger_reader, worldledger_guest"
+        )
+        for name in ("projections", "analytics"):
+            todo = f"CREATE SCHEMA {name} AUTHORIZATION worldledger_service"
+            with pytest.raises(StoreUnavailableError, match=f"{place.user} may not create the schema.*{todo}"):
+                await schema.upgrade(url)
+            assert (await schema.revision_state(connection)).status == "empty"
+            await connection.execute(todo)
     await schema.upgrade(url)
     assert [line for line in await schema.check(url) if not line.startswith("setting ")] == []
 
 
-async def test_schema_of_somebody_else(empty_database_url: str) -> None:
+@pytest.mark.parametrize("name", ["projections", "analytics"])
+async def test_schema_of_somebody_else(empty_database_url: str, name: str) -> None:
     """A schema of that name that another program made is left alone."""
     async with connected(empty_database_url) as connection:
-        await connection.execute("create schema projections")
-        with pytest.raises(StoreUnavailableError, match=r"has a schema projections of somebody else.*rename"):
+        await connection.execute(f"create schema {name}")
+        with pytest.raises(StoreUnavailableError, match=rf"has a schema {name} of somebody else.*rename"):
             await schema.upgrade(empty_database_url)
         assert (await schema.revision_state(connection)).status == "empty"
-        await connection.execute("alter schema projections rename to theirs")
+        await connection.execute(f"alter schema {name} rename to theirs")
     await schema.upgrade(empty_database_url)
 
 
@@ -170,7 +174,7 @@ async def test_two_databases_at_once(two_empty_urls: list[str], place: Place, se
     await asyncio.gather(*(_prepare(url, place.statements) for url in urls))
     async with connected(server_url) as connection:
         found = await connection.fetch("select rolcanlogin from pg_roles where starts_with(rolname, $1)", place.prefix)
-        assert [row["rolcanlogin"] for row in found] == [False] * 3
+        assert [row["rolcanlogin"] for row in found] == [False] * 4
         for url in urls:
             async with connected(url) as database:
                 for name in NAMES:
@@ -178,12 +182,12 @@ async def test_two_databases_at_once(two_empty_urls: list[str], place: Place, se
 
 
 async def test_roles_cannot_log_in_or_more(database_url: str) -> None:
-    """The three roles have no login and no power over the cluster, and are in no other role."""
+    """The four roles have no login and no power over the cluster, and are in no other role."""
     async with connected(database_url) as connection:
         rows = await connection.fetch(
             "select rolcanlogin or rolsuper or rolcreaterole or rolcreatedb or rolreplication or rolbypassrls as power,"
             " exists (select from pg_auth_members where member = r.oid) as joined"
             " from pg_roles r where rolname = any($1)",
-            [guards.OWNER_ROLE, guards.SERVICE_ROLE, guards.READER_ROLE],
+            [guards.OWNER_ROLE, guards.SERVICE_ROLE, guards.READER_ROLE, guards.GUEST_ROLE],
         )
-        assert [(row["power"], row["joined"]) for row in rows] == [(False, False)] * 3
+        assert [(row["power"], row["joined"]) for row in rows] == [(False, False)] * 4

@@ -14,6 +14,8 @@ import asyncpg
 
 from service.database.guards import READER_ROLE
 
+#: As `worldledger db shell` works.
+_READER: Final = {"role": READER_ROLE, "search_path": "analytics", "default_transaction_read_only": "on"}
 #: The address of the service in the pages; a test puts that of its own service in its place.
 ADDRESS: Final = "127.0.0.1:8000"
 #: A variable that is given a plain word holds for the rest of the page, as it does in a terminal.
@@ -74,7 +76,7 @@ class Runner:
         return done.stdout
 
     async def _query(self, statement: str) -> None:
-        connection = await asyncpg.connect(self._database_url, server_settings={"role": READER_ROLE})
+        connection = await asyncpg.connect(self._database_url, server_settings=_READER)
         try:
             await connection.fetch(statement)
         finally:

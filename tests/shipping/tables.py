@@ -29,8 +29,10 @@ from service.settings import Settings
 from worldledger.client import problems as of_client
 from worldledger.client import stepping as of_steps
 from worldledger.config import MemoryConfig, OrchestratorConfig
-from worldledger.errors import SimulationError, base, intents, log, simulations
+from worldledger.errors import SimulationError, base, intents, log, queries, simulations, social_rl
+from worldledger.rulesets.social_rl import fields as of_social_rl
 
+from .analytics_tables import columns_tables, common_table, cookbook_table, kinds_table, views_table
 from .project import ROOT
 
 _MARKED: Final = re.compile(r"(?<=<!-- generated: )(\w+) -->\n(.*?)<!-- end -->", re.DOTALL)
@@ -57,7 +59,7 @@ def _status(error: type[SimulationError]) -> int:
 
 
 def _error_classes() -> Iterator[type[SimulationError]]:
-    of_rules = (base, log, simulations, intents)
+    of_rules = (base, log, simulations, social_rl, queries, intents)
     for module in (*of_rules, of_projections, of_http, of_games, of_players, app, of_client, of_steps):
         for value in vars(module).values():
             if inspect.isclass(value) and issubclass(value, SimulationError) and value.__module__ == module.__name__:
@@ -98,11 +100,30 @@ def _cell(text: str) -> str:
     return text.replace("``", "`").replace("|", "\\|")
 
 
+def fields_table(fields: of_social_rl.Fields) -> list[str]:
+    """Give one row for each field of a social-RL document: name, what it is, whether it is required, and meaning."""
+    rows = ["| field | is | required | meaning |", "| --- | --- | --- | --- |"]
+    for name, field in fields.items():
+        required = "yes" if field.required else ""
+        rows.append(f"| `{name}` | {_cell(field.what)} | {required} | {_cell(field.meaning)} |")
+    return rows
+
+
+_SOCIAL_RL: Final = (
+    *("ROUND", "META", "MESSAGE", "CONTEXT_FRAME", "FEEDBACK", "ADAPTATION"),
+    *("POLICY_STATE", "ROLE_POLICY", "CUE_STATE"),
+)
 TABLES: Final[dict[str, Callable[[], list[str]]]] = {
     "errors": errors_table,
     "settings": settings_table,
     "orchestrator": partial(config_table, OrchestratorConfig),
     "memory": partial(config_table, MemoryConfig),
+    "analytics_views": views_table,
+    "analytics_kinds": kinds_table,
+    "analytics_common": common_table,
+    "analytics_columns": columns_tables,
+    "cookbook": cookbook_table,
+    **{f"social_rl_{name.lower()}": partial(fields_table, getattr(of_social_rl, name)) for name in _SOCIAL_RL},
 }
 
 

@@ -66,7 +66,7 @@ def test_there_is_no_password_unless_somebody_chooses_one(tmp_path: Path) -> Non
 def test_ports_are_published_on_loopback_only(compose: Any) -> None:
     """Nothing is reachable from outside the machine: there is no authentication yet."""
     ports = [port for service in compose["services"].values() for port in service.get("ports", [])]
-    assert ports == ["127.0.0.1:8000:8000"]
+    assert ports == ["127.0.0.1:8000:8000", "127.0.0.1:3000:3000"]
 
 
 def test_the_service_waits_for_the_migration_and_that_for_the_database(compose: Any) -> None:
@@ -79,6 +79,17 @@ def test_the_service_waits_for_the_migration_and_that_for_the_database(compose: 
     assert "pg_isready" in services["database"]["healthcheck"]["test"]
     assert services["database"]["image"].startswith("postgres:18")
     assert services["database"]["volumes"]
+
+
+def test_grafana_is_asked_for_and_only_a_reader(compose: Any) -> None:
+    """It starts with its profile alone, once the reader may log in, and knows no other password."""
+    services = compose["services"]
+    assert [name for name, service in services.items() if "profiles" in service] == ["reader", "grafana"]
+    assert services["grafana"]["depends_on"]["reader"]["condition"] == "service_completed_successfully"
+    assert services["reader"]["depends_on"]["migrate"]["condition"] == "service_completed_successfully"
+    assert "POSTGRES_PASSWORD" not in str(services["grafana"])
+    mounted = [volume.split(":")[0] for volume in services["grafana"]["volumes"] if volume.startswith("./")]
+    assert all((ROOT / folder).is_dir() for folder in mounted)
 
 
 def test_the_image_is_built_from_what_is_needed_only() -> None:

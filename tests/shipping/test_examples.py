@@ -71,7 +71,7 @@ def test_the_examples_of_a_page_work(
     """Run one after the other, a page's examples succeed and print what the page shows."""
     found = examples(page)
     # Projections are there once a service has made them.
-    served = any(ADDRESS in each.text or (each.kind == "sql" and "projections." in each.text) for each in found)
+    served = any(ADDRESS in each.text or (each.kind == "sql" and "analytics." in each.text) for each in found)
     runner = Runner(folder, env, database_url, request.getfixturevalue("address") if served else None)
     for example in found:
         runner.run(example)

@@ -16,6 +16,7 @@ from .project import ROOT, environment, run
 
 TOUR = ROOT / "examples" / "tour.py"
 MARKET = ROOT / "examples" / "market"
+RUNS = ROOT / "examples" / "social_rl"
 
 
 def _tour(folder: Path, database_url: str, tour: Path = TOUR) -> subprocess.CompletedProcess[str]:
@@ -56,9 +57,10 @@ def test_it_shows_a_state_statistics_and_a_difference(imported: str, tmp_path: P
 
 
 def test_it_plays_the_market_once(imported: str, tmp_path: Path) -> None:
-    """Before it shows anything the market is played; later it is there, and nothing is said of it."""
+    """Before it shows anything the market is played and the runs come in; later they are there, and nothing is said."""
     first, second = _tour(tmp_path, imported), _tour(tmp_path, imported)
     assert first.stdout.startswith("World market: 5 traders, 20 turns\n")
+    assert "\nimported 6 runs (24 rounds, 475 effects)\n" in first.stdout
     assert second.stdout.startswith("\nTables for queries follow from the logs:")
     assert second.returncode == 0, second.stderr
     env = environment(WORLDLEDGER_DATABASE_URL=imported)
@@ -96,7 +98,8 @@ def test_a_step_that_takes_too_long_is_stopped(imported: str, tmp_path: Path) ->
     slow = tmp_path / "tour.py"
     text = TOUR.read_text().replace("MOST = 10", "MOST = 1").replace('"project", "--once"', '"log", GAME, "--follow"')
     slow.write_text(text)
-    (tmp_path / "market").symlink_to(MARKET)
+    for folder in (MARKET, RUNS):
+        (tmp_path / folder.name).symlink_to(folder)
     done = _tour(tmp_path, imported, slow)
     assert done.returncode == 1
     assert done.stderr.startswith("worldledger: stopped\n")

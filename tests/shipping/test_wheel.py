@@ -81,6 +81,11 @@ def test_the_wheel_holds_what_it_needs_and_no_more(wheel: Path) -> None:
     assert {f"service/example_market/{name}" for name in market} == {
         name for name in names if name.startswith("service/example_market/")
     }
+    runs = {
+        path.relative_to(ROOT / "examples").as_posix() for path in (ROOT / "examples" / "social_rl").rglob("*.json")
+    }
+    assert runs
+    assert {f"service/example_{name}" for name in runs} <= names
     assert {"service/migrations/env.py", "worldledger/py.typed", "service/py.typed"} <= names
     assert any(name.endswith("/licenses/LICENSE") for name in names)
     assert message["License-Expression"] == "GPL-3.0-or-later"

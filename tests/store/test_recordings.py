@@ -14,9 +14,10 @@ import orjson
 import pytest
 
 from service.store import Store
-from service.store.recordings import Notice, Progress, Summary, experiment_label, import_games
+from service.store.recordings import Notice, Progress, Summary, import_games
 from worldledger.errors import InvalidConfigError, StoreUnavailableError
 from worldledger.genesis import NewWorld
+from worldledger.slugs import experiment_label
 
 if TYPE_CHECKING:
     from .helpers import Connection

@@ -2,25 +2,31 @@
 
 - `Client`: a world over HTTP and WebSocket, with the methods of `service.runtime.Orchestrator`
 - `World`, `Agent`: what both of them have, for programs that run with either
+- `Frame`, `Question`: a table of the service, or an answer to a question in SQL, as Arrow or as a dataframe
 - `RLFacade`, `MessageFacade`: two ways to live in a World, step by step or by messages
 """
 
+from worldledger.client.analytics import Question
 from worldledger.client.client import Client
 from worldledger.client.facades import MessageFacade, RLFacade, StepCancelledError
+from worldledger.client.frames import Frame
 from worldledger.client.handle import RemoteHandle
 from worldledger.client.messages import MessageSubscription
 from worldledger.client.problems import RemoteError, ServiceUnavailableError
 from worldledger.client.protocol import Agent, Log, Observations, Receipt, World
+from worldledger.client.rounds import RoundReceipt
 from worldledger.client.subscription import RemoteSubscription
 from worldledger.client.world import RemoteReceipt, RemoteWorld
 
 __all__ = [
     "Agent",
     "Client",
+    "Frame",
     "Log",
     "MessageFacade",
     "MessageSubscription",
     "Observations",
+    "Question",
     "RLFacade",
     "Receipt",
     "RemoteError",
@@ -28,6 +34,7 @@ __all__ = [
     "RemoteReceipt",
     "RemoteSubscription",
     "RemoteWorld",
+    "RoundReceipt",
     "ServiceUnavailableError",
     "StepCancelledError",
     "World",

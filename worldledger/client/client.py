@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+from worldledger.client.analytics import Question
+from worldledger.client.frames import Frame
 from worldledger.client.transport import Transport
 from worldledger.client.world import RemoteWorld
 
@@ -15,8 +18,9 @@ class Client(RemoteWorld):
     ``url`` begins with http:// or https:// and names a host; ValueError is raised for any other.
 
     ``timeout``: seconds that an answer over HTTP may take. ``patience``: seconds for which a service that cannot be
-    reached is tried again before a call raises ServiceUnavailableError; what goes over an agent's own connection waits
-    for it as long as it takes. ``max_queued``: most observations that wait for a reader before they collapse.
+    reached, or says that it is asked too often, is tried again before a call raises ServiceUnavailableError or
+    RateLimitedError; what goes over an agent's own connection waits for it as long as it takes. ``max_queued``: most
+    observations that wait for a reader before they collapse.
     """
 
     def __init__(
@@ -43,6 +47,50 @@ class Client(RemoteWorld):
         if world_id not in self._worlds:
             self._worlds[world_id] = RemoteWorld(self._transport, world_id, max_queued=self._max_queued)
         return self._worlds[world_id]
+
+    def effects(
+        self,
+        *,
+        world: str | None = None,
+        experiment: str | None = None,
+        kind: str | None = None,
+        source_id: str | None = None,
+        after_seq: int = 0,
+        until_seq: int | None = None,
+    ) -> Frame:
+        """Give effects of the service's worlds as a table: all of them, unless something narrows them down.
+
+        They are ordered by world_id and global_seq and none is left out; a world's part ends where its head stands when
+        the table is asked for. ``after_seq`` and ``until_seq`` go with ``world``. Nothing is read before a method of
+        the Frame is awaited: ``await client.effects(world="town").to_polars()``. The columns are in
+        docs/how-to-dataframes.md; ``payload`` is the stored JSON text.
+        """
+        params = {
+            "world": world,
+            "experiment": experiment,
+            "kind": kind,
+            "source_id": source_id,
+            "after_seq": after_seq or None,
+            "until_seq": until_seq,
+        }
+        given = {name: value for name, value in params.items() if value is not None}
+        return Frame(self._transport, "GET", "/v1/effects", params=given)
+
+    def sql(
+        self, query: str, params: Mapping[str, Any] | Sequence[Any] | None = None, *, max_rows: int | None = None
+    ) -> Question:
+        """Ask a question in SQL over the schema ``analytics``, or one of the cookbook by its name.
+
+        ``params`` has the values of ``:name``, or those of ``$1``, ``$2`` … Nothing is asked before a method of the
+        Question is awaited: ``await client.sql("select count(*) from effects").rows()``. ``max_rows``: have no more
+        than these, instead of an error where there are more than the service gives.
+        """
+        return Question(self._transport, query, params, max_rows)
+
+    async def queries(self) -> list[dict[str, Any]]:
+        """Give the queries that have names: name, title, description, parameters, sql."""
+        found: list[dict[str, Any]] = (await self._transport.call("GET", "/v1/queries")).value["queries"]
+        return found
 
     async def close(self) -> None:
         """Close all connections; generations that are live are cancelled, handles and subscriptions end."""

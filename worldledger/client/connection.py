@@ -15,8 +15,8 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from websockets.typing import Subprotocol
 
 from worldledger.client.pauses import Pauses
-from worldledger.client.problems import RemoteError, error_of_answer
-from worldledger.errors import FoldError, SimulationError, TamperedError
+from worldledger.client.problems import RemoteError, error_of_answer, seconds_to_wait
+from worldledger.errors import FoldError, RateLimitedError, SimulationError, TamperedError
 
 PROTOCOL: Final = Subprotocol("worldledger.v1.json")
 #: Closing codes by which the service says that this client does not keep to the protocol: another try would not help.
@@ -90,10 +90,15 @@ class Connection:
         pauses = Pauses()
         while not self._closing:
             refusal: SimulationError | None = None
+            least = 0.0
             try:
                 refusal = await self._connect()
             except InvalidStatus as error:
-                refusal = _refusal(error, self._address())
+                refusal = _error(error, self._address())
+                if _passes(refusal, error.response.status_code):
+                    if isinstance(refusal, RateLimitedError):
+                        least = seconds_to_wait(refusal)
+                    refusal = None
             except (OSError, InvalidHandshake, ConnectionClosed) as error:
                 log.debug("%s: %s", self._address(), error)
             finally:
@@ -106,7 +111,7 @@ class Connection:
                 self._closing = True
                 self._refused(refusal)
             elif not self._closing:
-                await asyncio.sleep(pauses.next())
+                await asyncio.sleep(max(pauses.next(), least))
 
     async def _connect(self) -> SimulationError | None:
         """Make one connection and use it until it is lost; give the error if it was refused for good."""
@@ -150,14 +155,16 @@ class Connection:
                 await self._wake.wait()
 
 
-def _refusal(error: InvalidStatus, address: str) -> SimulationError | None:
-    """Give the error that a refused handshake tells of; None if another try may be answered otherwise."""
+def _error(error: InvalidStatus, address: str) -> SimulationError:
+    """Give the error that a refused handshake tells of."""
     response = error.response
     try:
         body = orjson.loads(response.body or b"")
     except orjson.JSONDecodeError:
         body = None
-    found = error_of_answer(response.status_code, body, address)
-    if response.status_code in {408, 429} or (response.status_code >= 500 and not isinstance(found, _FOR_GOOD)):
-        return None
-    return found
+    return error_of_answer(response.status_code, body, address)
+
+
+def _passes(error: SimulationError, status: int) -> bool:
+    """Tell whether another try may be answered otherwise."""
+    return status in {408, 429} or (status >= 500 and not isinstance(error, _FOR_GOOD))

@@ -68,6 +68,12 @@ def error_of_answer(status: int, body: object, url: str) -> SimulationError:
     return RemoteError(what, code=f"http_{status}", url=url, status=status)
 
 
+def seconds_to_wait(error: SimulationError) -> float:
+    """Give the seconds after which the service says to try again; 0 where it does not say."""
+    said = error.details.get("retry_after_s")
+    return float(said) if isinstance(said, int | float) else 0.0
+
+
 def _made(cls: type[SimulationError], message: str, details: Mapping[str, Any]) -> SimulationError:
     """Make an error by its own constructor, each argument from the detail of its name."""
     given = {

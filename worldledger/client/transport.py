@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx2
 import orjson
 
 from worldledger.client.pauses import Pauses
-from worldledger.client.problems import ServiceUnavailableError, error_of_answer
+from worldledger.client.problems import ServiceUnavailableError, error_of_answer, seconds_to_wait
+from worldledger.errors import RateLimitedError
+
+T = TypeVar("T")
 
 log = logging.getLogger("worldledger.client")
 
@@ -30,8 +34,8 @@ class Answer(NamedTuple):
 class Transport:
     """One service's HTTP interface, with a pool of connections that all worlds share.
 
-    ``timeout``: seconds that an answer may take. ``patience``: seconds for which a service that cannot be reached is
-    tried again before ServiceUnavailableError is raised.
+    ``timeout``: seconds that an answer may take. ``patience``: seconds for which a service that cannot be reached, or
+    says that it is asked too often, is tried again before ServiceUnavailableError or RateLimitedError is raised.
     """
 
     def __init__(self, url: str, *, timeout: float, patience: float) -> None:
@@ -53,32 +57,83 @@ class Transport:
         """Send a request and give the answer; raise the error that a problem tells of.
 
         ``again`` says that a request may be sent again when its connection was lost and nobody knows whether it was
-        carried out; one that did not leave this process is always tried again.
+        carried out; one that did not leave this process, or was not taken, is always tried again.
         """
-        content = None if body is None else orjson.dumps(body)
         url = f"{self.url}{path}"
+        content = None if body is None else orjson.dumps(body)
+        headers = None if body is None else _JSON
+
+        async def attempt() -> Answer:
+            return self._read(await self._http.request(method, url, content=content, params=params, headers=headers))
+
+        return await self._persist(attempt, again=again)
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        *,
+        accept: str,
+        body: object = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> AsyncIterator[httpx2.Response]:
+        """Send a request for reading, and lend its answer while it comes; raise the error that a problem tells of.
+
+        Reading on raises httpx2's own TransportError where the answer breaks off; see `cut_off`.
+        """
+        url = f"{self.url}{path}"
+        content = None if body is None else orjson.dumps(body)
+        headers = {"Accept": f"{accept}, application/problem+json", "Accept-Encoding": "identity"}
+        if body is not None:
+            headers |= _JSON
+
+        async def attempt() -> httpx2.Response:
+            request = self._http.build_request(method, url, content=content, params=params, headers=headers)
+            response = await self._http.send(request, stream=True)
+            if not response.is_success:
+                await response.aread()
+                self._read(response)
+            return response
+
+        response = await self._persist(attempt, again=True)
+        try:
+            yield response
+        finally:
+            await response.aclose()
+
+    async def _persist(self, attempt: Callable[[], Awaitable[T]], *, again: bool) -> T:
+        """Try until there is an answer, for as long as there is patience."""
         self.check_open()
         given_up = asyncio.get_running_loop().time() + self._patience
         pauses = Pauses()
         while True:
             try:
-                response = await self._http.request(
-                    method, url, content=content, params=params, headers=None if body is None else _JSON
-                )
+                return await attempt()
             except httpx2.TransportError as error:
                 sent = not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
                 pause = pauses.next()
                 if (sent and not again) or asyncio.get_running_loop().time() + pause > given_up:
                     raise self._unavailable(error, sent=sent) from error
                 log.debug("%s cannot be reached (%s); it is tried again", self.url, error)
-                await asyncio.sleep(pause)
-            else:
-                return self._read(response)
+            except RateLimitedError as error:
+                # To wait for its turn is the way of this connection, as to reach the service is: no world knows of it.
+                pause = max(seconds_to_wait(error), pauses.next())
+                if asyncio.get_running_loop().time() + pause > given_up:
+                    raise
+                log.debug("%s is asked too often; it is tried again in %.3g s", self.url, pause)
+            await asyncio.sleep(pause)
 
     def check_open(self) -> None:
         """Raise ServiceUnavailableError if the client was closed."""
         if self.closed:
             raise ServiceUnavailableError(f"the client of {self.url} is closed", url=self.url)
+
+    def cut_off(self, error: Exception | None) -> ServiceUnavailableError:
+        """Give the error of an answer that was not whole."""
+        why = "" if error is None else f": {str(error) or type(error).__name__}"
+        what = f"{self.url} broke off before its answer was whole; what has come of it is not all{why}"
+        return ServiceUnavailableError(what, url=self.url)
 
     def _unavailable(self, error: Exception, *, sent: bool) -> ServiceUnavailableError:
         why = str(error) or type(error).__name__

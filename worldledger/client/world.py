@@ -14,6 +14,7 @@ from worldledger.client.handle import RemoteHandle
 from worldledger.client.link import MessageTooLargeError
 from worldledger.client.links import Links
 from worldledger.client.problems import error_of
+from worldledger.client.rounds import RemoteRounds
 from worldledger.client.subscription import RemoteSubscription
 from worldledger.client.transport import Transport, path_of
 from worldledger.config import OrchestratorConfig
@@ -40,7 +41,7 @@ class RemoteReceipt(NamedTuple):
     replayed: bool = False
 
 
-class RemoteWorld:
+class RemoteWorld(RemoteRounds):
     """One world of a service. Get it from `Client`, or from `Client.world`; it is closed with the client.
 
     It raises the errors that the service has raised, with their attributes, recovery and details.

@@ -33,6 +33,7 @@ from worldledger.errors.log import (
     EffectNotFoundError,
     EffectTooLargeError,
     EmbeddedServerError,
+    ExtraMissingError,
     FileRefusedError,
     FoldError,
     IllegalEffectError,
@@ -41,6 +42,7 @@ from worldledger.errors.log import (
     InvalidNameError,
     MomentNotFoundError,
     OverloadedError,
+    RateLimitedError,
     RequestConflictError,
     ReservedKindError,
     SchemaVersionError,
@@ -52,6 +54,7 @@ from worldledger.errors.log import (
     WorldExistsError,
     WorldNotFoundError,
 )
+from worldledger.errors.queries import QueryRefusedError, QueryTimeoutError, UnknownQueryError
 from worldledger.errors.simulations import (
     CircularSchemaError,
     InvalidDefinitionError,
@@ -59,6 +62,7 @@ from worldledger.errors.simulations import (
     Problem,
     dotted,
 )
+from worldledger.errors.social_rl import InvalidRunError
 
 __all__ = [
     "BackpressureError",
@@ -68,6 +72,7 @@ __all__ = [
     "EffectNotFoundError",
     "EffectTooLargeError",
     "EmbeddedServerError",
+    "ExtraMissingError",
     "FileRefusedError",
     "FoldError",
     "IllegalEffectError",
@@ -79,14 +84,18 @@ __all__ = [
     "InvalidIntentError",
     "InvalidNameError",
     "InvalidPolicyError",
+    "InvalidRunError",
     "InvalidSimulationConfigError",
     "MomentNotFoundError",
     "OverloadedError",
     "PermissionDeniedError",
     "PolicyFailedError",
     "Problem",
+    "QueryRefusedError",
+    "QueryTimeoutError",
     "QueueClosedError",
     "QuotaExceededError",
+    "RateLimitedError",
     "RecoveryAction",
     "RequestConflictError",
     "ReservedKindError",
@@ -100,6 +109,7 @@ __all__ = [
     "TooManyAgentsError",
     "UnknownAgentError",
     "UnknownGenerationError",
+    "UnknownQueryError",
     "UnknownRulesetError",
     "UnregisteredPolicyError",
     "ValidatorError",

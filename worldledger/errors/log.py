@@ -179,3 +179,26 @@ class OverloadedError(SimulationError):
 
     code = "overloaded"
     recovery = RecoveryAction.RETRY_WITH_DELAY
+
+
+class ExtraMissingError(SimulationError):
+    """Something that is not installed with the package itself; details: ``package``, ``extra``."""
+
+    code = "extra_missing"
+
+    @classmethod
+    def of(cls, package: str, extra: str) -> ExtraMissingError:
+        """Make the error of a package that an extra would install."""
+        what = f"{package} is not installed here; it comes with: pip install 'worldledger[{extra}]'"
+        return cls(what, package=package, extra=extra)
+
+
+class RateLimitedError(SimulationError):
+    """An address has asked a service too often; details: ``limit``, ``window_s``, ``retry_after_s``.
+
+    That many requests are taken within so many seconds, and the next one after ``retry_after_s``. Nothing of a refused
+    request was carried out.
+    """
+
+    code = "rate_limited"
+    recovery = RecoveryAction.RETRY_WITH_DELAY

@@ -24,6 +24,7 @@ Channels = Annotated[list[Cell], Field(min_length=12, max_length=12)]
 Row = Annotated[list[Channels], Field(min_length=8, max_length=8)]
 Tensor = Annotated[list[Row], Field(min_length=8, max_length=8)]
 Seconds = Annotated[float, Field(ge=0.0, le=MAX_SECONDS)]
+DeadlineS = Annotated[float, Field(gt=0.0, le=MAX_DEADLINE)]
 
 _NEW: dict[str, Any] = {
     "white": {"agent_id": "alpha", "name": "Aggressive Alpha", "personality": "aggressive"},
@@ -54,7 +55,18 @@ class AgentSettings(Shape):
     )
     temperature: float = Field(default=0.7, ge=0.0, le=2.0)
     max_tokens: int = Field(default=2048, gt=0, le=MAX_INT)
-    timeout_seconds: int = Field(default=30, gt=0, le=int(MAX_SECONDS))
+    timeout_seconds: int = Field(
+        default=30, gt=0, le=int(MAX_SECONDS), description="For a move, where the game has no `deadline_s`."
+    )
+
+
+class DeadlineOfEach(Shape):
+    """Seconds for a move of each colour; null for no limit."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    white: DeadlineS | None
+    black: DeadlineS | None
 
 
 class NewGame(Shape):
@@ -80,8 +92,10 @@ class NewGame(Shape):
     fallback: Literal["resign", "random"] = Field(
         default="resign", description="What is done then for the player: it resigns, or a random move is made."
     )
-    deadline_s: float | None = Field(
-        default=30.0, gt=0.0, le=MAX_DEADLINE, description="Seconds for a move; null for no limit."
+    deadline_s: DeadlineS | DeadlineOfEach | None = Field(
+        default=30.0,
+        description="Seconds for a move; null for no limit. Of both, or of each colour; where it is left out, each "
+        "agent's `timeout_seconds`.",
     )
     seed: int | None = Field(default=None, ge=-MAX_INT, le=MAX_INT, description="What chance there is follows from it.")
     players: dict[Player, PlayerSpec] = Field(
@@ -194,6 +208,7 @@ class ResignOutcome(Shape):
     global_seq: GlobalSeq
     ended: GameEnd
     replayed: bool
+    board_state: BoardState | None = Field(description="The last position.")
 
 
 # -- how a game stands -------------------------------------------------------------------------------------
@@ -233,7 +248,7 @@ class LiveSettings(Shape):
 
     max_illegal: int
     fallback: Literal["resign", "random"]
-    deadline_s: float | None
+    deadline_s: float | DeadlineOfEach | None
     seed: int | None
 
 

@@ -1,10 +1,10 @@
-"""JSON Schemas (2020-12) of what people write as files: a simulation's configuration, its variables, its checkpoints.
+"""JSON Schemas (2020-12) of what people write as files: for simulations, and for social-RL runs.
 
 They are made from the models that read those files, and completed where the rules of reading say more. What a schema
 refuses is refused when it is read; not the other way round: names that must exist, depths, patterns and whether a
 default is of its type are beyond a schema.
 
-Source: seeds/state_variable_types.md, seeds/partial_observability.md.
+Source: seeds/state_variable_types.md, seeds/partial_observability.md, seeds/social_rl.md.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from worldledger.effects import SERVICE_SOURCE
 from worldledger.rulesets.simulation import SimulationConfig
 from worldledger.rulesets.simulation.checkpoint import FORMAT, ORIGIN
 from worldledger.rulesets.simulation.configuring.sections import GLOBAL, MAX_AGENTS, MAX_NAME
+from worldledger.rulesets.social_rl import PolicyState, RoundResult
 from worldledger.variables import VariableDefinition, limits
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -176,10 +177,26 @@ def checkpoint() -> dict[str, Any]:
     )
 
 
+@cache
+def social_rl_round() -> dict[str, Any]:
+    """Give the schema of a round of a social-RL run."""
+    made = RoundResult.model_json_schema()
+    return _document("social-rl-round", made, made.pop("$defs"))
+
+
+@cache
+def social_rl_policy_state() -> dict[str, Any]:
+    """Give the schema of a PRAR policy state."""
+    made = PolicyState.model_json_schema()
+    return _document("social-rl-policy-state", made, made.pop("$defs"))
+
+
 #: The schemas that are served, by name.
 PUBLISHED: Final[Mapping[str, Published]] = {
     "checkpoint": Published("A checkpoint of a simulation", checkpoint),
     "simulation-config": Published("The configuration of a simulation", simulation_config),
+    "social-rl-policy-state": Published("The policies of the roles of a social-RL run", social_rl_policy_state),
+    "social-rl-round": Published("A round of a social-RL run", social_rl_round),
     "variable-definition": Published("The definition of a state variable", variable_definition),
 }
 

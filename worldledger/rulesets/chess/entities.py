@@ -248,9 +248,15 @@ class Game(BaseModel):
         return cls._made(board_state, board, history, game_id)
 
     @classmethod
-    def from_entities(cls, entities: Mapping[str, Any], moves: Sequence[Move], *, game_id: str) -> Self:
-        """Make it of a state's entities, once the game has begun, and its moves. Raises ValueError as `of`."""
-        return cls._made(BoardState.of(entities), entities[BOARD], moves, game_id)
+    def from_entities(
+        cls, entities: Mapping[str, Any], moves: Sequence[Move], *, game_id: str, board: BoardState | None = None
+    ) -> Self:
+        """Make it of a state's entities, once the game has begun, and its moves. Raises ValueError as `of`.
+
+        ``board`` is the position where more is known of it: before the first move the entities do not have the square
+        that was passed, unless somebody can capture there.
+        """
+        return cls._made(BoardState.of(entities) if board is None else board, entities[BOARD], moves, game_id)
 
     @classmethod
     def _made(cls, board_state: BoardState, board: Mapping[str, Any], moves: Sequence[Move], game_id: str) -> Self:

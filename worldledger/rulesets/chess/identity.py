@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import Final
 
 from worldledger.canonical import canonical_json
+from worldledger.slugs import slug
 
 #: Characters of each player's name that go into a world's name.
 _NAME_LENGTH: Final = 22
@@ -32,10 +32,9 @@ def world_name(white: str | None, black: str | None, date: str, digest: str) -> 
     date are left out.
     """
     day = "-".join(part for part in re.findall(r"[0-9?]+", date[:10]) if "?" not in part)
-    parts = [_slug(white or "") or "white", "vs", _slug(black or "") or "black", *([day] if day else []), digest[:12]]
-    return "-".join(parts)
+    names = [_name(white) or "white", "vs", _name(black) or "black"]
+    return "-".join([*names, *([day] if day else []), digest[:12]])
 
 
-def _slug(text: str) -> str:
-    plain = unicodedata.normalize("NFKD", text[:200]).encode("ascii", "ignore").decode().lower()
-    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:_NAME_LENGTH].rstrip("-")
+def _name(player: str | None) -> str:
+    return slug((player or "")[:200], _NAME_LENGTH)

@@ -14,8 +14,10 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
+    Discriminator,
     Field,
     PlainValidator,
+    Tag,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -29,7 +31,7 @@ from worldledger.intents import SUBMIT_INTENT, registration_draft
 from worldledger.observation import ObservationPolicy
 from worldledger.policies import policy_spec
 from worldledger.rulesets.chess.agents import AgentSpec
-from worldledger.rulesets.chess.endings import Player
+from worldledger.rulesets.chess.endings import OTHER, Player
 from worldledger.rulesets.chess.fens import MAX_FEN, read_fen
 from worldledger.rulesets.chess.positions import STANDARD, position
 from worldledger.rulesets.chess.tags import status_text
@@ -46,6 +48,11 @@ MAX_DEADLINE: Final = 31_536_000.0
 _MAX_PLAYER: Final = 1000
 
 
+#: Parts of pydantic's places that are no members of what was given, and its error for what follows from another.
+_NO_MEMBERS: Final = frozenset({"[key]", "[both]", "[each]"})
+_NOT_KNOWN: Final = "default_factory_not_called"
+
+
 def _player_spec(value: Any) -> str | dict[str, Any]:
     if isinstance(value, dict) or (isinstance(value, str) and 0 < len(value) <= _MAX_PLAYER):
         return value
@@ -59,11 +66,27 @@ PlayerSpec: TypeAlias = Annotated[
 ]
 
 
+_Seconds: TypeAlias = Annotated[float, Field(gt=0.0, le=MAX_DEADLINE, allow_inf_nan=False)] | None
+#: Seconds for a move, null for no limit: of both colours, or of each.
+Deadline: TypeAlias = Annotated[
+    Annotated[_Seconds, Tag("[both]")] | Annotated[dict[Player, _Seconds], Tag("[each]")],
+    Discriminator(lambda value: "[each]" if isinstance(value, dict) else "[both]"),
+]
+
+
 def _world_name(value: str) -> str:
     try:
         return check_world_name(value)
     except InvalidNameError as error:
         raise ValueError(error.message) from None
+
+
+def _agents_time(known: Mapping[str, Any]) -> Any:
+    """Give each colour its agent's time for a move (seed: Agent, "Move decision timeout")."""
+    agents = {player: known[player] for player in OTHER if player in known}
+    if len(agents) != len(OTHER):
+        return None
+    return {player: min(float(agent.timeout_seconds), MAX_DEADLINE) for player, agent in agents.items()}
 
 
 class LiveConfig(BaseModel):
@@ -74,7 +97,8 @@ class LiveConfig(BaseModel):
       right in every respect and is kept in the seed's flavour (see `worldledger.rulesets.chess.board`).
     - ``max_illegal``: after so many illegal attempts in a row comes the ``fallback``: the player resigns, or a random
       move is made for it.
-    - ``deadline_s``: seconds for a move, null for no limit. ``seed``: what chance there is follows from it.
+    - ``deadline_s``: seconds for a move, null for no limit; of both, or of each colour. Where it is left out it is the
+      agents' ``timeout_seconds``. ``seed``: what chance there is follows from it.
     - ``players``: who drives each colour; ``external`` where it is left out.
     - ``game_id`` (the world's name), ``experiment``: as the game was asked for, or null.
     """
@@ -89,7 +113,7 @@ class LiveConfig(BaseModel):
     experiment: str | None = Field(default=None, min_length=1, max_length=200)
     max_illegal: int = Field(default=3, ge=1, le=MAX_ILLEGAL)
     fallback: Fallback = "resign"
-    deadline_s: float | None = Field(default=30.0, gt=0.0, le=MAX_DEADLINE, allow_inf_nan=False)
+    deadline_s: Deadline = Field(default_factory=_agents_time, validate_default=True)
     seed: int | None = Field(default=None, ge=-MAX_INT, le=MAX_INT)
     players: dict[Player, PlayerSpec] = Field(default_factory=dict, validate_default=True)
 
@@ -116,6 +140,16 @@ class LiveConfig(BaseModel):
     def _both_players(cls, value: dict[Player, PlayerSpec]) -> dict[Player, PlayerSpec]:
         return {"white": value.get("white", EXTERNAL), "black": value.get("black", EXTERNAL)}
 
+    @field_validator("deadline_s")
+    @classmethod
+    def _of_both(cls, value: Deadline) -> Deadline:
+        if isinstance(value, dict):
+            if len(value) != len(OTHER):
+                raise ValueError("deadline_s is of both, or names white and black")
+            if value["white"] == value["black"]:
+                return value["white"]
+        return value
+
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Self | None:
         """Read it from a world's configuration; None for a world that is no live game.
@@ -128,7 +162,8 @@ class LiveConfig(BaseModel):
         try:
             return cls.model_validate(live)
         except ValidationError as error:
-            problems = [_problem(found) for found in error.errors(include_url=False)]
+            found = [each for each in error.errors(include_url=False) if each["type"] != _NOT_KNOWN]
+            problems = [_problem(each) for each in found]
         text = "; ".join(f"{problem['path']}: {problem['message']}" for problem in problems)
         raise InvalidConfigError(text, path=problems[0]["path"], problems=problems)
 
@@ -141,6 +176,10 @@ class LiveConfig(BaseModel):
         """The agents by colour."""
         return {"white": self.white, "black": self.black}
 
+    def limit(self, player: Player) -> float | None:
+        """Give the seconds that a colour has for a move; None for no limit."""
+        return limit_of(self.deadline_s, player)
+
     @property
     def variant(self) -> str:
         """What the log calls this kind of game: standard or chess960."""
@@ -151,10 +190,16 @@ class LiveConfig(BaseModel):
         return position(self.variant, self.fen)
 
 
+def limit_of(deadline_s: Any, player: Player) -> float | None:
+    """Give the seconds that a colour has for a move by a recorded ``deadline_s``; None for no limit."""
+    limit = deadline_s.get(player) if isinstance(deadline_s, Mapping) else deadline_s
+    return limit if isinstance(limit, (int, float)) else None
+
+
 def _problem(found: Mapping[str, Any]) -> dict[str, str]:
     path = f"$.config.{LIVE}"
     for part in found["loc"]:
-        if part != "[key]":
+        if part not in _NO_MEMBERS:
             path = child(path, part)
     message = found["msg"].removeprefix("Value error, ")
     if found["type"] == "model_type":
@@ -175,7 +220,7 @@ def opening_effects(live: LiveConfig) -> Sequence[EffectDraft]:
         "white": live.white.name,
         "black": live.black.name,
         "variant": live.variant,
-        "initial_fen": live.board().fen(),
+        "initial_fen": live.board().fen(en_passant="fen"),
         "settings": {player: agent.model_dump(mode="json") for player, agent in live.agents.items()},
     }
     policy = policy_spec(ObservationPolicy())

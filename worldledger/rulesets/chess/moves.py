@@ -9,9 +9,18 @@ from typing import Any
 
 import chess
 
+from worldledger.rulesets.chess.notation import Made, fen_of, push
+
 
 def play_move(board: chess.Board, move: chess.Move, *, ply: int, agent_id: str) -> dict[str, Any]:
-    """Push a legal move (or a null move) on the board and give its payload.
+    """Push a legal move (or a null move) on the board and give its payload, see `payload_of`."""
+    player = "white" if board.turn else "black"
+    made = push(board, move)
+    return payload_of(made, fen_of(board), ply=ply, player=player, agent_id=agent_id)
+
+
+def payload_of(made: Made, fen: str, *, ply: int, player: str, agent_id: str) -> dict[str, Any]:
+    """Give the payload of a move that was made.
 
     Fields of the seed's Move:
 
@@ -29,30 +38,22 @@ def play_move(board: chess.Board, move: chess.Move, *, ply: int, agent_id: str) 
     ``evaluation`` ({cp | mate, depth?}, from White's side), ``comment`` (its text, or null), ``commands`` (commands in
     comments that are not understood here, verbatim), ``nags`` and ``variations`` (sidelines to this move).
     """
-    player = "white" if board.turn else "black"
-    if move.drop is not None:
-        piece, origin = move.drop, None
-    else:
-        piece = board.piece_type_at(move.from_square) or 0
-        origin = chess.SQUARE_NAMES[move.from_square] if move else None
-    is_capture = bool(move) and board.is_capture(move)
-    is_castling = bool(move) and board.is_castling(move)
-    uci = board.uci(move)
-    san = board.san_and_push(move)
+    piece, origin, target, promotion, is_capture, is_castling, uci, san = made
+    is_null = not piece
     return {
         "ply": ply,
         "player": player,
         "agent_id": agent_id,
-        "from_square": origin,
-        "to_square": chess.SQUARE_NAMES[move.to_square] if move else None,
-        "piece": chess.piece_name(piece) if move else None,
+        "from_square": None if origin is None else chess.SQUARE_NAMES[origin],
+        "to_square": None if is_null else chess.SQUARE_NAMES[target],
+        "piece": None if is_null else chess.PIECE_NAMES[piece],
         "uci_notation": uci,
         "san_notation": san,
         "is_capture": is_capture,
         "is_castling": is_castling,
-        "is_promotion": move.promotion is not None,
-        "promotion_piece": None if move.promotion is None else chess.piece_name(move.promotion),
-        "is_null": not move,
+        "is_promotion": promotion is not None,
+        "promotion_piece": None if promotion is None else chess.PIECE_NAMES[promotion],
+        "is_null": is_null,
         "timestamp": None,
         "thinking_time": None,
         "clock": None,
@@ -61,5 +62,5 @@ def play_move(board: chess.Board, move: chess.Move, *, ply: int, agent_id: str) 
         "commands": [],
         "nags": [],
         "variations": 0,
-        "fen": board.fen(),
+        "fen": fen,
     }

@@ -7,13 +7,16 @@ the game one that cannot be taken (python-chess's own reader skips such words).
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 import chess
 
 from worldledger.rulesets.chess.clocks import Period, Stopwatch, read_comment
 from worldledger.rulesets.chess.endings import Player, is_illegal_move_text, standard_result
-from worldledger.rulesets.chess.moves import play_move
+from worldledger.rulesets.chess.line import Line
+from worldledger.rulesets.chess.moves import payload_of
+from worldledger.rulesets.chess.notation import fen_of, push
 from worldledger.rulesets.chess.tags import MAX_WARNINGS, GameFaultError
 
 _TOKEN: Final = re.compile(
@@ -29,6 +32,7 @@ _TOKEN: Final = re.compile(
     )""",
     re.VERBOSE,
 )
+_KINDS: Final = ("", *_TOKEN.groupindex)
 # Signs that people write for numeric glyphs, and words that say nothing more than the move does.
 _SIGNS: Final = {"!": 1, "?": 2, "!!": 3, "??": 4, "!?": 5, "?!": 6}
 _GLYPHS: Final[dict[str, int | None]] = {
@@ -52,19 +56,33 @@ _EN_PASSANT: Final = re.compile(r"e\.?p\.?\Z")
 class Playthrough:
     """The main line of one game.
 
-    ``moves`` holds MoveMade payloads; ``times`` the milliseconds each took, None where unknown; ``tokens`` what the
-    game's digest is made over: the movetext without numbers and white space.
+    ``moves`` holds MoveMade payloads, each as ``keep`` gives it; ``movers`` whose they are; ``times`` the milliseconds
+    each took, None where unknown; ``fen`` the last position; ``tokens`` what the game's digest is made over: the
+    movetext without numbers and white space.
     """
 
-    def __init__(self, board: chess.Board, agents: dict[Player, str], periods: list[Period], *, max_plies: int) -> None:
-        self.board = board
-        self.moves: list[dict[str, Any]] = []
+    def __init__(
+        self,
+        board: chess.Board,
+        agents: dict[Player, str],
+        periods: list[Period],
+        *,
+        max_plies: int,
+        keep: Callable[[dict[str, Any]], Any] = lambda move: move,
+    ) -> None:
+        self._line = Line.of(board)
+        self.board = board if self._line is None else self._line
+        self.fen = fen_of(board)
+        self.moves: list[Any] = []
+        self.movers: list[str] = []
         self.times: list[int | None] = []
         self.tokens: list[str] = []
         self.warnings: list[str] = []
         self.opening_comments: list[str] = []  # verbatim, commands included
         self.variations = 0
         self.result: str | None = None  # what stands behind the moves, as written
+        self._keep = keep
+        self._last: dict[str, Any] | None = None  # the last move, of which comments may follow
         self._agents = agents
         self._watches = (Stopwatch(periods), Stopwatch(periods))
         self._max_plies = max_plies
@@ -85,8 +103,8 @@ class Playthrough:
         text = text.rstrip()  # so that every blank is followed by a token, and the scan is linear
         self._text, self._first_line = text, first_line
         for match in _TOKEN.finditer(text, start):
-            kind, at = match.lastgroup or "", match.start(match.lastgroup or 0)
-            token = match[kind]
+            group = match.lastindex or 0
+            kind, at, token = _KINDS[group], match.start(group), match[group]
             if kind == "word":
                 if self._depth:
                     self.tokens.append(token)
@@ -102,17 +120,17 @@ class Playthrough:
             elif kind in {"open", "close"}:
                 self._bracket(token, at)
             elif kind == "bad":
-                raise GameFaultError(f"line {self._line(at)}: {token!r} does not belong in the moves")
+                raise GameFaultError(f"line {self._line_at(at)}: {token!r} does not belong in the moves")
         if self._depth:
-            raise GameFaultError(f"the sideline that line {self._line(self._opened_at)} opens is never closed")
+            raise GameFaultError(f"the sideline that line {self._line_at(self._opened_at)} opens is never closed")
         self._finish_move()
 
-    def _line(self, at: int) -> int:
+    def _line_at(self, at: int) -> int:
         return self._first_line + self._text.count("\n", 0, at)
 
     def _warn(self, at: int | None, text: str) -> None:
         if len(self.warnings) < MAX_WARNINGS:
-            self.warnings.append(text if at is None else f"line {self._line(at)}: {text}")
+            self.warnings.append(text if at is None else f"line {self._line_at(at)}: {text}")
 
     def _word(self, token: str, at: int) -> bool:
         """Take a word of the main line; False where the rest of the text is a result outside the standard."""
@@ -125,16 +143,19 @@ class Playthrough:
         if result is not None:
             self.tokens.append(result)
             if self.result is not None and standard_result(self.result) != result:
-                raise GameFaultError(f"line {self._line(at)}: a second result, {token!r}, in one game")
+                raise GameFaultError(f"line {self._line_at(at)}: a second result, {token!r}, in one game")
             self.result = token
             return True
-        if self.result is None and token.lower() == "illegal" and is_illegal_move_text(self._text[at:]):
+        if self.result is None and token[0] in "iI" and self._is_illegal_move(token, at):
             self.end_with(self._text[at:])
             return False
         if self.result is not None:
-            raise GameFaultError(f"line {self._line(at)}: {token!r} stands behind the result {self.result}")
+            raise GameFaultError(f"line {self._line_at(at)}: {token!r} stands behind the result {self.result}")
         self._move(token, at)
         return True
+
+    def _is_illegal_move(self, token: str, at: int) -> bool:
+        return token.lower() == "illegal" and is_illegal_move_text(self._text[at:])
 
     def end_with(self, text: str) -> None:
         """Take a result outside PGN's four, such as ``Illegal move by Somebody``, as it stands."""
@@ -142,9 +163,27 @@ class Playthrough:
         self.tokens.append(" ".join(text.split()))
 
     def _move(self, token: str, at: int) -> None:
+        board, line = self.board, self._line
+        turn = board.turn
+        made = None if line is None else line.play(token)
+        if made is None:
+            made = push(board, self._parsed(token, at))
+            if line is not None:
+                line.pushed(made)
+        self.fen = fen_of(board) if line is None else line.fens[-1]
+        self._finish_move()
+        if len(self.moves) >= self._max_plies:
+            raise GameFaultError(f"line {self._line_at(at)}: the game has more than {self._max_plies} plies")
+        self.tokens.append(token)
+        player: Player = "white" if turn else "black"
+        agent = self._agents[player]
+        self._last = payload_of(made, self.fen, ply=len(self.moves) + 1, player=player, agent_id=agent)
+        self.movers.append(agent)
+
+    def _parsed(self, token: str, at: int) -> chess.Move:
         board = self.board
         try:
-            move = _parse(board, token)
+            return _parse(board, token)
         except ValueError as error:
             number = f"{board.fullmove_number}{'.' if board.turn else '...'}"
             if isinstance(error, chess.IllegalMoveError):
@@ -154,37 +193,36 @@ class Playthrough:
             else:
                 why = "cannot be read as a move"
             shown = token if len(token) <= 40 else token[:37] + "..."
-            raise GameFaultError(f"line {self._line(at)}: move {number} {shown!r} {why}") from None
-        self._finish_move()
-        if len(self.moves) >= self._max_plies:
-            raise GameFaultError(f"line {self._line(at)}: the game has more than {self._max_plies} plies")
-        self.tokens.append(token)
-        agent = self._agents["white" if board.turn else "black"]
-        self.moves.append(play_move(board, move, ply=len(self.moves) + 1, agent_id=agent))
+            raise GameFaultError(f"line {self._line_at(at)}: move {number} {shown!r} {why}") from None
 
     def _finish_move(self) -> None:
         """Write what the comments behind the last move said into it."""
-        if not self.moves:
+        move = self._last
+        if move is None:
             return
-        move = self.moves[-1]
-        watch = self._watches[len(self.moves) & 1]
+        watch = self._watches[len(self.movers) & 1]
         took, contradiction = watch.spent(self._clock, self._elapsed)
         if contradiction:
             self._warn(None, f"ply {move['ply']}: the clock went up; thinking_time is unknown")
         self.times.append(took)
-        move["thinking_time"] = None if took is None else took / 1000
-        move["clock"] = None if self._clock is None else self._clock / 1000
+        if took is not None:
+            move["thinking_time"] = took / 1000
+        if self._clock is not None:
+            move["clock"] = self._clock / 1000
         if self._comments:
             move["comment"] = " ".join(self._comments)
-        self._comments = []
+            self._comments = []
         self._clock = self._elapsed = None
+        self.moves.append(self._keep(move))
+        self._last = None
 
     def _comment(self, token: str, at: int) -> None:
         body = token[1:-1] if token[0] == "{" else token[1:]
         self.tokens.append("{" + " ".join(body.split()))
         if self._depth:
             return
-        if not self.moves:
+        move = self._last
+        if move is None:
             self.opening_comments.append(body.strip())
             return
         said = read_comment(body)
@@ -192,7 +230,6 @@ class Playthrough:
             self._comments.append(said.text)
         if said.unread:
             self._warn(at, f"{said.unread[0][:40]!r} cannot be read")
-        move = self.moves[-1]
         move["commands"].extend(said.others)
         if said.evaluation is not None:
             move["evaluation"] = said.evaluation
@@ -213,15 +250,15 @@ class Playthrough:
 
     def _add_nag(self, number: int) -> None:
         self.tokens.append(f"${number}")
-        if self.moves:
-            self.moves[-1]["nags"].append(number)
+        if self._last is not None:
+            self._last["nags"].append(number)
 
     def _bracket(self, token: str, at: int) -> None:
         if token == "(":
             if self._depth == 0:
                 self._opened_at = at
-                if self.moves:
-                    self.moves[-1]["variations"] += 1
+                if self._last is not None:
+                    self._last["variations"] += 1
             self._depth += 1
             self.variations += 1
         elif self._depth:

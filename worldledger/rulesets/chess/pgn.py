@@ -29,25 +29,25 @@ game, never decreasing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
-from worldledger.canonical import canonical_json
-from worldledger.effects import SCHEMA_VERSION, EffectDraft
+from worldledger.drafts import CheckedDraft
+from worldledger.effects import EffectDraft
+from worldledger.errors import InvalidEffectError
 from worldledger.rulesets.chess.clocks import read_time_control
-from worldledger.rulesets.chess.endings import MAX_RESULT, Ending, Player, ending_of, standard_result
+from worldledger.rulesets.chess.drafting import SOURCE, CheckedDrafting, Drafting, check_sizes
+from worldledger.rulesets.chess.endings import MAX_RESULT, Player, ending_of, standard_result
 from worldledger.rulesets.chess.identity import game_digest, world_name
 from worldledger.rulesets.chess.movetext import Playthrough
 from worldledger.rulesets.chess.splitter import RawGame, split_games
 from worldledger.rulesets.chess.tags import MAX_WARNINGS, GameFaultError, read_tags, set_up
 
-#: The source_id of what no player did.
-SOURCE: Final = "pgn-import"
+__all__ = ["MAX_AGENT_ID", "SOURCE", "BrokenGame", "RecordedGame", "read_games"]
+
 #: A player's name is cut to this many characters to make a source_id.
 MAX_AGENT_ID: Final = 200
-#: An effect holds, beside its payload, at most this much.
-_EFFECT_FRAME: Final = 4096
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,8 @@ class RecordedGame:
     - ``index``, ``line``: its number in the file and the line it begins at, from 1.
     - ``digest``: its identity, hex of SHA-256 over tags (in order) and movetext; ``name``: a world's name that ends in
       the digest's first 12 digits.
-    - ``drafts``: its effects in order; ``moves``: plies of the main line; ``final_fen``: the last position.
+    - ``drafts``: its effects in order; where they were wanted checked, ``checked`` has them instead.
+    - ``moves``: plies of the main line; ``final_fen``: the last position.
     - ``status``, ``result``, ``reason``, ``raw_result``: as in GameEnded; in_progress and None for an unfinished game.
     - ``warnings``: what was odd, for people; nothing of it is in the drafts.
     """
@@ -74,6 +75,7 @@ class RecordedGame:
     reason: str | None
     raw_result: str | None
     warnings: list[str] = field(default_factory=list)
+    checked: list[CheckedDraft] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -92,42 +94,52 @@ def read_games(
     max_game_bytes: int = 4 * 1024 * 1024,
     max_plies: int = 20_000,
     max_effect_bytes: int = 1024 * 1024,
+    wanted: Callable[[int], bool] | None = None,
+    checked: bool = False,
 ) -> Iterator[RecordedGame | BrokenGame]:
     """Read the games of a PGN file one by one, never holding more than one of them.
 
-    ``name`` is what errors call the file. A game over ``max_game_bytes`` or ``max_plies``, or with one effect that
-    would be over ``max_effect_bytes``, is broken; the reader goes on behind it. UTF-8 (with or without BOM), Latin-1
-    (decided game by game), UTF-16 with BOM; LF, CRLF and CR. NUL characters become U+FFFD, with a warning. Raises
-    FileRefusedError for a file that has no game at all; OSError of the stream passes through.
+    ``name`` is what errors call the file; ``wanted`` is asked by a game's number whether it is to be read at all;
+    ``checked`` wants drafts as `check_draft` gives them, and makes a game of which it refuses one a broken one, too.
+    A game over ``max_game_bytes`` or ``max_plies``, or with one effect that would be over ``max_effect_bytes``, is
+    broken; the reader goes on behind it. UTF-8 (with or without BOM), Latin-1 (decided game by game), UTF-16 with BOM;
+    LF, CRLF and CR. NUL characters become U+FFFD, with a warning. Raises FileRefusedError for a file that has no game
+    at all; OSError of the stream passes through.
     """
     for raw in split_games(stream, name=name, max_game_bytes=max_game_bytes):
+        if wanted is not None and not wanted(raw.index):
+            continue
         try:
-            yield _read_game(raw, max_plies, max_effect_bytes)
+            yield _read_game(raw, max_plies, max_effect_bytes, checked=checked)
         except GameFaultError as fault:
             yield BrokenGame(raw.index, raw.line, str(fault))
+        except InvalidEffectError as error:
+            yield BrokenGame(raw.index, raw.line, error.message)
 
 
-def _read_game(raw: RawGame, max_plies: int, max_effect_bytes: int) -> RecordedGame:
+def _read_game(raw: RawGame, max_plies: int, max_effect_bytes: int, *, checked: bool) -> RecordedGame:
     if raw.text is None:
         raise GameFaultError(raw.fault or "there is no text")
     tags = read_tags(raw.text, raw.line)
     by_name = tags.as_dict()
     warnings = raw.warnings + tags.warnings
     board, variant = set_up(by_name, warnings)
-    initial_fen = board.fen()
     players: dict[Player, str | None] = {"white": _known(by_name, "White"), "black": _known(by_name, "Black")}
     agents: dict[Player, str] = {color: (player or color)[:MAX_AGENT_ID] for color, player in players.items()}
-    game = Playthrough(board, agents, read_time_control(by_name.get("TimeControl", "")), max_plies=max_plies)
+    drafting = CheckedDrafting() if checked else Drafting()
+    periods = read_time_control(by_name.get("TimeControl", ""))
+    game = Playthrough(board, agents, periods, max_plies=max_plies, keep=drafting.payload)
 
+    initial_fen = game.fen
     result_tag = _known(by_name, "Result")
     end = _start_of_odd_result(raw.text, tags.end, result_tag)
     game.play(raw.text[:end], tags.end, raw.line)
     if end < len(raw.text):
         game.end_with(raw.text[end:])
-    if not tags.pairs and not board.move_stack and not game.result:
+    if not tags.pairs and not game.moves and not game.result:
         raise GameFaultError(f"line {raw.line}: neither a tag nor a move")
     ending = ending_of(
-        board,
+        game.board,
         tag=_on_one_line(result_tag),
         said=_on_one_line(game.result),
         termination=by_name.get("Termination", ""),
@@ -151,17 +163,18 @@ def _read_game(raw: RawGame, max_plies: int, max_effect_bytes: int) -> RecordedG
         "digest": digest,
     }
     raw_result = game.result if result_tag is None else by_name["Result"]
-    drafts = _drafts(start, game, ending, raw_result, agents)
+    drafts = drafting.of(start, game, ending, raw_result, agents)
     if len(raw.text) > max_effect_bytes // 32:  # JSON writes a character in up to 6 bytes, some tags several times
-        _check_sizes(drafts, max_effect_bytes)
+        check_sizes([draft.payload if checked else draft["payload"] for draft in drafts], max_effect_bytes)
     return RecordedGame(
         index=raw.index,
         line=raw.line,
         digest=digest,
         name=world_name(players["white"], players["black"], by_name.get("Date", ""), digest),
-        drafts=drafts,
+        drafts=[] if checked else drafts,
+        checked=drafts if checked else [],
         moves=len(game.moves),
-        final_fen=game.moves[-1]["fen"] if game.moves else initial_fen,
+        final_fen=game.fen,
         status=ending.status,
         result=ending.result,
         reason=ending.reason,
@@ -188,63 +201,3 @@ def _start_of_odd_result(text: str, start: int, tag: str | None) -> int:
     words = r"\s+".join(map(re.escape, tag.split()))
     found = re.compile(rf"(?<!\S){words}\s*\Z").search(text, tail)
     return found.start() if found else len(text)
-
-
-def _drafts(
-    start: dict[str, Any], game: Playthrough, ending: Ending, raw_result: str | None, agents: dict[Player, str]
-) -> list[EffectDraft]:
-    known = [took for took in game.times if took is not None]
-    in_seconds = bool(game.times) and len(known) == len(game.times)
-    plies = len(game.moves)
-    start["sim_time_unit"] = "seconds" if in_seconds else "plies"
-    drafts = [_draft("GameStarted", start, SOURCE, 0.0)]
-    spent = 0
-    now = 0.0
-    for move, took in zip(game.moves, game.times, strict=True):
-        spent += took or 0
-        now = spent / 1000 if in_seconds else float(move["ply"])
-        drafts.append(_draft("MoveMade", move, move["agent_id"], now))
-    final_fen = game.moves[-1]["fen"] if game.moves else start["initial_fen"]
-    if ending.rejected is not None:
-        agent = agents[ending.rejected.player]
-        rejected = {
-            "player": ending.rejected.player,
-            "agent_id": agent,
-            "attempted": ending.rejected.attempted,
-            "reason": "illegal_move",
-            "ply": plies + 1,
-            "fen": final_fen,
-        }
-        now = now if in_seconds else float(plies + 1)
-        drafts.append(_draft("MoveRejected", rejected, agent, now))
-    if ending.status != "in_progress":
-        ended = {
-            "status": ending.status,
-            "result": ending.result,
-            "reason": ending.reason,
-            "raw_result": raw_result,
-            "final_fen": final_fen,
-            "plies": plies,
-            "thinking_time_total": spent / 1000 if in_seconds else None,
-            "variations_total": game.variations,
-        }
-        drafts.append(_draft("GameEnded", ended, SOURCE, now))
-    return drafts
-
-
-def _draft(kind: str, payload: dict[str, Any], source_id: str, sim_time: float) -> EffectDraft:
-    return {
-        "kind": kind,
-        "payload": payload,
-        "source_id": source_id,
-        "schema_version": SCHEMA_VERSION,
-        "sim_time": sim_time,
-    }
-
-
-def _check_sizes(drafts: list[EffectDraft], limit: int) -> None:
-    for draft in drafts:
-        if len(canonical_json(draft["payload"])) > limit - _EFFECT_FRAME:
-            ply = draft["payload"].get("ply")
-            where = "the tags and the opening comment" if ply is None else f"ply {ply} with its comment"
-            raise GameFaultError(f"{where} would make an effect of more than {limit} bytes")

@@ -1,0 +1,96 @@
+"""What the manifest of a lake says: which worlds are in it, how far, in which files, and how that is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+#: The name of the manifest's format, with its version.
+FORMAT: Final = "worldledger-lake/1"
+NAME: Final = "manifest.json"
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Choice(_Model):
+    """What belongs to the lake: the worlds of each of these, also such as come later, and whether the views do."""
+
+    everything: bool = False
+    experiments: list[str] = Field(default_factory=list)
+    worlds: list[str] = Field(default_factory=list)
+    #: None: with the views, unless an earlier choice was another
+    views: bool | None = None
+
+    def also(self, other: Choice) -> Choice:
+        """Give the choice of the worlds that either of the two means; of all worlds, if neither means any."""
+        experiments = sorted({*self.experiments, *other.experiments})
+        worlds = sorted({*self.worlds, *other.worlds})
+        return Choice(
+            everything=self.everything or other.everything or not (experiments or worlds),
+            experiments=experiments,
+            worlds=worlds,
+            views=self.views if other.views is None else other.views,
+        )
+
+    def includes(self, world_id: str, experiment: str | None) -> bool:
+        """Tell whether a world is meant."""
+        return self.everything or world_id in self.worlds or experiment in self.experiments
+
+
+class Part(_Model):
+    """A file: its path in the folder, how many rows it has, its length."""
+
+    path: str
+    rows: int
+    bytes: int
+
+
+class EffectsPart(Part):
+    """A file of effects; they are those from first_seq to last_seq."""
+
+    first_seq: int
+    last_seq: int
+
+
+class LakeWorld(_Model):
+    """A world of the lake: its identity, and the last effect that the lake has of it.
+
+    ``checksum`` is that effect's, 64 hex digits: `worldledger verify WORLD --head LAST_SEQ:CHECKSUM` says whether the
+    log still leads there. ``first_seq`` is 1 unless the world came in by an export with --since.
+    """
+
+    world_uuid: str
+    experiment: str | None
+    first_seq: int
+    last_seq: int
+    checksum: str
+    parts: list[EffectsPart]
+
+
+class LakeView(_Model):
+    """A view of the lake. ``source`` tells from what its files were made: if that has changed, they are made anew."""
+
+    source: str
+    parts: list[Part]
+
+
+class Manifest(_Model):
+    """What is in a lake. ``exports`` counts the exports that have changed it."""
+
+    format: Literal["worldledger-lake/1"] = FORMAT
+    written_at: str
+    exports: int = 0
+    choice: Choice = Field(default_factory=Choice)
+    worlds: dict[str, LakeWorld] = Field(default_factory=dict)
+    views: dict[str, LakeView] = Field(default_factory=dict)
+
+    def parts(self) -> Iterator[Part]:
+        """Give every file."""
+        for world in self.worlds.values():
+            yield from world.parts
+        for view in self.views.values():
+            yield from view.parts

@@ -1,0 +1,172 @@
+"""``worldledger export social-rl``: the files of a social-RL run, as they were imported or as they would be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from service.cli.connect import target, with_store
+from service.cli.files import written_whole
+from service.cli.options import DatabaseUrl, Home, Quiet, examples
+from service.cli.output import say
+from service.cli.progress import progress_bar
+from service.cli.stored import read_effect
+from worldledger.errors import SimulationError, TamperedError
+
+if TYPE_CHECKING:
+    from service.store import Store, WorldRecord
+    from worldledger.chain import StoredEffect
+    from worldledger.effects import Effect
+    from worldledger.rulesets.social_rl.recording import RunFile
+
+EXAMPLES = examples("worldledger export social-rl my-run -o my-run/")
+
+#: Most names in one remark.
+_NAMED = 5
+
+
+@dataclass
+class _Made:
+    """What an export has written: file names, and the round that is not over, if there is one."""
+
+    names: set[str] = field(default_factory=set)
+    rounds: int = 0
+    open_round: int | None = None
+
+
+def command(
+    ctx: typer.Context,
+    world: Annotated[str, typer.Argument(metavar="WORLD", help="The name of a run's world.", show_default=False)],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="DIR", help="The folder to write to; it is made if it is not there."),
+    ],
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Write into a folder that is not empty; files of the same names are replaced."),
+    ] = False,
+    quiet: Quiet = False,
+    database_url: DatabaseUrl = None,
+    home: Home = None,
+) -> None:
+    """Export a social-RL run as files: its rounds, meta.json, and whatever other JSON was in its folder.
+
+    They hold what was imported, value by value. A run that is played here has files too; of a round that is not over,
+    what there is of it. Each file appears when it is whole. A world that is itself named social-rl is exported as a log
+    by `worldledger export -o FILE social-rl`.
+    """
+    _require_room(output, force=force)
+    made = _Made()
+
+    async def work(store: Store) -> None:
+        record = await store.world(world)
+        if record.ruleset != "social_rl":
+            what = f"world {world!r} is no social-RL run; its ruleset is {record.ruleset}"
+            raise SimulationError(what, world_id=world, ruleset=record.ruleset)
+        await _check(store, record)
+        with progress_bar("exporting", quiet=quiet) as tell:
+            await _write(store, record, output, made, lambda done: tell(done, record.head_seq, f"{made.rounds} rounds"))
+
+    try:
+        with_store(target(ctx, database_url, home), work)
+    except TamperedError as error:
+        say(f"{error.message}; a log that does not verify makes no export")
+        raise typer.Exit(1) from None
+    if not made.names:
+        raise SimulationError(f"there is nothing to write: no round was begun in {world!r}", world_id=world)
+    if not quiet:
+        _conclude(made, output)
+
+
+def _require_room(output: Path, *, force: bool) -> None:
+    """Raise SimulationError where there is no folder to write to, or one with something in it."""
+    try:
+        if output.exists() and not output.is_dir():
+            raise SimulationError(f"{output}: not a folder", file=str(output))
+        if not force and output.is_dir() and any(output.iterdir()):
+            raise SimulationError(f"{output}: the folder is not empty; --force writes into it", file=str(output))
+    except OSError as error:
+        raise SimulationError(f"{output}: cannot be looked into ({error.strerror or error})") from error
+
+
+async def _check(store: Store, record: WorldRecord) -> None:
+    """Raise TamperedError where the chain does not hold: before anything is written."""
+    from worldledger.chain import Verifier  # noqa: PLC0415 - slow to load; `--help` needs none of it
+
+    head = record.head.position
+    verifier = Verifier(record.world_id)
+    async for batch in store.reader.batches(record.world_id, until_seq=head.global_seq):
+        if not verifier.feed_chain(batch):
+            break
+    verdict = verifier.finish(head)
+    if verdict.finding is not None:
+        raise verdict.finding.error()
+
+
+async def _write(store: Store, record: WorldRecord, output: Path, made: _Made, progress: Callable[[int], None]) -> None:
+    import orjson  # noqa: PLC0415 - slow to load; `--help` needs none of it
+
+    async for file in _files(store, record, made, progress):
+        if not made.names:
+            _make_folder(output)
+        made.names.add(file.name)
+        with written_whole(str(output / file.name)) as write:
+            write(orjson.dumps(file.value, option=orjson.OPT_INDENT_2) + b"\n")
+
+
+def _make_folder(output: Path) -> None:
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SimulationError(f"{output}: cannot be made ({error.strerror or error})", file=str(output)) from error
+
+
+async def _files(
+    store: Store, record: WorldRecord, made: _Made, progress: Callable[[int], None]
+) -> AsyncIterator[RunFile]:
+    """Give a world's files, one round at a time: they are put together in a thread that asks for the effects."""
+    from service.store.ahead import ahead  # noqa: PLC0415 - slow to load; `--help` needs none of them
+    from service.store.importing import in_thread  # noqa: PLC0415
+    from worldledger.rulesets.social_rl.recording import write_run  # noqa: PLC0415
+
+    loop = asyncio.get_running_loop()
+    async with ahead(store.reader.batches(record.world_id, until_seq=record.head_seq)) as batches:
+
+        async def following() -> list[StoredEffect] | None:
+            return await anext(batches, None)
+
+        def effects() -> Iterator[Effect]:
+            while (batch := asyncio.run_coroutine_threadsafe(following(), loop).result()) is not None:
+                for row in batch:
+                    effect = cast("Effect", read_effect(record.world_id, row))
+                    _note_round(made, effect)
+                    yield effect
+                progress(batch[-1].global_seq)
+
+        async for file in in_thread(write_run(effects())):
+            yield file
+
+
+def _note_round(made: _Made, effect: Effect) -> None:
+    if effect["kind"] == "RoundStarted":
+        made.rounds += 1
+        made.open_round = effect["payload"].get("round_number")
+    elif effect["kind"] == "RoundEnded":
+        made.open_round = None
+
+
+def _conclude(made: _Made, output: Path) -> None:
+    if made.open_round is not None:
+        say(f"note: round {made.open_round} is not over; what there is of it was exported")
+    others = sorted(path.name for path in output.glob("*.json") if path.name not in made.names)
+    if others:
+        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+        say(f"note: {output} also has {', '.join(others[:_NAMED])}{more}, which is not of this run")
+    files = f"{len(made.names)} file{'' if len(made.names) == 1 else 's'}"
+    rounds = f"{made.rounds} round{'' if made.rounds == 1 else 's'}"
+    say(f"exported {files} ({rounds}) to {output}")

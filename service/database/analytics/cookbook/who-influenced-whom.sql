@@ -1,0 +1,38 @@
+-- Who influenced whom
+--
+-- Between any two agents, as far as the log tells: whose effects led to effects of the other (caused), who interacted
+-- with whom (interacted), and who spoke right after whom in a round of a social-RL run (answered); with the time between,
+-- in the world's own time, where there is one. Where a payload names an agent, that is who is meant.
+--
+-- :experiment text = null -- Only the worlds of this experiment.
+-- :world text = null -- Only this world.
+with links as materialized (
+    select e.world_id, e.caused_by, e.sim_time_s, coalesce(e.payload ->> 'agent_id', e.source_id) as agent_id
+    from effects e
+    where e.caused_by is not null and (:experiment::text is null or e.experiment = :experiment)
+      and (:world::text is null or e.world_id = :world)
+), caused as (
+    select c.agent_id as influencer, l.agent_id as influenced, 'caused' as how, l.sim_time_s - c.sim_time_s as lag_s
+    from links l
+    cross join lateral (
+        select coalesce(c.payload ->> 'agent_id', c.source_id) as agent_id, c.sim_time_s
+        from effects c where c.world_id = l.world_id and c.global_seq = l.caused_by limit 1
+    ) c
+), interacted as (
+    select i.source_id as influencer, i.target_id as influenced, 'interacted' as how, null::double precision as lag_s
+    from interact i
+    where (:experiment::text is null or i.experiment = :experiment) and (:world::text is null or i.world_id = :world)
+), answered as (
+    select lag(m.agent_id) over talk as influencer, m.agent_id as influenced, 'answered' as how,
+           extract(epoch from m.emitted_at - lag(m.emitted_at) over talk)::double precision as lag_s
+    from messages m
+    where not m.is_internal and (:experiment::text is null or m.experiment = :experiment)
+      and (:world::text is null or m.world_id = :world)
+    window talk as (partition by m.world_id, m.round_number order by m.global_seq)
+)
+select influencer, influenced, how, count(*) as times,
+       percentile_cont(0.5) within group (order by lag_s) as median_lag_s
+from (table caused union all table interacted union all table answered) pairs
+where influencer <> influenced
+group by influencer, influenced, how
+order by times desc, influencer, influenced, how

@@ -1,0 +1,101 @@
+"""The whole report: what an experiment contains decides what is said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Final
+
+from projections.registry import BY_NAME
+from service.report import chess, experiment, simulation, social
+from service.report.blocks import Report, Section
+from service.report.queries import log
+from service.report.snapshot import Snapshot, snapshot
+from service.report.wording import counted, listed
+from service.store.reader import storable
+from worldledger.errors import SimulationError
+
+if TYPE_CHECKING:
+    from asyncpg import Record
+
+_Make = Callable[[Snapshot, str], Awaitable[Section]]
+
+#: The sections of rulesets, with the views of projections that they read.
+_SECTIONS: Final[Mapping[str, tuple[_Make, Sequence[str]]]] = {
+    "social_rl": (social.section, social.VIEWS),
+    "chess": (chess.section, chess.VIEWS),
+    "simulation": (simulation.section, simulation.VIEWS),
+}
+_VIEWS: Final = sorted({view for _, views in _SECTIONS.values() for view in views})
+#: About how many questions there are, for who shows progress.
+QUESTIONS: Final = 34
+_NAMED: Final = 3
+
+
+async def make_report(url: str, name: str, *, asked: Callable[[int], object] = lambda number: None) -> Report:
+    """Read everything that there is to say of an experiment, at one moment.
+
+    ``asked`` is told the number of each question. Raises SimulationError for an experiment that is not there, naming
+    those that are spelt alike, and for one of which the projections have nothing yet; StoreUnavailableError or
+    SchemaVersionError for a database that cannot be asked.
+    """
+    async with snapshot(url, _VIEWS, asked=asked) as (opened, there):
+        read_at = await opened.value(log.NOW)
+        rulesets = await opened.rows(log.RULESETS, name) if storable(name) else []
+        if not rulesets:
+            raise await _unknown(opened, name)
+        behind = await _behind(opened, name, rulesets, there)
+        sections = [await experiment.worlds(opened, name, rulesets), await experiment.effects(opened, name)]
+        for ruleset, (make, views) in _SECTIONS.items():
+            if there.issuperset(views) and any(row["ruleset"] == ruleset for row in rulesets):
+                sections.append(await make(opened, name))
+        facts = await experiment.facts(opened, name, rulesets)
+    return Report(name, read_at, version("worldledger"), facts, [*sections[2:], *sections[:2]], behind)
+
+
+async def _unknown(opened: Snapshot, name: str) -> SimulationError:
+    there = [row["experiment"] for row in await opened.rows(log.EXPERIMENTS)]
+    if not there:
+        what = "there are no experiments; `worldledger import … --experiment NAME` and `world create` make some"
+        return SimulationError(f"there is no experiment {name!r}: {what}", experiment=name)
+    folded = {other.casefold(): other for other in reversed(there)}
+    close = [folded[other] for other in get_close_matches(name.casefold(), folded, _NAMED)]
+    meant = f"; did you mean {' or '.join(map(repr, close))}?" if close else "; see `worldledger worlds`"
+    return SimulationError(f"there is no experiment {name!r}{meant}", experiment=name, close=close)
+
+
+# -- what projections lack -----------------------------------------------------------------------------------
+
+
+async def _behind(opened: Snapshot, name: str, rulesets: list[Record], there: frozenset[str]) -> list[str]:
+    """Say what the projections lack. Raises SimulationError where they have nothing of the experiment yet."""
+    worlds = {row["ruleset"]: row["worlds"] for row in rulesets if row["ruleset"] in _SECTIONS}
+    needed = dict(_needed(worlds))
+    missing = [view for view in needed if view not in there]
+    read = [view for view in needed if view in there]
+    rows = await opened.rows(log.BEHIND, name, read, [_rulesets_of(view) for view in read])
+    unread = {row["projection"] for row in rows if row["unread"] == needed[row["projection"]]}
+    if needed and {*missing, *unread} == set(needed):
+        what = f"the projections have read nothing of {name!r} yet: run `worldledger project --once` first"
+        raise SimulationError(what, experiment=name)
+    found = [f"{listed(missing)}: not made yet"] if missing else []
+    for row in rows:
+        text = f"{row['projection']}: {counted(row['effects'], 'effect')} behind in {counted(row['worlds'], 'world')}"
+        if row["parked"]:
+            text += f", {row['parked']:,} of them parked"
+        found.append(text)
+    return found
+
+
+def _needed(worlds: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+    """Give the projections that are read, each with the number of worlds that it reads of the experiment."""
+    for ruleset, count in worlds.items():
+        for view in _SECTIONS[ruleset][1]:
+            if view in BY_NAME:
+                yield view, count
+
+
+def _rulesets_of(projection: str) -> str | None:
+    rulesets = BY_NAME[projection].rulesets
+    return None if rulesets is None else " ".join(sorted(rulesets))

@@ -1,0 +1,1 @@
+"""Arrow: cutting, reading, and lakes of Parquet."""

@@ -1,0 +1,33 @@
+"""A few ADBC connections to a database of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from service.arrow.connections import Connections
+from service.arrow.reading import Effects
+
+
+@pytest.fixture
+async def connections(database_url: str) -> AsyncIterator[Connections]:
+    """Give connections as the service has them."""
+    made = Connections(database_url, most=2, timeout=30)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def effects(connections: Connections) -> Effects:
+    """Give what reads effects."""
+    return Effects(connections)
+
+
+@pytest.fixture
+async def admin(database_url: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+    """Give a superuser's own connection."""
+    connection = await asyncpg.connect(database_url)
+    yield connection
+    await connection.close()

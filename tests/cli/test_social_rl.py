@@ -1,0 +1,262 @@
+"""`import social-rl` and `export social-rl`: run folders become worlds, and worlds run folders, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.social_runs import ALICE, EXAMPLE, SHARED, content, feedback, message, round_of, rounds, write_run
+
+from .conftest import Cli
+from .helpers import UNGUARDED, play, sql
+
+
+def _worlds(on: Cli, *arguments: str) -> list[str]:
+    return [line.split()[0] for line in on("worlds", *arguments).out.splitlines()[1:]]
+
+
+def test_runs_go_in_once(on: Cli) -> None:
+    """The summary counts runs, rounds and effects; the same command again adds nothing, and notes nothing."""
+    command = ("import", "social-rl", str(EXAMPLE), "--experiment", "a village")
+    assert on(*command) == (0, "imported 6 runs (24 rounds, 475 effects)\n", "")
+    assert on(*command) == (0, "imported 0 runs (0 rounds, 0 effects), 6 already there\n", "")
+    worlds = _worlds(on, "--experiment", "a village")
+    assert [name.rpartition("-")[0] for name in worlds] == [
+        f"a-village-{_digits(worlds)}-{condition}-seed{seed}"
+        for condition in ("coached", "uncoached")
+        for seed in (1, 2, 3)
+    ]
+    assert on("verify", "--all").code == 0
+    found = json.loads(
+        on("import", "social-rl", str(EXAMPLE), str(EXAMPLE / "coached_seed1"), "--json", "--strict").out
+    )
+    counts = {"runs": 6, "imported": 6, "already": 0, "refused": 0, "rounds": 24, "messages": 240, "notices": []}
+    assert {name: found[name] for name in counts} == counts
+    assert len(found["worlds"]) == 6
+    assert not set(found["worlds"]) & set(worlds)
+
+
+def _digits(worlds: list[str]) -> str:
+    return worlds[0].split("-")[2]
+
+
+@pytest.mark.parametrize("runs", [EXAMPLE, SHARED], ids=["example", "as found"])
+def test_what_goes_out_is_what_went_in(on: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: Path) -> None:
+    """Every run, small or large, comes out again with the same files and values; what was odd was told by file."""
+    if not runs.is_dir():
+        pytest.skip("the recorded runs are not here")
+    monkeypatch.setattr("service.store.run_folders.LARGE", 45_000)
+    done = on("import", "social-rl", str(runs), "--json", "--quiet")
+    assert (done.code, done.err) == (0, "")
+    folders = sorted(path for path in runs.iterdir() if path.is_dir())
+    found = json.loads(done.out)
+    assert found["imported"] == len(folders)
+    odd = {Path(notice["file"]).parent for notice in found["notices"]}
+    for folder, world in zip(folders, found["worlds"], strict=True):
+        out = tmp_path / folder.name
+        assert on("export", "social-rl", world, "-o", str(out), "--quiet") == (0, "", "")
+        assert content(out) == content(folder)
+        assert (folder in odd) == any("CES" in path.read_text() for path in folder.glob("round*.json"))
+
+
+def test_other_files_of_a_run(on: Cli, tmp_path: Path) -> None:
+    """Other JSON files are kept and come out again; what else is in a folder is noted and left; links do no harm."""
+    run = write_run(
+        tmp_path / "runs" / "Ünï run", {**rounds(1, 2), "log.json": [1, None, {"a": "ä"}], "notes.txt": "x"}
+    )
+    (run / "plots").mkdir()
+    (tmp_path / "runs" / "again").symlink_to(run)
+    (run / "round").symlink_to(tmp_path / "runs")
+    write_run(tmp_path / "runs" / "begun", {"meta.json": {"experiment_id": "x"}})
+    done = on("import", "social-rl", str(tmp_path / "runs"), str(run), "--json")
+    assert done.code == 0
+    assert done.err.splitlines() == [
+        f"worldledger: note: {tmp_path}/runs/begun: has a meta.json and no file roundN_social_rl.json; it is left out",
+        f"worldledger: note: {tmp_path}/runs/again: only JSON files are kept, not notes.txt",
+    ]
+    (world,) = json.loads(done.out)["worlds"]
+    assert world.startswith("uni-run-")
+    assert on("export", "social-rl", world, "-o", str(tmp_path / "out")).err.endswith(
+        f"exported 3 files (2 rounds) to {tmp_path}/out\n"
+    )
+    assert content(tmp_path / "out") == content(run)
+
+
+_ROUND = json.dumps(round_of(1))
+#: Runs that are refused: their files, the file that is named, and what is said of it.
+_BAD: dict[str, tuple[dict[str, Any], str, str]] = {
+    "twice": (
+        {**rounds(1), "round01_social_rl.json": round_of(1)},
+        "/round1_social_rl.json",
+        "another file for round 1",
+    ),
+    "truncated": ({"round1_social_rl.json": _ROUND[:100]}, "/round1_social_rl.json", "line 1 column "),
+    "nan": ({"round1_social_rl.json": _ROUND.replace("12.5", "NaN")}, "/round1_social_rl.json", "$.duration_seconds: "),
+    "infinite": ({**rounds(1), "meta.json": '{"seed": 1e999}'}, "/meta.json", "$.seed: not a finite number"),
+    "key twice": ({**rounds(1), "meta.json": '{"seed": 1, "seed": 2}'}, "/meta.json", "the key 'seed' stands twice"),
+    "huge": ({**rounds(1), "meta.json": '{"seed": 9007199254740993}'}, "/meta.json", "$.seed: an integer beyond"),
+    "latin": ({**rounds(1), "meta.json": b'{"name": "\xe9"}'}, "/meta.json", "not UTF-8 (byte 10)"),
+    "nul": ({"round1_social_rl.json": _ROUND.replace("I see.", "\\u0000")}, "/round1_social_rl.json", "NUL character"),
+    "deep": ({**rounds(1), "log.json": "[" * 200 + "]" * 200}, "/log.json", "nested deeper than 100 levels"),
+    "too long": (
+        {"round1_social_rl.json": round_of(1, synthesis="x" * 1_100_000)},
+        "/round1_social_rl.json",
+        "$.synthesis: the effect has ",
+    ),
+    "long": (
+        {"round1_social_rl.json": round_of(1, messages=[message(ALICE, 1, n, "x" * n * 600_000) for n in (1, 2)])},
+        "/round1_social_rl.json",
+        "$.messages[1]: the effect has ",
+    ),
+}
+#: Runs that are taken as they are: their files, and what is noted.
+_ODD: dict[str, tuple[dict[str, Any], str]] = {
+    "mark": ({"round1_social_rl.json": b"\xef\xbb\xbf" + _ROUND.encode()}, "begins with a byte order mark"),
+    "other number": ({"round7_social_rl.json": round_of(1)}, "the file's name says round 7, not 1"),
+    "gap": (rounds(1, 3), "after round 1 comes round 2, not 3"),
+    "versions": (
+        {f"round{n}_social_rl.json": round_of(n, meta={"social_rl_version": f"0.{n}.0"}) for n in (1, 2)},
+        "the version is '0.2.0' here, and '0.1.0' before",
+    ),
+    "stranger": (
+        {"round1_social_rl.json": round_of(1, feedback={"X+Y": feedback("X+Y", 1)})},
+        "nobody of the name 'X+Y'",
+    ),
+    "range": (
+        {"round1_social_rl.json": round_of(1, feedback={ALICE: feedback(ALICE, 1, engagement=7)})},
+        "0 to 1, not 7",
+    ),
+}
+
+
+def test_bad_input_is_named_and_the_rest_goes_in(on: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many runs those that cannot be taken are refused with file and place; odd ones are noted; exit code 1."""
+    monkeypatch.setattr("service.store.run_folders.LARGE", 1_500_000)
+    for name, (files, *_) in (_BAD | _ODD).items():
+        write_run(tmp_path / name, files)
+    os.mkfifo(write_run(tmp_path / "pipe", rounds(1)) / "log.json")
+    done = on("import", "social-rl", str(tmp_path))
+    assert (done.code, done.out) == (1, f"imported 6 runs (8 rounds, 76 effects), {len(_BAD) + 1} refused\n")
+    lines = done.err.splitlines()
+    for name, (_, file, words) in {**_BAD, "pipe": ({}, "/log.json", "not a regular file")}.items():
+        (line,) = [line for line in lines if line.startswith(f"worldledger: refused: {tmp_path}/{name}{file}: ")]
+        assert words in line
+    for name, (_, words) in _ODD.items():
+        assert any(
+            line.startswith(f"worldledger: note: {tmp_path}/{name}/round") and words in line for line in lines
+        ), name
+    assert len(_worlds(on)) == len(_ODD)
+    assert on("verify", "--all").code == 0
+
+
+def test_strictly_nothing_odd_is_taken(on: Cli, tmp_path: Path) -> None:
+    """With --strict every problem of an odd run is told with its path, many of one run in part; others go in."""
+    odd = round_of(1, messages=[message("Alice", 1, 0), *[message(ALICE, 2, n) for n in range(1, 30)]])
+    write_run(tmp_path / "a", {"round1_social_rl.json": odd})
+    write_run(tmp_path / "b", rounds(1))
+    done = on("import", "social-rl", str(tmp_path), "--strict")
+    assert (done.code, done.out) == (1, "imported 1 run (1 round, 10 effects), 1 refused\n")
+    lines = done.err.splitlines()
+    assert lines[0].startswith(f"worldledger: refused: {tmp_path}/a/round1_social_rl.json: $.messages[0].agent_id: ")
+    assert lines[2].endswith("$.messages[1].round_number: this is of round 1, not 2")
+    assert (len(lines), lines[-1].rpartition(": ")[2]) == (21, "and 12 more problems")
+    (world,) = _worlds(on)
+    assert json.loads(on("log", world, "--until", "1").out)["payload"]["config"]["strict"] is True
+
+
+def test_nothing_could_be_found(on: Cli, tmp_path: Path) -> None:
+    """A mistyped path, a file, and a folder without rounds are exit code 2; a run beside them makes it 1."""
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    file = write_run(tmp_path / "run", rounds(1)) / "round1_social_rl.json"
+    for path, why in {
+        tmp_path / "nosuch": "cannot be read (No such file or directory)",
+        file: "not a folder: give the folder of a run, or one with such folders in it",
+        empty: "no file roundN_social_rl.json in this folder, or below it",
+    }.items():
+        done = on("import", "social-rl", str(path))
+        assert (done.code, done.err) == (2, f"worldledger: refused: {path}: {why}\n")
+    assert on("import", "social-rl", str(tmp_path / "run"), str(empty)).code == 1
+    assert on("import", "social-rl", str(tmp_path / "run"), "--experiment", "x" * 201).code == 2
+
+
+def test_a_run_that_is_too_large(on: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run with more bytes than are held at once is refused before it is read."""
+    monkeypatch.setattr("service.store.run_folders.MOST_BYTES", 1000)
+    write_run(tmp_path, rounds(1))
+    done = on("import", "social-rl", str(tmp_path))
+    assert (done.code, done.err.partition(": the run has ")[2].partition(" ")[2]) == (
+        1,
+        "bytes of JSON; at most 1000\n",
+    )
+
+
+@pytest.fixture
+def live(database_url: str) -> Callable[..., None]:
+    """Give what appends to the world ``live``, a run that is played."""
+    play(database_url, "live", [], ruleset="social_rl", config={"meta": {"experiment_id": "e1", "condition": "A"}})
+
+    def append(kind: str, **payload: Any) -> None:
+        draft: Any = {"kind": kind, "payload": payload, "source_id": "coach", "schema_version": "1.0.0"}
+        play(database_url, "live", [draft])
+
+    return append
+
+
+def test_a_run_that_is_played_has_files(on: Cli, tmp_path: Path, live: Callable[..., None]) -> None:
+    """A live run is exported as far as it has come, which is noted; into a folder with files only if forced."""
+    out = tmp_path / "new" / "out"
+    export = ("export", "social-rl", "live", "-o", str(out))
+    live("RoundStarted", round_number=1)
+    live("MessageEmitted", **message(ALICE, 1, 1))
+    done = on(*export)
+    assert (done.code, done.out) == (0, "")
+    assert done.err.splitlines() == [
+        "worldledger: note: round 1 is not over; what there is of it was exported",
+        f"worldledger: exported 2 files (1 round) to {out}",
+    ]
+    found = content(out)
+    assert found["meta.json"] == {"experiment_id": "e1", "condition": "A"}
+    assert found["round1_social_rl.json"]["messages"] == [message(ALICE, 1, 1)]
+    live("RoundEnded", round_number=1, duration_seconds=2.0)
+    write_run(out, {"round2_social_rl.json": {}, "mine.txt": "x"})
+    refused = on(*export)
+    assert (refused.code, refused.err) == (2, f"worldledger: {out}: the folder is not empty; --force writes into it\n")
+    done = on(*export, "--force")
+    assert (
+        done.err.splitlines()[0] == f"worldledger: note: {out} also has round2_social_rl.json, which is not of this run"
+    )
+    assert content(out)["round1_social_rl.json"]["duration_seconds"] == 2.0
+    assert not list(out.glob(".*"))
+
+
+def test_what_cannot_be_exported(on: Cli, database_url: str, tmp_path: Path, live: Callable[..., None]) -> None:
+    """Other worlds, runs without rounds, files in the way, logs that do not verify: told, and nothing is written."""
+    play(database_url, "town", [], ruleset="sandbox")
+    play(database_url, "bare", [], ruleset="social_rl")
+    out = tmp_path / "out"
+    for world, code, words in (
+        ("town", 2, "is no social-RL run; its ruleset is sandbox"),
+        ("nowhere", 2, "no world named"),
+        ("bare", 2, "no round was begun in 'bare'"),
+    ):
+        done = on("export", "social-rl", world, "-o", str(out))
+        assert done.code == code
+        assert words in done.err
+    (tmp_path / "file").touch()
+    assert "not a folder" in on("export", "social-rl", "live", "-o", str(tmp_path / "file")).err
+    live("RoundStarted", round_number=1)
+    sql(
+        database_url,
+        UNGUARDED,
+        "update effects set effect = replace(effect::text, 'coach', 'couch')::json where global_seq = 3",
+    )
+    done = on("export", "social-rl", "live", "-o", str(out))
+    assert done.code == 1
+    assert "a log that does not verify makes no export" in done.err
+    assert not out.exists()

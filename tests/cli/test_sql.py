@@ -1,0 +1,219 @@
+"""`sql`: questions, how their answers are written, and what is said where one cannot be answered."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import signal
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
+
+import pyarrow.parquet as pq
+import pytest
+
+from service.database.analytics.cookbook import queries
+
+from .conftest import Cli
+from .helpers import UP_TO_DATE, Result, Running, append, call, seed, sql
+
+
+def _refused(result: Result) -> str:
+    assert (result.code, result.out) == (2, "")
+    assert all(line.startswith("worldledger: ") for line in result.err.splitlines())
+    return result.err
+
+
+def test_a_table(on: Cli, database_url: str) -> None:
+    """Columns are aligned, numbers to the right; what is long is cut, null is empty, nothing steers the terminal."""
+    seed(database_url, "w", 3)
+    result = on("sql", "select kind, count(*) as effects, null as nothing from effects group by kind order by 2, 1")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.splitlines() == [
+        "     kind     | effects | nothing",
+        "--------------+---------+---------",
+        " Said         |       1 |",
+        " WorldCreated |       1 |",
+        " Moved        |       2 |",
+    ]
+    lines = on("sql", "select repeat('x', 100) as a, E'\\x1b[31m' as b").out.splitlines()
+    assert lines[2] == f" {'x' * 79}… | \\x1b[31m"
+    assert on("sql", "select 1 as a where false") == (0, " a\n---\n", "worldledger: there are no rows\n")
+
+
+def test_a_table_is_cut(on: Cli) -> None:
+    """A table ends after a thousand rows, or as many as were asked for, and says so; a file has all."""
+    query = "select generate_series(1, 1001) as n"
+    result = on("sql", query)
+    assert len(result.out.splitlines()) == 1002
+    assert "these are the first 1,000: --limit N for more" in result.err
+    assert len(on("sql", query, "--limit", "2").out.splitlines()) == 4
+    assert on("sql", query, "--format", "csv").out.splitlines() == ["n", *map(str, range(1, 1002))]
+    cut = on("sql", query, "--format", "csv", "--limit", "1")
+    assert (cut.out, "there are more rows" in cut.err) == ("n\n1\n", True)
+
+
+def test_csv_and_json(on: Cli) -> None:
+    """CSV has PostgreSQL's texts, JSON its own types; a name that comes twice has a number behind it in JSON."""
+    query = "select 1 as a, 'x, \"y\"\nz ä' as a, null as b, true as c, '{\"k\": 1.0}'::json as d, 'NaN'::float8 as e"
+    rows = list(csv.reader(io.StringIO(on("sql", query, "--format", "csv").out)))
+    assert rows == [["a", "a", "b", "c", "d", "e"], ["1", 'x, "y"\nz ä', "", "true", '{"k": 1.0}', "NaN"]]
+    (row,) = json.loads(on("sql", query, "--format", "json").out)
+    assert row == {"a": 1, "a_2": 'x, "y"\nz ä', "b": None, "c": True, "d": {"k": 1.0}, "e": "NaN"}
+    assert on("sql", "select 1 as a where false", "--format", "json").out == "[]\n"
+    assert on("sql", "select 1 as a where false", "--format", "csv").out == "a\n"
+
+
+def test_files(on: Cli, database_url: str, tmp_path: Path) -> None:
+    """A file's name says its format; it appears whole, in place of one that was there, or not at all."""
+    seed(database_url, "w", 3)
+    query = "select global_seq, kind, recorded_at, payload from effects order by 1"
+    for name in ("a.csv", "a.json", "a.parquet"):
+        (tmp_path / name).write_text("old")
+        assert on("sql", query, "-o", str(tmp_path / name)) == (0, "", "")
+    assert (tmp_path / "a.csv").read_text().startswith("global_seq,kind,")
+    assert len(json.loads((tmp_path / "a.json").read_text())) == 4
+    table = pq.read_table(tmp_path / "a.parquet")
+    assert [str(kind) for kind in table.schema.types] == ["int64", "string", "timestamp[us, tz=UTC]", "string"]
+    assert table["global_seq"].to_pylist() == [1, 2, 3, 4]
+    assert table["recorded_at"][0].as_py().tzinfo is not None
+    for name in ("b.csv", "b.parquet"):
+        failing = "select 1 / (3 - g) from generate_series(1, 3) g"
+        assert "division by zero" in _refused(on("sql", failing, "-o", str(tmp_path / name)))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "a.json", "a.parquet"]
+    assert on("sql", "select 1 as n where false", "-o", str(tmp_path / "none.parquet")).code == 0
+    assert pq.read_table(tmp_path / "none.parquet").num_rows == 0
+    assert "there are table, csv, json, parquet" in _refused(on("sql", "select 1", "--format", "xml"))
+
+
+def test_parquet_has_types(on: Cli, tmp_path: Path) -> None:
+    """Types that Arrow has are Arrow's; moments that Python does not know are kept, infinite ones are null."""
+    query = """
+        select 1::smallint as a, 1.5::numeric as b, date '2026-01-02' as c, '-infinity'::timestamptz as d,
+               timestamptz '20000-01-01Z' as e, array[1, null] as f, array['x'] as g, interval '1 day' as h,
+               'x'::bytea as i
+    """
+    assert on("sql", query, "-o", str(tmp_path / "a.parquet")).code == 0
+    table = pq.read_table(tmp_path / "a.parquet")
+    assert [str(field.type) for field in table.schema] == [
+        *("int16", "double", "date32[day]", "timestamp[us, tz=UTC]", "timestamp[us, tz=UTC]"),
+        *("list<element: int32>", "list<element: string>", "string", "binary"),
+    ]
+    assert [table[name][0].as_py() for name in "abdfghi"] == [1, 1.5, None, [1, None], ["x"], "P1D", b"x"]
+    assert table["e"].cast("int64")[0].as_py() == 568_971_820_800_000_000
+    assert "cast it to text" in _refused(on("sql", "select array[array[1]]", "-o", str(tmp_path / "b.parquet")))
+
+
+def test_any_number_of_rows_is_streamed(database_url: str) -> None:
+    """Rows are there while the query goes on, and whoever has seen enough ends it."""
+    query = "select g, pg_sleep(case when g > 5000 then 600 else 0 end)::text from generate_series(1, 5001) g"
+    with Running("sql", query, "--format", "csv", "--database-url", database_url) as running:
+        assert [running.line() for _ in range(3)] == ["g,pg_sleep", "1,", "2,"]
+        assert running.end(signal.SIGINT).code == 130
+
+
+def test_parameters(on: Cli, database_url: str) -> None:
+    """They are named in the query and given one by one."""
+    seed(database_url, "w", 3)
+    query = "select global_seq from effects where world_id = :world and global_seq > :after order by 1 limit 1"
+    result = on("sql", query, "--param", "world=w", "--param", "after=2", "--format", "csv")
+    assert result.out == "global_seq\n3\n"
+    said = _refused(on("sql", query, "--param", "world=w", "--param", "after=two"))
+    assert "the parameter after: invalid input syntax for type bigint" in said
+    assert "has no parameter :x" in _refused(on("sql", query, "--param", "x=1"))
+    assert "--param NAME=VALUE" in _refused(on("sql", query))
+    assert "a parameter is NAME=VALUE" in _refused(on("sql", query, "--param", "world"))
+
+
+def test_a_query_from_stdin(database_url: str) -> None:
+    """A dash is a query that is piped in."""
+    result = call("sql", "-", "--format", "csv", "--database-url", database_url, stdin=b"select 1 as n -- one\n;\n")
+    assert result == (0, "n\n1\n", "")
+
+
+def test_what_goes_wrong_is_shown(on: Cli) -> None:
+    """The line, a caret under the place, and what helps."""
+    assert on("sql", "select *\n\tfrom effects where knd = 'x'").err == (
+        'worldledger: column "knd" does not exist\n'
+        "worldledger:    from effects where knd = 'x'\n"
+        "worldledger:                       ^\n"
+        'worldledger: Perhaps you meant to reference the column "effects.kind".\n'
+    )
+    said = _refused(on("sql", f"select {'1 + ' * 100}, from effects"))
+    place = said.splitlines()[2].index("^")
+    assert said.splitlines()[1][place : place + 4] == ", fr"
+    assert "ask analytics.effects instead" in _refused(on("sql", "select * from public.effects"))
+    assert "only questions can be asked" in _refused(on("sql", "drop view effects"))
+    assert _refused(on("sql", "delete from effects")) == "worldledger: a query may read, and changes nothing\n"
+    assert "a query may read, and changes nothing" in _refused(on("sql", "with x as (delete from worlds returning 1) "
+                                                                         "select * from x"))  # fmt: skip
+    said = _refused(on("sql", "select pg_sleep(100)::text", "--timeout", "0.1"))
+    assert "stopped after 0.1 s" in said
+    assert "--timeout 0.4" in said
+    assert "what is the question?" in _refused(on("sql"))
+
+
+def test_the_cookbook(on: Cli, fed_worlds: None) -> None:
+    """A name is a query of the cookbook; --list names all of them, or shows one."""
+    rows = on("sql", "--list").out.splitlines()
+    assert [row.split()[0] for row in rows[1:]] == list(queries())
+    shown = on("sql", "--list", "win-rate-by-opening").out
+    assert "  --param plies=… (bigint, 4 unless said): By how many first moves" in shown
+    assert "from games g" in shown
+    listed = json.loads(on("sql", "--list", "--format", "json").out)
+    assert listed[0].keys() == {"name", "title", "description", "parameters", "sql"}
+    result = on("sql", "win-rate-by-opening", "--param", "plies=2", "--format", "csv")
+    assert result.out == "opening,games,white_wins,draws,black_wins\nf3 e5,1,0,0,1\n"
+    assert "there is no query 'win-rate'; there are acceptance-by-agent," in _refused(on("sql", "win-rate"))
+    assert "has no parameter x; it has experiment, plies, least" in _refused(
+        on("sql", "win-rate-by-opening", "--param", "x=1")
+    )
+    assert "needs the parameter path: The variable's place" in _refused(on("sql", "variable-over-turns"))
+
+
+def test_projections_that_are_behind(on: Cli, database_url: str) -> None:
+    """One that no runner has made, or that does not hold all of the log, is told on stderr with what to run."""
+    seed(database_url, "w", 3)
+    said = _refused(on("sql", "select count(*) from entities"))
+    assert "analytics.entities is there once somebody feeds the projections: run `worldledger project`" in said
+    assert on("project", "--once") == (0, UP_TO_DATE, "")
+    assert on("sql", "select count(*) from entities e -- games").err == ""
+    append(database_url, "w", 2)
+    result = on("sql", "select count(*) as entities from entities, games where 'moves' <> ''")
+    assert result.code == 0
+    assert result.err == (
+        "worldledger: the projection entities is 2 effects behind in 1 world: run `worldledger project --once`, "
+        "or wait for the service\n"
+    )
+    assert on("sql", "select count(*) from entities", "--quiet").err == ""
+
+
+def test_whoever_is_only_a_reader_may_ask(cli: Cli, database_url: str) -> None:
+    """A user who may become the reader asks, one who may only be the service does, too, and others are told."""
+    user = f"wl_ana_{uuid4().hex[:12]}"
+    parts = urlsplit(database_url)
+    url = urlunsplit(parts._replace(netloc=f"{user}:pw@{parts.netloc.rpartition('@')[2]}"))
+    sql(database_url, f"create role {user} login password 'pw'")
+    try:
+        ask = ("sql", "select current_user::text as who", "--format", "csv", "--database-url", url)
+        said = _refused(cli(*ask))
+        assert "GRANT" in said
+        for role in ("service", "reader"):
+            sql(database_url, f"grant worldledger_{role} to {user}")
+            assert cli(*ask) == (0, "who\nworldledger_guest\n", "")
+            sql(database_url, f"revoke worldledger_{role} from {user}")
+    finally:
+        sql(database_url, f"drop role {user}")
+
+
+def test_a_database_without_tables(cli: Cli, empty_database_url: str) -> None:
+    """What to run is said."""
+    assert "worldledger db upgrade" in _refused(cli("sql", "select 1", "--database-url", empty_database_url))
+
+
+def test_parquet_is_nothing_for_a_terminal(on: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody named a file, and somebody looks, nothing is asked."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert "nothing for a terminal" in on("sql", "select 1", "--format", "parquet").err

@@ -1,0 +1,42 @@
+"""One database for all of these tests, which only read it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from service.database.engine import connect_one
+from service.projecting import Projections
+from service.settings import Settings
+from service.store import Store
+
+from .worlds import make_all
+
+
+@pytest.fixture(scope="session")
+def answers_url(servers: Any) -> Iterator[str]:
+    """Give the address of a database with all worlds, and their projections."""
+    url = servers.create("embedded", servers.template("embedded"))
+    asyncio.run(_make(url))
+    yield url
+    servers.drop("embedded", url)
+
+
+async def _make(url: str) -> None:
+    await make_all(url)
+    async with (
+        Store.open(url, Settings(pool_size=2)) as store,
+        Projections.open(store, url, Settings()) as projections,
+    ):
+        await projections.engine.run_until_caught_up(timeout=60)
+
+
+@pytest.fixture
+async def connection(answers_url: str) -> AsyncIterator[Any]:
+    """Give a connection as the service has it."""
+    opened = await connect_one(answers_url, role="worldledger_service")
+    yield opened
+    await opened.close()

@@ -1,0 +1,188 @@
+"""A few small worlds whose every answer can be worked out by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from service.settings import Settings
+from service.store import Store
+from tests.markets import market
+from worldledger.effects import EffectDraft
+from worldledger.genesis import NewWorld
+
+#: The wall clock of all of them: 2023-11-14 22:13:20 UTC.
+WALL = 1.7e9
+
+
+def draft(kind: str, source_id: str, sim_time: float | None = None, **payload: Any) -> EffectDraft:
+    """Make a draft."""
+    made: EffectDraft = {"kind": kind, "payload": payload, "source_id": source_id, "schema_version": "1.0.0"}
+    if sim_time is not None:
+        made["sim_time"] = sim_time
+    return made
+
+
+async def make_all(url: str) -> None:
+    """Make all worlds."""
+    async with Store.open(url, Settings(pool_size=2, snapshot_every=10**6), clock=lambda: WALL) as store:
+        await _make_games(store)
+        await _make_runs(store)
+        await _make_box(store)
+        await _make_simulation(store)
+
+
+# -- chess: three finished games of Ann and Bob, and one of a model that goes on -----------------------------
+
+_MATE = (("f2f3", 1.0), ("e7e5", 2.0), ("g2g4", 3.0), ("d8h4", 4.0))
+
+
+async def _make_games(store: Store) -> None:
+    end = draft("GameEnded", "arena", status="checkmate", result="black_wins", reason="checkmate")
+    draw = draft("GameEnded", "arena", status="draw", result="draw", reason="agreement")
+    tried = draft("MoveRejected", "Bob", player="white", attempted="e9", reason="illegal_move", ply=1)
+    await _game(store, "g1", "Ann", "Bob", [*_moves(("Ann", "Bob"), _MATE), end])
+    await _game(store, "g2", "Bob", "Ann", [tried, *_moves(("Bob", "Ann"), _MATE), end])
+    await _game(store, "g3", "Ann", "Bob", [*_moves(("Ann", "Bob"), (("e2e4", 9.0), ("e7e5", None))), draw])
+    live = {"live": {"white": {"agent_id": "m1", "model_name": "owner/one"}, "black": {"agent_id": "m2"}}}
+    wrong = draft("MoveRejected", "m2", player="black", attempted="e7e4", ply=2)
+    played = _moves(("m1", "m2"), (("e2e4", None), ("e7e5", None)))
+    world = NewWorld(world_id="g4", ruleset="chess", experiment="chess", config=live)
+    await store.import_world(world, [played[0], wrong, played[1]])
+
+
+async def _game(store: Store, world_id: str, white: str, black: str, drafts: list[EffectDraft], **fields: Any) -> None:
+    start = draft("GameStarted", "arena", white=white, black=black)
+    world = NewWorld(world_id=world_id, ruleset="chess", experiment="chess")
+    await store.import_world(world, [start, *drafts])
+
+
+def _moves(players: tuple[str, str], moves: Any) -> list[EffectDraft]:
+    return [
+        draft("MoveMade", players[number % 2], uci_notation=uci, thinking_time=seconds)
+        for number, (uci, seconds) in enumerate(moves)
+    ]
+
+
+# -- social RL: a run of condition a and one of condition b --------------------------------------------------
+
+
+async def _make_runs(store: Store) -> None:
+    await _run(
+        store,
+        "s1",
+        "a",
+        [
+            draft("RoundStarted", "coach", 100.0, round_number=1),
+            _said("W+A", 1, 1, 100.0, "one two three", prar_cue_used="[ASK]"),
+            _said("W+B", 1, 2, 104.0, "four"),
+            _said("Coach+C", 1, 3, 105.0, "not for you", internal=True),
+            _feedback("W+A", 1, 105.0, 0.25, 0.5, direct_references=1, synthesis_inclusion=0.0),  # effect 7
+            _feedback("W+B", 1, 105.0, 0.5, 0.75, direct_references=3, response_received=1, synthesis_inclusion=0.5),
+            {**_adapted(106.0, "activate_cue", "ask", intensity=0.5), "caused_by": 7},
+            draft("RoundEnded", "coach", 106.0, round_number=1, duration_seconds=10.0),
+            draft("RoundStarted", "coach", 200.0, round_number=2),
+            _said("W+B", 2, 1, 200.0, "five six"),
+            _said("W+A", 2, 2, 203.0, "seven"),
+            _feedback("W+A", 2, 204.0, 0.75, 1.0, direct_references=1, synthesis_inclusion=1.0),
+            _feedback("W+B", 2, 204.0, 0.5, 0.5, direct_references=0, response_received=0, synthesis_inclusion=0.0),
+            draft("RoundEnded", "coach", 204.0, round_number=2, duration_seconds=20.0),
+        ],
+    )
+    await _run(
+        store,
+        "s2",
+        "b",
+        [
+            draft("RoundStarted", "coach", 100.0, round_number=1),
+            _said("W+A", 1, 1, 100.0, "alone"),
+            _feedback("W+A", 1, 101.0, 1.0, 1.0),
+            _adapted(102.0, "activate_cue", "stop"),
+            _adapted(102.0, "deactivate_cue", "ask"),
+            draft("RoundStarted", "coach", 200.0, round_number=2),
+            _feedback("W+A", 2, 201.0, 0.5, 0.75),
+            draft("RoundEnded", "coach", 202.0, round_number=2, duration_seconds=30.0),
+        ],
+    )
+
+
+async def _run(store: Store, world_id: str, condition: str, drafts: list[EffectDraft]) -> None:
+    world = NewWorld(world_id=world_id, ruleset="social_rl", experiment="social", time_authority="client")
+    begun = draft(
+        "ExperimentStarted",
+        "coach",
+        100.0,
+        meta={"experiment_id": world_id, "model": "owner/two"},
+        extra={"condition": condition, "seed": 1},
+    )
+    await store.import_world(world, [begun, *drafts])
+
+
+def _said(agent_id: str, number: int, turn: int, timestamp: float, content: str, **more: Any) -> EffectDraft:
+    fields = {"agent_id": agent_id, "round_number": number, "turn_number": turn, "timestamp": timestamp, **more}
+    return draft("MessageEmitted", agent_id, timestamp, content=content, **fields)
+
+
+def _adapted(now: float, kind: str, cue: str, **more: Any) -> EffectDraft:
+    fields = {"agent_id": "W+A", "adaptation_type": kind, "cue": cue, "round_number": 1, **more}
+    return draft("PolicyAdapted", "coach", now, **fields)
+
+
+def _feedback(agent_id: str, number: int, now: float, engagement: float, alignment: float, **more: Any) -> EffectDraft:
+    fields = {"agent_id": agent_id, "round_number": number, "contribution_value": 0.5, **more}
+    return draft("FeedbackRecorded", "coach", now, engagement=engagement, theoretical_alignment=alignment, **fields)
+
+
+# -- a sandbox: intents, interactions, generations, a snapshot -----------------------------------------------
+
+
+async def _make_box(store: Store) -> None:
+    await store.import_world(
+        NewWorld(world_id="box", experiment="box", time_authority="client"),
+        [
+            _intended(draft("Interact", "ann", 1.0, target_id="bob"), "Interact", 1),
+            _intended(draft("Interact", "ann", 2.0, target_id="bob"), "Interact", 2),
+            {**draft("Answered", "bob", 4.0), "caused_by": 2},
+            {**draft("Answered", "bob", 8.0), "caused_by": 3},
+            _intended(draft("Speak", "bob", 8.0, text="hello"), "Speak", 2),
+        ],
+    )
+    log = await store.log("box")
+    await log.append_all(
+        [
+            _rejected("ann", "r1", code="illegal_effect", rule="payload", reason="no such thing"),
+            _rejected("bob", "r2", code="illegal_effect", rule="payload", reason="nor that"),
+            _rejected("ann", "r3", code="permission_denied", reason="not you"),
+            _cancelled("r4", "stale_due_to_effect_5", 10.0),
+            _cancelled("r5", "stale_due_to_effect_17", 30.0),
+        ],
+        system=True,
+    )
+    await store.snapshot("box")
+
+
+def _rejected(agent_id: str, req_id: str, **why: Any) -> EffectDraft:
+    made = draft("IntentRejected", "worldledger", agent_id=agent_id, req_id=req_id, context_seq=3, payload={}, **why)
+    made["payload"]["kind"] = "Custom"
+    return made
+
+
+def _cancelled(req_id: str, reason: str, latency_ms: float) -> EffectDraft:
+    return draft("GenerationCancelled", "ann", agent_id="ann", req_id=req_id, reason=reason, latency_ms=latency_ms)
+
+
+def _intended(made: EffectDraft, kind: str, context_seq: int) -> EffectDraft:
+    return {**made, "source_metadata": {"intent": kind, "context_seq": context_seq}}
+
+
+# -- a simulation: Bea is shown what Ann has, blurred --------------------------------------------------------
+
+
+async def _make_simulation(store: Store) -> None:
+    await store.create_world(NewWorld(world_id="fair", ruleset="simulation", experiment="fair", config=market()))
+    log = await store.log("fair")
+    spent = draft(
+        "AgentStateChanged", "engine", agent_id="Ann", patch=[{"op": "replace", "path": "/gold", "value": 90}]
+    )
+    because = draft("ReasoningRecorded", "engine", agent_id="Ann", reasoning="cheap!", model="owner/one", token_count=7)
+    why = draft("ReasoningRecorded", "engine", agent_id="Bea", reasoning={"a": 1}, model="owner/one", token_count=3)
+    await log.append_all([draft("TurnStarted", "engine"), spent, because, why, draft("TurnEnded", "engine")])

@@ -1,0 +1,264 @@
+"""Every rule of every field, each with its path; and that the models say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from tests.rules.values import GOOD_JSON
+from tests.rulesets.social_rl.documents import (
+    ALICE,
+    a_round,
+    adaptation,
+    context_frame,
+    feedback,
+    message,
+    meta,
+    objects,
+    policy_state,
+)
+from worldledger.rulesets.social_rl import fields as of_fields
+from worldledger.rulesets.social_rl import models
+from worldledger.rulesets.social_rl.faults import (
+    Fault,
+    adaptation_faults,
+    feedback_faults,
+    message_faults,
+    meta_faults,
+    policy_faults,
+    round_faults,
+)
+
+Judge = Callable[[Any], Iterator[Fault]]
+_BAD_SHARES = [-0.01, 1.01, -1, 2, "0.5", None, True, [], float("nan"), float("inf")]
+_BAD_COUNTS = [-1, 1.0, "1", None, True, 2**53]
+_BAD_ROUNDS = [0, -1, 1.0, "1", None, False]
+_BAD_TEXTS: list[Any] = [1, None, True, [], {}]
+_BAD_OBJECTS: list[Any] = [None, [], "x", 1]
+_NO_OBJECTS = [1, [], "x", True]
+_BAD_AGENTS = ["", "Alice", "+Alice", "Worker+", "Worker+" + "x" * 200, 1, None, ["Worker+Alice"]]
+_BAD_MOMENTS = ["", "yesterday", "2025-11-23", "23.11.2025 17:58", 1700000000.0, None]
+_BAD_AMOUNTS = [-1, -0.5, float("inf"), float("nan"), "1", None, True]
+
+#: What is judged, by which judge; field -> values that it may not have.
+_CASES: list[tuple[Judge, dict[str, Any], dict[str, list[Any]]]] = [
+    (
+        meta_faults,
+        meta(),
+        {
+            **dict.fromkeys(("experiment_id", "prar_run_id", "framework", "model", "social_rl_version"), _BAD_TEXTS),
+            "framework_option": ["F", "", "a", "AB", 1, None],
+            **dict.fromkeys(("performer_temperature", "coach_temperature"), _BAD_AMOUNTS),
+            "timestamp": _BAD_MOMENTS,
+        },
+    ),
+    (
+        message_faults,
+        message(context_frame=context_frame(), role="assistant", internal=False),
+        {
+            "agent_id": _BAD_AGENTS,
+            "content": _BAD_TEXTS,
+            "round_number": _BAD_ROUNDS,
+            "turn_number": _BAD_ROUNDS,
+            "timestamp": _BAD_AMOUNTS,
+            "prar_cue_used": [1, [], True],
+            **dict.fromkeys(("feedback_snapshot", "validation_metadata", "context_frame"), _NO_OBJECTS),
+            "role": ["Assistant", "coach", "", 1],
+            "internal": ["true", 1, 0, []],
+        },
+    ),
+    (
+        feedback_faults,
+        feedback(),
+        {
+            "agent_id": _BAD_AGENTS,
+            "round_number": _BAD_ROUNDS,
+            **dict.fromkeys(
+                ("engagement", "theoretical_alignment", "contribution_value", "synthesis_inclusion"), _BAD_SHARES
+            ),
+            **dict.fromkeys(("direct_references", "response_received", "analyst_mentions"), _BAD_COUNTS),
+            "concepts_embodied": ["labor", {}, None, [1], ["a", None]],
+        },
+    ),
+    (
+        adaptation_faults,
+        adaptation(adaptation_type="adjust_intensity", intensity=0.5),
+        {
+            "agent_id": _BAD_AGENTS,
+            "adaptation_type": ["activate", "", "ACTIVATE_CUE", 1, None],
+            "cue": ["", "x" * 201, 1, None],
+            "reason": _BAD_TEXTS,
+            "round_number": _BAD_ROUNDS,
+            "feedback_trigger": _BAD_OBJECTS,
+            "intensity": _BAD_SHARES,
+        },
+    ),
+    (
+        policy_faults,
+        policy_state(),
+        {
+            "framework_option": ["F", None],
+            **dict.fromkeys(("framework_name", "source_run_id", "social_rl_version"), _BAD_TEXTS),
+            "policies": [None, {}, "x"],
+            "timestamp": _BAD_MOMENTS,
+        },
+    ),
+    (
+        round_faults,
+        a_round(),
+        {
+            "meta": _BAD_OBJECTS,
+            "round_number": _BAD_ROUNDS,
+            "round_config": _BAD_OBJECTS,
+            "messages": [None, {}, "x"],
+            "feedback": _BAD_OBJECTS,
+            "policy_adaptations": [None, {}, "x"],
+            "synthesis": _BAD_TEXTS,
+            "duration_seconds": _BAD_AMOUNTS,
+        },
+    ),
+]
+_WRONG = [
+    pytest.param(judge, right, name, value, id=f"{judge.__name__}-{name}-{value!r:.20}")
+    for judge, right, fields in _CASES
+    for name, values in fields.items()
+    for value in values
+]
+
+
+@pytest.mark.parametrize(("judge", "right", "name", "value"), _WRONG)
+def test_a_value_that_a_field_may_not_have_is_told_with_its_path(
+    judge: Judge, right: dict[str, Any], name: str, value: Any
+) -> None:
+    """Each field has its type, its range or its words; what is told names the field, and nothing else is told."""
+    assert list(judge(right)) == []
+    found = [fault for fault in judge({**right, name: value}) if fault.rule != "other_round"]
+    assert [fault.path for fault in found] == [f"$.{name}"]
+    assert found[0].message.startswith(f"{name} is ")
+    assert found[0].rule in ("type", "value")
+
+
+@pytest.mark.parametrize(("judge", "right"), [case[:2] for case in _CASES])
+def test_fields_that_are_missing_or_unknown_are_told(judge: Judge, right: dict[str, Any]) -> None:
+    """A required field may not be left out, others may; a field that the seed does not know is none."""
+    required = {name for name in right if [fault.rule for fault in judge(_without(right, name))] == ["missing"]}
+    optional = {name for name in right if not list(judge(_without(right, name)))}
+    assert required | optional | {"intensity"} == right.keys() | {"intensity"}
+    assert required
+    (unknown,) = judge({**right, "mood": 1})
+    assert (unknown.path, unknown.rule) == ("$.mood", "unknown_field")
+    (none,) = judge([])
+    assert (none.path, none.rule) == ("$", "type")
+
+
+def _without(value: dict[str, Any], name: str) -> dict[str, Any]:
+    return {each: item for each, item in value.items() if each != name}
+
+
+@pytest.mark.parametrize(
+    ("path", "change"),
+    [
+        ("$.messages[1]", lambda value: value["messages"].__setitem__(1, "hello")),
+        ("$.messages[0].round_number", lambda value: value["messages"][0].update(round_number=2)),
+        ("$.messages[0].context_frame.cue", lambda value: value["messages"][0].update(context_frame={"cue": "x"})),
+        (
+            "$.messages[0].context_frame.prar_cue",
+            lambda value: value["messages"][0].update(context_frame={"prar_cue": 1}),
+        ),
+        ("$.meta.model", lambda value: value["meta"].pop("model")),
+        ('$.feedback["Owner+Marta"].agent_id', lambda value: value["feedback"].update({"Owner+Marta": feedback()})),
+        ('$.feedback["Worker+Alice"].round_number', lambda value: value["feedback"][ALICE].update(round_number=2)),
+        ("$.policy_adaptations[0].round_number", lambda value: value["policy_adaptations"][0].update(round_number=3)),
+        (
+            "$.policy_adaptations[0].intensity",
+            lambda value: value["policy_adaptations"][0].update(adaptation_type="adjust_intensity"),
+        ),
+    ],
+)
+def test_what_hangs_together_is_judged_together(path: str, change: Callable[[Any], Any]) -> None:
+    """Parts of a round are of its number, feedback is of its agent, an adjustment has an intensity."""
+    value = deepcopy(a_round())
+    change(value)
+    assert [fault.path for fault in round_faults(value)] == [path]
+
+
+@pytest.mark.parametrize(
+    ("path", "policy"),
+    [
+        ("$.policies[0]", 1),
+        ("$.policies[0].role", {}),
+        ("$.policies[0].role", {"role": ""}),
+        ("$.policies[0].cues_active", {"role": "Worker", "cues_active": [1]}),
+        ("$.policies[0].cue_states.c", {"role": "Worker", "cue_states": {"c": True}}),
+        ("$.policies[0].cue_states.c.active", {"role": "Worker", "cue_states": {"c": {"cue_id": "c"}}}),
+        ("$.policies[0].cue_states.c.cue_id", {"role": "W", "cue_states": {"c": {"cue_id": "d", "active": True}}}),
+        (
+            "$.policies[0].cue_states.c.intensity",
+            {"role": "W", "cue_states": {"c": {"cue_id": "c", "active": True, "intensity": 2}}},
+        ),
+        (
+            "$.policies[0].cue_states.c.last_triggered",
+            {"role": "W", "cue_states": {"c": {"cue_id": "c", "active": True, "last_triggered": "soon"}}},
+        ),
+    ],
+)
+def test_a_policy_state_is_judged_to_its_cues(path: str, policy: Any) -> None:
+    """Roles, cues in use, and the state of each cue."""
+    assert [fault.path for fault in policy_faults(policy_state(policies=[policy]))] == [path]
+
+
+@pytest.mark.parametrize(
+    ("fields", "model"),
+    [
+        (of_fields.META, models.ExperimentMeta),
+        (of_fields.CONTEXT_FRAME, models.ContextFrame),
+        (of_fields.MESSAGE, models.SocialRLMessage),
+        (of_fields.FEEDBACK, models.AgentFeedback),
+        (of_fields.ADAPTATION, models.PolicyAdaptation),
+        (of_fields.ROUND, models.RoundResult),
+        (of_fields.CUE_STATE, models.CueState),
+        (of_fields.ROLE_POLICY, models.RolePolicy),
+        (of_fields.POLICY_STATE, models.PolicyState),
+    ],
+)
+def test_models_have_the_same_fields(fields: of_fields.Fields, model: Any) -> None:
+    """A model has the fields of its document, and needs none that the document may leave out."""
+    assert fields.keys() == model.model_fields.keys()
+    needed = {name for name, field in model.model_fields.items() if field.is_required()}
+    assert needed <= of_fields.required_of(fields)
+
+
+_ODD = st.one_of(
+    objects(of_fields.ROUND, messages=st.lists(objects(of_fields.MESSAGE), max_size=2)),
+    st.builds(lambda name, value: a_round(**{name: value}), st.sampled_from(sorted(of_fields.ROUND)), GOOD_JSON),
+    st.builds(
+        lambda name, value: a_round(messages=[message(**{name: value})], feedback={}, policy_adaptations=[]),
+        st.sampled_from(sorted(of_fields.MESSAGE)),
+        GOOD_JSON,
+    ),
+    st.builds(
+        lambda name, value: a_round(feedback={ALICE: feedback(**{name: value})}),
+        st.sampled_from(sorted(of_fields.FEEDBACK)),
+        GOOD_JSON,
+    ),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(_ODD)
+def test_what_has_no_fault_makes_a_model(value: Any) -> None:
+    """Whatever the checks let through, the typed models take; what the models refuse has a fault."""
+    faults = list(round_faults(value))
+    try:
+        models.RoundResult.model_validate(value)
+    except ValidationError:
+        assert faults
+    else:
+        if not faults:
+            assert models.RoundResult.from_value(value).to_value()["round_number"] == value["round_number"]

@@ -1,0 +1,246 @@
+"""The views over the log: typed columns, whatever stands in a payload, and names that say what they are."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from service.database import guards
+from service.database.analytics.kinds import Field
+from service.database.analytics.schema import VERSION
+from service.database.analytics.views import KINDS, VIEWS
+from worldledger.observability.noise import noise_of
+
+from .helpers import Row, connected, insert_effect, link, make_effect, with_user, write_derived, write_world
+
+if TYPE_CHECKING:
+    from .helpers import Connection
+
+#: Of which a row is none of a world's.
+NO_WORLDS = {"experiments", "projections"}
+
+#: What may stand where something else is expected; nothing that the write gate refuses.
+ODD = [None, True, False, 0, -7, 2**53 - 1, 1.5, 1e300, 5e-324, 1e-7, "", "7", "true", "2026-02-30T25:61:00Z",
+       "0000-00-00", "2026-01-02", "1e999", [], [1, [2, {}]], {}, {"x": {"y": [1]}}, "ä\n\"\\'"]  # fmt: skip
+
+
+@pytest.fixture
+async def log(admin: Connection) -> Connection:
+    """Give a superuser's connection to a database with one world, in a transaction that is rolled back."""
+    await write_world(admin, "w")
+    return admin
+
+
+async def _append(connection: Connection, kind: str, payload: Any, **fields: Any) -> int:
+    """Write an effect as no rules would let it through; give its global_seq."""
+    seq = 1 + await connection.fetchval("select max(global_seq) from effects where world_id = 'w'")
+    effect = make_effect("w", seq, kind=kind, payload=payload, **fields)
+    text = json.dumps(effect, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    row = Row("w", seq, text, link(None, text), kind, effect["source_id"], effect["sim_time"])
+    await insert_effect(connection, row)
+    return int(seq)
+
+
+def _nested(path: str, value: Any) -> dict[str, Any]:
+    for name in reversed(path.split(",")):
+        value = {name: value}
+    return dict(value)
+
+
+def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    both = dict(one)
+    for name, value in other.items():
+        inner = both.get(name)
+        both[name] = _merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
+    return both
+
+
+async def test_every_kind_has_typed_columns(log: Connection) -> None:
+    """A field of the right type is there, in the type of its column."""
+    right = {"text": "a", "bigint": 7, "double": 1.5, "boolean": True, "time": "2026-01-02T03:04:05+01:00", "json": [1]}
+    moment = datetime(2026, 1, 2, 2, 4, 5, tzinfo=UTC)
+    wanted = {**right, "time": moment, "json": "[1]"}
+    await log.execute("set local timezone = 'UTC'")
+    for kind in KINDS:
+        payload: dict[str, Any] = {}
+        named = [field for field in kind.fields if isinstance(field, Field)]
+        fields = [field for field in named if _is_leaf(field, named)]
+        for field in fields:
+            payload = _merged(payload, _nested(field.path or field.name, right[field.type]))
+        seq = await _append(log, kind.name, payload, caused_by=1)
+        row = await log.fetchrow(f"select * from analytics.{kind.view_name} where global_seq = $1", seq)
+        assert row is not None
+        assert (row["world_id"], row["experiment"], row["caused_by"]) == ("w", "e1", 1)
+        assert json.loads(row["payload"]) == payload
+        whole = {field.name: wanted[field.type] for field in fields}
+        assert {name: row[name] for name in whole} == whole, kind.name
+
+
+def _is_leaf(field: Field, fields: list[Field]) -> bool:
+    path = field.path or field.name
+    return not any((other.path or other.name).startswith(f"{path},") for other in fields)
+
+
+async def test_no_payload_breaks_a_view(log: Connection) -> None:
+    """Whatever stands in a payload, even what is no object, every view can be read as a whole by a reader."""
+    for kind in KINDS:
+        fields = [field for field in kind.fields if isinstance(field, Field)]
+        for number, odd in enumerate(ODD):
+            payload: Any = {}
+            for place, field in enumerate(fields):
+                value = ODD[(number + place) % len(ODD)]
+                payload = _merged(payload, _nested(field.path or field.name, value))
+            await _append(log, kind.name, payload if number % 3 else odd, caused_by=odd, source_metadata=odd)
+    await write_derived(log)
+    await log.execute("set role worldledger_reader")
+    for view in VIEWS:
+        await log.fetch(f"select * from analytics.{view.name}")
+    await log.execute("reset role")
+
+
+VECTORS: dict[str, list[tuple[str, Any]]] = {
+    "json_bigint": [("7", 7), ("-7", -7), ("9007199254740991", 2**53 - 1), ("7.0", None), ("1e3", None), ('"7"', None),
+                    ("true", None), ("null", None), ("[]", None), ("1234567890123456789012", None)],
+    "json_double": [("7", 7.0), ("-0.5", -0.5), ("1e3", 1000.0), ("1.7976931348623157e308", 1.7976931348623157e308),
+                    ("1e999", None), ("1e-999", None), ("5e-324", 5e-324), ("0e999", 0.0), ('"7"', None), ("{}", None),
+                    ("1" * 301, None), ("1e99999999999", None)],
+    "json_boolean": [("true", True), ("false", False), ("1", None), ('"true"', None), ("null", None)],
+    "json_time": [
+        ('"2026-01-02T03:04:05Z"', datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)),
+        ('"2026-01-02T03:04:05.25+02:30"', datetime(2026, 1, 2, 0, 34, 5, 250000, tzinfo=UTC)),
+        ('"2026-01-02 03:04"', datetime(2026, 1, 2, 3, 4, tzinfo=UTC)),
+        ('"2025-11-23T17:58:25.123456"', datetime(2025, 11, 23, 17, 58, 25, 123456, tzinfo=UTC)),
+        ('"2024-02-29"', datetime(2024, 2, 29, tzinfo=UTC)),
+        ("1700000000.5", datetime(2023, 11, 14, 22, 13, 20, 500000, tzinfo=UTC)),
+        ("0", datetime(1970, 1, 1, tzinfo=UTC)),
+        *((f'"{text}"', None) for text in (
+            "2023-02-29", "2026-13-01", "2026-04-31", "2026-01-01T24:00:00Z", "2026-01-01T23:60Z", "0001-01-01",
+            "2026-01-01T23:59:60Z", "2026-01-01T00:00:00+16:00", "yesterday", "now", "infinity", "", "20260102",
+        )),
+        ("1e300", None), ("-1e12", None), ("true", None), ("[2026]", None),
+    ],
+}  # fmt: skip
+
+
+async def test_values_of_odd_types_are_null(log: Connection) -> None:
+    """Each function gives the value of its type, and null for everything else."""
+    await log.execute("set local timezone = 'Asia/Tokyo'; set local datestyle = 'German, DMY'")
+    for function, vectors in VECTORS.items():
+        for text, wanted in vectors:
+            found = await log.fetchval(f"select analytics.{function}($1::text::json)", text)
+            assert found == wanted, (function, text)
+            assert type(found) is type(wanted)
+
+
+async def test_noise_is_that_of_the_policy(log: Connection) -> None:
+    """The draw in SQL is the draw in Python, to the bit, whatever the names are."""
+    key = uuid4()
+    for observer, target, path, turn in (
+        ("Ann", "global", "/gold", 0),
+        ('q"\\', "ä\t\u2028", "/a~1b/0", 12),
+        ("", "x" * 300, "", 2**40),
+    ):
+        query = "select analytics.noise($1, $2, $3, $4, $5)"
+        found = await log.fetchval(query, key, observer, target, path, turn)
+        assert found == noise_of(key.hex, observer, target, path, turn)
+
+
+async def test_names_say_what_they_are(log: Connection) -> None:
+    """Moments end in _at, times in _s or _ms, what is true or not begins with is_; worlds have their experiment."""
+    columns: dict[str, dict[str, str]] = {}
+    for row in await log.fetch("""
+        select c.relname, a.attname, format_type(a.atttypid, null) as type from pg_class c
+        join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
+        where c.relnamespace = 'analytics'::regnamespace order by c.relname, a.attnum
+    """):
+        columns.setdefault(row["relname"], {})[row["attname"]] = row["type"]
+    assert set(columns) == {view.name for view in VIEWS}
+    for view, found in columns.items():
+        assert (list(found)[:2] == ["world_id", "experiment"]) is (view not in NO_WORLDS), view
+        for name, kind in found.items():
+            assert (kind == "timestamp with time zone") is name.endswith("_at"), (view, name)
+            assert (kind == "boolean") is name.startswith(("is_", "has_")), (view, name)
+            if kind == "double precision" and any(word in name for word in ("time", "duration", "latency", "clock")):
+                assert name.endswith(("_s", "_ms")), (view, name)
+
+
+async def test_the_version_can_be_asked_for(log: Connection) -> None:
+    """The schema's comment begins with it."""
+    said = await log.fetchval("select obj_description('analytics'::regnamespace, 'pg_namespace')")
+    assert said.startswith(f"Version {VERSION}. ")
+
+
+# -- by whom -------------------------------------------------------------------------------------------------
+
+
+async def test_readers_see_this_schema_only(log: Connection) -> None:
+    """Neither the reader nor the guest may do anything with a relation of ours elsewhere, or write to one here."""
+    await write_derived(log)
+    for role in (guards.READER_ROLE, guards.GUEST_ROLE):
+        rights = await log.fetch(
+            """
+            select c.oid::regclass::text, p as privilege from pg_class c
+            cross join unnest(array['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']) p
+            where c.relkind in ('r', 'v') and has_table_privilege($1, c.oid, p)
+              and c.relnamespace::regnamespace::text in ('public', 'projections', 'analytics')
+            """,
+            role,
+        )
+        assert {tuple(row) for row in rights} == {(f"analytics.{view.name}", "SELECT") for view in VIEWS}
+        for schema, may in (("analytics", True), ("projections", False)):
+            assert await log.fetchval("select has_schema_privilege($1, $2, 'usage')", role, schema) is may
+            assert not await log.fetchval("select has_schema_privilege($1, $2, 'create')", role, schema)
+
+
+async def test_the_service_cannot_change_a_view_of_the_log(log: Connection) -> None:
+    """The schema is the service's, for its own views; those over the log it can neither replace nor alter."""
+    await log.execute("set role worldledger_service")
+    for statement in (
+        "create or replace view analytics.observers as select * from analytics.observers",
+        "alter view analytics.effects set (security_barrier = true)",
+        "comment on view analytics.effects is 'mine'",
+        "alter function analytics.open_query(text) security invoker",
+    ):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            async with log.transaction():
+                await log.execute(statement)
+
+
+async def test_who_logs_in_as_the_reader(server_url: str) -> None:
+    """Their session reads only, finds the schema, is stopped after a minute, and there may be twenty of them."""
+    tag = uuid4().hex[:12]
+    prefix = f"wl_ask_{tag}_"
+    async with connected(server_url) as admin:
+        try:
+            async with admin.transaction():
+                for statement in guards.ROLES:
+                    await admin.execute(statement.replace("worldledger_", prefix))
+            await admin.execute(f"alter role {prefix}reader login password 'pw'")
+            # What an administrator has chosen stays when somebody migrates again.
+            await admin.execute(f"alter role {prefix}reader set statement_timeout = '5min'")
+            async with admin.transaction():
+                for statement in guards.ROLES:
+                    await admin.execute(statement.replace("worldledger_", prefix))
+            async with connected(with_user(server_url, f"{prefix}reader", "pw")) as reader:
+                shown = {
+                    name: await reader.fetchval(f"show {name}")
+                    for name in ("default_transaction_read_only", "statement_timeout", "search_path")
+                }
+                assert shown == {
+                    "default_transaction_read_only": "on",
+                    "statement_timeout": "5min",
+                    "search_path": "analytics",
+                }
+                with pytest.raises(asyncpg.ReadOnlySQLTransactionError):
+                    await reader.execute("create temp table mine (x int)")
+            limit = "select rolconnlimit from pg_roles where rolname = $1"
+            assert await admin.fetchval(limit, f"{prefix}reader") == 20
+            assert await admin.fetchval(limit, f"{prefix}guest") == -1
+        finally:
+            names = [f"{prefix}{name}" for name in ("owner", "service", "reader", "guest")]
+            await admin.execute(f"drop owned by {', '.join(names)}; drop role {', '.join(names)}")

@@ -1,0 +1,80 @@
+"""Rounds of a social-RL run that lives in a service, and the policies of its agents. Source: seeds/social_rl.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from worldledger.canonical import gate
+from worldledger.client.transport import Transport, path_of
+from worldledger.errors import InvalidEffectError, InvalidRunError
+from worldledger.rulesets.social_rl.models import RoundResult
+
+_PAGE: Final = 1000
+
+
+class RoundReceipt(NamedTuple):
+    """What the service tells of a round that was posted: its first and last effect, and how many they are.
+
+    ``checksum`` is the chain's (lower-case hex) at the last; ``replayed`` says that an earlier call has written them.
+    """
+
+    round_number: int
+    first_seq: int
+    last_seq: int
+    checksum: str
+    effects: int
+    replayed: bool = False
+
+
+class RemoteRounds:
+    """The part of a `RemoteWorld` that is about rounds."""
+
+    _transport: Transport
+    _path: str
+
+    async def post_round(self, result: RoundResult | Mapping[str, Any]) -> RoundReceipt:
+        """Append a whole round, once: the same round again gives the first receipt.
+
+        Raises InvalidRunError with every problem, and RemoteError with the code ``round_conflict`` for a round that is
+        not the next one, or is there with another content.
+        """
+        value = result.to_value() if isinstance(result, RoundResult) else dict(result)
+        try:
+            gate(value)  # what JSON would change on the way is refused here
+        except InvalidEffectError as error:
+            raise InvalidRunError([{"path": error.path, "message": error.reason}]) from None
+        told = (await self._transport.call("POST", f"{self._path}/rounds", body=value)).value
+        return RoundReceipt(**{name: told[name] for name in RoundReceipt._fields})
+
+    async def rounds(self) -> list[dict[str, Any]]:
+        """Give where each round stands in the log, and how much is in it, in the order of the log.
+
+        Raises MomentNotFoundError for a world that is no social-RL run.
+        """
+        found: list[dict[str, Any]] = []
+        after: int | None = 0
+        while after is not None:
+            params = {"after_seq": after, "limit": _PAGE}
+            page = (await self._transport.call("GET", f"{self._path}/rounds", params=params)).value
+            found += page["rounds"]
+            after = page["next_after_seq"]
+        return found
+
+    async def round(self, number: int) -> dict[str, Any]:
+        """Give a round as far as it has come: where it stands, and in ``result`` what its file holds.
+
+        `RoundResult.from_value` reads that. Raises MomentNotFoundError for a round that there is not.
+        """
+        path = f"{self._path}{path_of('rounds', str(number))}"
+        found: dict[str, Any] = (await self._transport.call("GET", path)).value
+        return found
+
+    async def policy(self, *, at_seq: int | None = None) -> dict[str, Any]:
+        """Give the cues of each agent (``agents``) and the policy of each role (``roles``), at a seq or now.
+
+        Raises MomentNotFoundError for a seq that there is not, and for a world that is no social-RL run.
+        """
+        params = {} if at_seq is None else {"at_seq": at_seq}
+        found: dict[str, Any] = (await self._transport.call("GET", f"{self._path}/policy", params=params)).value
+        return found

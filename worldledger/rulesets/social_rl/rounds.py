@@ -1,0 +1,287 @@
+"""One round's document as drafts of effects: RoundStarted, the messages, the feedback, the adaptations, RoundEnded.
+
+Nothing is lost, whatever the document holds: `worldledger.rulesets.social_rl.writing` makes the same document of the
+effects. The look at a message is written out by hand: a big run is nearly all messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import inf
+from typing import Any, Final
+
+from worldledger.canonical import MAX_INT, child
+from worldledger.drafts import MAX_WORD, json_name
+from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
+from worldledger.rulesets.social_rl import words
+from worldledger.rulesets.social_rl.faults import (
+    Fault,
+    adaptation_faults,
+    feedback_faults,
+    field_faults,
+    message_faults,
+    meta_faults,
+)
+from worldledger.rulesets.social_rl.fields import (
+    ADAPTATION,
+    FEEDBACK,
+    MESSAGE,
+    MESSAGE_ROLES,
+    META,
+    ROUND,
+    required_of,
+    types_of,
+)
+from worldledger.rulesets.social_rl.judging import Judge
+from worldledger.rulesets.social_rl.words import ABSENT, EXTRA, NAME, PARTS, PARTS_FIELD, RAW, SOURCE
+
+_MESSAGE_TYPES: Final = types_of(MESSAGE)
+_MESSAGE_NEEDS: Final = required_of(MESSAGE)
+_FEEDBACK_TYPES: Final = types_of(FEEDBACK)
+_NOTHING: Final[frozenset[type]] = frozenset()
+_ROLES: Final = frozenset({*MESSAGE_ROLES, None})
+#: Where a whole round's fields go; the rest of them are effects of their own.
+_HEAD: Final = {name: ROUND[name] for name in ("meta", "round_config")}
+
+
+class Drafting:
+    """The drafts of a run, round by round.
+
+    - ``drafts``: what has come of it so far. ``rounds``, ``messages``: how many there are.
+    - ``now``: the sim_time so far, which never decreases; None for drafts without one.
+    - ``first_seq``: the global_seq that the first draft will have, None where that is not known: then nothing is told
+      of causes.
+    - ``agents``: who has spoken, or is known otherwise.
+    """
+
+    def __init__(
+        self, judge: Judge, *, now: float | None = 0.0, first_seq: int | None = None, agents: Iterable[str] = ()
+    ) -> None:
+        self.judge = judge
+        self.drafts: list[EffectDraft] = []
+        self.rounds = 0
+        self.messages = 0
+        self.agents = set(agents)
+        self._timed = now is not None
+        self._now = 0.0 if now is None else now
+        self._first_seq = first_seq
+        self._feedback_seqs: dict[str, int] = {}
+        #: The sources of agents of whose ids there is nothing more to tell.
+        self._sources: dict[str, str] = {}
+
+    def add(self, kind: str, payload: dict[str, Any], source_id: str = SOURCE) -> EffectDraft:
+        """Add a draft of what is said now."""
+        draft: EffectDraft = {
+            "kind": kind,
+            "payload": payload,
+            "source_id": source_id,
+            "schema_version": SCHEMA_VERSION,
+        }
+        if self._timed:
+            draft["sim_time"] = self._now
+        self.drafts.append(draft)
+        return draft
+
+    def begin_at(self, value: Any) -> None:
+        """Let the time be that of a round's first message, if that tells one."""
+        messages = value.get("messages") if type(value) is dict else None
+        first = messages[0] if type(messages) is list and messages else None
+        if type(first) is dict:
+            self._pass(first.get("timestamp"))
+
+    def round(self, value: Mapping[str, Any], *, file: str, number: int) -> None:
+        """Add the drafts of a round that has this number."""
+        self.rounds += 1
+        self.begin_at(value)
+        fits = {name: type(value[name]) in ROUND[name].types for name in ROUND if name in value}
+        self._start(value, fits, file, number)
+        if fits.get("messages"):
+            self._add_messages(value["messages"], file, number)
+        if fits.get("feedback"):
+            self._add_feedback(value["feedback"], file, number)
+        if fits.get("policy_adaptations"):
+            self._add_adaptations(value["policy_adaptations"], file, number)
+        if fits.get("synthesis"):
+            payload = {"round_number": number, "synthesis": value["synthesis"]}
+            self.add(words.ROUND_SYNTHESISED, payload)
+        ended: dict[str, Any] = {"round_number": number}
+        if fits.get("duration_seconds"):
+            ended["duration_seconds"] = value["duration_seconds"]
+        self.add(words.ROUND_ENDED, ended)
+
+    # -- the parts ---------------------------------------------------------------------------------------------
+
+    def _start(self, value: Mapping[str, Any], fits: Mapping[str, bool], file: str, number: int) -> None:
+        self.judge.take(file, field_faults(value, ROUND, "$", "a round"))
+        payload: dict[str, Any] = {"round_number": number}
+        extra: dict[str, Any] = {}
+        for name, item in value.items():
+            if not fits.get(name):
+                extra[name] = item
+            elif name in _HEAD:
+                payload[name] = item
+        if value.get("round_number", number) != number and fits["round_number"]:
+            extra["round_number"] = value["round_number"]
+        if fits.get("meta"):
+            self.judge.take(file, meta_faults(value["meta"], "$.meta"))
+        parts = [name for name in PARTS if name in value and fits[name]]
+        if len(parts) < len(PARTS):
+            payload[PARTS_FIELD] = parts
+        if file and file != words.file_of_round(number):
+            payload[NAME] = file
+        if extra:
+            payload[EXTRA] = extra
+        self.add(words.ROUND_STARTED, payload)
+
+    def _add_messages(self, messages: list[Any], file: str, number: int) -> None:
+        types, needs, roles = _MESSAGE_TYPES, _MESSAGE_NEEDS, _ROLES
+        sources, drafts, timed, now = self._sources, self.drafts, self._timed, self._now
+        for index, message in enumerate(messages):
+            payload = message
+            right = type(message) is dict and needs <= message.keys()
+            if right:
+                for name, item in message.items():
+                    if type(item) not in types.get(name, _NOTHING):
+                        right = False
+                        break
+            if right:
+                agent_id, timestamp = message["agent_id"], message["timestamp"]
+                right = (
+                    agent_id in sources
+                    and message["round_number"] == number
+                    and message["turn_number"] >= 1
+                    and 0 <= timestamp < inf
+                    and message.get("role") in roles
+                    and message.get("context_frame") is None
+                )
+            if not right:
+                self._judge_message(message, file, index, number)
+                payload = _payload(message, MESSAGE)
+                agent_id, timestamp = payload.get("agent_id"), payload.get("timestamp")
+                source_id = SOURCE if agent_id is None else _source(agent_id)
+            else:
+                source_id = sources[agent_id]
+            if timestamp is not None and now < timestamp < MAX_INT:
+                now = float(timestamp)
+            draft: EffectDraft = {
+                "kind": "MessageEmitted",
+                "payload": payload,
+                "source_id": source_id,
+                "schema_version": SCHEMA_VERSION,
+            }
+            if timed:
+                draft["sim_time"] = now
+            drafts.append(draft)
+        self._now = now
+        self.messages += len(messages)
+
+    def _judge_message(self, message: Any, file: str, index: int, number: int) -> None:
+        """Tell of what is wrong with a message; of an agent's id, where that is taken, once for all its messages."""
+        agent_id = message.get("agent_id") if type(message) is dict else None
+        seen = type(agent_id) is str and agent_id in self._sources and not self.judge.strict
+        path = f"$.messages[{index}]"
+        for fault in message_faults(message, path, number):
+            if not (seen and fault.rule == "value" and fault.path == f"{path}.agent_id"):
+                self.judge.take(file, (fault,))
+        if type(agent_id) is str:
+            self.agents.add(agent_id)
+            if not self.judge.strict or not _is_wrong(agent_id):
+                self._sources[agent_id] = _source(agent_id)
+
+    def _add_feedback(self, feedback: dict[str, Any], file: str, number: int) -> None:
+        for agent, vector in feedback.items():
+            path = child("$.feedback", agent)
+            self.judge.take(file, feedback_faults(vector, path, number, agent))
+            if agent not in self.agents:
+                self._unknown_agent(file, path, agent)
+            if type(vector) is not dict:
+                payload: dict[str, Any] = {"agent_id": agent, RAW: vector}
+            elif all(type(item) in _FEEDBACK_TYPES.get(name, _NOTHING) for name, item in vector.items()) and (
+                vector.get("agent_id") == agent
+            ):
+                payload = vector
+            else:
+                payload = words.split(vector, FEEDBACK)
+                if "agent_id" not in vector:
+                    payload[ABSENT] = ["agent_id"]
+                elif payload.get("agent_id", agent) != agent:
+                    payload.setdefault(EXTRA, {})["agent_id"] = vector["agent_id"]
+                payload["agent_id"] = agent
+            self.add(words.FEEDBACK_RECORDED, payload)
+            if self._first_seq is not None:
+                self._feedback_seqs[agent] = self._first_seq + len(self.drafts) - 1
+
+    def _add_adaptations(self, adaptations: list[Any], file: str, number: int) -> None:
+        for index, adaptation in enumerate(adaptations):
+            path = f"$.policy_adaptations[{index}]"
+            self.judge.take(file, adaptation_faults(adaptation, path, number))
+            payload = _payload(adaptation, ADAPTATION)
+            agent = payload.get("agent_id")
+            draft = self.add(words.POLICY_ADAPTED, payload)
+            if type(agent) is str:
+                if agent not in self.agents:
+                    self._unknown_agent(file, f"{path}.agent_id", agent)
+                if agent in self._feedback_seqs:
+                    draft["caused_by"] = self._feedback_seqs[agent]
+
+    def _unknown_agent(self, file: str, path: str, agent: str) -> None:
+        what = f"nobody of the name {agent!r} has spoken so far, or is named in the meta data"
+        self.judge.take(file, (Fault(path, what, "unknown_agent"),))
+
+    def _pass(self, timestamp: Any) -> None:
+        if type(timestamp) in MESSAGE["timestamp"].types and self._now < timestamp < MAX_INT:
+            self._now = float(timestamp)
+
+
+def round_drafts(
+    value: Mapping[str, Any],
+    *,
+    strict: bool,
+    now: float | None = None,
+    first_seq: int | None = None,
+    agents: Iterable[str] = (),
+) -> list[EffectDraft]:
+    """Give the drafts of one round's document, RoundStarted to RoundEnded.
+
+    - ``strict``: whether to raise InvalidRunError, with every problem and its path, for what is not as the seed says.
+      Otherwise nothing but a document that has no round_number is refused.
+    - ``now``: the world's sim_time so far, where the drafts are to have one of their own (the messages' timestamps,
+      never decreasing); None for drafts without.
+    - ``first_seq``: the global_seq that the first of them will have, where that is known: then adaptations name the
+      feedback of the round that caused them.
+    - ``agents``: who is known besides those that speak in this round.
+    """
+    judge = Judge(strict=strict)
+    if type(value) is not dict:
+        judge.refuse("", "$", f"a round is an object, not {json_name(value)}")
+        judge.decide()
+    number = value.get("round_number")
+    if type(number) is not int or not words.is_number_of_round(number):
+        if not strict:
+            judge.refuse("", "$.round_number", f"round_number is {ROUND['round_number'].what}")
+        number = 0
+    drafting = Drafting(judge, now=now, first_seq=first_seq, agents=agents)
+    drafting.round(value, file="", number=number)
+    judge.decide()
+    return drafting.drafts
+
+
+def meta_payload(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the payload of ExperimentStarted for a run's meta data: the seed's fields in ``meta``, the rest beside."""
+    meta = words.split(value, META)
+    extra = meta.pop(EXTRA, None)
+    return {"meta": meta} if extra is None else {"meta": meta, EXTRA: extra}
+
+
+def _payload(value: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
+    return words.split(value, fields) if type(value) is dict else {RAW: value}
+
+
+def _is_wrong(agent_id: str) -> bool:
+    rule = MESSAGE["agent_id"].rule
+    return rule is not None and not rule(agent_id)
+
+
+def _source(agent_id: str) -> str:
+    """Give the source_id of an agent's messages; who cannot be a source speaks through the run."""
+    return agent_id if 0 < len(agent_id) <= MAX_WORD and agent_id != SERVICE_SOURCE else SOURCE
