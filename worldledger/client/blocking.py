@@ -5,19 +5,17 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import httpx2
 import orjson
 
+from worldledger.client.answers import ACCEPTING, BRINGING, checked_address, read_answer, unavailable
 from worldledger.client.pauses import Pauses
 from worldledger.client.problems import ServiceUnavailableError, error_of_answer, seconds_to_wait
 from worldledger.errors import RateLimitedError, SimulationError
 
 log = logging.getLogger("worldledger.client")
-
-_HEADERS: Final = {"Accept": "application/json, application/problem+json"}
-_JSON: Final = {"Content-Type": "application/json"}
 
 
 class BlockingTransport:
@@ -29,9 +27,9 @@ class BlockingTransport:
     """
 
     def __init__(self, url: str, *, timeout: float, patience: float) -> None:
-        self.url = _checked(url)
+        self.url = checked_address(url)
         self._patience = patience
-        self._http = httpx2.Client(headers=_HEADERS, timeout=timeout)
+        self._http = httpx2.Client(headers=ACCEPTING, timeout=timeout)
 
     def call(
         self,
@@ -48,7 +46,7 @@ class BlockingTransport:
         or a req_id in its body.
         """
         url = f"{self.url}{path}"
-        headers = {} if body is None else dict(_JSON)
+        headers = {} if body is None else dict(BRINGING)
         if key is not None:
             headers["Idempotency-Key"] = key
         content = None if body is None else orjson.dumps(body)
@@ -60,43 +58,23 @@ class BlockingTransport:
             failure: SimulationError
             pause = pauses.next()
             try:
-                return self._read(self._http.request(method, url, content=content, params=params, headers=headers))
+                response = self._http.request(method, url, content=content, params=params, headers=headers)
+                answer = read_answer(response, self.url)
             except httpx2.TransportError as error:
-                failure = self._unavailable(error)
+                failure = unavailable(self.url, error)
                 failure.__cause__ = error
             except RateLimitedError as error:
                 failure = error
                 pause = max(seconds_to_wait(error), pause)
+            else:
+                if answer.value is None:  # it is not the service that answered
+                    raise error_of_answer(answer.status, None, self.url)
+                return answer.value
             if time.monotonic() + pause > given_up:
                 raise failure
             log.debug("%s; it is tried again in %.3g s", failure, pause)
             time.sleep(pause)
 
-    def _unavailable(self, error: Exception) -> ServiceUnavailableError:
-        sent = not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
-        why = str(error) or type(error).__name__
-        what = f"{self.url} {'went away before it answered' if sent else 'cannot be reached'}: {why}"
-        return ServiceUnavailableError(what, url=self.url, outcome="unknown" if sent else None)
-
-    def _read(self, response: httpx2.Response) -> Any:
-        try:
-            value = orjson.loads(response.content)
-        except orjson.JSONDecodeError:
-            value = None
-        if response.is_success and value is not None:
-            return value
-        raise error_of_answer(response.status_code, value, self.url)
-
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
-
-
-def _checked(url: str) -> str:
-    try:
-        found = httpx2.URL(url)
-    except httpx2.InvalidURL as error:
-        raise ValueError(f"{url!r} is no address of a service: {error}") from None
-    if found.scheme not in {"http", "https"} or not found.host:
-        raise ValueError(f"{url!r} is no address of a service, such as http://127.0.0.1:8000")
-    return str(found).rstrip("/")

@@ -6,29 +6,20 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final, NamedTuple, TypeVar
-from urllib.parse import quote, urlsplit
+from typing import Any, TypeVar
+from urllib.parse import quote
 
 import httpx2
 import orjson
 
+from worldledger.client.answers import ACCEPTING, BRINGING, Answer, checked_address, read_answer, unavailable, was_sent
 from worldledger.client.pauses import Pauses
-from worldledger.client.problems import ServiceUnavailableError, error_of_answer, seconds_to_wait
+from worldledger.client.problems import ServiceUnavailableError, seconds_to_wait
 from worldledger.errors import RateLimitedError
 
 T = TypeVar("T")
 
 log = logging.getLogger("worldledger.client")
-
-_HEADERS: Final = {"Accept": "application/json, application/problem+json"}
-_JSON: Final = {"Content-Type": "application/json"}
-
-
-class Answer(NamedTuple):
-    """An answer of the service that is no problem: its status and what its body says (None: nothing)."""
-
-    status: int
-    value: Any
 
 
 class Transport:
@@ -39,11 +30,11 @@ class Transport:
     """
 
     def __init__(self, url: str, *, timeout: float, patience: float) -> None:
-        self.url = _checked(url)
+        self.url = checked_address(url)
         self.closed = False
         self._patience = patience
         # Whoever waits for a connection of the pool waits for calls that have a timeout each.
-        self._http = httpx2.AsyncClient(headers=_HEADERS, timeout=httpx2.Timeout(timeout, pool=None))
+        self._http = httpx2.AsyncClient(headers=ACCEPTING, timeout=httpx2.Timeout(timeout, pool=None))
 
     async def call(
         self,
@@ -61,10 +52,12 @@ class Transport:
         """
         url = f"{self.url}{path}"
         content = None if body is None else orjson.dumps(body)
-        headers = None if body is None else _JSON
+        headers = None if body is None else BRINGING
 
         async def attempt() -> Answer:
-            return self._read(await self._http.request(method, url, content=content, params=params, headers=headers))
+            return read_answer(
+                await self._http.request(method, url, content=content, params=params, headers=headers), self.url
+            )
 
         return await self._persist(attempt, again=again)
 
@@ -86,14 +79,14 @@ class Transport:
         content = None if body is None else orjson.dumps(body)
         headers = {"Accept": f"{accept}, application/problem+json", "Accept-Encoding": "identity"}
         if body is not None:
-            headers |= _JSON
+            headers |= BRINGING
 
         async def attempt() -> httpx2.Response:
             request = self._http.build_request(method, url, content=content, params=params, headers=headers)
             response = await self._http.send(request, stream=True)
             if not response.is_success:
                 await response.aread()
-                self._read(response)
+                read_answer(response, self.url)
             return response
 
         response = await self._persist(attempt, again=True)
@@ -111,10 +104,9 @@ class Transport:
             try:
                 return await attempt()
             except httpx2.TransportError as error:
-                sent = not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
                 pause = pauses.next()
-                if (sent and not again) or asyncio.get_running_loop().time() + pause > given_up:
-                    raise self._unavailable(error, sent=sent) from error
+                if (was_sent(error) and not again) or asyncio.get_running_loop().time() + pause > given_up:
+                    raise unavailable(self.url, error) from error
                 log.debug("%s cannot be reached (%s); it is tried again", self.url, error)
             except RateLimitedError as error:
                 # To wait for its turn is the way of this connection, as to reach the service is: no world knows of it.
@@ -135,36 +127,10 @@ class Transport:
         what = f"{self.url} broke off before its answer was whole; what has come of it is not all{why}"
         return ServiceUnavailableError(what, url=self.url)
 
-    def _unavailable(self, error: Exception, *, sent: bool) -> ServiceUnavailableError:
-        why = str(error) or type(error).__name__
-        what = f"{self.url} {'went away before it answered' if sent else 'cannot be reached'}: {why}"
-        return ServiceUnavailableError(what, url=self.url, outcome="unknown" if sent else None)
-
-    def _read(self, response: httpx2.Response) -> Answer:
-        try:
-            value = orjson.loads(response.content) if response.content else None
-        except orjson.JSONDecodeError:
-            value = None
-        if response.is_success:
-            return Answer(response.status_code, value)
-        raise error_of_answer(response.status_code, value, self.url)
-
     async def close(self) -> None:
         """Close the connections."""
         self.closed = True
         await self._http.aclose()
-
-
-def _checked(url: str) -> str:
-    """Give a service's address as requests are made of it; raise ValueError if it is none."""
-    try:
-        parts = urlsplit(url)
-        fit = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number, half an IPv6 address
-        fit = False
-    if not fit:
-        raise ValueError(f"{url!r} is no address of a service, such as http://127.0.0.1:8000")
-    return parts.geturl().rstrip("/")  # with the scheme in lower case
 
 
 def path_of(*parts: str) -> str:
