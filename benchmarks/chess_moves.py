@@ -27,7 +27,7 @@ from worldledger.genesis import NewWorld
 from worldledger.rulesets.chess import AgentSpec, BoardState
 from worldledger.rulesets.chess.moves import play_move
 
-ROUNDS = 5
+ROUNDS = 3
 PLIES = 120
 WATCHERS = 20
 #: Part of a move that python-chess and the commit are to be; most milliseconds for a position, and until all are told.

@@ -21,14 +21,14 @@ from service.cli.main import run
 #: Hasty Hal lost it by an illegal move.
 GAME = "examples-hasty-hal-vs-cautious-cora-2026-01-03-4c8135ce83ce"
 STATISTICS = """
-    select agent_id, games_played as played, games_won as won, games_lost as lost, games_drawn as drawn,
-           total_moves as moves, illegal_moves_attempted as illegal
-    from projections.agent_totals where agent_id in ('Cautious Cora', 'Hasty Hal') order by agent_id"""
+    select agent_id, sum(games_played) as played, sum(games_won) as won, sum(games_lost) as lost,
+           sum(games_drawn) as drawn, sum(total_moves) as moves, sum(illegal_moves_attempted) as illegal
+    from agent_stats where agent_id in ('Cautious Cora', 'Hasty Hal') group by agent_id order by agent_id"""
 
 STEPS = {
     "Tables for queries follow from the logs:": ["project", "--once"],
     "A game as it stands:": ["state", GAME],
-    "Its players, over all their games:": ["db", "shell", "-c", STATISTICS],
+    "Its players, over all their games:": ["sql", STATISTICS],
     "What its last two effects changed, an illegal move and the end of the game:": ["diff", GAME, "26", "head"],
 }
 #: The folder of the example market.

@@ -58,6 +58,7 @@ from service.api.openenv import routes as openenv
 from service.api.openenv import sockets as openenv_sockets
 from service.api.problems import on_http_exception, on_simulation_error, on_validation_error
 from service.api.querying import SqlDoor
+from service.api.stopping import Stopping
 from service.api.wire import Protocol
 from service.api.ws import handshake, watching
 from service.api.ws.messages import MAX_BYTES
@@ -167,7 +168,10 @@ def create_app(settings: Settings, database_url: str, *, clock: Callable[[], flo
         redirect_slashes=False,
         docs_url=None,  # it would load its programs from other servers
         redoc_url=None,
-        middleware=[Middleware(Edge, metrics=measured, hosts=allowed_hosts(settings), limiter=Limiter.of(settings))],
+        middleware=[
+            Middleware(Edge, metrics=measured, hosts=allowed_hosts(settings), limiter=Limiter.of(settings)),
+            Middleware(Stopping),
+        ],
         exception_handlers={
             SimulationError: on_simulation_error,
             RequestValidationError: on_validation_error,

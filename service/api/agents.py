@@ -47,7 +47,7 @@ async def list_agents(
     check_text("after", after)
     found = services(request)
     wanted = min(_DEFAULT if limit is None else limit, found.settings.page_limit)
-    rows = await viewed(found, found.models.agents(after=after, limit=wanted + 1))
+    rows = await viewed(found, lambda: found.models.agents(after=after, limit=wanted + 1))
     shown = rows[:wanted]
     position = shown[-1]["agent_id"] if len(rows) > wanted else None
     headers = {"Cache-Control": REVALIDATE, **({} if position is None else next_link(request, after=position))}
@@ -76,7 +76,7 @@ async def get_agent_stats(
         raise InvalidParameterError("agent_id", f"must have 1 to {MAX_WORD} characters", "path")
     check_text("agent_id", agent_id, "path")
     found = services(request)
-    stats = await viewed(found, found.models.agent_stats(agent_id))
+    stats = await viewed(found, lambda: found.models.agent_stats(agent_id))
     if stats is None:
         raise AgentNotFoundError(f"no agent {agent_id!r} has acted in any world", agent_id=agent_id)
     return Response(to_json(stats), 200, {"Cache-Control": REVALIDATE}, "application/json")

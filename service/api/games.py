@@ -77,7 +77,7 @@ async def list_games(
     wanted = _wanted(found, limit)
     rows = await viewed(
         found,
-        found.models.games(experiment=experiment, status=status, agent_id=agent, after=after, limit=wanted + 1),
+        lambda: found.models.games(experiment=experiment, status=status, agent_id=agent, after=after, limit=wanted + 1),
     )
     shown = [as_told(_GAMES, row) for row in rows[:wanted]]
     position = shown[-1]["world_id"] if len(rows) > wanted else None
@@ -138,7 +138,7 @@ async def list_moves(
     found = services(request)
     await wait_for(found, _MOVES, check_world_name(game_id), min_seq)
     wanted = _wanted(found, limit)
-    rows = await viewed(found, found.models.moves(game_id, after=after_ply, limit=wanted + 1))
+    rows = await viewed(found, lambda: found.models.moves(game_id, after=after_ply, limit=wanted + 1))
     if not rows:
         await _game(found, game_id)  # is there such a game?
     shown = [as_told(_MOVES, row) for row in rows[:wanted]]
@@ -189,7 +189,7 @@ async def get_board(
 async def _game(found: Services, game_id: str) -> Row:
     """Give a game's row. Raises GameNotFoundError or ProjectionBehindError."""
     for _ in range(2):  # it may come between a look and the check
-        row = await viewed(found, found.models.game(game_id))
+        row = await viewed(found, lambda: found.models.game(game_id))
         if row is not None:
             return row
         await check_game(found, _GAMES, game_id)

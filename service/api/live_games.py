@@ -146,13 +146,9 @@ async def _make(found: Services, new: NewGame, key: str | None) -> tuple[LiveGam
 
     Raises as `Arena.create`; RequestConflictError where the key has made another game.
     """
-    again = (
-        "send it again, with the same Idempotency-Key"
-        if key is not None
-        else "look for the game before you make another"
-    )
+    again = "look for the game before you make another" if new.game_id is None else "send it again"
     try:
-        return await doing(found.store.outages, found.arena.create(new), again), True
+        return await doing(found.store.outages, found.arena.create(new), again, begun=found.arena.begins(new)), True
     except (WorldExistsError, ArenaFullError):
         if key is None or new.game_id is None:
             raise

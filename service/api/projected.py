@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, TypeVar
 
 import orjson
@@ -30,12 +30,17 @@ MinSeq = Annotated[
 ]
 
 
-async def viewed(found: Services, work: Coroutine[Any, Any, T]) -> T:
+async def viewed(found: Services, ask: Callable[[], Awaitable[T]]) -> T:
     """Give what is read from the views. Raises ProjectionUnavailableError where one is not there, and as `reading`."""
-    try:
-        return await reading(found.store.outages, work)
-    except ViewMissingError as error:
-        raise ProjectionUnavailableError("what this projection has made is not to be had at the moment") from error
+
+    async def view() -> T:
+        try:
+            return await ask()
+        except ViewMissingError as error:
+            what = "what this projection has made is not to be had at the moment"
+            raise ProjectionUnavailableError(what) from error
+
+    return await reading(found.store.outages, view())
 
 
 async def wait_for(found: Services, projection: Projection, world_id: str, min_seq: int | None) -> None:

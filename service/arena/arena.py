@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
@@ -94,6 +94,8 @@ class Arena:
         self._drivers: dict[str, asyncio.Task[None]] = {}
         #: games that are about to be played here
         self._places = 0
+        #: games that are being made, by name
+        self._begun: Counter[str] = Counter()
         self._running: set[asyncio.Task[None]] = set()
         self._looked: OrderedDict[str, int] = OrderedDict()
         self._closed = False
@@ -136,7 +138,7 @@ class Arena:
         world = NewWorld(
             world_id=new.game_id, ruleset=CHESS.name, config={LIVE: new.to_value()}, experiment=new.experiment
         )
-        with self._place(driven(new.players)):
+        with self._place(driven(new.players)), self._beginning(new.game_id):
             await self._store.create_world(world)
             self.counters.created += 1
             table = await self._seats.take(new.game_id)
@@ -179,6 +181,18 @@ class Arena:
                 allow_programs=self.settings.allow_programs,
             )
             await player.close()
+
+    def begins(self, new: NewGame) -> bool:
+        """Tell whether a game of this name is being made here."""
+        return new.game_id in self._begun
+
+    @contextmanager
+    def _beginning(self, game_id: str) -> Iterator[None]:
+        self._begun[game_id] += 1
+        try:
+            yield
+        finally:
+            self._begun -= Counter((game_id,))  # which keeps what is left above zero
 
     @contextmanager
     def _place(self, players: object) -> Iterator[None]:

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 #: Seconds between two tries to have a move written while the database is away.
 _PAUSE: Final = (0.1, 2.0)
 
+#: What is logged of a player that failed.
+NO_MOVE: Final = "a player has no move"
+
 log = structlog.get_logger("worldledger.arena")
 
 
@@ -115,7 +118,7 @@ class Driver:
                 ply,
             )
         failure = error if isinstance(error, PlayerError) else PlayerError(player.name, "failed", f"failed: {error!r}")
-        log.warning("a player has no move", game_id=record.game_id, ply=ply, error=failure.message)
+        log.warning(NO_MOVE, game_id=record.game_id, ply=ply, error=failure.message)
         return await self._write(lambda: self._moving.fail(self._table, colour, failure, req_id=req_id, ply=ply), ply)
 
     async def _until_answered(self, asked: asyncio.Task[str], ply: int) -> None:

@@ -7,6 +7,7 @@ twice, here or in another process, does no harm.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from service.arena.players import RandomPlayer
@@ -71,6 +72,7 @@ class Settling:
 
 
 def _why_given_up(record: Record) -> Reason:
-    """Give the reason: illegal moves, unless the player gave no move at all."""
-    reason = record.entries[-1].effect["payload"].get("reason")
-    return "illegal_move" if reason in {None, "illegal_move"} else "abandoned"
+    """Give the reason: illegal moves, unless among the attempts the player gave no move at all."""
+    attempts = takewhile(lambda entry: entry.kind == "MoveRejected", reversed(record.entries))
+    reasons = {entry.effect["payload"].get("reason") for entry in attempts}
+    return "illegal_move" if reasons <= {None, "illegal_move"} else "abandoned"

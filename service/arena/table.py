@@ -66,9 +66,7 @@ class Table:
         try:
             yield
         finally:
-            self._writing[request] -= 1
-            if not self._writing[request]:
-                del self._writing[request]
+            self._writing -= Counter((request,))  # which keeps what is left above zero
 
     def is_writing(self, request: tuple[str, str]) -> bool:
         """Tell whether such a request is under way, whether its caller still waits or not."""

@@ -125,7 +125,7 @@ class Writing:
         return await writing(self._store.outages, write(), begun=lambda: table.is_writing(request))
 
     async def read_on(self, table: Table, seq: int) -> None:
-        """Wait until an effect that was written is in the record. Raises StoreUnavailableError: it is to be had later."""
+        """Wait until an effect that was written is in the record. Raises StoreUnavailableError."""
 
         async def read() -> None:
             with table.in_use():

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from structlog import DropEvent
 
 from service.cli.connect import database, log_to_stderr, opened, target, typed
 from service.cli.options import DatabaseUrl, Home, Quiet, examples
@@ -18,7 +19,7 @@ from service.cli.rows import put_rows
 from worldledger.errors import InvalidConfigError, SimulationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, MutableMapping
 
     from service.arena import NewGame
     from service.cli.chess_match import Entry
@@ -119,10 +120,12 @@ def command(
     first, _ = (_setup(report, number, swap=swap, **common) for number in (0, games - 1))
     _must_go_on(first)
     log_to_stderr()
-    asyncio.run(try_out(contestants, first.board(), first.deadline_s))
+    asyncio.run(try_out(contestants, first.board(), first.limit("white")))
     setups = (_setup(report, number, swap=swap, **common) for number in range(games))
     try:
         with database(where) as url, progress_bar("playing", quiet=quiet) as tell:
+            if quiet:
+                log_to_stderr(_without_failures)
             telling = _Telling(report, games, tell, table=not as_json)
             asyncio.run(_play(url, where.settings, setups, report, min(jobs, games), telling))
     finally:
@@ -198,7 +201,7 @@ class _Telling:
             if not self._ended:
                 self._line("GAME", "WHITE", "BLACK", "RESULT", "REASON", "PLIES", "WORLD")
             row = _row(entry)
-            reason = (row["reason"] or row["status"]).replace("_", " ")
+            reason = _why(row)
             result = _MARKERS.get(row["result"], "*")
             self._line(row["game"], row["white"], row["black"], result, reason, row["plies"], row["world_id"])
         self._ended += 1
@@ -206,6 +209,23 @@ class _Telling:
     def _line(self, *cells: object) -> None:
         *before, last = (plain(str(cell)) for cell in cells)
         put("  ".join([*(cell.ljust(width) for cell, width in zip(before, self._widths, strict=True)), last]))
+
+
+def _why(row: Mapping[str, Any]) -> str:
+    """Give the reason of an end in words. Who gives up a match of programs without a word of its own has failed."""
+    if (row["status"], row["reason"]) == ("resigned", "abandoned"):
+        return "player failed"
+    word: str = row["reason"] or row["status"]
+    return word.replace("_", " ")
+
+
+def _without_failures(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Leave out of the log that a player has failed: the summary says so."""
+    from service.arena.driving import NO_MOVE  # noqa: PLC0415 - slow to load
+
+    if event["event"] == NO_MOVE:
+        raise DropEvent
+    return event
 
 
 def _row(entry: Entry) -> dict[str, Any]:

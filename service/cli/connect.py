@@ -21,6 +21,8 @@ from service.cli.output import Above, say
 from worldledger.errors import SimulationError
 
 if TYPE_CHECKING:
+    from structlog.typing import Processor
+
     from service.settings import Settings
     from service.store import Store
 
@@ -125,11 +127,11 @@ def opened(url: str, settings: Settings) -> AbstractAsyncContextManager[Store]:
     return Store.open(url, settings)
 
 
-def log_to_stderr(*, serving: bool = False) -> None:
+def log_to_stderr(*processors: Processor, serving: bool = False) -> None:
     """Have warnings go to stderr, above what moves there; with tracebacks where this process is ``serving``."""
     from service import logs  # noqa: PLC0415 - slow to load; `--help` needs none of it
 
-    logs.log_to_stderr(*(() if serving else (_without_traceback,)), to=cast("TextIO", Above()))
+    logs.log_to_stderr(*processors, *(() if serving else (_without_traceback,)), to=cast("TextIO", Above()))
 
 
 def _without_traceback(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

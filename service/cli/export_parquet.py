@@ -135,8 +135,12 @@ def _since(store: Store, moment: Moment | None) -> Since | None:
 
 
 def _told(summary: Summary) -> str:
-    size = f"{summary.effects} effects of {summary.worlds} worlds, {summary.bytes / 1e6:.1f} MB"
+    size = f"{_counted(summary.effects, 'effect')} of {_counted(summary.worlds, 'world')}, {summary.bytes / 1e6:.1f} MB"
     if not summary.new_files:
         return f"{summary.directory} is up to date: {size}"
-    new = f"{summary.new_effects} effects in {summary.new_files} files ({summary.new_bytes / 1e6:.1f} MB)"
-    return f"wrote {new} to {summary.directory}, which has {size} in all"
+    new = f"{_counted(summary.new_effects, 'effect')} in {_counted(summary.new_files, 'file')}"
+    return f"wrote {new} ({summary.new_bytes / 1e6:.1f} MB) to {summary.directory}, which has {size} in all"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

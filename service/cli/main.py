@@ -215,7 +215,8 @@ def _call(arguments: Sequence[str] | None) -> int:
     except OSError as error:  # stdout's, under `--help` say; those of files are told where they arise
         flush()
         place = f"{error.filename}: " if error.filename else ""
-        raise SimulationError(f"cannot go on: {place}{error.strerror or error}") from error
+        why = error.strerror or str(error) or "something did not come to its end in time"
+        raise SimulationError(f"cannot go on: {place}{why}") from error
     flush()
     return 0
 

@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 
 #: Bytes of all files from which on it pays to start further processes.
 MANY_FROM: Final = 512 * 1024
-#: Games of one message, and effects after which it is full.
+#: Games of one message, and effects after which it is full. A pipe takes so much at once: who reads a larger one waits
+#: for whoever is writing it.
 _GAMES: Final = 16
-_EFFECTS: Final = 1500
+_EFFECTS: Final = 250
 #: Messages that a process reads ahead of whoever writes.
-_AHEAD: Final = 8
+_AHEAD: Final = 40
 
 #: What is sent: the fields of a `Read` or a `FileEnd`, and which of them it is. Plain values, because a process that
 #: reads games has no use for the store, which takes a while to load.

@@ -49,15 +49,15 @@ async def writing(outages: Outages, work: Coroutine[Any, Any, R], *, begun: Call
     return await outages.silence.bear(work, refusal)
 
 
-async def doing(outages: Outages, work: Coroutine[Any, Any, R], again: str) -> R:
-    """Give what is done once however often it is asked for, unless the database falls silent.
+async def doing(outages: Outages, work: Coroutine[Any, Any, R], again: str, *, begun: bool = False) -> R:
+    """Give what is done once however often it is asked for, unless the database falls silent; it goes on then.
 
-    Then StoreUnavailableError is raised, which says how to ask ``again``, if this was begun, and CircuitBreakerOpenError
-    if not. The work goes on in any case.
+    StoreUnavailableError, which says how to ask ``again``, is raised if this, or the same, was ``begun``; otherwise
+    CircuitBreakerOpenError.
     """
 
     def refusal(tried: bool) -> SimulationError:
-        return undecided(again) if tried else CircuitBreakerOpenError(_AGAIN)
+        return undecided(again) if tried or begun else CircuitBreakerOpenError(_AGAIN)
 
     return await outages.silence.bear(work, refusal)
 

@@ -63,7 +63,7 @@ _NO_MOVES: list[tuple[str, str, str]] = [
     (chess.STARTING_FEN, "e2e2", "cannot be read"),
     # promotion missing, superfluous, to what there is not
     (_PROMOTES, "a7a8", "promotes: a7a8q"),
-    (_PROMOTES, "a8", "not legal"),
+    (_PROMOTES, "a8", "promotes: a8=Q"),
     (_PROMOTES, "a1b1q", "nothing promotes"),
     (_PROMOTES, "a7a8k", "not legal"),
     (_PROMOTES, "a7a8p", "cannot be read"),

@@ -202,6 +202,9 @@ async def test_resigning(client: httpx2.AsyncClient) -> None:
     told = response.json()
     schemas.ResignOutcome.model_validate(told)
     assert (response.status_code, told["player"], told["ended"]["result"]) == (201, "black", "white_wins")
+    assert response.json()["board_state"] == (await stands(client, "g"))["board_state"]
+    without = await client.post("/v1/games/g/resign?tensor=false", json={"agent_id": "b", "req_id": "r"})
+    assert "board_tensor" not in without.json()["board_state"]
     again = await client.post("/v1/games/g/resign", json={"agent_id": "b"}, headers={"Idempotency-Key": "r"})
     assert (again.status_code, again.json()) == (200, {**told, "replayed": True})
     assert game_of(await stands(client, "g")).reason == "resignation"

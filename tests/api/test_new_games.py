@@ -40,6 +40,34 @@ async def test_a_game_is_made(client: httpx2.AsyncClient) -> None:
     assert [agent["agent_id"] for agent in agents] == ["b", "w"]
 
 
+async def test_the_square_that_was_passed_before_the_beginning(client: httpx2.AsyncClient) -> None:
+    """A game that begins after e2e4 stands as one in which it was played, also in a process that has read it anew."""
+    fen = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq e3 0 1"
+    response = await client.post("/v1/games", json={**AGENTS, "game_id": "g", "fen": fen})
+    other = {"world_id": "h", "ruleset": "chess", "config": {"live": {**AGENTS, "fen": fen}}}
+    assert (await client.post("/v1/worlds", json=other)).status_code == 201
+    rejected = await client.post("/v1/games/h/moves", json={"player": "black", "move": "e7e4"})
+    for told in (response.json(), (await client.get("/v1/games/h")).json(), rejected.json()):
+        state = told["board_state"]
+        assert (state["fen"], state["en_passant_square"]) == (fen, "e3")
+    assert game_of(response.json()).board_state.fen == fen
+    started = (await client.get("/v1/worlds/g/effects/2")).json()
+    assert started["payload"]["initial_fen"] == fen
+    begun = (await client.post("/openenv/chess/reset", json={"fen": fen, "opponent": "self"})).json()["observation"]
+    assert begun["fen"] == fen
+    query = {"episode_id": begun["metadata"]["episode_id"]}
+    state = (await client.get("/openenv/chess/state", params=query)).json()
+    assert (state["fen"], state["initial_fen"]) == (fen, fen)
+
+
+async def test_the_agents_own_limits(client: httpx2.AsyncClient) -> None:
+    """Where a game has no limit its agents' count, and are told."""
+    body = {"white": {"agent_id": "w", "timeout_seconds": 100}, "black": {"agent_id": "b"}}
+    told = (await client.post("/v1/games", json=body)).json()
+    schemas.Game.model_validate(told)
+    assert told["live"]["deadline_s"] == {"white": 100.0, "black": 30.0}
+
+
 async def test_the_same_key_gives_the_same_game(client: httpx2.AsyncClient) -> None:
     """A request that is sent again with its key makes nothing; with another body, or another key, it does not pass."""
     body = {**AGENTS, "deadline_s": None}

@@ -92,6 +92,29 @@ async def test_projections_that_are_not_told_are_left_out(
     assert (silence.calls, silence.cancelled) == (1, 0)
 
 
+async def test_a_request_that_the_stopping_service_gives_up(
+    client: httpx2.AsyncClient, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is answered, and nothing is raised that the server would log; without a stop who cancels is obeyed."""
+    asked = asyncio.Event()
+
+    async def silent(*_: object) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Store, "world", silent)
+    for stopping in (False, True):
+        asked.clear()
+        request = asyncio.create_task(client.get("/v1/worlds/town"))
+        await asked.wait()
+        if stopping:
+            services.stopping.set()
+        request.cancel()
+        await asyncio.wait([request])
+        assert request.cancelled() is not stopping
+    problem(request.result(), 503, "store_unavailable", outcome="unknown")
+
+
 async def test_a_request_that_is_given_up_cancels_nothing(services: Services, silence: Silence) -> None:
     """A client that leaves does not take the question along; the next one has its answer."""
     questions = services.questions

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from service.arena import Arena, LiveGame, NewGame, NoSuchGameError
+from service.arena import Arena, ArenaFullError, LiveGame, NewGame, NoSuchGameError
 from service.arena.players import InvalidPlayerError, registry
 from worldledger.errors import (
     InvalidConfigError,
@@ -19,7 +20,7 @@ from worldledger.errors import (
 from worldledger.genesis import NewWorld
 from worldledger.rulesets.chess import AgentSpec
 
-from .helpers import attempt, new_game, of_players, refused
+from .helpers import Opening, attempt, new_game, of_players, refused, wait_for
 
 
 @pytest.mark.parametrize(
@@ -133,3 +134,35 @@ async def test_a_program_that_is_missing_is_told_at_once(arena: Arena, monkeypat
         await arena.create(of_players("stockfish", "external", game_id="engineless"))
     with pytest.raises(WorldNotFoundError):
         await arena.game("engineless")
+
+
+async def test_no_more_games_are_played_than_there_may_be(opening: Opening) -> None:
+    """Of many that are made at once as many begin as have a place; the others are refused, and leave no place taken."""
+    arena = await opening(max_games=2, scan_every=1e9)
+    made = await asyncio.gather(
+        *(arena.create(of_players("external", "random", game_id=f"g{n}")) for n in range(6)), return_exceptions=True
+    )
+    games = [each for each in made if isinstance(each, LiveGame)]
+    assert (len(games), arena.driven) == (2, 2)
+    assert sum(isinstance(each, ArenaFullError) for each in made) == 4
+    await games[0].resign("w", req_id="r")
+    await wait_for(lambda: arena.driven == 1, "a place is free")
+    with pytest.raises(WorldExistsError):
+        await arena.create(of_players("external", "random", game_id=games[1].game_id))
+    await arena.create(of_players("external", "random"))
+    assert arena.driven == 2
+
+
+async def test_nobody_takes_over_more_than_there_is_place_for(opening: Opening) -> None:
+    """Games that are found and games that are made share the places."""
+    async with opening.until(scan_every=1e9) as arena:
+        for _ in range(3):
+            await arena.create(of_players("external", "random"))
+    opening.clock.go(60)
+    arena = await opening(max_games=2)
+    made = await asyncio.gather(
+        *(arena.create(of_players("external", "random")) for _ in range(3)), return_exceptions=True
+    )
+    await wait_for(lambda: arena._scanner.rounds > 2, "it has looked around")
+    assert arena.driven == 2
+    assert all(isinstance(each, (LiveGame, ArenaFullError)) for each in made)

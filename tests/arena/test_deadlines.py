@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
-from service.arena import Arena, ArenaSettings
+from service.arena import Arena, ArenaSettings, NewGame
+from worldledger.rulesets.chess import AgentSpec
 
 from .helpers import Opening, attempt, effects, kinds, new_game, played, rule_of, wait_for
 
@@ -103,6 +104,40 @@ async def test_a_game_that_has_left_memory_has_its_deadline(opening: Opening) ->
     await wait_for(lambda: arena._deadlines.at(first.game_id) is None, "it is looked at")
     await first.catch_up()
     assert first.state.status == "timeout"
+
+
+_OWN_TIMES: Final[dict[str, Any]] = {
+    "white": AgentSpec(agent_id="w", timeout_seconds=100),
+    "black": AgentSpec(agent_id="b", timeout_seconds=5),
+}
+
+
+async def test_each_agent_has_its_own_time(opening: Opening) -> None:
+    """Without a limit of the game each move may take as long as its agent may, also for a process that finds it."""
+    async with opening.until() as arena:
+        game = await arena.create(NewGame(**_OWN_TIMES))
+        assert game.deadline_at == opening.clock.now + 100
+        opening.clock.go(50)
+        await attempt(game, "w", "e2e4")
+        assert game.deadline_at == opening.clock.now + 5
+        first = await arena.create(NewGame(**_OWN_TIMES, fen="4k3/7p/8/8/8/8/P7/4K3 b - - 0 1"))
+    arena = await opening(adopt_after=1e9)
+    names = (game.game_id, first.game_id)
+    await wait_for(lambda: all(map(arena._deadlines.at, names)), "the deadlines are known")
+    assert {arena._deadlines.at(name) for name in names} == {opening.clock.now + 5}
+    opening.clock.go(5)
+    await wait_for(lambda: not any(map(arena._deadlines.at, names)), "they are looked at")
+    game = await arena.game(game.game_id)
+    assert (game.state.status, game.state.result) == ("timeout", "white_wins")
+
+
+async def test_the_limit_of_a_game_counts(arena: Arena, opening: Opening) -> None:
+    """A game's own limit, none included, is that of both, whatever its agents have."""
+    for limit, at in ((30.0, opening.clock.now + 30), (None, None)):
+        game = await arena.create(NewGame(**_OWN_TIMES, deadline_s=limit))
+        assert game.deadline_at == at
+        await attempt(game, "w", "e2e4")
+        assert game.deadline_at == at
 
 
 async def test_two_arenas_and_one_deadline(opening: Opening) -> None:

@@ -20,6 +20,7 @@ from service.arrow.connections import Connections
 from service.arrow.lake import effects as lake_effects
 from service.arrow.lake import files
 from service.arrow.lake.exporting import Summary, export_lake
+from service.arrow.lake.folder import NO_VALUE
 from service.arrow.lake.manifest import Choice, Manifest
 from service.settings import Settings
 from service.store import Store
@@ -119,6 +120,24 @@ async def test_duckdb_and_polars_read_what_the_logs_have(store: Store, export: E
     frame = pl.scan_parquet(lake / "effects", hive_schema={"experiment": pl.String, "world": pl.String})
     counts = frame.group_by("experiment", "world").len().sort("world").collect().rows()
     assert counts == [("2024", "007", 5), (ODD, "one", 5), (None, "three", 5), (ODD, "two", 5)]
+
+
+async def test_names_that_readers_take_for_no_value(store: Store, export: Export, lake: Path) -> None:
+    """``null`` in any case stays a name in DuckDB and polars; Hive's own name for no value does so in DuckDB."""
+    names = ["NULL", "Null", "null"]
+    for name, experiment in (*zip(names, names, strict=True), ("hive", NO_VALUE), ("none", None)):
+        await _world(store, name, 0, experiment=experiment)
+    await export()
+    table = f"read_parquet('{lake}/effects/**/*.parquet', hive_types = {{experiment: varchar, world: varchar}})"
+    found = duckdb.sql(f"select world_id, world, experiment from {table} order by all").fetchall()
+    named = [(name, name, name) for name in names]
+    assert found == [*named[:2], ("hive", "hive", NO_VALUE), ("none", "none", None), named[2]]
+    asked = duckdb.sql(f"select world_id from {table} where experiment = 'null' and world = 'null'")
+    assert asked.fetchall() == [("null",)]
+    frame = pl.scan_parquet(lake / "effects", hive_schema={"experiment": pl.String, "world": pl.String})
+    read = frame.filter(pl.col("world_id").is_in(names)).select("world_id", "world", "experiment").sort("world_id")
+    assert read.collect().rows() == named
+    assert frame.filter(experiment="null", world="null").collect()["world_id"].to_list() == ["null"]
 
 
 async def test_an_export_adds_only_what_is_new(store: Store, export: Export, lake: Path) -> None:

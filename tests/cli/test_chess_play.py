@@ -167,6 +167,11 @@ def test_an_engine_that_crashes(on: Cli) -> None:
         f"worldledger: a player gave no move: game {game['game']}, {game['world_id']}" for game in games
     ]
     assert "SIGABRT" in result.err
+    result = on("chess", "play", "--white", white, "--black", "random", "--seed", "1", "--quiet")
+    (line,) = [line for line in result.out.splitlines() if "0-1" in line]
+    assert "  player failed  " in line
+    assert result.err.startswith("worldledger: a player gave no move: game 1, ")
+    assert result.err.count("\n") == 1
 
 
 @pytest.mark.usefixtures("engines")

@@ -34,6 +34,10 @@ def test_a_lake_is_made_and_brought_up_to_date(database_url: str, tmp_path: Path
     said = call(*export, "--world", "other")
     assert said.code == 0
     assert "wrote 12 effects in 2 files" in said.err
+    one = call(*export[:3], str(tmp_path / "another"), *export[4:], "--world", "a", "--since", "10")
+    assert one.code == 0
+    assert "wrote 1 effect in 1 file (0.0 MB)" in one.err
+    assert "which has 1 effect of 1 world, 0.0 MB in all" in one.err
     assert _seqs(lake) == {"a": [*range(3, 11)], "b": [*range(3, 13)], "other": [*range(1, 11)]}
     manifest = lake / "manifest.json"
     changed = json.loads(manifest.read_bytes())

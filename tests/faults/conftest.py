@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from service.database import embedded
+from service.database import embedded, schema
 
 
 @pytest.fixture
@@ -21,3 +22,11 @@ def home() -> Iterator[Path]:
     embedded.stop(folder / "home")
     embedded.remove(folder / "home")
     shutil.rmtree(folder)
+
+
+@pytest.fixture
+def url(home: Path) -> Iterator[str]:
+    """Give the address of a server of this test's own."""
+    with embedded.attach(home) as server:
+        asyncio.run(schema.upgrade(server.url()))
+        yield server.url()

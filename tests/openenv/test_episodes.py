@@ -189,7 +189,8 @@ async def test_a_player_of_the_service_is_an_opponent(client: httpx2.AsyncClient
     name = seen["metadata"]["episode_id"]
     assert (seen["metadata"]["turn"], bool(seen["metadata"]["last_move"])) == ("black", True)
     seen = await stepped(client, name, "e5")
-    assert (await state_of(client, name))["step_count"] == 3
+    state = await state_of(client, name)
+    assert (state["step_count"], state["global_seq"]) == (3, seen["metadata"]["global_seq"])
     assert len(seen["legal_moves"]) > 10
 
 

@@ -55,7 +55,7 @@ FRAMES: list[tuple[str | bytes, str]] = [
     ('{"type": "step", "data": {"move": "e2e4", "metadata": {"request_id": 7}}}', "VALIDATION_ERROR"),
     ('{"type": "step", "data": {"move": "e2e4", "metadata": {"thinking_time": 1e999}}}', "VALIDATION_ERROR"),
     (message("step", {"move": "x" * 60_000}), "VALIDATION_ERROR"),
-    ('{"type": "reset", "data": null}', "VALIDATION_ERROR"),
+    ('{"type": "step", "data": null}', "VALIDATION_ERROR"),
     ('{"type": "reset", "data": []}', "VALIDATION_ERROR"),
     ('{"type": "reset", "seed": 1}', "VALIDATION_ERROR"),
     ('{"type": "reset", "data": {"episode_id": "nobody\'s", "resume": true}}', "VALIDATION_ERROR"),

@@ -48,6 +48,14 @@ async def test_messages_are_answered_one_by_one_in_order(served: Served) -> None
     await wait_for(lambda: gauge("worldledger_sockets_open") == 0, "it is counted no more")
 
 
+async def test_a_reset_that_says_nothing(served: Served) -> None:
+    """Null, nothing and an empty object are the same."""
+    async with socket_of(served) as socket:
+        for text in ('{"type": "reset", "data": null}', '{"type": "reset"}', '{"type": "reset", "data": {}}'):
+            kind, data = await socket.say(text)
+            assert (kind, data["done"]) == ("observation", False)
+
+
 async def test_a_reset_begins_anew_and_sockets_do_not_meet(served: Served) -> None:
     """Each reset is another episode, each socket has its own; what was left can be resumed, on any socket."""
     async with socket_of(served) as one, socket_of(served) as other:
@@ -62,7 +70,9 @@ async def test_a_reset_begins_anew_and_sockets_do_not_meet(served: Served) -> No
         assert (await one.state())["step_count"] in {0, 1}
         back = await other.reset(episode_id="first", resume=True)
         assert (back["fen"], back["legal_moves"]) == (mine["fen"], mine["legal_moves"])
-        assert (await other.step("d2d4"))["metadata"]["accepted"]
+        wrong = {"move": "d2d4", "metadata": {"episode_id": "second"}}
+        assert "'first'" in await other.refused("VALIDATION_ERROR", "step", wrong)
+        assert (await other.step("d2d4", episode_id="first"))["metadata"]["accepted"]
         assert (await other.state())["move_history"][::2] == ["e2e4", "d2d4"]
 
 

@@ -47,7 +47,7 @@ def test_it_shows_a_state_statistics_and_a_difference(imported: str, tmp_path: P
         done = _tour(tmp_path, imported)
         assert done.returncode == 0, done.stderr
         state, statistics, difference = re.split(
-            r"^\$ worldledger (?:state|db|diff)\b", done.stdout, flags=re.MULTILINE
+            r"^\$ worldledger (?:state|sql|diff)\b", done.stdout, flags=re.MULTILINE
         )[1:]
         assert re.search(r"^state digest [0-9a-f]{64}, chess 1$", state, re.MULTILINE)
         assert re.search(r"^ +8  ♜ · · ♛ ♚ · · ♜$", state, re.MULTILINE)

@@ -50,7 +50,7 @@ NO_STATE: Final[dict[str, Any]] = {
 async def begin(found: Services, new: NewGame) -> Episode:
     """Begin an episode; where the opponent begins, it has moved. Raises as `Arena.create`, WorldExistsError."""
     try:
-        game = await doing(found.store.outages, found.arena.create(new), _AGAIN)
+        game = await doing(found.store.outages, found.arena.create(new), _AGAIN, begun=found.arena.begins(new))
     except InvalidPlayerError as error:
         raise InvalidPlayerError(error.reason, "$.opponent") from None
     except WorldExistsError as error:

@@ -148,7 +148,7 @@ class _Export:
             source = sources.of(view)
             if view.grows:
                 self._growing.append(view)
-            elif view.name not in self._had.views or self._had.views[view.name].source != source:
+            elif (had := self._had.views.get(view.name)) is None or had.source != source or not had.parts:
                 parts = write_whole(session, self._folder, view, self._worlds, everything=everything)
                 self._views[view.name] = LakeView(source=source, parts=parts)
 
@@ -236,8 +236,12 @@ class _Export:
         had = self._had.views.get(view.name)
         if had is None or had.source != view.definition:
             spans, had = old + spans, None
-        parts = write_news(session, self._folder, view, spans, self._had.exports + 1) if spans else []
-        kept = [] if had is None else had.parts
+        kept, parts = [] if had is None else had.parts, []
+        if spans or not kept:
+            number = self._had.exports + 1
+            parts = write_news(session, self._folder, view, spans, number, even_empty=not kept)
+        if parts:  # the file that told the columns as long as there were no rows has done its work
+            kept = [part for part in kept if part.rows]
         self._views[view.name] = LakeView(source=view.definition, parts=[*kept, *parts])
 
     def manifest(self, files: EffectFiles) -> Manifest | None:

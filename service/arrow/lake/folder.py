@@ -151,8 +151,14 @@ def _write_manifest(place: Path, manifest: Manifest) -> None:
 
 
 def partition(name: str, value: str | None) -> str:
-    """Give the folder of a partition: ``experiment=first%20try``."""
+    """Give the folder of a partition: ``experiment=first%20try``.
+
+    DuckDB takes ``null``, in any case, and Hive's name for no value to be no value, unless a character is escaped.
+    polars and pyarrow take the latter so also then.
+    """
     if value is None:
         return f"{name}={NO_VALUE}"
     escaped = quote(value, safe="")
-    return f"{name}={'%5F' + escaped[1:] if escaped == NO_VALUE else escaped}"
+    if escaped == NO_VALUE or escaped.lower() == "null":
+        escaped = f"%{ord(escaped[0]):02X}{escaped[1:]}"
+    return f"{name}={escaped}"

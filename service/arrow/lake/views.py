@@ -3,6 +3,8 @@
 A view whose rows are one effect's each (those of single kinds, intents, observations) only grows with the logs: each
 export adds a file of what is new. Any other view is written anew, as a whole, if what it is made from has changed: the
 projections' cursors for views upon projections, the logs for the rest.
+
+Each has a file, also if it has no rows, so that whoever asks it finds its columns.
 """
 
 from __future__ import annotations
@@ -131,13 +133,19 @@ def write_whole(
         where = f"where experiment = any(array[{', '.join(map(literal, sorted(named)))}]::text[])"
     order = ", ".join(name for name, has in (("world_id", view.has_world), ("global_seq", view.has_seq)) if has)
     statement = f"select * from analytics.{_quoted(view.name)} {where} {f'order by {order}' if order else ''}"
-    return _write(session, folder, f"{view.name}/part-0.parquet", [statement])
+    return _write(session, folder, f"{view.name}/part-0.parquet", [statement], even_empty=True)
 
 
 def write_news(
-    session: Session, folder: LakeFolder, view: ViewOfDatabase, spans: Sequence[WorldSpan], number: int
+    session: Session,
+    folder: LakeFolder,
+    view: ViewOfDatabase,
+    spans: Sequence[WorldSpan],
+    number: int,
+    *,
+    even_empty: bool,
 ) -> list[Part]:
-    """Write the rows of a growing view that are of these effects into one file, if there are any."""
+    """Write the rows of a growing view that are of these effects into one file, if there are any, or ``even_empty``."""
     statements: list[str] = []
     for is_large, some in groupby(spans, lambda span: span.effects >= _LARGE):
         if is_large:
@@ -150,10 +158,14 @@ def write_news(
                 f"({literal(span.world_id)}, {span.after_seq}::bigint, {span.until_seq}::bigint)" for span in together
             )
             statements.append(_NEWS.format(view=_quoted(view.name), spans=named))
-    return _write(session, folder, f"{view.name}/part-{number}.parquet", statements)
+    if not statements:
+        statements = [f"select * from analytics.{_quoted(view.name)} limit 0"]
+    return _write(session, folder, f"{view.name}/part-{number}.parquet", statements, even_empty=even_empty)
 
 
-def _write(session: Session, folder: LakeFolder, path: str, statements: Iterable[str]) -> list[Part]:
+def _write(
+    session: Session, folder: LakeFolder, path: str, statements: Iterable[str], *, even_empty: bool
+) -> list[Part]:
     file: ParquetFile | None = None
     made = folder.aside(path)
     try:
@@ -163,7 +175,7 @@ def _write(session: Session, folder: LakeFolder, path: str, statements: Iterable
                     file = ParquetFile(made, _plain_schema(schema))
                 for batch in batches:
                     file.write(_plain(batch))
-        if file is None or file.is_empty:
+        if file is None or (file.is_empty and not even_empty):
             return []
         size = file.close()
         return [Part(path=path, rows=file.rows, bytes=size)]

@@ -93,6 +93,8 @@ def test_what_is_left_out() -> None:
         {"max_illegal": 1000, "deadline_s": None, "seed": 2**53 - 1},
         {"deadline_s": 0.05},
         {"deadline_s": 60},
+        {"deadline_s": {"white": 5.0, "black": None}},
+        {"white": {"agent_id": "ana", "timeout_seconds": 10**9}},
         {"players": {"white": "random"}},
         {"players": {"white": {"name": "uci", "nodes": 2000}, "black": "stockfish"}},
         *[{"white": {"agent_id": "ana", **changes}} for changes in GOOD_SETTINGS],
@@ -146,6 +148,8 @@ def test_other_worlds_are_as_free_as_before(config: dict[str, Any]) -> None:
         ({"deadline_s": 1e300}, "$.config.live.deadline_s", "less than"),
         ({"deadline_s": float("nan")}, "$.config.live.deadline_s", "finite|greater"),
         ({"deadline_s": "30"}, "$.config.live.deadline_s", "number"),
+        ({"deadline_s": {"white": 5}}, "$.config.live.deadline_s", "both"),
+        ({"deadline_s": {"white": 0, "black": 1}}, "$.config.live.deadline_s.white", "greater than 0"),
         ({"seed": 2**53}, "$.config.live.seed", "less than"),
         ({"seed": "1"}, "$.config.live.seed", "integer"),
         ({"seed": True}, "$.config.live.seed", "integer"),
@@ -253,3 +257,25 @@ def test_a_live_game_starts_once() -> None:
     with pytest.raises(IllegalEffectError) as caught:
         RULESET.decide(check_draft(started()), opened({"live": TWO}))
     assert caught.value.details["rule"] == "game_already_started"
+
+
+def test_where_no_limit_is_said_the_agents_have_theirs() -> None:
+    """It is written out: one limit where they have the same, or one of each; a limit that is recorded stays."""
+    ana, bo = ({"agent_id": name, "timeout_seconds": limit} for name, limit in (("ana", 5), ("bo", 60)))
+    for agents, limit in (
+        ({"white": ana, "black": bo}, {"white": 5.0, "black": 60.0}),
+        ({"white": ana, "black": {**bo, "timeout_seconds": 5}}, 5.0),
+        ({"white": ana, "black": bo, "deadline_s": 30.0}, 30.0),
+    ):
+        config = RULESET.check_config({"live": agents})
+        assert config["live"]["deadline_s"] == limit
+        assert RULESET.check_config(config) == config
+    assert [live(white=ana, black=bo).limit(player) for player in ("white", "black")] == [5.0, 60.0]
+
+
+def test_the_position_that_it_begins_with_keeps_the_square_that_was_passed() -> None:
+    """GameStarted has the FEN as it was asked for, in the seed's flavour; the state is as it was in every log."""
+    fen = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq e3 0 1"
+    started, *_ = RULESET.opening(RULESET.check_config({"live": {**TWO, "fen": fen}}), world_uuid="")
+    assert started["payload"]["initial_fen"] == fen
+    assert opened({"live": {**TWO, "fen": fen}}).entities["board"]["initial_fen"] == fen.replace("e3", "-")

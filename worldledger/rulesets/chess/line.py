@@ -65,7 +65,7 @@ _WORDS: Final = _Words()
 
 
 class Line(chess.Board):
-    """The present position of a game, and the FENs of all before; plain moves cannot be taken back."""
+    """The position of a game and the FENs of all positions so far, this one last. Plain moves cannot be taken back."""
 
     fens: list[str]
     _ranks: list[str]
@@ -98,11 +98,6 @@ class Line(chess.Board):
         position = self.fens[-1].rsplit(" ", 2)[0] + " "
         return sum(fen.startswith(position) for fen in self.fens) >= count
 
-    @property
-    def fen_here(self) -> str:
-        """The FEN of the position, as python-chess writes it."""
-        return self.fens[-1]
-
     def pushed(self, made: Made) -> None:
         """Take note of a move that was made by python-chess's ways."""
         self._in_check = made.san[-1] in "+#"
@@ -116,11 +111,10 @@ class Line(chess.Board):
             return None
         piece, squares, target = word
         turn = self.turn
-        ours, theirs = self.occupied_co[turn], self.occupied_co[not turn]
         to = chess.BB_SQUARES[target]
-        if to & (ours | self.kings):
+        if to & (self.occupied_co[turn] | self.kings):
             return None
-        is_capture = theirs & to != 0
+        is_capture = self.occupied & to != 0
         if piece == chess.PAWN:
             mover = self._pawns(squares, target, is_capture=is_capture)
         else:
@@ -128,7 +122,7 @@ class Line(chess.Board):
         if not mover or mover & (mover - 1) or not mover & squares:
             return None  # nobody, or several, of whom all but one may be pinned
         origin = mover.bit_length() - 1
-        if not self._is_safe_after(piece, mover, to, theirs):
+        if not self._is_safe_after(piece, mover, to):
             return None
         self._put(piece, mover, to, is_capture=is_capture)
         if piece == chess.PAWN and abs(target - origin) == 16:
@@ -159,7 +153,7 @@ class Line(chess.Board):
             return pawns & near
         return pawns & chess.BB_SQUARES[target + 2 * step] if target >> 3 == (3 if turn else 4) else 0
 
-    def _is_safe_after(self, piece: chess.PieceType, mover: int, to: int, theirs: int) -> bool:
+    def _is_safe_after(self, piece: chess.PieceType, mover: int, to: int) -> bool:
         """Tell whether the king of the side to move is not in check once a piece has moved."""
         king = to if piece == chess.KING else self.kings & self.occupied_co[self.turn]
         square = king.bit_length() - 1
