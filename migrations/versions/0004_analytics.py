@@ -51,6 +51,22 @@ BEFORE = [
 ]
 
 DOWN = [
+    "set local role none",
+    """
+do $messages$
+declare
+    what regprocedure;
+begin
+    for what in
+        select oid from pg_catalog.pg_proc
+        where pronamespace = 'pg_catalog'::regnamespace and proname = 'pg_logical_emit_message'
+          and pg_has_role(proowner, 'usage')
+    loop
+        execute format('grant execute on function %s to public', what);
+    end loop;
+end
+$messages$
+""",
     "set local role worldledger_service",
     # Without CASCADE: what others made in the schema, or upon it, cannot be made again from the log.
     """

@@ -1,5 +1,19 @@
 set local role none
 -- next
+do $messages$
+declare
+    what regprocedure;
+begin
+    for what in
+        select oid from pg_catalog.pg_proc
+        where pronamespace = 'pg_catalog'::regnamespace and proname = 'pg_logical_emit_message'
+          and pg_has_role(proowner, 'usage')
+    loop
+        execute format('revoke execute on function %s from public', what);
+    end loop;
+end
+$messages$
+-- next
 do $analytics$
 begin
     if to_regnamespace('analytics') is null then

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from contextlib import aclosing
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -16,7 +17,13 @@ from service.cli.options import DatabaseUrl, Home, Quiet, examples
 from service.cli.output import put, put_bytes, say
 from service.cli.rows import put_rows
 from service.cli.sql_formats import FORMATS, Format, format_of, written
-from worldledger.errors import QueryRefusedError, QueryTimeoutError, SimulationError, StoreUnavailableError
+from worldledger.errors import (
+    QueryRefusedError,
+    QueryTimeoutError,
+    SimulationError,
+    StoreUnavailableError,
+    UnknownQueryError,
+)
 
 if TYPE_CHECKING:
     from service.database.analytics.cookbook import NamedQuery
@@ -32,6 +39,14 @@ EXAMPLES = examples(
 
 #: What is no query but the name of one.
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*\Z")
+#: Words with which statements begin: one of them alone is a query, which the database refuses with its reason.
+#: Source: PostgreSQL documentation, "SQL Commands".
+_STATEMENT: Final = re.compile(
+    r"(abort|alter|analyze|begin|call|checkpoint|close|cluster|comment|commit|copy|create|deallocate|declare|delete"
+    r"|discard|do|drop|end|execute|explain|fetch|grant|import|insert|listen|load|lock|merge|move|notify|prepare"
+    r"|reassign|refresh|reindex|release|reset|revoke|rollback|savepoint|security|select|set|show|start|table"
+    r"|truncate|unlisten|update|vacuum|values|with)\Z"
+)
 #: Rows of a table, where nothing is said: who wants more wants a file.
 _ROWS: Final = 1000
 #: As long as nobody waits.
@@ -163,12 +178,22 @@ async def _tell_of_lag(connection: Connection, text: str) -> None:
 
 def _question(query: str, given: dict[str, str]) -> tuple[str, dict[str, Any]]:
     """Give the text of a query and the values of its parameters."""
-    if _NAME.match(query):
-        from service.database.analytics.cookbook import find  # noqa: PLC0415
-
-        named = find(query)
+    if _NAME.match(query) and not _STATEMENT.match(query):
+        named = _named(query)
         return named.sql, named.arguments(given)
     return (sys.stdin.read() if query == "-" else query), given
+
+
+def _named(name: str) -> NamedQuery:
+    """Give the cookbook's query of that name. Raises SimulationError with names that are like it."""
+    from service.database.analytics.cookbook import find  # noqa: PLC0415
+
+    try:
+        return find(name)
+    except UnknownQueryError as error:
+        close = get_close_matches(name, error.details["known"])
+        meant = f"; perhaps you meant {' or '.join(close)}" if close else ""
+        raise SimulationError(f"there is no query {name!r}{meant}: `worldledger sql --list` has all") from error
 
 
 def _read_param(text: str) -> tuple[str, str]:
@@ -195,9 +220,9 @@ def _told(error: QueryRefusedError, text: str) -> list[str]:
 
 
 def _list(name: str | None, form: str | None) -> None:
-    from service.database.analytics.cookbook import find, queries  # noqa: PLC0415
+    from service.database.analytics.cookbook import queries  # noqa: PLC0415
 
-    found = list(queries().values()) if name is None else [find(name)]
+    found = list(queries().values()) if name is None else [_named(name)]
     if form == "json":
         put_bytes(json.dumps([_described(query) for query in found], ensure_ascii=False, indent=1).encode() + b"\n")
     elif name is None:

@@ -24,6 +24,9 @@ Write: TypeAlias = Callable[[bytes], object]
 #: Longest cell of a table that is shown whole.
 _WIDEST: Final = 80
 _NUMBERS: Final = frozenset({"smallint", "integer", "bigint", "real", "double precision", "numeric"})
+_DOUBLES: Final = frozenset({"real", "double precision"})
+#: Digits of a double behind the point, in a table.
+_DIGITS: Final = 6
 #: Rows of a row group.
 _GROUP: Final = 122_880
 
@@ -58,7 +61,7 @@ class _Lines:
 
 
 class _Table(_Lines):
-    """Aligned columns, as psql shows them; all rows are held until the end."""
+    """Aligned columns, as psql shows them, doubles to six digits behind the point; all rows are held until the end."""
 
     def __init__(self, write: Write) -> None:
         super().__init__(write)
@@ -66,10 +69,13 @@ class _Table(_Lines):
 
     def begin(self, columns: Sequence[Column]) -> None:
         self._right = [column.type in _NUMBERS for column in columns]
+        self._doubles = [column.type in _DOUBLES for column in columns]
         self._rows.append([plain(column.name) for column in columns])
 
     def rows(self, rows: Sequence[Row]) -> None:
-        self._rows += [[cut(plain(cell or ""), _WIDEST) for cell in row] for row in rows]
+        for row in rows:
+            cells = zip(row, self._doubles, strict=True)
+            self._rows.append([_rounded(cell or "") if is_double else _shown(cell or "") for cell, is_double in cells])
 
     def end(self) -> None:
         head, *rest = self._rows
@@ -82,6 +88,17 @@ class _Table(_Lines):
         text = "".join(f" {line}".rstrip() + "\n" for line in [lines[0], *lines[2:]])
         first, _, others = text.partition("\n")
         self._write(f"{first}\n-{lines[1]}-\n{others}".encode(errors="backslashreplace"))
+
+
+def _shown(cell: str) -> str:
+    return cut(plain(cell), _WIDEST)
+
+
+def _rounded(cell: str) -> str:
+    """Give a double's text for people: one with many digits is rounded, unless nothing were left of it."""
+    if len(cell.partition(".")[2]) <= _DIGITS or "e" in cell or abs(float(cell)) < 0.1**_DIGITS:
+        return cell
+    return f"{float(cell):.{_DIGITS}f}".rstrip("0").rstrip(".")
 
 
 def _padded(cell: str, size: int, *, right: bool = False, centre: bool = False) -> str:

@@ -43,6 +43,16 @@ def test_a_table(on: Cli, database_url: str) -> None:
     assert on("sql", "select 1 as a where false") == (0, " a\n---\n", "worldledger: there are no rows\n")
 
 
+def test_doubles_in_a_table(on: Cli) -> None:
+    """Six digits behind the point are shown, fewer where they say all; a tiny one, and other formats, keep theirs."""
+    query = "select x from unnest(array[1 / 3::float8, 0.5, 2, 1e-7 / 3, -1e300, 'NaN', 123456.7999999]) as x"
+    shown = [line.strip() for line in on("sql", query).out.splitlines()[2:]]
+    assert shown == ["0.333333", "0.5", "2", "3.3333333333333334e-08", "-1e+300", "NaN", "123456.8"]
+    assert on("sql", "select 1 / 3::float8 as x, 1 / 3::numeric as y", "--format", "csv").out == (
+        "x,y\n0.3333333333333333,0.33333333333333333333\n"
+    )
+
+
 def test_a_table_is_cut(on: Cli) -> None:
     """A table ends after a thousand rows, or as many as were asked for, and says so; a file has all."""
     query = "select generate_series(1, 1001) as n"
@@ -145,7 +155,8 @@ def test_what_goes_wrong_is_shown(on: Cli) -> None:
     place = said.splitlines()[2].index("^")
     assert said.splitlines()[1][place : place + 4] == ", fr"
     assert "ask analytics.effects instead" in _refused(on("sql", "select * from public.effects"))
-    assert "only questions can be asked" in _refused(on("sql", "drop view effects"))
+    for query in ("drop view effects", "begin", "vacuum", "select"):
+        assert "only questions can be asked" in _refused(on("sql", query))
     assert _refused(on("sql", "delete from effects")) == "worldledger: a query may read, and changes nothing\n"
     assert "a query may read, and changes nothing" in _refused(on("sql", "with x as (delete from worlds returning 1) "
                                                                          "select * from x"))  # fmt: skip
@@ -166,7 +177,10 @@ def test_the_cookbook(on: Cli, fed_worlds: None) -> None:
     assert listed[0].keys() == {"name", "title", "description", "parameters", "sql"}
     result = on("sql", "win-rate-by-opening", "--param", "plies=2", "--format", "csv")
     assert result.out == "opening,games,white_wins,draws,black_wins\nf3 e5,1,0,0,1\n"
-    assert "there is no query 'win-rate'; there are acceptance-by-agent," in _refused(on("sql", "win-rate"))
+    meant = "there is no query 'who-was-herd'; perhaps you meant who-was-heard"
+    assert meant in _refused(on("sql", "who-was-herd"))
+    assert meant in _refused(on("sql", "--list", "who-was-herd"))
+    assert _refused(on("sql", "zz")) == "worldledger: there is no query 'zz': `worldledger sql --list` has all\n"
     assert "has no parameter x; it has experiment, plies, least" in _refused(
         on("sql", "win-rate-by-opening", "--param", "x=1")
     )

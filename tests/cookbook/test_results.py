@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from statistics import mean
@@ -12,6 +13,7 @@ import pytest
 
 from service.database.analytics.asking import ask
 from service.database.analytics.cookbook import find, queries
+from service.report.social import condition
 from worldledger.errors import QueryRefusedError, UnknownQueryError
 from worldledger.observability.noise import noise_of
 
@@ -289,6 +291,14 @@ def test_every_query_explains_itself() -> None:
             assert f":{parameter.name}" in query.sql
             assert parameter.description.endswith("."), query.name
             assert parameter.type in {"text", "bigint", "timestamptz", "double precision", "boolean"}
+
+
+def test_runs_without_a_condition_are_labelled() -> None:
+    """Where a row is a condition's, runs that tell none are named as the report names them, not left empty."""
+    by_condition = [query.sql for query in queries().values() if "condition" in query.sql]
+    assert len(by_condition) == 5
+    for sql in by_condition:
+        assert re.match(rf"[^;]*coalesce\(\w\.condition, '{condition(None)}'\) as condition", sql)
 
 
 def test_arguments() -> None:

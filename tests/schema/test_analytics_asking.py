@@ -109,6 +109,19 @@ async def test_cells(service: Connection) -> None:
     ]
 
 
+async def test_columns_of_domains(service: Connection) -> None:
+    """They come as their base type, where PostgreSQL tells (16); else what to do is said."""
+    query = "select table_name, 1::information_schema.cardinal_number from information_schema.tables where false"
+    if service.get_server_version().major < 16:
+        assert "cast it to text" in (await _refused(service, query)).message
+        return
+    async with ask(service, query, timeout_s=20) as answer:
+        assert answer.columns == (Column("table_name", "name"), Column("cardinal_number", "integer"))
+    query = "select 'a'::information_schema.sql_identifier, 1::information_schema.cardinal_number, 2"
+    assert await _ask(service, query) == [("a", 1, 2)]
+    assert await _ask(service, query, cells="json") == [('"a"', "1", "2")]
+
+
 async def test_rows_are_bounded(service: Connection) -> None:
     """Of more rows than are wanted the first are given, and that there are more is told; nothing else is fetched."""
     for rows, most, cut in ((10, 10, False), (11, 10, True), (10**9, 5000, True), (10, 0, True), (0, 0, False)):
@@ -195,6 +208,10 @@ ESCAPES = {
     "the log in a query in a query": "select query_to_xml('select * from public.effects', true, true, '')::text",
     "the log by its name": "select table_to_xml('public.effects', true, true, '')::text",
     "projections": "select * from projections.games",
+    "the write-ahead log": "select pg_logical_emit_message(false, 'a', 'x')",
+    "the write-ahead log in a query in a query": (
+        "select query_to_xml('select pg_logical_emit_message(true, ''a'', ''x''::bytea)', true, true, '')::text"
+    ),
     "a file": "select pg_read_file('/etc/passwd')",
     "a folder": "select pg_ls_dir('/')",
     "a file as a large object": "select lo_import('/etc/passwd')",

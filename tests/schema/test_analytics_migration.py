@@ -31,6 +31,14 @@ async def _may_read(connection: Any, table: str) -> bool:
     return bool(await connection.fetchval("select has_table_privilege('worldledger_reader', $1, 'select')", table))
 
 
+async def _may_send(connection: Any) -> bool:
+    query = """
+        select bool_or(has_function_privilege('worldledger_reader', oid, 'execute')) from pg_proc
+        where proname = 'pg_logical_emit_message'
+    """
+    return bool(await connection.fetchval(query))
+
+
 async def test_downgrade_and_back(two_empty_urls: list[str]) -> None:
     """Down to 0003 the schema is gone, with what was published in it, and readers read as before; up it is back."""
     url, plain = two_empty_urls
@@ -47,11 +55,13 @@ async def test_downgrade_and_back(two_empty_urls: list[str]) -> None:
     async with connected(url) as one, connected(plain) as other:
         assert _as_it_was(await schema.catalogue(one)) == _as_it_was(await schema.catalogue(other))
         assert await _may_read(one, "projections.games")
+        assert await _may_send(one)
         assert await verdict(one) == (True, None, None)
     await schema.upgrade(url)
     async with connected(url) as connection:
         assert _without_games(await schema.catalogue(connection)) == _without_games(expected())
         assert not await _may_read(connection, "projections.games")
+        assert not await _may_send(connection)
 
 
 async def test_downgrade_spares_what_is_not_ours(database_url: str) -> None:

@@ -66,6 +66,9 @@ from unnest($1::oid[]) with ordinality as wanted (oid, place)
 join pg_catalog.pg_type t on t.oid = wanted.oid join pg_catalog.pg_namespace n on n.oid = t.typnamespace
 order by wanted.place
 """
+#: The exact types of a statement's columns: the driver is told of a domain only the type that its values are sent as.
+#: Before PostgreSQL 16 the database does not tell, and such a column is refused.
+_EXACT: Final = "select result_types::oid[] from pg_catalog.pg_prepared_statements where name = $1"
 _CELL: Final = {"values": "{}", "text": "{}::text", "json": "to_json({})::text"}
 _AS_IT_IS: Final = frozenset(
     {
@@ -241,17 +244,22 @@ class _Asking:
 
     async def open(self, placed: Placed, cells: Cells) -> tuple[list[Column], Any]:
         """Open the query; give its columns, and the statement that fetches so many rows of it."""
-        attributes = (await self.run(partial(self._connection.prepare, placed.text))).get_attributes()
+        asked = await self.run(partial(self._connection.prepare, placed.text))
+        attributes = asked.get_attributes()
         if not attributes:
             raise QueryRefusedError(refusals.ONLY_QUESTIONS)
-        types = await self._types([attribute.type.oid for attribute in attributes])
+        oids = [attribute.type.oid for attribute in attributes]
+        types = exact = await self._types(oids)
+        if self._connection.get_server_version().major >= 16:
+            known = await self.run(partial(self._connection.fetchval, _EXACT, asked.get_name()))
+            exact = types if known == oids else await self._types(known)
         for number, (attribute, row) in enumerate(zip(attributes, types, strict=True), 1):
             if row["is_pseudo"] and row["shown"] not in {"record", "record[]"}:
                 what = f"column {number} ({attribute.name}) is of the type {row['shown']}, which has no values"
                 raise QueryRefusedError(f"{what}: leave it out, or cast it to text")
         await self.run(partial(self._connection.fetchval, "select analytics.open_query($1)", placed.text))
         shown = ", ".join(_cell(cells, row["shown"]).format(f"c{n}") for n, row in enumerate(types, 1))
-        defined = ", ".join(f"c{n} {row['exact']}" for n, row in enumerate(types, 1))
+        defined = ", ".join(f"c{n} {row['exact']}" for n, row in enumerate(exact, 1))
         statement = f"select {shown} from analytics.fetch_query($1) as t ({defined})"
         fetching = await self.run(partial(self._connection.prepare, statement))
         columns = [Column(found.name, row["shown"]) for found, row in zip(attributes, types, strict=True)]

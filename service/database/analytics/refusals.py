@@ -29,6 +29,7 @@ ONLY_QUESTIONS: Final = (
     "only questions can be asked: SELECT, WITH, VALUES, TABLE, EXPLAIN and SHOW; one of them at a time"
 )
 WRITES: Final = "a query may read, and changes nothing"
+_OTHER_TYPES: Final = "structure of query does not match function result type"
 _WHERE: Final = "what there is to ask stands in the schema analytics: docs/reference/analytics.md, or \\dv in psql"
 _NAMED: Final = re.compile(r'(?:relation|table|view) "?(?:\w+\.)?(\w+)"?')
 
@@ -51,6 +52,8 @@ def explained(error: asyncpg.PostgresError, query: str, placed: Placed | None = 
         said, details["hint"] = WRITES, None
     elif state in _NO_CURSOR or "multiple commands" in said:
         said = ONLY_QUESTIONS
+    elif said == _OTHER_TYPES:
+        said = "a column is of a domain, whose values PostgreSQL tells apart from version 16 on: cast it to text"
     elif said.startswith("permission denied for") or state in _UNDEFINED:
         details["hint"] = _elsewhere(said) or details["hint"] or _WHERE
     elif said == 'syntax error at or near ":"':

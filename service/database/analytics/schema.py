@@ -35,9 +35,28 @@ _COMMENT: Final = (
     "themselves."
 )
 
+#: Though it only reads, a query could fill the write-ahead log with messages; so nobody but a superuser may send any.
+#: Who does not own PostgreSQL's functions cannot say so, and passes over it (docs/reference/analytics.md).
+_MESSAGES: Final = """
+do $messages$
+declare
+    what regprocedure;
+begin
+    for what in
+        select oid from pg_catalog.pg_proc
+        where pronamespace = 'pg_catalog'::regnamespace and proname = 'pg_logical_emit_message'
+          and pg_has_role(proowner, 'usage')
+    loop
+        execute format('revoke execute on function %s from public', what);
+    end loop;
+end
+$messages$
+"""
+
 #: As `projecting.SCHEMA`: by the user who migrates, then by the service's role.
 SCHEMA: Final = [
     "set local role none",
+    _MESSAGES,
     """
 do $analytics$
 begin

@@ -4,7 +4,8 @@
 -- they were made.
 --
 -- :experiment text = null -- Only the runs of this experiment.
-select r.condition, p.cue, p.adaptation_type, count(*) as times, count(distinct (p.world_id, p.agent_id)) as agents,
+select coalesce(r.condition, 'no condition told') as condition,
+       p.cue, p.adaptation_type, count(*) as times, count(distinct (p.world_id, p.agent_id)) as agents,
        avg(p.intensity) as intensity, min(p.round_number) as first_round, max(p.round_number) as last_round
 from policy_adaptations p
 join social_runs r using (world_id)

@@ -16,7 +16,7 @@ with ordered as (
     from ordered l join ordered b using (world_id, agent_id)
     where b.place = 1 and l.place = l.places and l.places > 1
 )
-select r.condition, count(distinct c.world_id) as runs, count(*) as agents,
+select coalesce(r.condition, 'no condition told') as condition, count(distinct c.world_id) as runs, count(*) as agents,
        avg(engagement_first) as engagement_first, avg(engagement_last) as engagement_last,
        avg(engagement_last - engagement_first) as engagement_rise,
        stddev_samp(engagement_last - engagement_first) as engagement_rise_sd,

@@ -4,7 +4,8 @@
 -- from which round on?
 --
 -- :experiment text = null -- Only the runs of this experiment.
-select r.condition, f.round_number, count(distinct f.world_id) as runs, count(*) as feedbacks,
+select coalesce(r.condition, 'no condition told') as condition,
+       f.round_number, count(distinct f.world_id) as runs, count(*) as feedbacks,
        avg(f.engagement) as engagement, avg(f.theoretical_alignment) as alignment,
        avg(f.contribution_value) as contribution
 from feedback f

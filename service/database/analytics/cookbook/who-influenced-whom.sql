@@ -3,21 +3,18 @@
 -- Between any two agents, as far as the log tells: whose effects led to effects of the other (caused), who interacted
 -- with whom (interacted), and who spoke right after whom in a round of a social-RL run (answered); with the time between,
 -- in the world's own time, where there is one. Where a payload names an agent, that is who is meant.
+-- Over all worlds the text of every effect is read: in a large database ask for one experiment or world.
 --
 -- :experiment text = null -- Only the worlds of this experiment.
 -- :world text = null -- Only this world.
-with links as materialized (
-    select e.world_id, e.caused_by, e.sim_time_s, coalesce(e.payload ->> 'agent_id', e.source_id) as agent_id
+with caused as (
+    select coalesce(c.effect #>> '{payload,agent_id}', c.source_id) as influencer,
+           coalesce(e.effect #>> '{payload,agent_id}', e.source_id) as influenced, 'caused' as how,
+           e.sim_time_s - c.sim_time_s as lag_s
     from effects e
-    where e.caused_by is not null and (:experiment::text is null or e.experiment = :experiment)
-      and (:world::text is null or e.world_id = :world)
-), caused as (
-    select c.agent_id as influencer, l.agent_id as influenced, 'caused' as how, l.sim_time_s - c.sim_time_s as lag_s
-    from links l
-    cross join lateral (
-        select coalesce(c.payload ->> 'agent_id', c.source_id) as agent_id, c.sim_time_s
-        from effects c where c.world_id = l.world_id and c.global_seq = l.caused_by limit 1
-    ) c
+    join effects c on c.world_id = e.world_id and c.global_seq = e.caused_by
+    where starts_with(e.effect::text, '{"caused_by":') /* keys stand sorted: so few are read as JSON */
+      and (:experiment::text is null or e.experiment = :experiment) and (:world::text is null or e.world_id = :world)
 ), interacted as (
     select i.source_id as influencer, i.target_id as influenced, 'interacted' as how, null::double precision as lag_s
     from interact i
