@@ -27,10 +27,10 @@ run: .venv/.run ## set up, import the example games, play a market, show a game 
 	@exec $(BIN)/worldledger serve
 
 test: .venv/.test lint .venv/.clients ## everything: lint, types, imports and the whole suite
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 3 --dist loadgroup
 
 check: .venv/.test ## the quick loop: the suite without its slow tests
-	$(BIN)/pytest -n 2 --dist loadgroup -q -m 'not slow'
+	$(BIN)/pytest -n 3 --dist loadgroup -q -m 'not slow'
 
 lint: .venv/.test ## ruff, import-linter and mypy
 	$(BIN)/ruff check .

@@ -8,12 +8,12 @@ from typing import Any
 from worldledger.rulesets.chess.pgn import BrokenGame, RecordedGame, read_games
 
 
-def read(data: str | bytes, **limits: int) -> list[RecordedGame | BrokenGame]:
+def read(data: str | bytes, **limits: Any) -> list[RecordedGame | BrokenGame]:
     """Read a file's bytes, or a text as UTF-8."""
     return list(read_games(io.BytesIO(data.encode() if isinstance(data, str) else data), name="some.pgn", **limits))
 
 
-def whole(data: str | bytes, **limits: int) -> list[RecordedGame]:
+def whole(data: str | bytes, **limits: Any) -> list[RecordedGame]:
     """Read a file in which no game is broken."""
     games = read(data, **limits)
     assert not [game for game in games if isinstance(game, BrokenGame)]

@@ -69,7 +69,7 @@ class Runner:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
         assert done.returncode == 0, f"the example at line {line} exited with {done.returncode}:\n{text}\n{done.stdout}"
