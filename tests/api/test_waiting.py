@@ -28,9 +28,11 @@ async def test_a_game_that_is_not_read_yet_is_behind(client: httpx2.AsyncClient,
 
 
 async def test_a_read_may_wait_for_what_was_written(
-    client: httpx2.AsyncClient, services: Services, database_url: str
+    app: FastAPI, client: httpx2.AsyncClient, services: Services, database_url: str
 ) -> None:
     """With min_seq an answer has what was appended up to there, however soon it is asked for."""
+    # The process that feeds has yet to start and to make all tables, which other tests may hold up.
+    app.state.services = dataclasses.replace(services, patience=120)
     await new_game(client, "g", started(), *map(moved, FOOLS_MATE))
     async with Feeding.beside(database_url, services.settings):
         answers = await asyncio.gather(
@@ -72,8 +74,8 @@ async def test_a_view_that_is_gone_is_no_bug(client: httpx2.AsyncClient, service
     paths = ["/v1/games", "/v1/games?agent=ana", "/v1/games/g1", "/v1/games/g1/moves"]
     paths += ["/v1/agents", "/v1/agents/ana/stats"]
     async with services.store.reader.connection() as connection:
-        await connection.execute("drop view projections.games, projections.moves")
-        await connection.execute("drop view projections.agents, projections.agent_stats cascade")
+        gone = "projections.games, projections.moves, projections.agents, projections.agent_stats"
+        await connection.execute(f"drop view {gone} cascade")
     for path in paths:
         response = await client.get(path)
         problem(response, 503, "projection_unavailable", recovery="retry_with_delay")

@@ -76,11 +76,12 @@ def test_a_name_that_is_taken(on: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
-def test_a_stopped_import_leaves_no_process(on: Cli, database_url: str, tmp_path: Path, number: int, code: int) -> None:
-    """However it is stopped, no process is left, and no part of a world; the same command brings everything in."""
+def test_a_stopped_import_leaves_no_process(database_url: str, tmp_path: Path, number: int, code: int) -> None:
+    """However it is stopped while there is more to read, no process is left, and no part of a world."""
     file = tmp_path / "a.pgn"
-    file.write_text("".join(GAME.format(n).replace("[Event", f"{{{'x' * 2000}}}\n[Event") for n in range(300)))
-    taken = _worlds(file, "cup")[0]
+    file.write_text(GAME.format(0))
+    (taken,) = _worlds(file, "cup")
+    file.write_text("".join(map(GAME.format, range(6000))))
     command = ("import", "pgn", str(file), "--experiment", "cup", "--database-url", database_url, "--quiet")
     with Lock(database_url, making(taken)) as lock, Running(*command) as running:
         lock.wait_for_waiter()
@@ -89,7 +90,6 @@ def test_a_stopped_import_leaves_no_process(on: Cli, database_url: str, tmp_path
         assert running.end(number).code == code
         wait_for(gone(workers), "the processes end")
     assert sql(database_url, "select count(*) from worlds") == [(0,)]
-    assert on(*command[:5]).out == "imported 300 games (2100 effects) from 1 file\n"
 
 
 def _worlds(file: Path, experiment: str) -> list[str]:
