@@ -46,7 +46,7 @@ comment on schema analytics is 'Version 1. What is in the log and what follows f
 -- next
 set local role worldledger_owner
 -- next
-create function analytics.json_bigint(value json) returns bigint
+create or replace function analytics.json_bigint(value json) returns bigint
 language plpgsql immutable strict parallel safe
 as $$
 begin
@@ -63,7 +63,7 @@ grant execute on function analytics.json_bigint(json) to worldledger_service, wo
 -- next
 comment on function analytics.json_bigint(json) is 'A JSON value as a whole number; null where it is anything else. Never raises.'
 -- next
-create function analytics.json_double(value json) returns double precision
+create or replace function analytics.json_double(value json) returns double precision
 language plpgsql immutable strict parallel safe
 as $$
 declare
@@ -90,7 +90,7 @@ grant execute on function analytics.json_double(json) to worldledger_service, wo
 -- next
 comment on function analytics.json_double(json) is 'A JSON value as a number; null where it is anything else. Never raises.'
 -- next
-create function analytics.json_boolean(value json) returns boolean
+create or replace function analytics.json_boolean(value json) returns boolean
 language plpgsql immutable strict parallel safe
 as $$
 begin
@@ -104,7 +104,7 @@ grant execute on function analytics.json_boolean(json) to worldledger_service, w
 -- next
 comment on function analytics.json_boolean(json) is 'A JSON value as true or false; null where it is anything else. Never raises.'
 -- next
-create function analytics.json_time(value json) returns timestamptz
+create or replace function analytics.json_time(value json) returns timestamptz
 language plpgsql immutable strict parallel safe
 as $$
 declare
@@ -144,7 +144,7 @@ grant execute on function analytics.json_time(json) to worldledger_service, worl
 -- next
 comment on function analytics.json_time(json) is 'A JSON value as a moment: epoch seconds, or ISO 8601, UTC without an offset; else null. Never raises.'
 -- next
-create function analytics.noise(world_uuid uuid, observer text, target text, path text, turn bigint) returns double precision
+create or replace function analytics.noise(world_uuid uuid, observer text, target text, path text, turn bigint) returns double precision
 language plpgsql immutable strict parallel safe
 as $$
 declare
@@ -2688,7 +2688,7 @@ grant create on schema analytics to worldledger_guest
 -- next
 set local role worldledger_guest
 -- next
-create function analytics.open_query(query text) returns void
+create or replace function analytics.open_query(query text) returns void
 language plpgsql security definer
 set search_path = analytics, pg_temp
 as $$
@@ -2708,7 +2708,7 @@ grant execute on function analytics.open_query(text) to worldledger_service, wor
 -- next
 comment on function analytics.open_query(text) is 'Opens a query as the guest, in a read-only transaction; read on by fetch_query.'
 -- next
-create function analytics.fetch_query(most bigint) returns setof record
+create or replace function analytics.fetch_query(most bigint) returns setof record
 language plpgsql security definer
 set search_path = analytics, pg_temp
 as $$

@@ -15,7 +15,7 @@ from typing import Final
 # No search_path of its own, which would make each call several times as dear: what stands in pg_catalog comes first in
 # any path, and everything else is qualified.
 _FUNCTION: Final = """
-create function analytics.{head}
+create or replace function analytics.{head}
 language plpgsql immutable strict parallel safe
 as $$
 {body}

@@ -87,7 +87,7 @@ $analytics$
 ]
 
 _OPEN: Final = f"""
-create function analytics.open_query(query text) returns void
+create or replace function analytics.open_query(query text) returns void
 language plpgsql security definer
 set search_path = analytics, pg_temp
 as $$
@@ -103,7 +103,7 @@ $$
 """
 
 _FETCH: Final = f"""
-create function analytics.fetch_query(most bigint) returns setof record
+create or replace function analytics.fetch_query(most bigint) returns setof record
 language plpgsql security definer
 set search_path = analytics, pg_temp
 as $$
