@@ -11,8 +11,8 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from service.store.importing import FATAL, check_experiment, resumable
-from service.store.recordings import Notice, Progress, Summary, _Import, world_of_game
+from service.store.importing import FATAL, check_experiment, require_same, resumable
+from service.store.recordings import GamesImport, Notice, Progress, Summary, world_of_game
 from service.store.worlds_at_once import SealedWorld, WorldsAtOnce
 from worldledger.drafts import CheckedDraft
 from worldledger.errors import SimulationError, WorldExistsError
@@ -83,7 +83,7 @@ class _Entry(NamedTuple):
     sealed: SealedWorld | SimulationError | None
 
 
-class _Many(_Import):
+class _Many(GamesImport):
     """One run over many games."""
 
     def __init__(
@@ -155,7 +155,7 @@ class _Many(_Import):
             error = sealed if isinstance(sealed, SimulationError) else None
             if isinstance(sealed, SealedWorld):
                 error = await self._made(item, sealed.world, next(refusals))
-            self._told(item, error, name)
+            self._told(item.game, error, name)
             self._advance(item.position, 1)
 
     async def _made(self, item: Read, world: NewWorld, refusal: SimulationError | None) -> SimulationError | None:
@@ -166,21 +166,12 @@ class _Many(_Import):
             return None
         if not isinstance(refusal, WorldExistsError):
             return refusal
-        there = await self._store.world(world.world_id)
-        if there.experiment != world.experiment or there.config.get("digest") != world.config["digest"]:
-            what = f"its world would be {world.world_id}, and another world has that name"
-            return WorldExistsError(what, world_id=world.world_id)
+        try:
+            await require_same(self._store, world)
+        except WorldExistsError as other:
+            return other
         self.summary.already += 1
         return None
-
-    def _told(self, item: Read, error: SimulationError | None, name: str) -> None:
-        game = item.game
-        if isinstance(game, BrokenGame) or error is not None:
-            why = game.reason if isinstance(game, BrokenGame) else str(error)
-            self._tell(Notice(name, why, line=game.line, game=game.index, refused=True))
-            return
-        for warning in game.warnings:
-            self._tell(Notice(name, warning, line=game.line, game=game.index))
 
     def _end(self, end: FileEnd, name: str) -> None:
         self.summary.files += 1

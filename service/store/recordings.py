@@ -98,14 +98,14 @@ async def import_games(
     then.
     """
     check_experiment(experiment)
-    run = _Import(store, experiment, progress, notice, Summary() if summary is None else summary)
+    run = GamesImport(store, experiment, progress, notice, Summary() if summary is None else summary)
     with resumable(lambda: run.summary.imported):
         for file in run.find(paths):
             await run.file(file)
     return run.summary
 
 
-class _Import:
+class GamesImport:
     """One run over many files."""
 
     def __init__(
@@ -175,18 +175,24 @@ class _Import:
         self._advance(0, 0)
 
     async def _game(self, game: RecordedGame | BrokenGame, file: str) -> None:
-        if isinstance(game, BrokenGame):
-            self._tell(Notice(file, game.reason, line=game.line, game=game.index, refused=True))
+        error: SimulationError | None = None
+        if isinstance(game, RecordedGame):
+            try:
+                await self._write(game, file)
+            except FATAL:
+                raise
+            except SimulationError as refusal:
+                error = refusal
+        self._told(game, error, file)
+
+    def _told(self, game: RecordedGame | BrokenGame, error: SimulationError | None, file: str) -> None:
+        """Tell why a game was refused, or what was odd about one that was not."""
+        if isinstance(game, BrokenGame) or error is not None:
+            why = game.reason if isinstance(game, BrokenGame) else str(error)
+            self._tell(Notice(file, why, line=game.line, game=game.index, refused=True))
             return
-        try:
-            await self._write(game, file)
-        except FATAL:
-            raise
-        except SimulationError as error:
-            self._tell(Notice(file, error.message, line=game.line, game=game.index, refused=True))
-        else:
-            for warning in game.warnings:
-                self._tell(Notice(file, warning, line=game.line, game=game.index))
+        for warning in game.warnings:
+            self._tell(Notice(file, warning, line=game.line, game=game.index))
 
     async def _write(self, game: RecordedGame, file: str) -> None:
         world = world_of_game(game, experiment=self._experiment, file=file)
