@@ -80,6 +80,19 @@ class WorldProjection(ABC):
         """Give what changed since the last call, and forget it."""
 
 
+class AppendingWorld(WorldProjection):
+    """The fold of an ``append_only`` projection: `apply` adds whole rows to ``_rows``, and each is given once."""
+
+    def __init__(self, world_id: str) -> None:
+        self._world_id = world_id
+        self._rows: list[Row] = []
+
+    def take_changes(self) -> Changes:
+        """Give the rows that are new."""
+        rows, self._rows = self._rows, []
+        return Changes(upserts=rows)
+
+
 class Projection(ABC):
     """A read model; subclass it and add it to `projections.registry`.
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import orjson
 
-from projections.base import Changes, Column, Projection, Row, WorldProjection
+from projections.base import AppendingWorld, Column, Projection, Row, WorldProjection
 from projections.moments import EARLIEST, moment, stated_moment
 from projections.play import Play, facts_of
 from worldledger.effects import Effect
@@ -18,14 +18,13 @@ from worldledger.rulesets.chess.endings import Player
 from worldledger.world import WorldState
 
 
-class _World(WorldProjection):
+class _World(AppendingWorld):
     def __init__(self, world_id: str, state: WorldState) -> None:
-        self._world_id = world_id
+        super().__init__(world_id)
         self._play = Play.of(state)
         self._agents: dict[Player, str] = {
             player: state.entities[player]["agent_id"] for player in PLAYERS if player in state.entities
         }
-        self._rows: list[Row] = []
         # Effects that were written together have one wall_time.
         self._wall_time: float | None = None
         self._moment: datetime = EARLIEST
@@ -68,10 +67,6 @@ class _World(WorldProjection):
                 self._moment,
             )
         )
-
-    def take_changes(self) -> Changes:
-        rows, self._rows = self._rows, []
-        return Changes(upserts=rows)
 
 
 class Moves(Projection):

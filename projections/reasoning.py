@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import MappingProxyType
 
-from projections.base import Changes, Column, Projection, Row, WorldProjection
+from projections.base import AppendingWorld, Column, Projection, Row, WorldProjection
 from projections.course import KINDS, Course
 from projections.moments import moment
 from worldledger.effects import Effect
@@ -14,11 +14,10 @@ from worldledger.rulesets.simulation.words import REASONING_RECORDED, read_agent
 from worldledger.world import state_text
 
 
-class _World(WorldProjection):
+class _World(AppendingWorld):
     def __init__(self, world_id: str, fold: Fold) -> None:
-        self._world_id = world_id
+        super().__init__(world_id)
         self._course = Course(fold)
-        self._rows: list[Row] = []
 
     def apply(self, effect: Effect) -> None:
         if self._course.take(effect) and effect["kind"] == REASONING_RECORDED:
@@ -39,10 +38,6 @@ class _World(WorldProjection):
                     moment(effect["wall_time"]),
                 )
             )
-
-    def take_changes(self) -> Changes:
-        rows, self._rows = self._rows, []
-        return Changes(upserts=rows)
 
 
 class Reasoning(Projection):

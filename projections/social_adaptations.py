@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from projections.base import Changes, Column, Projection, Row, WorldProjection
+from projections.base import AppendingWorld, Column, Projection, Row, WorldProjection
 from projections.moments import moment
 from projections.social_course import ROUND_KINDS, RULESETS, Course, json_of, number_of, text_of
 from worldledger.effects import Effect
@@ -13,11 +13,10 @@ from worldledger.rulesets.social_rl.fields import role_and_name
 from worldledger.rulesets.social_rl.words import EXTRA, POLICY_ADAPTED, object_of
 
 
-class _World(WorldProjection):
+class _World(AppendingWorld):
     def __init__(self, world_id: str, fold: Fold | None) -> None:
-        self._world_id = world_id
+        super().__init__(world_id)
         self._course = Course(fold)
-        self._rows: list[Row] = []
 
     def apply(self, effect: Effect) -> None:
         if not self._course.take(effect) or effect["kind"] != POLICY_ADAPTED:
@@ -44,10 +43,6 @@ class _World(WorldProjection):
                 moment(effect["wall_time"]),
             )
         )
-
-    def take_changes(self) -> Changes:
-        rows, self._rows = self._rows, []
-        return Changes(upserts=rows)
 
 
 class PolicyAdaptations(Projection):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from projections.base import Changes, Column, Projection, Row, WorldProjection
+from projections.base import AppendingWorld, Column, Projection, Row, WorldProjection
 from projections.moments import moment
 from projections.social_course import ROUND_KINDS, RULESETS, Course, json_of, number_of, whole_of
 from worldledger.effects import Effect
@@ -14,11 +14,10 @@ from worldledger.rulesets.social_rl.fields import role_and_name
 from worldledger.rulesets.social_rl.words import FEEDBACK_RECORDED, object_of
 
 
-class _World(WorldProjection):
+class _World(AppendingWorld):
     def __init__(self, world_id: str, fold: Fold | None) -> None:
-        self._world_id = world_id
+        super().__init__(world_id)
         self._course = Course(fold)
-        self._rows: list[Row] = []
 
     def apply(self, effect: Effect) -> None:
         if effect["kind"] != FEEDBACK_RECORDED:
@@ -51,10 +50,6 @@ class _World(WorldProjection):
                 moment(effect["wall_time"]),
             )
         )
-
-    def take_changes(self) -> Changes:
-        rows, self._rows = self._rows, []
-        return Changes(upserts=rows)
 
 
 class Feedback(Projection):
