@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from structlog import DropEvent
 
 from service.cli.connect import database, log_to_stderr, opened, target, typed
 from service.cli.options import DatabaseUrl, Home, Quiet, examples
@@ -221,6 +220,8 @@ def _why(row: Mapping[str, Any]) -> str:
 
 def _without_failures(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Leave out of the log that a player has failed: the summary says so."""
+    from structlog import DropEvent  # noqa: PLC0415 - slow to load
+
     from service.arena.driving import NO_MOVE  # noqa: PLC0415 - slow to load
 
     if event["event"] == NO_MOVE:

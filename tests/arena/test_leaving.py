@@ -49,4 +49,7 @@ async def test_games_are_counted_once(opening: Opening) -> None:
     await played(games[4], FOOLS_MATE)
     opening.clock.go(6)
     await asyncio.gather(ended(games[2]), ended(same[2]))
+    # The end is read back before whoever has written it goes on to count it.
+    await wait_for(lambda: one.counters.completed + two.counters.completed >= 4, "the last one is counted")
+    await asyncio.sleep(0.1)
     assert one.counters.completed + two.counters.completed == 4
