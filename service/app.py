@@ -74,9 +74,11 @@ from service.store.read_models import ReadModels
 from service.store.watch import HeadWatcher
 from worldledger.errors import SimulationError
 
-#: The routes, in the order in which they are tried.
+#: The routes, in the order in which they are tried; trying costs, so those that are asked most often come first.
 _ROOMS = (
     effects,
+    intents,
+    live_games,
     reading,
     arrow,
     tail,
@@ -88,12 +90,10 @@ _ROOMS = (
     verification,
     sql,
     agents_of_worlds,
-    intents,
     observing,
     generations,
     clock,
     handshake,
-    live_games,
     watching,
     games,
     agents,

@@ -43,6 +43,9 @@ $projections$
 BEFORE = [
     f"revoke select on {READ_BEFORE} from worldledger_reader",
     f"grant execute on function {VERIFYING} to worldledger_guest",
+    """create index effects_caused_idx on effects (world_id, global_seq)
+    where starts_with(effect::text, '{"caused_by":')""",
+    "comment on index effects_caused_idx is 'Finds the effects that name their cause (caused_by), in order.'",
     "set local role worldledger_service",
     "alter default privileges in schema projections revoke select on tables from worldledger_reader",
     OF_PROJECTIONS.format(change="revoke select on", whom="from"),
@@ -98,6 +101,7 @@ $analytics$
     OF_PROJECTIONS.format(change="grant select on", whom="to"),
     "alter default privileges in schema projections grant select on tables to worldledger_reader",
     "set local role worldledger_owner",
+    "drop index effects_caused_idx",
     f"revoke execute on function {VERIFYING} from worldledger_guest",
     f"grant select on {READ_BEFORE} to worldledger_reader",
 ]

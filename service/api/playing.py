@@ -14,6 +14,7 @@ from fastapi import Path, Query
 from service.api.context import Services
 from service.api.errors import GameNotFoundError, PositionAheadError
 from service.arena import LiveGame, NoSuchGameError
+from service.arena.record import taken_back
 from worldledger.errors import WorldNotFoundError
 from worldledger.genesis import NAME_RULE, check_world_name
 from worldledger.rulesets.chess import BoardState
@@ -126,13 +127,11 @@ def board_told(state: BoardState, *, tensor: bool) -> dict[str, Any]:
 
 def board_at(game: LiveGame, ply: int) -> chess.Board | None:
     """Give the board after so many moves; None where the game has not come so far, or cannot be taken back so far."""
-    board = game.board
+    board = game.record.board
     back = game.record.ply - ply
-    if not 0 <= back <= len(board.move_stack):
+    if board is None or not 0 <= back <= len(board.move_stack):
         return None
-    for _ in range(back):
-        board.pop()
-    return board
+    return taken_back(board, back)
 
 
 def _agent(game: LiveGame, player: Player, side: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Feeding: the games in memory go on as their logs do, whoever writes these.
 
-One task a game waits for its head to move; what has moved meanwhile is read by one query for all games.
+One task a game waits for its head to move. What this process has just written itself it takes as it was written
+(`service.store.echoes`); whatever else has moved meanwhile is read by one query for all games.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from worldledger.ports import Span
 
 if TYPE_CHECKING:
     from service.store import Store
+    from service.store.echoes import Echo
     from service.store.watch import HeadWatcher
     from worldledger.chain import StoredEffect
     from worldledger.rulesets.base import Ruleset
@@ -41,6 +43,7 @@ class Feed:
         self._watcher = watcher
         self._on_change = on_change
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._echoes: dict[str, Echo] = {}
         self._wanted: dict[Table, asyncio.Future[None]] = {}
         self._pump: asyncio.Task[None] | None = None
 
@@ -51,6 +54,7 @@ class Feed:
             async for batch in batches:
                 await _take(record, batch)
         table = Table(record)
+        self._echoes[game_id] = self._store.echoes.follow(game_id)
         self._tasks[game_id] = asyncio.get_running_loop().create_task(self._follow(table))
         return table
 
@@ -58,6 +62,8 @@ class Feed:
         """Follow a game no more; give the task that is to be waited for."""
         task = self._tasks.pop(table.game_id)
         task.cancel()
+        del self._echoes[table.game_id]
+        self._store.echoes.leave(table.game_id)
         return task
 
     async def catch_up(self, table: Table) -> None:
@@ -80,6 +86,9 @@ class Feed:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks.clear()
+        for game_id in self._echoes:
+            self._store.echoes.leave(game_id)
+        self._echoes.clear()
 
     async def _follow(self, table: Table) -> None:
         pause = _PAUSE[0]
@@ -130,7 +139,12 @@ class Feed:
     async def _read_all(self, wanted: dict[Table, asyncio.Future[None]]) -> None:
         tables = [table for table, future in wanted.items() if not future.done()]
         spans = [Span(table.game_id, table.record.seq, self._watcher.known_head(table.game_id)) for table in tables]
-        found = await self._store.reader.gather(spans, limit=_MOST)
+        found = [self._echoed(span) for span in spans]
+        missing = [number for number, rows in enumerate(found) if not rows]
+        if missing:
+            read = await self._store.reader.gather([spans[number] for number in missing], limit=_MOST)
+            for number, rows in zip(missing, read, strict=True):
+                found[number] = rows
         for table, rows in zip(tables, found, strict=True):
             future = wanted[table]
             try:
@@ -144,6 +158,11 @@ class Feed:
                 table.stir()
             if not future.done():
                 future.set_result(None)
+
+    def _echoed(self, span: Span) -> list[StoredEffect]:
+        """Give the first effects of a span that this process has just written itself."""
+        echo = self._echoes.get(span.world_id)
+        return [] if echo is None else echo.after(span.after_seq, span.until_seq)
 
 
 async def _take(record: Record, rows: list[StoredEffect]) -> None:

@@ -181,10 +181,7 @@ class Record:
     def board_before(self, ply: int) -> chess.Board:
         """Give the board on which a move was made."""
         assert self.board is not None  # noqa: S101 - a move was made
-        board = self.board.copy()
-        while len(board.move_stack) >= ply:
-            board.pop()
-        return board
+        return taken_back(self.board, len(self.board.move_stack) - ply + 1)
 
     def move_seq(self, ply: int) -> int:
         """Give a move's effect."""
@@ -302,6 +299,14 @@ class Record:
         self.turn_at = effect["wall_time"]
         self.rejected = 0
         self._illegal_before = self.entities[self.turn]["illegal_moves_attempted"]
+
+
+def taken_back(board: chess.Board, count: int) -> chess.Board:
+    """Give a copy of a board as it was ``count`` moves ago, which knows the last move before."""
+    board = board.copy(stack=count + 1)
+    for _ in range(count):
+        board.pop()
+    return board
 
 
 _MOMENT: Final[TypeAdapter[Moment | None]] = TypeAdapter(Moment | None)

@@ -219,6 +219,7 @@ COMMENTS: Final = comments(
         "constraint requests_seqs_check on requests": "A request made at least one effect.",
         "index worlds_experiment_world_id_idx": "Lists the worlds of an experiment by name.",
         "index effects_world_id_kind_global_seq_idx": "Finds a world's effects of one kind, in order.",
+        "index effects_caused_idx": "Finds the effects that name their cause (caused_by), in order.",
         "index heads_moved_idx": "Finds the worlds with news, for a runner that polls, without looking at idle ones.",
         "trigger heads_no_delete on heads": "Refuses DELETE to everyone.",
         "trigger heads_no_truncate on heads": "Refuses TRUNCATE to everyone.",

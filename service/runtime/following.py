@@ -17,10 +17,13 @@ from worldledger.views import Sighting, Views
 
 if TYPE_CHECKING:
     from service.store import Store
+    from service.store.echoes import Echo
     from service.store.watch import HeadWatcher
 
 #: Effects that are folded at a stretch before others on the event loop have their turn.
 _AT_ONCE: Final = 100
+#: Turns of the event loop that those have first who are answered for what was written: nobody waits for the views yet.
+_TURNS: Final = 3
 #: Seconds between two tries while the database is away.
 _PAUSE: Final = (0.05, 2.0)
 
@@ -45,6 +48,7 @@ class Follower:
         self._watcher = watcher
         self.world_id = world_id
         self._on_effect = on_effect
+        self._echo: Echo | None = None
         self._verifier: Verifier | None = None
         self._views: Views | None = None
         self._task: asyncio.Task[None] | None = None
@@ -79,6 +83,7 @@ class Follower:
         base = await self._store.states.base_at(self.world_id, world.head_seq)
         self._views = Views(base.fold)
         self._verifier = Verifier(self.world_id, start=Position(base.fold.seq, base.checksum))
+        self._echo = self._store.echoes.follow(self.world_id)
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
@@ -87,6 +92,9 @@ class Follower:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+        if self._echo is not None:
+            self._echo = None
+            self._store.echoes.leave(self.world_id)
 
     async def reached(self, seq: int, timeout: float | None = None) -> bool:
         """Wait until the views have the effect at ``seq``; give False if they have not after ``timeout`` seconds."""
@@ -119,9 +127,11 @@ class Follower:
         pause = _PAUSE[0]
         while self._error is None:
             try:
-                await self._watcher.wait_beyond(self.world_id, self.seq)
+                head = await self._watcher.wait_beyond(self.world_id, self.seq)
                 before = self.seq
-                await self._read_on()
+                for _ in range(_TURNS):
+                    await asyncio.sleep(0)
+                await self._read_on(head)
                 if self.seq == before:  # the head names effects that are not there
                     await asyncio.sleep(_PAUSE[0])
                 pause = _PAUSE[0]
@@ -136,17 +146,25 @@ class Follower:
                 log.exception("following a world failed", world_id=self.world_id)
                 self._end(FoldError(f"world {self.world_id}: following it failed: {error}", world_id=self.world_id))
 
-    async def _read_on(self) -> None:
-        async with aclosing(self._store.reader.batches(self.world_id, after_seq=self.seq)) as batches:
-            async for batch in batches:
-                assert self._verifier is not None  # noqa: S101 - there from `start` on
-                if not self._verifier.feed_chain(batch):
-                    assert self._verifier.finding is not None  # noqa: S101 - it says why
-                    raise self._verifier.finding.error()
-                for start in range(0, len(batch), _AT_ONCE):
-                    self._take(batch[start : start + _AT_ONCE])
-                    if len(batch) > _AT_ONCE:
-                        await asyncio.sleep(0)
+    async def _read_on(self, head: int) -> None:
+        """Take what this process has just written, and read what is then missing up to ``head``."""
+        if self._echo is not None:
+            await self._take_all(self._echo.after(self.seq, head))
+        if self.seq < head:
+            span = self._store.reader.batches(self.world_id, after_seq=self.seq, until_seq=head)
+            async with aclosing(span) as batches:
+                async for batch in batches:
+                    await self._take_all(batch)
+
+    async def _take_all(self, rows: list[StoredEffect]) -> None:
+        assert self._verifier is not None  # noqa: S101 - there from `start` on
+        if not self._verifier.feed_chain(rows):
+            assert self._verifier.finding is not None  # noqa: S101 - it says why
+            raise self._verifier.finding.error()
+        for start in range(0, len(rows), _AT_ONCE):
+            self._take(rows[start : start + _AT_ONCE])
+            if len(rows) > _AT_ONCE:
+                await asyncio.sleep(0)
 
     def _take(self, rows: list[StoredEffect]) -> None:
         views = self.views

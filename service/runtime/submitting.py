@@ -67,20 +67,29 @@ class Submitting:
             clock=clock,
         )
 
-    async def one(self, value: Mapping[str, Any]) -> Accepted:
-        """Submit one intent; see `Orchestrator.submit_intent`."""
+    async def one(self, value: Mapping[str, Any], seen: dict[str, int] | None = None) -> Accepted:
+        """Submit one intent; see `Orchestrator.submit_intent`.
+
+        Those that are submitted together share what their agents had ``seen`` when they came, by agent_id.
+        """
         intent = check_intent(value, default_priority=self._default_priority)
         key, digest = (intent.agent_id, intent.req_id), _digest(intent)
         accepted = self.requests.known(key, digest)
         if accepted is not None:
             self._accepted(*key)
             return accepted
-        return await self.guard.write(self._join(intent, key, digest), begun=lambda: self.requests.making(key))
+        joining = self._join(intent, key, digest, seen)
+        return await self.guard.write(joining, begun=lambda: self.requests.making(key))
 
-    async def _join(self, intent: CheckedIntent, key: RequestKey, digest: bytes) -> Accepted:
+    async def _join(
+        self, intent: CheckedIntent, key: RequestKey, digest: bytes, seen: dict[str, int] | None
+    ) -> Accepted:
         async def make() -> Accepted:
             with self._observing.held(intent.agent_id):
                 standing = await self._standing(intent)
+                if seen is not None:  # none of them has seen what another did, so none makes another stale
+                    view_seq = seen.setdefault(intent.agent_id, standing.latest_view_seq())
+                    standing = standing._replace(latest_view_seq=lambda: view_seq)
                 (accepted,) = await self._pipeline.submit([intent], {intent.agent_id: standing})
             return accepted
 
@@ -90,7 +99,8 @@ class Submitting:
 
     async def each(self, values: Sequence[Mapping[str, Any]]) -> list[Accepted | SimulationError]:
         """Submit several intents, each by itself; give an answer or an error for each."""
-        results = await asyncio.gather(*map(self.one, values), return_exceptions=True)
+        seen: dict[str, int] = {}
+        results = await asyncio.gather(*(self.one(value, seen) for value in values), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException) and not isinstance(result, SimulationError):
                 raise result

@@ -17,6 +17,7 @@ import asyncpg
 
 from service.store import statements
 from service.store.authority import look_up_authority
+from service.store.echoes import Echoes
 from service.store.live import StateNeededError, confirm, confirm_group
 from service.store.outages import Outages, leaves_doubt
 from service.store.records import Head, Receipt
@@ -24,6 +25,7 @@ from service.store.sealing import Group, Sealer
 from service.store.settle import Settler
 from service.store.units import Unit
 from service.store.writing import write_groups
+from worldledger.chain import StoredEffect
 from worldledger.drafts import CheckedDraft
 from worldledger.errors import OverloadedError, SimulationError, StoreUnavailableError, WorldNotFoundError
 
@@ -56,10 +58,13 @@ class WorldQueue:
 class Committer:
     """Writes the units of all worlds of this process; `commit` puts one in line."""
 
-    def __init__(self, pool: asyncpg.Pool, settings: Settings, url: str, outages: Outages, states: States) -> None:
+    def __init__(
+        self, pool: asyncpg.Pool, settings: Settings, url: str, *, outages: Outages, states: States, echoes: Echoes
+    ) -> None:
         self._pool = pool
         self._settings = settings
         self._outages = outages
+        self._echoes = echoes
         self._settler = Settler(pool, settings, url, outages, states)
         self._ready: dict[WorldQueue, None] = {}
         self._waiting = 0
@@ -151,6 +156,9 @@ class Committer:
             queue.head = after if written else None
             if written and (sealer.live is not None or sealer.recent is not None):
                 confirm(sealer, head.seq, [text.decode()], [after.checksum])
+            if written and sealer.world_id in self._echoes:
+                row = StoredEffect(after.seq, text, after.checksum, decided.kind, decided.source_id, sim_time)
+                self._echoes.add(sealer.world_id, head.seq, [row])
             self._done(queue)
             if written and self.on_commit is not None:
                 self.on_commit(sealer.world_id, after.seq)
@@ -325,6 +333,8 @@ class Committer:
             if group.world_id in written:
                 queue.head = group.after
                 confirm_group(queue.sealer, group)
+                if group.world_id in self._echoes:
+                    self._echoes.add(group.world_id, group.before.seq, group.rows())
                 group.answer()
                 self._tell(queue)
                 self._go_on(queue, refused)

@@ -14,6 +14,7 @@ import orjson
 from service.store.live import LiveState, Recent, StateNeededError
 from service.store.records import Head, Receipt
 from service.store.units import Unit
+from worldledger.chain import StoredEffect
 from worldledger.core_kinds import TIME_AUTHORITY_KIND
 from worldledger.drafts import CheckedDraft, effect_text
 from worldledger.errors import (
@@ -66,6 +67,16 @@ class Group:
         """Drop the rows from ``mark`` on."""
         for column in (self.texts, self.checksums, self.kinds, self.sources, self.sim_times):
             del column[mark:]
+
+    def rows(self) -> list[StoredEffect]:
+        """Give the rows as they are stored."""
+        columns = (self.texts, self.checksums, self.kinds, self.sources, self.sim_times)
+        return [
+            StoredEffect(seq, text.encode(), checksum, kind, source_id, sim_time)
+            for seq, (text, checksum, kind, source_id, sim_time) in enumerate(
+                zip(*columns, strict=True), self.before.seq + 1
+            )
+        ]
 
     def answer(self) -> None:
         """Tell every caller, after the commit."""

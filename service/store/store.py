@@ -24,6 +24,7 @@ from service.store.bulk import BulkWriter, callers_errors_as_they_are
 from service.store.committer import Committer, WorldQueue
 from service.store.copying import bulk_transaction
 from service.store.cursors import AgentCursors
+from service.store.echoes import Echoes
 from service.store.event_log import EventLog
 from service.store.identity import Uuids
 from service.store.outages import Outages, is_outage, retrying
@@ -73,7 +74,9 @@ class Store:
         self.cursors = AgentCursors(self.reader)
         #: states at any moment, and snapshots
         self.states = States(self.reader, settings, self.world)
-        self._committer = Committer(pool, settings, url, self.outages, self.states)
+        #: what those who follow worlds in this process need not read back
+        self.echoes = Echoes()
+        self._committer = Committer(pool, settings, url, outages=self.outages, states=self.states, echoes=self.echoes)
         self._snapshotter = Snapshotter(self.states, self.log, self._sealer_of)
         self._listener: Callable[[str, int], None] | None = None
         self._committer.on_commit = self._committed

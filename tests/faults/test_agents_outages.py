@@ -171,7 +171,7 @@ async def test_nobody_waits_for_what_cannot_come(database_url: str, monkeypatch:
         assert await world.submit_intent(intent("ada", "unseen", "Speak", text="did you hear?")) == unseen
 
 
-async def _read_nothing() -> None:
+async def _read_nothing(_: int) -> None:
     raise StoreUnavailableError("not now")
 
 

@@ -124,7 +124,7 @@ async def test_an_event_that_was_written_is_not_denied(opening: Opening, monkeyp
     async with opening.until() as world:
         blocked = asyncio.Event()
 
-        async def never() -> None:
+        async def never(_: int) -> None:
             await blocked.wait()
 
         await world.register_agent("a", ALL)

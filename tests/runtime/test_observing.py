@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+
+import pytest
 
 from service.runtime import Orchestrator, OrchestratorConfig
 from worldledger.errors import MomentNotFoundError, UnknownAgentError
@@ -24,6 +27,7 @@ from .helpers import (
     refused,
     removed,
     speak,
+    wait_for,
 )
 from .stories import AGENTS, POLICIES, register_all, story
 
@@ -264,3 +268,20 @@ async def test_events_of_the_past(world: Orchestrator) -> None:
     # A place that another process has given, and that this one has not come to, is not gone back from.
     assert await world.observed_events("a", after_seq=after + 500) == ([], after + 500)
     assert isinstance(await refused(world.observed_events("nobody")), UnknownAgentError)
+
+
+async def test_what_this_process_writes_is_not_read_back(world: Orchestrator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those who follow a world take its effects as they were written, and read only what others write."""
+    await world.register_agent("a", ALL)
+    await world.broadcast_event(message())
+    head = await head_of(world)
+    await wait_for(lambda: world._follower.seq == head, "all of it is followed")
+
+    def never(*_: Any, **__: Any) -> Any:
+        raise AssertionError("read back")
+
+    monkeypatch.setattr(world._follower._store.reader, "batches", never)
+    for number in range(5):
+        receipt = await world.broadcast_event(message(str(number)))
+        await wait_for(lambda: world._follower.seq >= receipt.global_seq, "it is followed")  # noqa: B023
+    assert world._follower.error is None

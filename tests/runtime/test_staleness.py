@@ -126,9 +126,9 @@ async def test_a_context_that_another_process_has_shown_is_waited_for(
     held = asyncio.Event()
     read_on = other._follower._read_on
 
-    async def later() -> None:
+    async def later(head: int) -> None:
         await held.wait()
-        await read_on()
+        await read_on(head)
 
     monkeypatch.setattr(other._follower, "_read_on", later)
     await world.broadcast_event(created("x"))  # the follower may be waiting in its own way already

@@ -104,10 +104,13 @@ def test_a_turn_makes_and_loses_nothing_but_what_it_says(given_: list[Any], fest
     tolls = sum(trade.toll for trade in settled.trades)
     assert not (festival and tolls)
     assert abs(_sum(agents, "gold") - tolls - _sum(settled.agents, "gold")) < 0.001
+    held = {name: dict(agent["inventory"]) for name, agent in agents.items()}  # what was bought may be sold on
     for trade in settled.trades:
         assert trade.seller != trade.buyer
         assert agents[trade.seller]["ask"]["price"] <= trade.price <= agents[trade.buyer]["bid"]["price"] + 0.01
-        assert trade.amount <= agents[trade.seller]["inventory"][trade.good]
+        assert trade.amount <= held[trade.seller][trade.good]
+        held[trade.seller][trade.good] = round(held[trade.seller][trade.good] - trade.amount, 3)
+        held[trade.buyer][trade.good] += trade.amount
     fed = {name: {**agent, "hungry": False, "output": dict.fromkeys(GOODS, 0.0)} for name, agent in agents.items()}
     traded = engine.settle(turn, fed, world, {**RULES, "eaten": dict.fromkeys(GOODS, 0.0)}).agents
     for good in GOODS:

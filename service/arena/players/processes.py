@@ -116,17 +116,20 @@ class EngineProcess(chess.engine.UciProtocol):
 
     async def end(self, patience_s: float = 0.0) -> None:
         """End the process: ask it to quit, wait for ``patience_s`` seconds, kill it, and wait until it is gone."""
-        if self.transport is not None and not self._doomed and patience_s > 0 and not self.returncode.done():
-            with suppress(Exception):  # nobody there to be asked
-                self.send_line("quit")
-            try:
+        try:
+            if self.transport is not None and not self._doomed and patience_s > 0 and not self.returncode.done():
+                with suppress(Exception):  # nobody there to be asked
+                    self.send_line("quit")
                 await asyncio.wait([self.returncode], timeout=patience_s)
-            finally:
-                self.kill()
-        self.kill()
-        if self.transport is not None:
-            await asyncio.wait([self.returncode], timeout=KILLED_S)
-            self.kill()  # the event loop may close before it tells that the pipes are gone: nothing is left open
+        finally:
+            self.kill()
+            if self.transport is not None:
+                # Also for a caller that is cancelled: else its event loop may close before it was told of the end,
+                # and before it told that the pipes are gone; nothing is left open.
+                try:
+                    await asyncio.wait([self.returncode], timeout=KILLED_S)
+                finally:
+                    self.kill()
 
     # -- called by the event loop ----------------------------------------------------------------------------
 

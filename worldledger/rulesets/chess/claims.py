@@ -24,6 +24,10 @@ REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
 
 #: Longest time that a payload can state, in seconds: more than 30 years, and so few that sums stay finite.
 MAX_SECONDS: Final = 1e9
+#: Boards after the latest moves, by variant and FEN: what comes next in a game need not read its FEN again. Each is
+#: taken out by who uses it.
+_LATEST: Final[dict[tuple[str, str], chess.Board]] = {}
+_MOST_LATEST: Final = 1000
 #: Longest text of a move that is read at all.
 _MAX_MOVE: Final = 20
 #: What a MoveMade may state about its move, and must not misstate.
@@ -146,7 +150,10 @@ def read_ending(payload: Mapping[str, Any]) -> Claim:
 
 
 def position_of(board: Mapping[str, Any]) -> chess.Board:
-    """Give python-chess's board for the entity ``board``."""
+    """Give python-chess's board for the entity ``board``: the caller's own."""
+    latest = _LATEST.pop((board["variant"], board["fen"]), None)
+    if latest is not None:
+        return latest
     try:
         return position(board["variant"], board["fen"])
     except UNREADABLE as error:
@@ -175,6 +182,18 @@ def play(board: chess.Board, payload: Mapping[str, Any], *, ply: int, null_moves
     loose = "san_notation" if uci is None else None
     check_facts(payload, {name: facts[name] for name in FACTS if name != loose})
     return Played(facts, fields, is_check)
+
+
+def remember(board: chess.Board, played: Played) -> None:
+    """Keep a board that a move was made on, as it would be read from its FEN; it is the caller's no more."""
+    if type(board) is not chess.Board:  # a variant knows more than its FEN
+        return
+    board.clear_stack()
+    if played.fields.en_passant_square is None:
+        board.ep_square = None
+    _LATEST["chess960" if board.chess960 else STANDARD, played.facts["fen"]] = board
+    if len(_LATEST) > _MOST_LATEST:
+        _LATEST.pop(next(iter(_LATEST)), None)
 
 
 def check_facts(payload: Mapping[str, Any], facts: Mapping[str, Any]) -> None:

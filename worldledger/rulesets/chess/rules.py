@@ -36,6 +36,7 @@ from worldledger.rulesets.chess.claims import (
     read_seconds,
     read_start,
     read_text,
+    remember,
 )
 from worldledger.rulesets.chess.endings import OTHER, Ending, Player, Reason, Status, end_by_the_board
 from worldledger.rulesets.chess.positions import ORTHODOX
@@ -132,7 +133,9 @@ def check_move_made(draft: CheckedDraft, payload: dict[str, Any], state: WorldSt
     position = position_of(board)
     if position.is_variant_end():
         raise IllegalEffectError("the game is over by the rules of its variant", "$.kind", rule="game_over")
-    facts = play(position, payload, ply=board["ply"] + 1, null_moves=False).facts
+    played = play(position, payload, ply=board["ply"] + 1, null_moves=False)
+    remember(position, played)
+    facts = played.facts
     return {**payload, **{name: facts[name] for name in FACTS}, "player": turn, "agent_id": agent}
 
 
