@@ -17,6 +17,8 @@ from .helpers import Opening, attempt, effects, ended, new_game, of_players, pla
 
 #: Each side has its king, a knight and all its pawns: room for many quiet moves.
 _FEN = "1n2k3/pppppppp/8/8/8/8/PPPPPPPP/1N2K3 w - - 0 1"
+#: Few pieces, so that a game at random is soon over.
+_FEW = "4k1n1/4p3/8/8/8/8/4P3/1N2K3 w - - 0 1"
 
 
 def _long_game(plies: int) -> list[str]:
@@ -89,7 +91,8 @@ async def test_a_hundred_games_at_once(opening: Opening) -> None:
             seqs.append(outcome.global_seq)
 
     async def inside(number: int) -> None:
-        game = await arena.create(of_players("random", "random", game_id=f"inside-{number}", seed=number))
+        new = of_players("random", "random", game_id=f"inside-{number}", seed=number, fen=_FEW)
+        game = await arena.create(new)
         seen = [event async for event in game.watch()]
         acknowledged[game.game_id] = [event.global_seq for event in seen if event.type == "move_made"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import sys
 import time
@@ -87,6 +88,8 @@ def fake(engines: Engines) -> MakeFake:
 @pytest.fixture(autouse=True)
 def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Nothing is logged by asyncio or python-chess: whatever an engine does is told by an error."""
+    gc.collect()  # what other tests have left lying about is told of here, and not in the middle of this one
+    caplog.clear()
     yield
     records = [record for phase in ("setup", "call") for record in caplog.get_records(phase)]
     assert not [record.getMessage() for record in records if record.levelno >= logging.WARNING]
