@@ -8,7 +8,6 @@ line of JSON at a time, what it has counted.
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import os
 import signal
@@ -20,8 +19,9 @@ from typing import Any, Final
 import structlog
 import uvloop
 
+from service.collecting import collect_seldom
 from service.logs import log_to_stderr
-from service.projecting import COLLECTING, Projections
+from service.projecting import Projections
 from service.settings import Settings
 from service.store import Store
 from worldledger.errors import SimulationError
@@ -78,7 +78,7 @@ def main() -> None:
     with suppress(OSError):
         os.nice(_NICENESS)
     log_to_stderr()
-    gc.set_threshold(*COLLECTING)
+    collect_seldom()
     try:
         asyncio.Runner(loop_factory=uvloop.new_event_loop).run(_run())
     except BrokenPipeError:

@@ -22,9 +22,6 @@ T = TypeVar("T")
 #: Told how many effects are done, and of how many.
 Progress = Callable[[int, int], None]
 
-#: When the garbage collector looks (see gc.set_threshold) in processes that feed: a batch makes very many objects, none
-#: of which refer to each other in circles, and looking through them took a fifth of the time.
-COLLECTING: Final = (50_000, 10, 10)
 #: Enough for a runner and its beat, for those who ask, and for two who check or rebuild at the same time.
 _CONNECTIONS: Final = 8
 APPLICATION_NAME: Final = "worldledger projections"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 
 from service.cli.connect import Target, database, opened
+from service.collecting import collect_seldom
 from worldledger.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -106,9 +106,9 @@ async def _work(
 @asynccontextmanager
 async def _feeding(url: str, settings: Settings, store: Store, names: Sequence[str]) -> AsyncIterator[Feeding]:
     from projections.registry import find  # noqa: PLC0415
-    from service.projecting import COLLECTING, Projections  # noqa: PLC0415
+    from service.projecting import Projections  # noqa: PLC0415
 
-    gc.set_threshold(*COLLECTING)
+    collect_seldom()
     holder = f"{socket.gethostname()}/{os.getpid()}"
     only = [find(name) for name in names]
     async with Projections.open(store, url, settings, only=only, holder=holder) as found:

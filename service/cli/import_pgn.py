@@ -11,6 +11,7 @@ from service.cli.connect import Target, target, with_store
 from service.cli.options import DatabaseUrl, Home, Quiet, examples
 from service.cli.output import put, say
 from service.cli.progress import progress_bar
+from service.collecting import collect_seldom
 
 if TYPE_CHECKING:
     from service.store import Store
@@ -58,6 +59,7 @@ def _import(where: Target, paths: list[Path], reading: Reading | None, *, experi
     summary = Summary()
 
     async def work(store: Store) -> None:
+        collect_seldom()
         with progress_bar("importing", quiet=quiet) as tell:
             await import_many(
                 store,
