@@ -312,3 +312,24 @@ def test_arguments() -> None:
     with pytest.raises(UnknownQueryError, match="there is no query 'openings'") as caught:
         find("openings")
     assert caught.value.details["known"] == list(queries())
+
+
+#: What it counts is in no projection; it reads no payload.
+READS_ALL = {"activity"}
+
+
+@pytest.mark.parametrize("name", queries())
+async def test_no_payload_is_read_that_need_not_be(connection: Any, name: str) -> None:
+    """Where an index or a projection serves, no query goes through the whole log."""
+    query = find(name)
+    sql = query.sql
+    given = {parameter.name: "none" for parameter in query.parameters if parameter.is_required}
+    for parameter, value in query.arguments(given).items():
+        literal = "null" if value is None else f"'{value}'"
+        sql = re.sub(rf"(?<!:):{parameter}\b", literal, sql)
+    async with connection.transaction():
+        # A few rows are always read quicker one after the other.
+        await connection.execute("set local search_path = analytics; set local enable_seqscan = off")
+        plan = "\n".join(line for (line,) in await connection.fetch(f"explain (costs off) {sql}"))
+    assert name in READS_ALL or not re.search(r"Seq Scan on effects\b", plan), plan
+    assert ("effects_caused_idx" in plan) == (name in {"cause-to-effect-lag", "who-influenced-whom"})

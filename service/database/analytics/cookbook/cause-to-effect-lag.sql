@@ -2,7 +2,6 @@
 --
 -- From an effect to what it led to (caused_by): how many effects lie between, and how much time passed in the world. In a
 -- world whose time is the wall clock's that is real time.
--- Over all worlds the text of every effect is read: in a large database ask for one experiment or world.
 --
 -- :experiment text = null -- Only the worlds of this experiment.
 -- :world text = null -- Only this world.
@@ -13,7 +12,7 @@ select c.kind as cause, l.kind as effect, count(*) as times,
        max(l.sim_time_s - c.sim_time_s) as most_s
 from effects l
 join effects c on c.world_id = l.world_id and c.global_seq = l.caused_by
-where starts_with(l.effect::text, '{"caused_by":') /* keys stand sorted: so few are read as JSON */
+where starts_with(l.effect::text, '{"caused_by":') /* as the index effects_caused_idx has it: keys stand sorted */
   and (:experiment::text is null or l.experiment = :experiment) and (:world::text is null or l.world_id = :world)
 group by c.kind, l.kind
 order by times desc, cause, effect

@@ -3,7 +3,6 @@
 -- Between any two agents, as far as the log tells: whose effects led to effects of the other (caused), who interacted
 -- with whom (interacted), and who spoke right after whom in a round of a social-RL run (answered); with the time between,
 -- in the world's own time, where there is one. Where a payload names an agent, that is who is meant.
--- Over all worlds the text of every effect is read: in a large database ask for one experiment or world.
 --
 -- :experiment text = null -- Only the worlds of this experiment.
 -- :world text = null -- Only this world.
@@ -13,7 +12,7 @@ with caused as (
            e.sim_time_s - c.sim_time_s as lag_s
     from effects e
     join effects c on c.world_id = e.world_id and c.global_seq = e.caused_by
-    where starts_with(e.effect::text, '{"caused_by":') /* keys stand sorted: so few are read as JSON */
+    where starts_with(e.effect::text, '{"caused_by":') /* as the index effects_caused_idx has it: keys stand sorted */
       and (:experiment::text is null or e.experiment = :experiment) and (:world::text is null or e.world_id = :world)
 ), interacted as (
     select i.source_id as influencer, i.target_id as influenced, 'interacted' as how, null::double precision as lag_s
