@@ -144,7 +144,10 @@ async def test_everybody_at_once(remote: httpx2.AsyncClient) -> None:
     """Of all that both send at one moment one move of each at most is made, White's first, and told of once."""
     await made(remote, game_id="g", max_illegal=100)
     sent = [(agent, text) for agent, text in (("b", "e7e5"), ("w", "e2e4"), ("w", "d2d4"), ("b", "c7c5"))] * 4
-    answers = await asyncio.gather(*(attempt(remote, "g", *each) for each in sent))
+    # Each names its move: what arrives after the other's answer would else be the next one.
+    answers = await asyncio.gather(
+        *(attempt(remote, "g", agent, text, ply="wb".index(agent) + 1) for agent, text in sent)
+    )
     assert {answer.status_code for answer in answers} <= {201, 409, 422}, [answer.text for answer in answers]
     moves = [told for answer in answers if (told := answer.json()).get("accepted")]
     stood = await stands(remote, "g")
@@ -250,7 +253,9 @@ async def test_a_thousand_moves(served: Served, remote: httpx2.AsyncClient) -> N
     told = await stands(remote, "long")
     assert [move.uci_notation for move in game_of(told).move_history] == moves
     assert (await remote.get("/v1/games/long/board.svg?ply=1000")).status_code == 200
-    async with connect(f"{served.url.replace('http', 'ws', 1)}/v1/games/long/watch?after_seq=4", proxy=None) as socket:
+    async with connect(
+        f"{served.url.replace('http', 'ws', 1)}/v1/games/long/watch?after_seq=4", proxy=None, open_timeout=60
+    ) as socket:
         seen = [orjson.loads(await socket.recv(decode=False)) for _ in moves]
     assert [event["move"]["uci_notation"] for event in seen] == moves
     assert validate_game_state(await _log(remote, "long"), game_of(told)) == []
@@ -309,7 +314,9 @@ async def _watch(url: str, game_id: str) -> list[dict[str, Any]]:
     while not seen or seen[-1]["type"] != "game_ended":
         after = seen[-1]["global_seq"] if seen else 0
         try:
-            async with connect(f"{url}/v1/games/{game_id}/watch?after_seq={after}", proxy=None) as socket:
+            async with connect(
+                f"{url}/v1/games/{game_id}/watch?after_seq={after}", proxy=None, open_timeout=60
+            ) as socket:
                 async for text in socket:
                     seen.append(orjson.loads(text))
         except (OSError, InvalidHandshake, ConnectionClosed):

@@ -162,6 +162,7 @@ async def wired(service: Service, agent_id: str, view_seq: int, world_id: str = 
     plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
     address = f"ws://127.0.0.1:{service.port}/v1/worlds/{world_id}/agents/{agent_id}/ws?view_seq={view_seq}"
     how: dict[str, Any] = {"compression": None, "ping_interval": None, "max_queue": 1, "close_timeout": 1}
+    how["open_timeout"] = 60
     async with connect(address, sock=plain, subprotocols=[Subprotocol("worldledger.v1.json")], **how) as connection:
         wire = Wire(connection)
         await wire.receive("hello")

@@ -97,7 +97,7 @@ def error(kind: str, data: dict[str, Any], code: str) -> str:
 async def socket_of(served: Served) -> AsyncIterator[Socket]:
     """Open a socket."""
     address = f"{served.url.replace('http://', 'ws://')}{PREFIX}/ws"
-    async with connect(address, proxy=None, compression=None) as connection:
+    async with connect(address, proxy=None, compression=None, open_timeout=60) as connection:
         yield Socket(connection)
 
 

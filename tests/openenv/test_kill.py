@@ -109,7 +109,7 @@ async def test_episodes_go_on_after_a_kill(service: Service) -> None:
                 board.push_uci(move)
             assert (state["step_count"], state["fen"]) == (2 * STEPS, board.fen(en_passant="fen"))
         # And over a socket, by the same id.
-        async with connect(f"ws://127.0.0.1:{service.port}{PREFIX}/ws", proxy=None) as connection:
+        async with connect(f"ws://127.0.0.1:{service.port}{PREFIX}/ws", proxy=None, open_timeout=60) as connection:
             socket = Socket(connection)
             seen = await socket.reset(episode_id="e0", resume=True)
             assert seen["fen"] == (await state_of(client, "e0"))["fen"]
