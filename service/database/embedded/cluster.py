@@ -29,6 +29,16 @@ from worldledger.errors import EmbeddedServerError
 _FAST_STOP: Final = 30.0
 _IMMEDIATE_STOP: Final = 10.0
 
+
+def _shared_buffers() -> str:
+    """Give how much memory the server may keep pages in: an eighth of the machine's, within bounds."""
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (OSError, ValueError):
+        return "128MB"
+    return f"{min(512, max(128, memory // 8 >> 20))}MB"
+
+
 _SETTINGS: Final = {
     "cluster_name": CLUSTER_NAME,
     "fsync": "on",
@@ -37,6 +47,8 @@ _SETTINGS: Final = {
     "unix_socket_permissions": "0700",
     "max_connections": "100",
     "max_wal_size": "2GB",
+    # PostgreSQL's own default is 128 MB: a question to a log of a million effects takes a fifth longer with that.
+    "shared_buffers": _shared_buffers(),
     "logging_collector": "off",
     "log_destination": "stderr",
 }

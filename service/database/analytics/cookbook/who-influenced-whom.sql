@@ -6,14 +6,16 @@
 --
 -- :experiment text = null -- Only the worlds of this experiment.
 -- :world text = null -- Only this world.
-with caused as (
-    select coalesce(c.effect #>> '{payload,agent_id}', c.source_id) as influencer,
-           coalesce(e.effect #>> '{payload,agent_id}', e.source_id) as influenced, 'caused' as how,
-           e.sim_time_s - c.sim_time_s as lag_s
+with told as materialized ( /* so that each effect is read as JSON once */
+    select e.world_id, e.caused_by, coalesce(e.effect #>> '{payload,agent_id}', e.source_id) as influenced, e.sim_time_s
     from effects e
-    join effects c on c.world_id = e.world_id and c.global_seq = e.caused_by
     where starts_with(e.effect::text, '{"caused_by":') /* as the index effects_caused_idx has it: keys stand sorted */
       and (:experiment::text is null or e.experiment = :experiment) and (:world::text is null or e.world_id = :world)
+), caused as (
+    select coalesce(c.effect #>> '{payload,agent_id}', c.source_id) as influencer, e.influenced, 'caused' as how,
+           e.sim_time_s - c.sim_time_s as lag_s
+    from told e
+    join effects c on c.world_id = e.world_id and c.global_seq = e.caused_by
 ), interacted as (
     select i.source_id as influencer, i.target_id as influenced, 'interacted' as how, null::double precision as lag_s
     from interact i
