@@ -66,7 +66,8 @@ def test_the_truth_beside_it(on: Cli) -> None:
     rows = [line.split() for line in result.out.splitlines()[3:]]
     assert rows[0] == ["variable", "seen", "true"]
     for row in (
-        ["Ann.gold", str(ann["gold"]), "90", "noised"],
+        # whole numbers are rounded after the noise: a little of it may leave them as they were
+        ["Ann.gold", str(ann["gold"]), "90", *(["noised"] if ann["gold"] != 90 else [])],
         ["Ann.inventory.food", str(ann["inventory"]["food"]), "10.5", "noised"],
         ["Ann.location[1]", str(ann["location"][1]), "20.0", "noised"],
         ["Ann.mood", '"calm"', '"calm"'],

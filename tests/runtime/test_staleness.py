@@ -94,7 +94,7 @@ async def test_an_intent_that_has_waited_is_looked_at_again(opening: Opening) ->
         assert isinstance(result, StaleContextError)
         assert result.expected_seq == receipt.global_seq
     assert not await effects(world, "Speak")
-    assert not world.in_use
+    await wait_for(lambda: not world.in_use, "nobody needs the world")
 
 
 async def test_intents_from_one_view_are_judged_by_what_the_agent_knows(world: Orchestrator) -> None:
