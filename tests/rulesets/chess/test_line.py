@@ -18,7 +18,7 @@ STARTS = (
     "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1",
     "8/2p5/3p4/KP5r/1R3p1k/8/4P1P1/8 w - - 0 1",
     "r3k2r/Pppp1ppp/1b3nbN/nP6/BBP1P3/q4N2/Pp1P2PP/R2Q1RK1 w kq - 0 1",
-    "QQQQ3k/8/Q5P1/1NNN4/N1N5/NN6/8/K7 w - - 0 1",
+    "QQQQ1r1k/8/Q5P1/1NNN4/N1N5/NN6/8/K7 w - - 0 1",
     "4k3/2p1p1p1/8/1P1P1P2/8/8/B6B/R3K2R b KQ - 0 1",
     "8/8/4k3/8/8/2R5/4K3/8 w - - 30 40",
 )
@@ -99,6 +99,12 @@ def test_notations_in_all_variants(variant: type[chess.Board]) -> None:
         made = push(ours, move)
         expected = told(theirs, move) if move.drop is None else (move.drop, False, False, *_dropped(theirs, move))
         assert (made.piece, made.is_capture, made.is_castling, made.uci, made.san, fen_of(ours)) == expected
+
+
+def test_a_side_that_waits_in_check() -> None:
+    """Such a position, which only a file can hold, is left to python-chess: any move might be said to give check."""
+    assert Line.of(chess.Board("QQQQ3k/8/8/8/8/8/8/K7 w - - 0 1")) is None
+    assert Line.of(chess.Board("QQQQ3k/8/8/8/8/8/8/K7 b - - 0 1")) is not None
 
 
 def _dropped(board: chess.Board, move: chess.Move) -> tuple[str, str, str]:

@@ -63,6 +63,22 @@ class _Words(dict[str, _Word | None]):
 
 _WORDS: Final = _Words()
 
+#: From where a rook, a bishop or a queen may attack a square, were the board empty.
+_LINES: Final = [
+    chess.BB_RANK_ATTACKS[square][0] | chess.BB_FILE_ATTACKS[square][0] | chess.BB_DIAG_ATTACKS[square][0]
+    for square in chess.SQUARES
+]
+#: From where a piece of each type may attack a square; a king gives no check.
+_ATTACKS: Final[list[list[int]]] = [
+    [0] * 64,
+    [chess.BB_PAWN_ATTACKS[chess.WHITE][square] | chess.BB_PAWN_ATTACKS[chess.BLACK][square] for square in range(64)],
+    chess.BB_KNIGHT_ATTACKS,
+    [chess.BB_DIAG_ATTACKS[square][0] for square in range(64)],
+    [chess.BB_RANK_ATTACKS[square][0] | chess.BB_FILE_ATTACKS[square][0] for square in range(64)],
+    _LINES,
+    [0] * 64,
+]
+
 
 class Line(chess.Board):
     """The position of a game and the FENs of all positions so far, this one last. Plain moves cannot be taken back."""
@@ -73,8 +89,8 @@ class Line(chess.Board):
 
     @classmethod
     def of(cls, board: chess.Board) -> Self | None:
-        """Begin at the position of a board; None for a variant's."""
-        if not is_plain(board):
+        """Begin at the position of a board; None for a variant's, and where the side that waits is in check."""
+        if not is_plain(board) or board.was_into_check():
             return None
         line = cls(None, chess960=board.chess960)
         line.pawns, line.knights, line.bishops = board.pawns, board.knights, board.bishops
@@ -128,7 +144,9 @@ class Line(chess.Board):
         if piece == chess.PAWN and abs(target - origin) == 16:
             self.ep_square = (target + origin) // 2
         san = san_without_suffix(piece, origin, target, is_capture=is_capture)
-        self._in_check = checkers(self, turn) != 0
+        king = (self.kings & self.occupied_co[not turn]).bit_length() - 1
+        may_check = to & _ATTACKS[piece][king] or mover & _LINES[king]  # else it has opened or attacked nothing of it
+        self._in_check = may_check != 0 and checkers(self, turn) != 0
         if self._in_check:
             san += "+" if any(self.generate_legal_moves()) else "#"
         one, two, three, white = planes(self)
@@ -159,8 +177,10 @@ class Line(chess.Board):
         square = king.bit_length() - 1
         if square < 0:
             return False
-        if piece != chess.KING and not self._in_check and not chess.BB_RAYS[square][mover.bit_length() - 1]:
-            return True
+        if piece != chess.KING and not self._in_check:
+            line = chess.BB_RAYS[square][mover.bit_length() - 1]  # nothing, where the two do not stand on one
+            if not line & self.occupied_co[not self.turn] & (self.bishops | self.rooks | self.queens):
+                return True
         return not self.attackers_mask(not self.turn, square, self.occupied & ~mover | to) & ~to
 
     def _put(self, piece: chess.PieceType, mover: int, to: int, *, is_capture: bool) -> None:
