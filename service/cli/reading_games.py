@@ -10,18 +10,15 @@ import os
 import queue
 import stat
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
-from itertools import repeat
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from service.cli.workers import processors, received, started
-from worldledger.drafts import CheckedDraft
-from worldledger.effects import SCHEMA_VERSION
 from worldledger.errors import FileRefusedError
 
 if TYPE_CHECKING:
@@ -89,8 +86,7 @@ async def _items(process: BaseProcess, connection: Connection) -> AsyncIterator[
             if is_end:
                 yield FileEnd(*fields)
             else:
-                file, game, columns, position = fields
-                yield Read(file, game, _drafts(columns), position)
+                yield Read(*fields)
 
 
 async def _in_order(streams: list[AsyncIterator[Read | FileEnd]], files: int) -> AsyncIterator[Read | FileEnd]:
@@ -108,37 +104,6 @@ async def _in_order(streams: list[AsyncIterator[Read | FileEnd]], files: int) ->
             while not isinstance(more := await anext(streams[other % count]), FileEnd):
                 yield more
         yield item
-
-
-#: The kinds, sources and times of drafts, which have nothing else, and their payloads as lines: what a draft costs to
-#: send is a tuple's pickling, and here is none.
-_Columns: TypeAlias = tuple[list[str], list[str], list[float | None], bytes]
-_NOTHING: Final[_Columns] = ([], [], [], b"")
-
-
-def _columns(drafts: Sequence[CheckedDraft]) -> _Columns:
-    if not drafts:
-        return _NOTHING
-    kinds, payloads, sources, versions, times, *others = zip(*drafts, strict=True)
-    if {*versions} != {SCHEMA_VERSION} or others != [(0,) * len(kinds), *[(None,) * len(kinds)] * 3]:
-        raise ValueError("a recorded game's drafts have a kind, a payload, a source and a time, and nothing else")
-    return list(kinds), list(sources), list(times), b"\n".join(payloads)
-
-
-def _drafts(columns: _Columns) -> list[CheckedDraft]:
-    kinds, sources, times, payloads = columns
-    if not kinds:
-        return []
-    rest = repeat(0), repeat(None), repeat(None), repeat(None)
-    fields = zip(kinds, payloads.split(b"\n"), sources, repeat(SCHEMA_VERSION), times, *rest, strict=False)
-    drafts = list(map(_checked, fields))
-    if len(drafts) != len(kinds):
-        raise ValueError("a line of payloads was lost")
-    return drafts
-
-
-#: What `CheckedDraft._make` does, without its Python function.
-_checked: Final[Callable[[Iterable[Any]], CheckedDraft]] = partial(tuple.__new__, CheckedDraft)
 
 
 def _is_mine(place: int, count: int, file: int, game: int) -> bool:
@@ -163,7 +128,7 @@ def _read(connection: Connection) -> None:
     for number, file in enumerate(files):
         for item in _items_of(number, file, place, count):
             message.append(item)
-            effects += 0 if item[0] else len(item[1][2][0])
+            effects += 0 if item[0] else getattr(item[1][1], "moves", 0)
             if len(message) >= _GAMES or effects >= _EFFECTS:
                 messages.put(message)
                 message, effects = [], 0
@@ -182,7 +147,7 @@ def _send(connection: Connection, messages: queue.Queue[list[_Item] | None]) -> 
 
 def _items_of(number: int, file: str, place: int, count: int) -> Iterator[_Item]:
     """Give the games of a file that this process reads, and its end."""
-    from worldledger.rulesets.chess.pgn import RecordedGame, read_games  # noqa: PLC0415 - for the processes alone
+    from worldledger.rulesets.chess.pgn import read_games  # noqa: PLC0415 - for the processes alone
 
     size, read = 0, False
     refused: tuple[str, int | None] | None = None
@@ -194,11 +159,7 @@ def _items_of(number: int, file: str, place: int, count: int) -> Iterator[_Item]
                 size, read = os.fstat(stream.fileno()).st_size, True
                 mine = partial(_is_mine, place, count, number)
                 for game in read_games(stream, name=file, wanted=mine, checked=True):
-                    columns = _NOTHING
-                    if isinstance(game, RecordedGame):
-                        columns = _columns(game.checked)
-                        game.checked.clear()
-                    yield False, (number, game, columns, stream.tell())
+                    yield False, (number, game, stream.tell())
     except FileRefusedError as error:
         refused = error.reason, error.details.get("line")
     except OSError as error:

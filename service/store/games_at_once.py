@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from service.store.importing import FATAL, check_experiment, require_same, resumable
 from service.store.recordings import GamesImport, Notice, Progress, Summary, world_of_game
 from service.store.worlds_at_once import SealedWorld, WorldsAtOnce
-from worldledger.drafts import CheckedDraft
 from worldledger.errors import SimulationError, WorldExistsError
 from worldledger.rulesets.chess.pgn import BrokenGame, RecordedGame
 
@@ -28,15 +27,16 @@ _EFFECTS: Final = 10_000
 
 
 class Read(NamedTuple):
-    """A game as it was read: of which file (by its number), its drafts checked, and how far the reader is in it.
-
-    ``game`` itself has none of them.
-    """
+    """A game as it was read, its drafts checked: of which file (by its number), and how far the reader is in it."""
 
     file: int
     game: RecordedGame | BrokenGame
-    drafts: Sequence[CheckedDraft]
     position: int
+
+    @property
+    def effects(self) -> int:
+        """How many effects the game gives."""
+        return len(self.game.checked) if isinstance(self.game, RecordedGame) else 0
 
 
 class FileEnd(NamedTuple):
@@ -112,7 +112,7 @@ class _Many(GamesImport):
             async with reading(files) as items:
                 async for item in items:
                     self._waiting.append(self._entry(item, str(files[item.file])))
-                    effects += len(item.drafts) if isinstance(item, Read) else 0
+                    effects += item.effects if isinstance(item, Read) else 0
                     if effects >= _EFFECTS or len(self._waiting) >= _ENTRIES:
                         effects = 0
                         await self._write_on()
@@ -129,7 +129,7 @@ class _Many(GamesImport):
             return _Entry(item, name, None)
         world = world_of_game(item.game, experiment=self._experiment, file=name)
         try:
-            return _Entry(item, name, self._worlds.seal(world, item.drafts))
+            return _Entry(item, name, self._worlds.seal(world, item.game.checked))
         except FATAL:
             raise
         except SimulationError as error:
@@ -162,7 +162,7 @@ class _Many(GamesImport):
         """Count a game that was written, or is there already; give the error of one that is refused."""
         if refusal is None:
             self.summary.imported += 1
-            self.summary.effects += len(item.drafts) + 1
+            self.summary.effects += item.effects + 1
             return None
         if not isinstance(refusal, WorldExistsError):
             return refusal

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import UUID
 
 from service.store import statements
@@ -19,6 +20,7 @@ from worldledger.canonical import canonical_json
 from worldledger.drafts import CheckedDraft, check_draft, effect_text
 from worldledger.errors import SimulationError, TamperedError, WorldExistsError
 from worldledger.genesis import NewWorld, genesis_draft
+from worldledger.plain_drafts import PlainDrafts
 from worldledger.rulesets import load_ruleset
 
 if TYPE_CHECKING:
@@ -41,6 +43,9 @@ _INSERT_HEADS: Final = """
 insert into heads (world_id, head_seq, head_checksum, sim_time, wall_time)
 select * from unnest($1::text[], $2::bigint[], $3::bytea[], $4::float8[], $5::float8[])
 """
+
+#: An effect's canonical bytes, kind, source and sim_time.
+_Effect: TypeAlias = tuple[bytes, str, str, float]
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ class WorldsAtOnce:
         self._clock = clock
         self._new_uuid = new_uuid or Uuids()
 
-    def seal(self, given: NewWorld, drafts: Sequence[CheckedDraft]) -> SealedWorld:
+    def seal(self, given: NewWorld, drafts: Sequence[CheckedDraft] | PlainDrafts) -> SealedWorld:
         """Give a world with its first drafts, which have no req_id, ready to be written.
 
         Raises as `Store.import_world` does, but for WorldExistsError.
@@ -91,26 +96,56 @@ class WorldsAtOnce:
         )
         wall_time = sealer.now(Head(0, b"", 0.0, 0.0))
         first = [check_draft(draft, system=True) for draft in (genesis, *opening)]
-        begun = len(first)
         rows: list[Row] = []
-        world_id, new_uuid = world.world_id, self._new_uuid
-        sim_time, checksum, prefix = 0.0, b"", b""
-        for seq, draft in enumerate((*first, *drafts), 1):
-            before, text = sim_time, b""
-            if seq > begun and world.time_authority == "client" and draft.caused_by is None:
-                # What the sealer does with the drafts of recordings, in two thirds of its time.
+        world_id, sim_time, checksum, prefix = world.world_id, 0.0, b"", b""
+        begun = [*self._first(sealer, first, wall_time)]
+        others = self._others(sealer, len(begun), drafts, sim_time=begun[-1][3], wall_time=wall_time)
+        for seq, (text, kind, source_id, sim_time) in enumerate(chain(begun, others), 1):
+            digest = sha256(prefix + text)
+            checksum = digest.digest()
+            prefix = digest.hexdigest().encode()
+            rows.append((world_id, seq, text.decode(), checksum, kind, source_id, sim_time))
+        return SealedWorld(world, world_uuid, ruleset.version, rows, Head(len(rows), checksum, sim_time, wall_time))
+
+    @staticmethod
+    def _first(sealer: Sealer, drafts: Sequence[CheckedDraft], wall_time: float) -> Iterator[_Effect]:
+        """Give the text, kind, source and time of what the service itself writes first."""
+        sim_time = 0.0
+        for seq, draft in enumerate(drafts, 1):
+            text, _, sim_time = sealer.effect(draft, seq, sim_time=sim_time, wall_time=wall_time)
+            yield text, draft.kind, draft.source_id, sim_time
+
+    def _others(
+        self,
+        sealer: Sealer,
+        begun: int,
+        drafts: Sequence[CheckedDraft] | PlainDrafts,
+        *,
+        sim_time: float,
+        wall_time: float,
+    ) -> Iterator[_Effect]:
+        """Give the same of the drafts, which follow; those of recordings in a part of the sealer's time."""
+        world_id, new_uuid = sealer.world_id, self._new_uuid
+        is_simple = sealer.authority == "client"  # whoever says a time may, and it stays where none is said
+        if is_simple and isinstance(drafts, PlainDrafts):
+            texts = drafts.texts(world_id=world_id, first_seq=begun + 1, new_uuid=new_uuid, wall_time=wall_time)
+            for at, effect in enumerate(zip(texts, drafts.kinds, drafts.sources, drafts.sim_times, strict=True)):
+                if effect[3] < sim_time or len(effect[0]) > self._max_effect_bytes:
+                    draft = next(islice(drafts, at, None))
+                    sealer.effect(draft, begun + at + 1, sim_time=sim_time, wall_time=wall_time, index=at)  # says why
+                sim_time = effect[3]
+                yield effect
+            return
+        for at, draft in enumerate(drafts):
+            before, seq, text = sim_time, begun + at + 1, b""
+            if is_simple and draft.caused_by is None:
                 sim_time = before if draft.sim_time is None else draft.sim_time
                 text = effect_text(
                     draft, world_id=world_id, global_seq=seq, uuid=new_uuid(), sim_time=sim_time, wall_time=wall_time
                 )
             if not text or sim_time < before or len(text) > self._max_effect_bytes:
-                index = seq - 1 - begun if seq > begun else None
-                text, _, sim_time = sealer.effect(draft, seq, sim_time=before, wall_time=wall_time, index=index)
-            digest = sha256(prefix + text)
-            checksum = digest.digest()
-            prefix = digest.hexdigest().encode()
-            rows.append((world_id, seq, text.decode(), checksum, draft.kind, draft.source_id, sim_time))
-        return SealedWorld(world, world_uuid, ruleset.version, rows, Head(len(rows), checksum, sim_time, wall_time))
+                text, _, sim_time = sealer.effect(draft, seq, sim_time=before, wall_time=wall_time, index=at)
+            yield text, draft.kind, draft.source_id, sim_time
 
     async def write(self, worlds: Sequence[SealedWorld]) -> list[SimulationError | None]:
         """Write worlds by one transaction; each is there whole or not at all.

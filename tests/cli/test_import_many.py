@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import pickle
 import signal
 from pathlib import Path
-from typing import Any
 
-import orjson
 import psutil
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from service.cli import reading_games
 from service.store.recordings import world_of_game
-from worldledger.drafts import CheckedDraft
-from worldledger.effects import SCHEMA_VERSION
 from worldledger.rulesets.chess.pgn import RecordedGame, read_games
 
 from .conftest import Cli
@@ -103,28 +96,3 @@ def _worlds(file: Path, experiment: str) -> list[str]:
     with file.open("rb") as stream:
         games = [game for game in read_games(stream, name="f") if isinstance(game, RecordedGame)]
     return [world_of_game(game, experiment=experiment, file=file.name).world_id for game in games]
-
-
-_WORDS = st.sampled_from(["MoveMade", "GameEnded", "white"])
-_PAYLOADS = st.text(max_size=20).map(lambda text: orjson.dumps({"text": text}))
-
-
-@given(st.lists(st.tuples(_WORDS, _PAYLOADS, _WORDS, st.none() | st.floats(0, 1e9)), max_size=8))
-def test_drafts_are_sent_as_they_are(given_: list[tuple[Any, ...]]) -> None:
-    """What another process has read comes as it was made, whatever texts are in it."""
-    drafts = [
-        CheckedDraft(kind, payload, source, SCHEMA_VERSION, time, 0, None, None, None)
-        for kind, payload, source, time in given_
-    ]
-    sent = pickle.loads(pickle.dumps(reading_games._columns(drafts)))
-    assert reading_games._drafts(sent) == drafts
-    assert all(type(draft) is CheckedDraft for draft in reading_games._drafts(sent))
-
-
-@pytest.mark.parametrize("field", ["priority", "req_id", "caused_by", "schema_version"])
-def test_what_is_not_sent_is_told(field: str) -> None:
-    """A draft with more than those of recorded games have is an error here, and not cut."""
-    draft = CheckedDraft("MoveMade", b"{}", "white", SCHEMA_VERSION, 0.0, 0, None, None, None)
-    other: Any = {"priority": 1, "req_id": "r", "caused_by": 1, "schema_version": "2.0.0"}[field]
-    with pytest.raises(ValueError, match="nothing else"):
-        reading_games._columns([draft, draft._replace(**{field: other})])

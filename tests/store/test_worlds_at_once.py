@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
 
 from service.store import Store
+from service.store.bulk import Row
 from service.store.worlds_at_once import SealedWorld, WorldsAtOnce
-from worldledger.drafts import check_draft
-from worldledger.errors import EffectTooLargeError, SimTimeOrderError, TamperedError, WorldExistsError
+from worldledger.drafts import CheckedDraft, check_draft
+from worldledger.errors import (
+    EffectTooLargeError,
+    SimTimeOrderError,
+    TamperedError,
+    TimeAuthorityError,
+    WorldExistsError,
+)
 from worldledger.genesis import NewWorld
+from worldledger.plain_drafts import PlainDrafts
 
 from .helpers import assert_sound, draft
 
@@ -28,6 +37,23 @@ def sealed(worlds: WorldsAtOnce, name: str, numbers: range = range(3), **fields:
     """Give a world, sealed, with a draft of each number, whose time it is, too."""
     drafts = [check_draft(draft(n, sim_time=float(n))) for n in numbers]
     return worlds.seal(NewWorld(world_id=name, time_authority="client", **fields), drafts)
+
+
+def in_columns(drafts: list[CheckedDraft]) -> PlainDrafts:
+    """Give the same drafts in columns."""
+    plain = PlainDrafts()
+    for each in drafts:
+        plain.add(each.kind, each.payload, each.source_id, each.sim_time or 0.0)
+    return plain
+
+
+def said(row: Row) -> tuple[Any, ...]:
+    """Give what of a row does not follow from the moment at which it was made, nor from chance."""
+    world_id, seq, text, _, kind, source_id, sim_time = row
+    effect = orjson.loads(text)
+    del effect["uuid"], effect["wall_time"]
+    effect["payload"].pop("world_uuid", None)
+    return world_id, seq, effect, kind, source_id, sim_time
 
 
 async def test_worlds_are_made_together(store: Store, worlds: WorldsAtOnce, world_id: str) -> None:
@@ -57,8 +83,22 @@ def test_what_sealing_refuses(worlds: WorldsAtOnce) -> None:
         (draft("n" * 2000, sim_time=2.0), EffectTooLargeError),
     ):
         with pytest.raises(error) as caught:
-            worlds.seal(world, [check_draft(draft(0, sim_time=1.0)), check_draft(bad)])
+            worlds.seal(world, drafts := [check_draft(draft(0, sim_time=1.0)), check_draft(bad)])
         assert caught.value.details["index"] == 1
+        with pytest.raises(error) as again:
+            worlds.seal(world, in_columns(drafts))
+        assert again.value.details == caught.value.details
+
+
+def test_drafts_in_columns(worlds: WorldsAtOnce) -> None:
+    """They are sealed as they are one by one, whoever sets the world's time."""
+    drafts = [check_draft(draft(n, sim_time=float(n))) for n in range(3)]
+    world = NewWorld(world_id="any", time_authority="client")
+    one, other = worlds.seal(world, drafts), worlds.seal(world, in_columns(drafts))
+    assert [said(row) for row in one.rows] == [said(row) for row in other.rows]
+    assert (one.head.seq, one.head.sim_time) == (other.head.seq, other.head.sim_time) == (4, 2.0)
+    with pytest.raises(TimeAuthorityError):
+        worlds.seal(NewWorld(world_id="any"), in_columns(drafts))
 
 
 async def test_an_effect_beyond_the_log(store: Store, worlds: WorldsAtOnce, admin: Connection, world_id: str) -> None:

@@ -8,9 +8,10 @@ from typing import Any, Final
 import orjson
 
 from worldledger.canonical import canonical_json
-from worldledger.drafts import CheckedDraft, check_draft
-from worldledger.effects import SCHEMA_VERSION
+from worldledger.drafts import check_draft
+from worldledger.effects import SCHEMA_VERSION, EffectDraft
 from worldledger.errors import InvalidEffectError
+from worldledger.plain_drafts import PlainDrafts
 from worldledger.rulesets.chess.endings import Ending, Player
 from worldledger.rulesets.chess.movetext import Playthrough
 from worldledger.rulesets.chess.tags import GameFaultError
@@ -28,7 +29,7 @@ class Drafting:
     payload: Callable[[dict[str, Any]], Any] = staticmethod(lambda value: value)
 
     def __init__(self) -> None:
-        self.drafts: list[Any] = []
+        self.drafts: list[EffectDraft] = []
 
     def add(self, kind: str, payload: Any, source_id: str, sim_time: float) -> None:
         """Add a draft, whose payload was kept."""
@@ -41,8 +42,8 @@ class Drafting:
         ending: Ending,
         raw_result: str | None,
         agents: dict[Player, str],
-    ) -> list[Any]:
-        """Give the drafts of a game that was played through, whose moves were kept by `payload`."""
+    ) -> None:
+        """Make the drafts of a game that was played through, whose moves were kept by `payload`."""
         known = [took for took in game.times if took is not None]
         in_seconds = bool(game.times) and len(known) == len(game.times)
         plies = len(game.moves)
@@ -78,11 +79,10 @@ class Drafting:
                 "variations_total": game.variations,
             }
             self.add("GameEnded", self.payload(ended), SOURCE, now)
-        return self.drafts
 
 
 class CheckedDrafting(Drafting):
-    """Makes each a CheckedDraft as `check_draft` does, in a fraction of its time. Raises InvalidEffectError as that.
+    """Makes them checked as `check_draft` does, in a fraction of its time. Raises InvalidEffectError as that.
 
     What is looked for in a payload cannot be in these: their numbers are finite and small, their texts come out of
     bytes and have no NUL. So a payload is only written, as soon as it is whole. Who says what is checked, once.
@@ -92,6 +92,7 @@ class CheckedDrafting(Drafting):
 
     def __init__(self) -> None:
         super().__init__()
+        self.checked = PlainDrafts()
         self._known: set[tuple[str, str]] = set()
 
     def add(self, kind: str, payload: Any, source_id: str, sim_time: float) -> None:
@@ -100,10 +101,9 @@ class CheckedDrafting(Drafting):
             try:
                 check_draft(_draft(kind, {}, source_id, sim_time))
             except InvalidEffectError as error:
-                raise error.at(len(self.drafts)) from None
+                raise error.at(len(self.checked)) from None
             self._known.add((kind, source_id))
-        fields = (kind, payload, source_id, SCHEMA_VERSION, sim_time, 0, None, None, None)
-        self.drafts.append(tuple.__new__(CheckedDraft, fields))  # as CheckedDraft(…), without its Python function
+        self.checked.add(kind, payload, source_id, sim_time)
 
 
 def check_sizes(payloads: list[Any], limit: int) -> None:
@@ -116,7 +116,7 @@ def check_sizes(payloads: list[Any], limit: int) -> None:
             raise GameFaultError(f"{where} would make an effect of more than {limit} bytes")
 
 
-def _draft(kind: str, payload: dict[str, Any], source_id: str, sim_time: float) -> dict[str, Any]:
+def _draft(kind: str, payload: dict[str, Any], source_id: str, sim_time: float) -> EffectDraft:
     return {
         "kind": kind,
         "payload": payload,

@@ -33,9 +33,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO, Final
 
-from worldledger.drafts import CheckedDraft
 from worldledger.effects import EffectDraft
 from worldledger.errors import InvalidEffectError
+from worldledger.plain_drafts import PlainDrafts
 from worldledger.rulesets.chess.clocks import read_time_control
 from worldledger.rulesets.chess.drafting import SOURCE, CheckedDrafting, Drafting, check_sizes
 from worldledger.rulesets.chess.endings import MAX_RESULT, Player, ending_of, standard_result
@@ -75,7 +75,7 @@ class RecordedGame:
     reason: str | None
     raw_result: str | None
     warnings: list[str] = field(default_factory=list)
-    checked: list[CheckedDraft] = field(default_factory=list)
+    checked: PlainDrafts = field(default_factory=PlainDrafts)
 
 
 @dataclass(frozen=True)
@@ -163,16 +163,18 @@ def _read_game(raw: RawGame, max_plies: int, max_effect_bytes: int, *, checked: 
         "digest": digest,
     }
     raw_result = game.result if result_tag is None else by_name["Result"]
-    drafts = drafting.of(start, game, ending, raw_result, agents)
+    drafting.of(start, game, ending, raw_result, agents)
+    drafts = drafting.drafts
+    plain = drafting.checked if isinstance(drafting, CheckedDrafting) else PlainDrafts()
     if len(raw.text) > max_effect_bytes // 32:  # JSON writes a character in up to 6 bytes, some tags several times
-        check_sizes([draft.payload if checked else draft["payload"] for draft in drafts], max_effect_bytes)
+        check_sizes(plain.payloads or [draft["payload"] for draft in drafts], max_effect_bytes)
     return RecordedGame(
         index=raw.index,
         line=raw.line,
         digest=digest,
         name=world_name(players["white"], players["black"], by_name.get("Date", ""), digest),
-        drafts=[] if checked else drafts,
-        checked=drafts if checked else [],
+        drafts=drafts,
+        checked=plain,
         moves=len(game.moves),
         final_fen=game.fen,
         status=ending.status,
