@@ -11,6 +11,7 @@ same seed records, and ``worldledger export pgn`` writes, made here without a da
 # ruff: noqa: S311 - games want luck, not secrets
 from __future__ import annotations
 
+import argparse
 import asyncio
 import random
 from collections.abc import Callable, Mapping
@@ -286,6 +287,7 @@ def texts() -> dict[str, str]:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     for file, text in texts().items():
         (GAMES / file).write_text(text, encoding="utf-8")
         print(f"{GAMES.name}/{file}: {len(FILES[file])} games")

@@ -11,6 +11,7 @@ feedback measures, and what cues make more likely. The files are as seeds/social
 # ruff: noqa: S311 - villagers want luck, not secrets
 from __future__ import annotations
 
+import argparse
 import json
 import random
 from collections.abc import Mapping, Sequence
@@ -313,6 +314,7 @@ def texts() -> dict[str, str]:
 
 def main() -> None:
     """Write them all."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     for name, text in texts().items():
         path = RUNS / name
         path.parent.mkdir(exist_ok=True)

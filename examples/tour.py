@@ -9,6 +9,7 @@ because starting Python for each would take longer than they do.
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import signal
@@ -72,6 +73,7 @@ def import_runs() -> None:
 
 def main() -> int:
     """Do all of it; give 1 if a step failed, which has been told then."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     os.environ["PSQL_PAGER"] = ""  # psql would wait for somebody to leave it
     signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGTERM))  # which ends a command in order
     play_market()

@@ -21,7 +21,7 @@ import structlog
 from service.arena.deadlines import Deadlines
 from service.arena.driving import Driver, driven
 from service.arena.errors import ArenaFullError
-from service.arena.feed import Feed
+from service.arena.feed import HOPELESS, Feed
 from service.arena.games import LiveGame
 from service.arena.moving import Moving
 from service.arena.players import InvalidPlayerError, UnknownPlayerError, make_player
@@ -97,7 +97,8 @@ class Arena:
         #: games that are being made, by name
         self._begun: Counter[str] = Counter()
         self._running: set[asyncio.Task[None]] = set()
-        self._looked: OrderedDict[str, int] = OrderedDict()
+        #: the head at which a game was looked at last, or None if it is not to be looked at
+        self._looked: OrderedDict[str, int | None] = OrderedDict()
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -230,13 +231,37 @@ class Arena:
             self._seats.retire(self.settings.keep_ended)
 
     async def _look_at(self, game_id: str) -> None:
-        table = await self._seats.take(game_id)
+        try:
+            table = await self._seats.take(game_id)
+        except HOPELESS as error:
+            self._let_be(game_id, error)
+            return
         with table.in_use():
             await self._settling.settle(table)
             self._changed(table)
 
+    def _let_be(self, game_id: str, error: SimulationError) -> None:
+        """Look after a game no more whose log cannot be read: no effect that follows will mend it."""
+        if self._looked.get(game_id, 0) is not None:
+            log.warning("a game is not looked after any more", game_id=game_id, error=error.message)
+        self._remember(game_id, None)
+
+    def _remember(self, game_id: str, head_seq: int | None) -> None:
+        self._looked[game_id] = head_seq
+        if len(self._looked) > _REMEMBERED:
+            self._looked.popitem(last=False)
+
     async def _found(self, row: LiveGameRow) -> None:
         """Look after a game that goes on, if nobody else does."""
+        try:
+            await self._look_after(row)
+        except HOPELESS as error:
+            self._let_be(row.game_id, error)
+
+    async def _look_after(self, row: LiveGameRow) -> None:
+        looked = self._looked.get(row.game_id, 0)
+        if looked is None:
+            return
         table = self._seats.known(row.game_id)
         if table is None:
             self._deadlines.set(row.game_id, _deadline_of(row))
@@ -245,11 +270,9 @@ class Arena:
         if driven(row.live.get("players", {})):
             with suppress(ArenaFullError), self._place(players=True):
                 self._drive(await self._seats.take(row.game_id))
-        elif table is None and self._looked.get(row.game_id) != row.head_seq and _may_be_over(row):
+        elif table is None and looked != row.head_seq and _may_be_over(row):
             await self._seats.take(row.game_id)
-            self._looked[row.game_id] = row.head_seq
-            if len(self._looked) > _REMEMBERED:
-                self._looked.popitem(last=False)
+            self._remember(row.game_id, row.head_seq)
 
     def _drive(self, table: Table) -> None:
         """Have the service's players of a game play here, if it has any."""

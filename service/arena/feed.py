@@ -32,6 +32,9 @@ _AT_ONCE: Final = 50
 #: Seconds between two tries while the database is away.
 _PAUSE: Final = (0.05, 2.0)
 
+#: Why a log cannot be read on: no effect that follows will mend it.
+HOPELESS: Final = (TamperedError, FoldError, InvalidConfigError)
+
 log = structlog.get_logger("worldledger.arena")
 
 
@@ -149,7 +152,7 @@ class Feed:
             future = wanted[table]
             try:
                 await _take(table.record, rows)
-            except (TamperedError, FoldError, InvalidConfigError) as error:
+            except Exception as error:  # noqa: BLE001 - the others are not to hear of it; `_follow` says what it is
                 if not future.done():
                     future.set_exception(error)
                 continue

@@ -20,6 +20,7 @@ from service.arena.events import GameEvent, event_of
 from service.arena.players import Position
 from worldledger.chain import StoredEffect, Verifier
 from worldledger.effects import Effect
+from worldledger.errors import FoldError
 from worldledger.folding import Fold
 from worldledger.genesis import GENESIS_KIND
 from worldledger.rulesets.base import Ruleset
@@ -276,7 +277,7 @@ class Record:
 
     def _begin(self, effect: Effect) -> None:
         board = self.entities[BOARD]
-        self.board = position(board["variant"], board["fen"])
+        self.board = self._position(effect)
         if self.live is not None:  # the state does not say which square was passed, unless somebody can capture there
             begun = self.live.board()
             if begun.fen() == board["fen"]:
@@ -286,14 +287,23 @@ class Record:
 
     def _push(self, effect: Effect) -> None:
         assert self.board is not None  # noqa: S101 - it counted
-        board = self.entities[BOARD]
-        uci = board["last_move"]["uci_notation"]
+        uci = self.entities[BOARD]["last_move"]["uci_notation"]
         self.moves_made.append(uci)
         try:
             self.board.push(self.board.parse_uci(uci))
         except UNREADABLE:  # an imported record that python-chess would not play
-            self.board = position(board["variant"], board["fen"])
+            self.board = self._position(effect)
         self._next_turn(effect)
+
+    def _position(self, effect: Effect) -> chess.Board:
+        """Give the board of the position that the log tells, after an effect."""
+        board = self.entities[BOARD]
+        try:
+            return position(board["variant"], board["fen"])
+        except UNREADABLE as error:  # an imported record: what is written here is checked
+            seq = effect["global_seq"]
+            what = f"game {self.game_id}: the position after seq {seq} cannot be read ({error})"
+            raise FoldError(what, world_id=self.game_id, global_seq=seq) from error
 
     def _next_turn(self, effect: Effect) -> None:
         self.turn_at = effect["wall_time"]

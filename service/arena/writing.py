@@ -87,10 +87,10 @@ class Writing:
     async def _once(self, table: Table, kind: str, payload: Mapping[str, Any], req_id: str) -> bool:
         """Write what is to stand once; tell whether this call has written it."""
         judge = _goes_on(table.record.ply)
+        seq = table.record.seq
         try:
             written = await self._append(table, kind, payload, ARENA, req_id, judge)
         except OVERTAKEN:
-            seq = table.record.seq
             await self._feed.catch_up(table)
             if table.record.seq == seq:  # nobody was quicker: the rules refuse it
                 raise

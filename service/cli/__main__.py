@@ -1,5 +1,5 @@
 """``python -m service.cli``: the command line where the console script is not on the PATH."""
 
-from service.cli.main import main
+from service.cli.entry import main
 
 main()

@@ -16,6 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -109,6 +110,7 @@ def started(
     ``target`` is a function of a module, for it is named to another process.
     """
     context = multiprocessing.get_context("spawn")  # a fork would share this process's connections and loop
+    resource_tracker.ensure_running()  # else the first worker starts it, which lets signals through again
     workers: list[tuple[BaseProcess, Connection]] = []
     try:
         # What is blocked here is blocked in them for ever: a Ctrl-C that is typed reaches the whole group.

@@ -102,6 +102,13 @@ class Attachment:
             return None
         return [sent for sent in self._kept if sent.delta["view_seq"] > view_seq]
 
+    def view_seqs(self) -> Iterator[int]:
+        """Give the view_seqs that the agent has had, from its latest back to the first that is known."""
+        for _, delta, _ in reversed(self._kept):
+            if delta["view_seq"] <= self.view_seq:
+                yield delta["view_seq"]
+        yield self._kept_from
+
     def origin(self, seq: int) -> int | None:
         """Give the view_seq that the agent's view had at a seq up to which all is known here; None if it is not."""
         for _, delta, _ in reversed(self._kept):

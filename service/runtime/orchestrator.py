@@ -387,6 +387,7 @@ class Orchestrator(Gauges):
     # -- inside --------------------------------------------------------------------------------------------
 
     def _on_effect(self, effect: Effect, sightings: list[Sighting], size: int) -> None:
+        self._submitting.lists.took(effect, sightings)
         self._generations.seen(effect)  # first: an intent's own effect ends its generation, and does not make it stale
         for sighting in sightings:
             self._attachments.deliver(sighting, size)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from service.runtime.deduplication import RequestKey, Requests
 from service.runtime.guarding import StoreGuard
+from service.runtime.lists import IntentList, IntentLists
 from service.runtime.pipeline import Pipeline, Standing
 from service.runtime.quotas import Quotas
 from service.runtime.scheduling import Scheduler
@@ -52,6 +53,7 @@ class Submitting:
         self._accepted = accepted
         self._default_priority = config.default_priority
         self.requests: Requests[Accepted] = Requests(config.memory.max_remembered_requests, replay=_replayed)
+        self.lists = IntentLists()
         self.scheduler = Scheduler(config, clock)
         self.quotas = Quotas(config, clock)
         self.guard = StoreGuard(config, clock, outages)
@@ -67,29 +69,21 @@ class Submitting:
             clock=clock,
         )
 
-    async def one(self, value: Mapping[str, Any], seen: dict[str, int] | None = None) -> Accepted:
-        """Submit one intent; see `Orchestrator.submit_intent`.
-
-        Those that are submitted together share what their agents had ``seen`` when they came, by agent_id.
-        """
+    async def one(self, value: Mapping[str, Any], among: IntentList | None = None) -> Accepted:
+        """Submit one intent, by itself or ``among`` others; see `Orchestrator.submit_intent`."""
         intent = check_intent(value, default_priority=self._default_priority)
         key, digest = (intent.agent_id, intent.req_id), _digest(intent)
         accepted = self.requests.known(key, digest)
         if accepted is not None:
             self._accepted(*key)
             return accepted
-        joining = self._join(intent, key, digest, seen)
+        joining = self._join(intent, key, digest, among)
         return await self.guard.write(joining, begun=lambda: self.requests.making(key))
 
-    async def _join(
-        self, intent: CheckedIntent, key: RequestKey, digest: bytes, seen: dict[str, int] | None
-    ) -> Accepted:
+    async def _join(self, intent: CheckedIntent, key: RequestKey, digest: bytes, among: IntentList | None) -> Accepted:
         async def make() -> Accepted:
             with self._observing.held(intent.agent_id):
-                standing = await self._standing(intent)
-                if seen is not None:  # none of them has seen what another did, so none makes another stale
-                    view_seq = seen.setdefault(intent.agent_id, standing.latest_view_seq())
-                    standing = standing._replace(latest_view_seq=lambda: view_seq)
+                standing = await self._standing(intent, among)
                 (accepted,) = await self._pipeline.submit([intent], {intent.agent_id: standing})
             return accepted
 
@@ -99,8 +93,10 @@ class Submitting:
 
     async def each(self, values: Sequence[Mapping[str, Any]]) -> list[Accepted | SimulationError]:
         """Submit several intents, each by itself; give an answer or an error for each."""
-        seen: dict[str, int] = {}
-        results = await asyncio.gather(*(self.one(value, seen) for value in values), return_exceptions=True)
+        with self.lists.of(values) as among, ExitStack() as holding:
+            for agent_id in among.agents:
+                holding.enter_context(self._observing.held(agent_id))
+            results = await asyncio.gather(*(self.one(value, among) for value in values), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException) and not isinstance(result, SimulationError):
                 raise result
@@ -130,7 +126,7 @@ class Submitting:
             self._accepted(intent.agent_id, intent.req_id)
         return accepted
 
-    async def _standing(self, intent: CheckedIntent) -> Standing:
+    async def _standing(self, intent: CheckedIntent, among: IntentList | None = None) -> Standing:
         attachment = await self._observing.attach(intent.agent_id)
         # Nobody waits for a database that is left alone: the breaker refuses at once.
         patience = _PATIENCE if self.guard.closed else 0.0
@@ -141,7 +137,10 @@ class Submitting:
         if intent.context_seq > self._follower.seq:
             what = f"context_seq {intent.context_seq} lies beyond the world's head, {self._follower.seq}"
             raise InvalidIntentError(what, "$.context_seq", head_seq=self._follower.seq)
-        return Standing(self._observing.agents[intent.agent_id]["weight"], lambda: attachment.view_seq)
+        weight = self._observing.agents[intent.agent_id]["weight"]
+        if among is None:
+            return Standing(weight, lambda: attachment.view_seq)
+        return Standing(weight, lambda: among.latest_view_seq(attachment))
 
 
 def _replayed(accepted: Accepted) -> Accepted:

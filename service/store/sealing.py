@@ -128,8 +128,9 @@ class Sealer:
         """Write the units' effects after the head, in the promised order.
 
         Gives the group, the units that must wait for the next one, because they repeat a request of this one, and
-        those that are refused; these take no place. A refusal is ``final``, and told at once, only when the head is
-        locked and the units' requests were looked up: else the head may be an old one, or the request known.
+        those that are refused; these take no place. A refusal is ``final``, and stands in the unit, only when the head
+        is locked and the units' requests were looked up: else the head may be an old one, or the request known. Even
+        then it rests on what stands before it in the group: nobody is told before that is committed.
         """
         wall_time = self.now(head)
         if self.live is not None and self.live.provisional:
@@ -154,10 +155,8 @@ class Sealer:
                 # Under the lock the state was there; it is gone because a unit before this one was refused midway.
                 (later if final else refused).append(unit)
             except Exception as error:  # noqa: BLE001 - a judge that fails fails for its own unit
-                if final:
-                    unit.fail(error)
-                else:
-                    refused.append(unit)
+                unit.refusal = error if final else None
+                refused.append(unit)
             else:
                 if unit.requests:
                     requested |= keys

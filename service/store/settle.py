@@ -119,9 +119,11 @@ class _Round:
         self._doubts = doubts
         self._written: list[Group] = []
         self._head: Head | None = None
+        self._sealed: Group
         #: what was sent to be written in this round
         self.group: Group | None = None
         self.later: list[Unit] = []
+        self._refused: list[Unit] = []
 
     async def run(self) -> None:
         async with transaction(self._connection):
@@ -137,25 +139,24 @@ class _Round:
                     self._units = [unit for unit in self._units if unit not in done]
             await self._resolve_requests()
             await self._bring_state(self._head.seq)
-            group, self.later, _ = self._sealer.seal(self._head, self._units, final=True)
-            if group.texts:
-                self.group = group
+            self._sealed, self.later, self._refused = self._sealer.seal(self._head, self._units, final=True)
+            if self._sealed.texts:
+                self.group = self._sealed
                 with beyond_the_head(self._sealer.world_id, self._head.seq):
-                    written = await write_groups(self._connection, [group])
+                    written = await write_groups(self._connection, [self._sealed])
                 if not written:
                     raise asyncpg.SerializationError("the head moved under its lock")
-            else:
-                group.answer()
 
     def answer(self) -> Head | None:
         """Tell the callers, after the commit; give the head."""
-        for group in self._written:
+        if self.group is not None:
+            confirm_group(self._sealer, self.group)
+        for group in (*self._written, self._sealed):
             group.answer()
-        if self.group is None:
-            return self._head
-        confirm_group(self._sealer, self.group)
-        self.group.answer()
-        return self.group.after
+        for unit in self._refused:
+            assert unit.refusal is not None  # noqa: S101 - the head was locked
+            unit.fail(unit.refusal)
+        return self._sealed.after
 
     async def _bring_state(self, seq: int) -> None:
         """Have the state there that drafts are judged by; where there is none, those that need it are refused."""

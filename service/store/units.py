@@ -34,7 +34,7 @@ class Request(NamedTuple):
 class Unit:
     """The drafts of one call and the future its caller waits on."""
 
-    __slots__ = ("aliases", "drafts", "future", "judges", "known", "requests", "size")
+    __slots__ = ("aliases", "drafts", "future", "judges", "known", "refusal", "requests", "size")
 
     def __init__(
         self, drafts: Sequence[CheckedDraft], requests: Sequence[Request], aliases: Mapping[int, int] | None = None
@@ -47,6 +47,8 @@ class Unit:
         self.judges: Mapping[int, Judge] = {}
         #: draft index -> receipt, for requests that an earlier call has made already
         self.known: dict[int, Receipt] = {}
+        #: why it was refused when it was sealed last: its caller is told once what the refusal rests on is committed
+        self.refusal: Exception | None = None
         self.size = len(drafts[0].payload) if len(drafts) == 1 else sum(len(draft.payload) for draft in drafts)
         self.future: asyncio.Future[list[Receipt]] = asyncio.get_running_loop().create_future()
 

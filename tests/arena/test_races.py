@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from service.arena import Arena, LiveGame, MoveOutcome
+from service.store import writing
 from worldledger.errors import IllegalEffectError, RequestConflictError, SimulationError
+from worldledger.genesis import NewWorld
 from worldledger.rulesets.chess import validate_game_state
 
-from .helpers import Opening, attempt, effects, ended, legal, new_game, of_players, played, wait_for
+from .helpers import Opening, attempt, effects, ended, legal, new_game, of_players, played, posted, wait_for
 
 
 def _parted(found: Sequence[object]) -> tuple[list[MoveOutcome], list[SimulationError]]:
@@ -203,3 +206,40 @@ async def test_the_loser_of_a_race_is_told_where_it_stands(arena: Arena) -> None
     await game.catch_up()
     assert game.state.move_history[-1].player == "black"
     assert game.seq >= seq
+
+
+async def test_attempts_that_wait_for_one_commit(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those that are one too many nobody hears before the last that is allowed stands in the log: what follows it
+    is told to them as to others.
+    """
+    real, gate = writing.write_groups, asyncio.Event()
+
+    async def slowly(connection: Any, groups: Any) -> Any:
+        written = await real(connection, groups)
+        await asyncio.sleep(0.1)  # whoever hears now of what is not committed yet finds nothing of it in the log
+        return written
+
+    async def too_late(connection: Any, groups: Any) -> set[str]:
+        await gate.wait()
+        return set()  # as where another process was quicker
+
+    game = await arena.create(new_game())
+    for _ in range(2):
+        await attempt(game, "w", "a1a1")
+    store = arena._store
+    await store.create_world(NewWorld(world_id="elsewhere"))
+    elsewhere = await store.log("elsewhere")
+    monkeypatch.setattr("service.store.committer.write_groups", too_late)
+    monkeypatch.setattr("service.store.settle.write_groups", slowly)
+    others = asyncio.create_task(elsewhere.append_all([posted("e2e4"), posted("e7e5")]))
+    await wait_for(lambda: store._committer._running, "the first statement is being written")
+    tries = asyncio.gather(*(attempt(game, "w", "a1a1") for _ in range(4)), return_exceptions=True)
+    await wait_for(lambda: store._committer._waiting == 4, "the attempts wait for the next one")
+    gate.set()
+    outcomes, refusals = _parted(await tries)
+    assert len(outcomes) == 1
+    assert {type(error) for error in refusals} == {IllegalEffectError}
+    assert len(await effects(arena, game, "MoveRejected")) == 3
+    assert len(await effects(arena, game, "GameEnded")) == 1
+    await others
+    await _sound(arena, game)

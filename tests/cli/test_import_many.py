@@ -87,9 +87,20 @@ def test_a_stopped_import_leaves_no_process(database_url: str, tmp_path: Path, n
         lock.wait_for_waiter()
         workers = offspring(psutil.Process(running.process.pid))
         assert workers
+        if number == signal.SIGINT and Path("/proc/self/status").exists():
+            # A Ctrl-C that is typed reaches them, too: they leave it to the one that was started by hand.
+            readers = [worker.pid for worker in workers if "spawn_main" in str(worker.cmdline())]
+            assert readers
+            assert all(_blocks(pid, signal.SIGINT) for pid in readers)
         assert running.end(number).code == code
         wait_for(gone(workers), "the processes end")
     assert sql(database_url, "select count(*) from worlds") == [(0,)]
+
+
+def _blocks(pid: int, number: int) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    (masked,) = (line.split()[1] for line in status.splitlines() if line.startswith("SigBlk:"))
+    return bool(int(masked, 16) >> (number - 1) & 1)
 
 
 def _worlds(file: Path, experiment: str) -> list[str]:

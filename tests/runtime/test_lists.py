@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from service.runtime import Orchestrator, OrchestratorConfig
-from worldledger.errors import SimulationError
+from worldledger.errors import SimulationError, StaleContextError
 from worldledger.intents import Accepted
 
 from .conftest import Opening
-from .helpers import ALL, created, custom, effects, head_of, message, move, refused, speak, whole
+from .helpers import ALL, created, custom, effects, head_of, message, move, near, refused, speak, wait_for, whole
 
 
 async def two(world: Orchestrator) -> int:
@@ -170,3 +170,34 @@ async def test_what_was_accepted_before_is_no_reason_to_refuse_a_list(opening: O
     assert (again, again.global_seq, again.replayed) == (accepted, accepted.global_seq, True)
     assert not fresh.replayed
     assert [effect["payload"]["text"] for effect in await effects(world, "Speak")] == ["1", "2"]
+
+
+async def test_what_others_do_makes_the_rest_of_a_list_stale(opening: Opening) -> None:
+    """What came out of the list itself does not, though both agents have seen it; what somebody else says does."""
+    world = await opening(config=OrchestratorConfig.model_validate({"staleness_threshold": 0, "max_in_flight": 1}))
+    await two(world)
+    await world.register_agent("far", near(1.0))
+    context = await head_of(world)
+    names = ["a", "b", "far"]
+    listed = [whole(names[n % 3], context, **speak(str(n))) for n in range(300)]
+    submitting = asyncio.create_task(world.submit_intents(listed))
+    await wait_for(lambda: world._follower.seq > context + 40, "some of them were seen")
+    said = (await world.broadcast_event(message())).global_seq
+    results = await submitting
+    accepted = [result.global_seq for result in results if isinstance(result, Accepted)]
+    refusals = [result for result in results if not isinstance(result, Accepted)]
+    assert len(accepted) > 40
+    assert refusals
+    assert {result.code for result in refusals} == {"stale_context"}
+    assert {result.expected_seq for result in refusals if isinstance(result, StaleContextError)} == {said}
+    texts = [effect["payload"]["text"] for effect in await effects(world, "Speak")]
+    assert texts == [str(n) for n in range(300) if isinstance(results[n], Accepted)]
+    assert await world.submit_intents([whole("a", said)])
+
+
+async def test_a_list_longer_than_what_is_kept_of_views(opening: Opening) -> None:
+    """However many effects come out of a list, it does not make itself stale."""
+    world = await opening(config=OrchestratorConfig(staleness_threshold=0))
+    context = await two(world)
+    results = await world.submit_intents([whole("a", context, **speak(str(n))) for n in range(1000)])
+    assert {str(result) for result in results if not isinstance(result, Accepted)} == set()

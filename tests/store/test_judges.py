@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+import asyncpg
 import pytest
 
-from service.store import EventLog, Store
+from service.store import EventLog, Store, writing
 from service.store.units import Judge
 from worldledger.effects import EffectDraft
 from worldledger.errors import (
@@ -221,3 +223,32 @@ async def test_refusals_of_intents_pass_through(log: EventLog) -> None:
     with pytest.raises(IntentRefusedError) as caught:
         await log.append_judged([draft(1)], {0: refuse})
     assert caught.value is error
+
+
+async def test_nobody_is_refused_for_what_is_not_committed(
+    open_store: Opener, log: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refusal that rests on another effect of its group is told after the commit, and judged anew if that fails."""
+    other = await open_store()
+    late = await other.log(log.world_id)
+    await late.append(created("e"))
+    await log.append(draft(0))  # the other store does not know of it, so what it has next is settled under the lock
+    real, tries = writing.write_groups, itertools.count()
+
+    async def fails_once(connection: Any, groups: Any) -> Any:
+        if next(tries) == 0:
+            assert not refusal.done()
+            raise asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation")
+        written = await real(connection, groups)
+        await asyncio.sleep(0.05)
+        assert not refusal.done()
+        return written
+
+    monkeypatch.setattr("service.store.settle.write_groups", fails_once)
+    removal = start(late.append({**removed("e"), "priority": 5}))
+    refusal = start(late.append(removed("e")))
+    await asyncio.wait([removal, refusal])
+    assert next(tries) == 2
+    assert isinstance(refusal.exception(), IllegalEffectError)
+    assert removal.result() == 4
+    assert await assert_sound(other, log.world_id)

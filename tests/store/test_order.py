@@ -119,16 +119,17 @@ def _seal(units: list[tuple[list[float | None], int, str]]) -> tuple[list[tuple[
         for times, priority, source in units:
             drafts = [draft(sim_time=time, priority=priority, source_id=source) for time in times]
             made.append(Unit.of(drafts, limit=10))
-        group, later, maybe = sealer.seal(Head(1, bytes(32), 1.0, 9.0), made, final=True)
-        assert not later + maybe
+        group, later, refusals = sealer.seal(Head(1, bytes(32), 1.0, 9.0), made, final=True)
+        assert not later
         assert group.after.seq == 1 + len(group.texts) == 1 + len(group.checksums)
         assert len(group.kinds) == len(group.sources) == len(group.sim_times) == len(group.texts)
         written = []
         for unit, receipts in group.units:
             written += [(receipt.global_seq, made.index(unit), place) for place, receipt in receipts.items()]
         assert [seq for seq, _, _ in written] == list(range(2, 2 + len(group.texts)))
-        refused = [number for number, unit in enumerate(made) if unit.future.done()]
-        assert all(isinstance(made[number].future.exception(), SimTimeOrderError) for number in refused)
+        refused = [number for number, unit in enumerate(made) if unit in refusals]
+        assert all(isinstance(made[number].refusal, SimTimeOrderError) for number in refused)
+        assert not any(unit.future.done() for unit in made)  # nothing is committed yet
         return [(number, place) for _, number, place in written], refused
 
     with asyncio.Runner() as runner:

@@ -222,8 +222,8 @@ def test_a_sealer_forgets_what_it_cuts_off() -> None:
         )
         # Ticks of a later sim_time come last in a group, whoever came first.
         group, later, others = sealer.seal(Head(1, b"\0" * 32, 5.0, 5.0), [refused_midway, ticks, sets], final=True)
-        assert (later, others) == ([], [])
-        assert isinstance(refused_midway.future.exception(), TimeAuthorityError)
+        assert (later, others) == ([], [refused_midway])
+        assert isinstance(refused_midway.refusal, TimeAuthorityError)
         assert (group.authority, group.sim_times, sealer.authority) == ("unity", [5.0, 9.0], "wall")
         group, _, others = sealer.seal(Head(1, b"\0" * 32, 5.0, 5.0), [ticks])
         assert (group.authority, group.texts, others) == (None, [], [ticks])

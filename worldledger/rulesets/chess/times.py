@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, TypeAdapter, ValidationError
@@ -11,8 +12,14 @@ _UTC: Final = _EPOCH_SECONDS.validate_python(0).tzinfo
 
 
 def moment(seconds: float) -> AwareDatetime:
-    """Give the moment that an effect's ``wall_time`` (epoch seconds) says, to the microsecond, in UTC."""
-    return _EPOCH_SECONDS.validate_python(seconds)
+    """Give the moment that an effect's ``wall_time`` (epoch seconds) says, to the microsecond, in UTC.
+
+    The calendar has the years 1 to 9999: what lies outside, as an imported log may say, is its nearest end.
+    """
+    try:
+        return _EPOCH_SECONDS.validate_python(seconds)
+    except ValidationError:
+        return (datetime.max if seconds > 0 else datetime.min).replace(tzinfo=_UTC)  # noqa: DTZ901 - it has one
 
 
 def _in_utc(value: AwareDatetime) -> AwareDatetime:
