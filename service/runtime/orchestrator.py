@@ -80,7 +80,6 @@ class Orchestrator(Gauges):
         self._observing = Observing(store, self._follower, self._attachments, self._outbox, config)
         self._registrations = Registrations(store, event_log, self._follower, config)
         self._clocks = Clocks(event_log)
-        recorded = config.record_rejections
         self._submitting = Submitting(
             event_log,
             config,
@@ -88,7 +87,6 @@ class Orchestrator(Gauges):
             observing=self._observing,
             validator=self.effect_validator,
             ruleset=ruleset,
-            record_rejections=ruleset.records_rejections if recorded is None else recorded,
             accepted=self._generations.finish,
             outages=store.outages,
             clock=clock,

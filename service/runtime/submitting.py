@@ -43,7 +43,6 @@ class Submitting:
         observing: Observing,
         validator: EffectValidator,
         ruleset: Ruleset,
-        record_rejections: bool,
         accepted: Callable[[str, str], object],
         outages: Outages,
         clock: Callable[[], float],
@@ -57,6 +56,7 @@ class Submitting:
         self.scheduler = Scheduler(config, clock)
         self.quotas = Quotas(config, clock)
         self.guard = StoreGuard(config, clock, outages)
+        recorded = config.record_rejections
         self._pipeline = Pipeline(
             event_log,
             config,
@@ -65,7 +65,7 @@ class Submitting:
             guard=self.guard,
             validator=validator,
             ruleset=ruleset,
-            record_rejections=record_rejections,
+            record_rejections=ruleset.records_rejections if recorded is None else recorded,
             clock=clock,
         )
 
