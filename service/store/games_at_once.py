@@ -6,6 +6,7 @@ What becomes of a game, and what people are told, is as in `service.store.record
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 #: Most games (and ends of files) of one transaction, and effects after which it has enough.
 _ENTRIES: Final = 500
 _EFFECTS: Final = 10_000
+#: Transactions that are under way at the same time.
+_TRANSACTIONS: Final = 2
 
 
 class Read(NamedTuple):
@@ -98,8 +101,7 @@ class _Many(GamesImport):
         super().__init__(store, experiment, progress, notice, summary)
         self._worlds = worlds
         self._waiting: list[_Entry] = []
-        self._writing: asyncio.Task[list[SimulationError | None]] | None = None
-        self._written: list[_Entry] = []
+        self._writing: deque[tuple[list[_Entry], asyncio.Task[list[SimulationError | None]]]] = deque()
 
     async def files(self, files: Sequence[Path], reading: Reading | None) -> None:
         """Import the games of files."""
@@ -118,11 +120,12 @@ class _Many(GamesImport):
                         await self._write_on()
                     await asyncio.sleep(0)  # what is being written goes on meanwhile
                 await self._write_on()
-                await self._tell_written()
+                while self._writing:
+                    await self._tell_written()
         finally:
-            if self._writing is not None:
-                self._writing.cancel()
-                await asyncio.wait({self._writing})
+            for _, writing in self._writing:
+                writing.cancel()
+            await asyncio.gather(*(writing for _, writing in self._writing), return_exceptions=True)
 
     def _entry(self, item: Read | FileEnd, name: str) -> _Entry:
         if isinstance(item, FileEnd) or isinstance(item.game, BrokenGame):
@@ -136,19 +139,19 @@ class _Many(GamesImport):
             return _Entry(item, name, error)
 
     async def _write_on(self) -> None:
-        """Begin to write what waits, when what was begun before is written."""
-        await self._tell_written()
-        self._written, self._waiting = self._waiting, []
-        sealed = [entry.sealed for entry in self._written if isinstance(entry.sealed, SealedWorld)]
-        self._writing = asyncio.create_task(self._worlds.write(sealed))
+        """Begin to write what waits, beside what was begun before: of two transactions one waits for the disk."""
+        while len(self._writing) >= _TRANSACTIONS:
+            await self._tell_written()
+        entries, self._waiting = self._waiting, []
+        sealed = [entry.sealed for entry in entries if isinstance(entry.sealed, SealedWorld)]
+        self._writing.append((entries, asyncio.create_task(self._worlds.write(sealed))))
 
     async def _tell_written(self) -> None:
-        """Wait for what is being written; tell of these games, and of their files, in order."""
-        if self._writing is None:
-            return
-        refusals = iter(await self._writing)
-        self._writing = None
-        for item, name, sealed in self._written:
+        """Wait for what was begun first; tell of these games, and of their files, in order."""
+        entries, writing = self._writing[0]
+        refusals = iter(await writing)
+        self._writing.popleft()
+        for item, name, sealed in entries:
             if isinstance(item, FileEnd):
                 self._end(item, name)
                 continue
