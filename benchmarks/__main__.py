@@ -49,10 +49,11 @@ RESULT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 
 NOTES = (
-    "How to read the lone caller: its append costs a commit and a constant on top, here about 70 µs: some 40 µs",
-    "for the head's row in the statement (the row *append statement alone*), some 30 µs in Python for the gate, the",
-    "hash and the receipt. So the ratio depends on the disk: by this sum it is 1.25 where a commit takes 0.28 ms,",
-    "and more where one takes less; groups of callers share both.",
+    "How to read the lone caller: its append costs a commit and a constant on top, some 20 to 40 µs for the head's row",
+    "in the statement (the row *append statement alone*), some 25 to 40 µs in Python for the gate, the hash and the",
+    "receipt; groups of callers share both. It is measured without contention: client and server have processors of",
+    "their own. Where both share two, the scheduler moves them to and fro, and Python finds its caches cold each time:",
+    "the last table has that ratio, too.",
     "",
     "Delivery is the time from the effect's wall_time, when the service has put it together and is about to commit it,",
     "until an agent's client has the frame; so the commit is in it. Intents are sent at random moments, each effect is",

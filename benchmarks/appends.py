@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import asyncpg
 
+from benchmarks.apart import apart
 from benchmarks.harness import Report, draft, say
 from service.database.engine import connect_pool
 from service.store import EventLog, Store, statements
@@ -78,9 +79,12 @@ async def run(report: Report, url: str, store: Store) -> None:
 
     peer = Peer(url)
     # In short slices: the time of an fsync drifts, and a ratio must not.
-    await report.compare(
-        {"bare INSERT with commit": bare, "append statement alone": statement, "one caller": one}, slices=20
-    )
+    free = Report()
+    await free.compare({"bare": bare, "one caller, processors shared with the server": one}, slices=20)
+    async with apart(connection) as are_apart:
+        await report.compare(
+            {"bare INSERT with commit": bare, "append statement alone": statement, "one caller": one}, slices=20
+        )
     await report.compare(
         {
             "16 callers, one world": lambda: callers([logs[0]] * CALLERS),
@@ -100,6 +104,11 @@ async def run(report: Report, url: str, store: Store) -> None:
         inverse=True,
     )
     report.ratio("one caller: time over a bare INSERT", "one caller", "bare INSERT with commit", 1.25, inverse=True)
+    bare_rate, shared_rate = (figure.rate for figure in free.figures.values())
+    if are_apart:
+        report.tell(
+            "one caller, processors shared with the server: time over a bare INSERT", bare_rate / shared_rate, ""
+        )
     report.ratio("16 callers on one world over one caller", "16 callers, one world", "one caller", 6)
     report.ratio(
         "16 callers on one world over eventsourcing 9.5", "16 callers, one world", "eventsourcing 9.5, 16 threads", 8
