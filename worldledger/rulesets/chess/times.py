@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, TypeAdapter, ValidationError
 
 _EPOCH_SECONDS: Final = TypeAdapter(AwareDatetime, config=ConfigDict(val_temporal_unit="seconds"))
 _UTC: Final = _EPOCH_SECONDS.validate_python(0).tzinfo
+_FIRST: Final = _EPOCH_SECONDS.validate_python("0001-01-01T00:00:00Z")
+_LAST: Final = _EPOCH_SECONDS.validate_python("9999-12-31T23:59:59.999999Z")
 
 
 def moment(seconds: float) -> AwareDatetime:
@@ -19,7 +20,7 @@ def moment(seconds: float) -> AwareDatetime:
     try:
         return _EPOCH_SECONDS.validate_python(seconds)
     except ValidationError:
-        return (datetime.max if seconds > 0 else datetime.min).replace(tzinfo=_UTC)  # noqa: DTZ901 - it has one
+        return _LAST if seconds > 0 else _FIRST
 
 
 def _in_utc(value: AwareDatetime) -> AwareDatetime:
