@@ -18,7 +18,6 @@ DEFAULT_PATIENCE = 2.0
 #: Bounds of a rate limit: requests, and seconds.
 _MOST_REQUESTS = 1_000_000_000
 _LONGEST_WINDOW = 86_400
-_RATE_LIMIT = "100/minute"
 
 
 def default_home() -> Path:
@@ -58,7 +57,8 @@ class Settings(BaseSettings):
     port: int = Field(default=8000, ge=0, le=65535, description="Port of the HTTP service; 0 takes a free one.")
 
     rate_limit: str = Field(
-        default=_RATE_LIMIT,
+        default="100/minute",
+        validate_default=False,  # the library that reads rates is slow to load, and this one is right
         description="Requests that one IP address may make, such as `100/minute` or `20 per 5 seconds`; `off` for any "
         "number.",
     )
@@ -127,8 +127,7 @@ class Settings(BaseSettings):
     @field_validator("rate_limit")
     @classmethod
     def _is_a_rate(cls, text: str) -> str:
-        if text != _RATE_LIMIT:  # as it is unless somebody says something else, and the library is slow to load
-            parse_rate_limit(text)
+        parse_rate_limit(text)
         return text
 
     @field_validator("forwarded_allow_ips")

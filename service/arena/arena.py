@@ -21,7 +21,7 @@ import structlog
 from service.arena.deadlines import Deadlines
 from service.arena.driving import Driver, driven
 from service.arena.errors import ArenaFullError
-from service.arena.feed import HOPELESS, Feed
+from service.arena.feed import Feed
 from service.arena.games import LiveGame
 from service.arena.moving import Moving
 from service.arena.players import InvalidPlayerError, UnknownPlayerError, make_player
@@ -34,7 +34,7 @@ from service.arena.settling import Settling
 from service.arena.table import Table
 from service.arena.writing import Writing
 from service.store.live_games import LiveGameRow, LiveGames
-from worldledger.errors import InvalidConfigError, SimulationError
+from worldledger.errors import FoldError, InvalidConfigError, SimulationError, TamperedError
 from worldledger.genesis import NewWorld
 from worldledger.rulesets.chess import RULESET as CHESS
 from worldledger.rulesets.chess.deciding import automatic_end
@@ -56,6 +56,8 @@ _PATIENCE: Final = 1.0
 _REPEATABLE: Final = 8
 #: Games of other processes that are remembered as looked at.
 _REMEMBERED: Final = 10_000
+#: Why a log cannot be read on: no effect that follows will mend it.
+_HOPELESS: Final = (TamperedError, FoldError, InvalidConfigError)
 
 log = structlog.get_logger("worldledger.arena")
 
@@ -233,7 +235,7 @@ class Arena:
     async def _look_at(self, game_id: str) -> None:
         try:
             table = await self._seats.take(game_id)
-        except HOPELESS as error:
+        except _HOPELESS as error:
             self._let_be(game_id, error)
             return
         with table.in_use():
@@ -255,7 +257,7 @@ class Arena:
         """Look after a game that goes on, if nobody else does."""
         try:
             await self._look_after(row)
-        except HOPELESS as error:
+        except _HOPELESS as error:
             self._let_be(row.game_id, error)
 
     async def _look_after(self, row: LiveGameRow) -> None:

@@ -16,7 +16,7 @@ import structlog
 from service.arena.record import Record
 from service.arena.table import Table
 from service.runtime.guarding import reading
-from worldledger.errors import FoldError, InvalidConfigError, SimulationError, StoreUnavailableError, TamperedError
+from worldledger.errors import FoldError, SimulationError, StoreUnavailableError
 from worldledger.ports import Span
 
 if TYPE_CHECKING:
@@ -31,9 +31,6 @@ _MOST: Final = 5000
 _AT_ONCE: Final = 50
 #: Seconds between two tries while the database is away.
 _PAUSE: Final = (0.05, 2.0)
-
-#: Why a log cannot be read on: no effect that follows will mend it.
-HOPELESS: Final = (TamperedError, FoldError, InvalidConfigError)
 
 log = structlog.get_logger("worldledger.arena")
 

@@ -128,7 +128,7 @@ def _read(connection: Connection) -> None:
     for number, file in enumerate(files):
         for item in _items_of(number, file, place, count):
             message.append(item)
-            effects += 0 if item[0] else getattr(item[1][1], "moves", 0)
+            effects += 0 if item[0] else item[1][1].effects
             if len(message) >= _GAMES or effects >= _EFFECTS:
                 messages.put(message)
                 message, effects = [], 0

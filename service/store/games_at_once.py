@@ -36,11 +36,6 @@ class Read(NamedTuple):
     game: RecordedGame | BrokenGame
     position: int
 
-    @property
-    def effects(self) -> int:
-        """How many effects the game gives."""
-        return len(self.game.checked) if isinstance(self.game, RecordedGame) else 0
-
 
 class FileEnd(NamedTuple):
     """The end of a file: its size, whether it could be read, and why (with a line) no more of it can be taken."""
@@ -114,7 +109,7 @@ class _Many(GamesImport):
             async with reading(files) as items:
                 async for item in items:
                     self._waiting.append(self._entry(item, str(files[item.file])))
-                    effects += item.effects if isinstance(item, Read) else 0
+                    effects += item.game.effects if isinstance(item, Read) else 0
                     if effects >= _EFFECTS or len(self._waiting) >= _ENTRIES:
                         effects = 0
                         await self._write_on()
@@ -165,7 +160,7 @@ class _Many(GamesImport):
         """Count a game that was written, or is there already; give the error of one that is refused."""
         if refusal is None:
             self.summary.imported += 1
-            self.summary.effects += item.effects + 1
+            self.summary.effects += item.game.effects + 1
             return None
         if not isinstance(refusal, WorldExistsError):
             return refusal

@@ -198,7 +198,7 @@ class GamesImport:
         world = world_of_game(game, experiment=self._experiment, file=file)
         if await write_once(self._store, world, game.drafts):
             self.summary.imported += 1
-            self.summary.effects += len(game.drafts) + 1
+            self.summary.effects += game.effects + 1
         else:
             self.summary.already += 1
 

@@ -30,6 +30,7 @@ class Drafting:
 
     def __init__(self) -> None:
         self.drafts: list[EffectDraft] = []
+        self.checked = PlainDrafts()
 
     def add(self, kind: str, payload: Any, source_id: str, sim_time: float) -> None:
         """Add a draft, whose payload was kept."""
@@ -92,7 +93,6 @@ class CheckedDrafting(Drafting):
 
     def __init__(self) -> None:
         super().__init__()
-        self.checked = PlainDrafts()
         self._known: set[tuple[str, str]] = set()
 
     def add(self, kind: str, payload: Any, source_id: str, sim_time: float) -> None:

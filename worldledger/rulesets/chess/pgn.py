@@ -77,6 +77,11 @@ class RecordedGame:
     warnings: list[str] = field(default_factory=list)
     checked: PlainDrafts = field(default_factory=PlainDrafts)
 
+    @property
+    def effects(self) -> int:
+        """How many effects it gives."""
+        return len(self.drafts) or len(self.checked)
+
 
 @dataclass(frozen=True)
 class BrokenGame:
@@ -85,6 +90,11 @@ class BrokenGame:
     index: int
     line: int
     reason: str
+
+    @property
+    def effects(self) -> int:
+        """It gives no effects."""
+        return 0
 
 
 def read_games(
@@ -164,17 +174,15 @@ def _read_game(raw: RawGame, max_plies: int, max_effect_bytes: int, *, checked: 
     }
     raw_result = game.result if result_tag is None else by_name["Result"]
     drafting.of(start, game, ending, raw_result, agents)
-    drafts = drafting.drafts
-    plain = drafting.checked if isinstance(drafting, CheckedDrafting) else PlainDrafts()
     if len(raw.text) > max_effect_bytes // 32:  # JSON writes a character in up to 6 bytes, some tags several times
-        check_sizes(plain.payloads or [draft["payload"] for draft in drafts], max_effect_bytes)
+        check_sizes(drafting.checked.payloads or [draft["payload"] for draft in drafting.drafts], max_effect_bytes)
     return RecordedGame(
         index=raw.index,
         line=raw.line,
         digest=digest,
         name=world_name(players["white"], players["black"], by_name.get("Date", ""), digest),
-        drafts=drafts,
-        checked=plain,
+        drafts=drafting.drafts,
+        checked=drafting.checked,
         moves=len(game.moves),
         final_fen=game.fen,
         status=ending.status,
