@@ -44,7 +44,7 @@ async def list_snapshots(
 ) -> Response:
     """Give a page of a world's snapshots: the states that are kept, from which all others are folded.
 
-    They are a cache, so the list changes: old ones are thinned out, and those that do not hold are thrown away.
+    They are a cache, so the list changes: old ones are thinned out, and those that do not hold are made again.
     """
     found = services(request)
     wanted = min(_DEFAULT if limit is None else limit, found.settings.page_limit)

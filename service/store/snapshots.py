@@ -3,8 +3,8 @@
 A snapshot is taken when at least ``every`` effects have come since the last one, and at least as many bytes of
 effects as its own text has; so snapshots grow sparser as a state grows, and never take more room than the log.
 What is read from one is checked: its text against its digest, its place against the chain, and its digest against the
-StateDigest in the log, where there is one. A snapshot that does not hold is thrown away, and the state folded from an
-older one.
+StateDigest in the log, where there is one. A snapshot that does not hold is passed over and the state folded from an
+older one; on the way a right one takes its place. It is not thrown away before: others may have replaced it already.
 """
 
 from __future__ import annotations
@@ -114,11 +114,6 @@ class Snapshots:
             len(taken.text),
         )
         await self._reader.fetch(statements.THIN_SNAPSHOTS, world_id, self._most)
-
-    async def drop(self, world_id: str, seqs: frozenset[int]) -> None:
-        """Throw snapshots away that do not hold."""
-        for seq in seqs:
-            await self._reader.fetch(statements.DROP_SNAPSHOT, world_id, seq)
 
     async def page(self, world_id: str, ruleset: Ruleset, *, after: int = 0, limit: int = 100) -> list[SnapshotRecord]:
         """Give a page of a world's snapshots, ascending."""

@@ -268,8 +268,6 @@ on conflict (world_id, global_seq) do update set
     created_at = excluded.created_at
 """
 
-DROP_SNAPSHOT = "delete from snapshots where world_id = $1 and global_seq = $2"
-
 #: Keep at most $2 snapshots of a world: where there are more, every second one of the older half goes.
 THIN_SNAPSHOTS = """
 delete from snapshots where world_id = $1 and global_seq in (

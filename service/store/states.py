@@ -155,8 +155,6 @@ class States:
         rules = await self.rules(world_id)
         if base is None:
             base = await self.snapshots.before(world_id, seq, rules.ruleset)
-        if base.damaged:
-            await quietly(self.snapshots.drop(world_id, base.damaged), world_id)
 
         async def keep(taken: Taken) -> None:
             await quietly(self.snapshots.write(world_id, rules.ruleset, taken), world_id)
@@ -206,7 +204,6 @@ class States:
         """Fold a world up to a seq, so as to go on from there; ``keep`` is handed the snapshots that are due."""
         rules = await self.rules(world_id)
         base = await self.snapshots.before(world_id, until, rules.ruleset)
-        await self.snapshots.drop(world_id, base.damaged)
         return await advance(self._reader, base, until, every=rules.every, keep=keep)
 
     async def page(self, world_id: str, *, after: int = 0, limit: int = 100) -> list[SnapshotRecord]:

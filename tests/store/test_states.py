@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from service.store import Store
+from worldledger.chain import StoredEffect
 from worldledger.errors import FoldError, MomentNotFoundError, TamperedError, WorldNotFoundError
 from worldledger.genesis import NewWorld
 from worldledger.rulesets import Ruleset
@@ -137,6 +139,31 @@ async def test_a_damaged_snapshot_is_passed_over_and_made_again(
     assert [(each.global_seq, each.state_digest) for each in again] == [
         (each.global_seq, each.state_digest) for each in made
     ]
+
+
+async def test_a_damaged_snapshot_stands_until_a_right_one_takes_its_place(
+    store: Store, admin: Connection, world_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No snapshot goes while another is made for its seq: of two readers that found it damaged one may be done already.
+
+    The readers see each other's work only through the table, so each of them looks at it while the other folds.
+    """
+    await world_of_moves(store, world_id, 100, every=20)
+    await store.states.state_at(world_id, 85)
+    made = [(each.global_seq, each.state_digest) for each in await snapshots(store, world_id)]
+    await admin.execute("update snapshots set state_digest = sha256('x') where world_id = $1", world_id)
+    there: list[list[int]] = []
+    batches = store.reader.batches
+
+    async def looking(*args: Any, **where: Any) -> AsyncGenerator[list[StoredEffect]]:
+        there.append([each.global_seq for each in await snapshots(store, world_id)])
+        async for batch in batches(*args, **where):
+            yield batch
+
+    monkeypatch.setattr(store.reader, "batches", looking)
+    await asyncio.gather(*(store.states.state_at(world_id, 85) for _ in range(2)))
+    assert there == [[seq for seq, _ in made]] * 2
+    assert [(each.global_seq, each.state_digest) for each in await snapshots(store, world_id)] == made
 
 
 async def test_a_snapshot_with_a_digest_of_its_own_is_caught_by_the_log(
