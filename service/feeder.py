@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import sys
 from contextlib import suppress
 from dataclasses import asdict
@@ -73,8 +72,7 @@ async def _report(fed: Projections) -> None:
 
 
 def main() -> None:
-    """Feed; Ctrl-C is for the parent, which ends this in order."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Feed, until the parent ends this."""
     with suppress(OSError):
         os.nice(_NICENESS)
     log_to_stderr()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
 import asyncpg
+import psutil
 import pytest
 
 from projections.registry import ALL
@@ -203,3 +205,15 @@ def test_a_service_feeds_the_projections_unless_told_not_to(
         assert sql(other, count) == [(0,)]
         for running in (idle, also_idle, feeding):
             assert running.end(signal.SIGTERM).code == 0
+
+
+def test_ctrl_c_when_the_service_has_just_begun(database_url: str) -> None:
+    """Ctrl-C in a terminal ends a service in order while the process that feeds is still loading."""
+    serve = ("serve", "--port", "0", "--database-url", database_url)
+    with Running(*serve, start_new_session=True) as running:
+        process = psutil.Process(running.process.pid)
+        wait_for(lambda: any("service.feeder" in each.cmdline() for each in process.children()), "it is started")
+        assert running.line().startswith("Worldledger serves ")
+        os.killpg(process.pid, signal.SIGINT)
+        result = running.end()
+    assert (result.code, "Traceback" in result.err) == (0, False), result.err
