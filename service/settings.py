@@ -123,6 +123,11 @@ class Settings(BaseSettings):
     live_states: int = Field(
         default=256, ge=1, description="Most worlds whose state one process keeps in memory to judge drafts by."
     )
+    live_state_bytes: int = Field(
+        default=128 * 1024 * 1024,
+        ge=1,
+        description="Most bytes of such states, as text; in memory they take some two to four times as much.",
+    )
 
     @field_validator("rate_limit")
     @classmethod

@@ -28,11 +28,16 @@ Keep = Callable[[Taken], Awaitable[None]]
 
 
 class Forward:
-    """A world's state on its way forward: the fold, the chain's checksum there, and where snapshots are due."""
+    """A world's state on its way forward: the fold, the chain's checksum there, and where snapshots are due.
+
+    ``size`` tells about how large the state is, and never too little: the bytes of the last text of it that is known,
+    and of the effects since.
+    """
 
     def __init__(self, base: Base, every: int) -> None:
         self.fold = base.fold
         self.checksum = base.checksum
+        self.size = base.state_bytes
         self._spacing = _Spacing(base, every)
 
     @property
@@ -46,9 +51,11 @@ class Forward:
             count = self._spacing.next(self.fold.seq, rows)
             await _feed(self.fold, rows[:count])
             self.checksum = rows[count - 1].checksum
+            self.size += sum(len(row.text) for row in rows[:count])
             rows = rows[count:]
             if self._spacing.due(self.fold.seq):
                 taken = await asyncio.to_thread(take, self.fold, self.checksum)
+                self.size = len(taken.text)
                 if self._spacing.worth(self.fold.seq, len(taken.text)):
                     await keep(taken)
 

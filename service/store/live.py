@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Confirmed effects that may wait to be folded in.
 _MOST_BEHIND = 2000
+#: Live states are counted so many times while they grow by as much as they may be.
+_COUNTINGS = 64
 #: Bytes of effects that are kept for the next snapshot of a world.
 _MOST_RECENT_BYTES = 4 * 1024 * 1024
 
@@ -33,10 +35,13 @@ class StateNeededError(Exception):
 class LiveState:
     """One world's state in this process, at a seq of its log."""
 
-    __slots__ = ("_behind", "fold", "provisional")
+    __slots__ = ("_behind", "_grown", "fold", "provisional", "size")
 
-    def __init__(self, fold: Fold) -> None:
+    def __init__(self, fold: Fold, size: int, grown: Callable[[int], None]) -> None:
         self.fold = fold
+        #: bytes, as `service.store.advancing.Forward` counts them
+        self.size = size
+        self._grown = grown
         #: whether effects are folded in that may not have been written
         self.provisional = False
         self._behind: list[str] = []
@@ -66,7 +71,13 @@ class LiveState:
         if new is None or self.seq > seq + len(texts) or len(self._behind) + len(new) > _MOST_BEHIND:
             return False
         self._behind += new
+        self.grow(sum(map(len, new)))
         return True
+
+    def grow(self, size: int) -> None:
+        """Take note that effects of so many bytes are folded in, or will be."""
+        self.size += size
+        self._grown(size)
 
     def _fold(self, texts: Sequence[str]) -> None:
         for text in texts:
@@ -74,20 +85,41 @@ class LiveState:
 
 
 class LiveStates:
-    """Those sealers that have a live state, the least recently brought going first."""
+    """Those sealers that have a live state, the least recently brought going first: at most so many, and so many bytes.
 
-    def __init__(self, most: int) -> None:
+    A state's size is not known but from above, for effects take others' place in it. So one that has been written to
+    for long counts for more than it is; it is the first to go then, and comes back as what it is.
+    """
+
+    def __init__(self, most: int, most_bytes: int) -> None:
         self._most = most
+        self._most_bytes = most_bytes
         self._sealers: OrderedDict[Sealer, None] = OrderedDict()
+        #: bytes since they were counted
+        self._more = 0
 
-    def keep(self, sealer: Sealer, fold: Fold) -> None:
-        """Give a sealer its live state, and take the oldest one's away where there are too many."""
-        sealer.live = LiveState(fold)
+    def keep(self, sealer: Sealer, fold: Fold, size: int) -> None:
+        """Give a sealer its live state, and take the oldest ones' away where there are too many."""
+        sealer.live = LiveState(fold, size, self._grown)
         self._sealers[sealer] = None
         self._sealers.move_to_end(sealer)
         while len(self._sealers) > self._most:
-            oldest, _ = self._sealers.popitem(last=False)
-            oldest.live = None
+            self._let_go()
+        self._grown(size)
+
+    def _grown(self, size: int) -> None:
+        self._more += size
+        if self._more * _COUNTINGS >= self._most_bytes:
+            self._more = 0
+            there = sum(sealer.live.size for sealer in self._sealers if sealer.live is not None)
+            while there > self._most_bytes and len(self._sealers) > 1:
+                there -= self._let_go()
+
+    def _let_go(self) -> int:
+        """Take the oldest one's state away; give its size."""
+        oldest, _ = self._sealers.popitem(last=False)
+        live, oldest.live = oldest.live, None
+        return 0 if live is None else live.size
 
 
 class Recent:

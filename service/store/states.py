@@ -69,7 +69,7 @@ class States:
         self._rules: OrderedDict[str, Rules] = OrderedDict()
         self.snapshots = Snapshots(reader, most=settings.snapshots_kept)
         self.turns = Turns(reader)
-        self._live = LiveStates(settings.live_states)
+        self._live = LiveStates(settings.live_states, settings.live_state_bytes)
 
     # -- moments -------------------------------------------------------------------------------------------
 
@@ -222,7 +222,8 @@ class States:
         """Have a live state near the head, so that little is left to be done under the head's lock."""
         if sealer.live is None or sealer.live.provisional:
             world = await self._world(sealer.world_id)
-            self._live.keep(sealer, await self.fold_at(sealer.world_id, world.head_seq))
+            reached = await self._reach(sealer.world_id, world.head_seq)
+            self._live.keep(sealer, reached.fold, reached.size)
 
     async def bring(self, sealer: Sealer, seq: int, connection: PooledConnection) -> None:
         """Bring a sealer's live state to the head, whose lock is held on this connection.
@@ -234,7 +235,8 @@ class States:
         live = sealer.live
         if live is None or live.provisional or live.seq > seq:
             base = await self.snapshots.before(world_id, seq, sealer.ruleset, reader)
-            self._live.keep(sealer, (await advance(reader, base, seq)).fold)
+            reached = await advance(reader, base, seq)
+            self._live.keep(sealer, reached.fold, reached.size)
         elif live.seq < seq:
             live.after(live.seq, ())
-            await advance(reader, Base(live.fold, b"", 0), seq)
+            live.grow((await advance(reader, Base(live.fold, b"", 0), seq)).size)

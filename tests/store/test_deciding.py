@@ -34,6 +34,11 @@ def created(entity_id: str, **fields: Any) -> EffectDraft:
     return made  # type: ignore[return-value]
 
 
+def large(entity_id: str, size: int) -> EffectDraft:
+    """Make the creation of an entity of so many bytes."""
+    return created(entity_id, payload={"entity_id": entity_id, "entity_data": {"text": "z" * size}})
+
+
 def removed(entity_id: str, **fields: Any) -> EffectDraft:
     """Make the removal of an entity, which is legal while it is there."""
     return created(entity_id, **{"kind": "EntityRemoved", "payload": {"entity_id": entity_id}, **fields})
@@ -194,6 +199,39 @@ async def test_live_states_are_bounded(open_store: Opener, world_id: str) -> Non
     for log in logs:
         await refused(log, created("x"))
         await log.append(created("y"))
+
+
+async def test_live_states_are_bounded_in_bytes(open_store: Opener, world_id: str) -> None:
+    """A process that writes to worlds with large states keeps the latest ones, and the one that is written to."""
+    store = await open_store(live_state_bytes=100_000)
+    logs = []
+    for n in range(6):
+        await store.create_world(NewWorld(world_id=f"{world_id}-{n}"))
+        logs.append(await store.log(f"{world_id}-{n}"))
+        await logs[-1].append(created("x"))
+        await logs[-1].append(large("y", 40_000))
+    assert [log.sealer.live is not None for log in logs] == [False, False, False, False, True, True]
+    await logs[5].append_all([large(f"z{n}", 30_000) for n in range(3)])
+    assert [log.sealer.live is not None for log in logs] == [False, False, False, False, False, True]
+    for log in logs:
+        await refused(log, created("x"))
+        await log.append(created("w"))
+
+
+async def test_a_state_that_stays_small_is_counted_anew(open_store: Opener, world_id: str) -> None:
+    """A world whose effects take each other's place is judged rightly, however much has been written to it."""
+    store = await open_store(live_state_bytes=50_000)
+    await store.create_world(NewWorld(world_id=world_id))
+    await store.create_world(NewWorld(world_id=f"{world_id}-2"))
+    log, other = await store.log(world_id), await store.log(f"{world_id}-2")
+    await log.append(created("x"))
+    await other.append(created("x"))
+    for n in range(60):
+        await log.append_all([large(f"y{n}", 3000), removed(f"y{n}")])
+        await refused(log, created("x"))
+        await refused(other, created("x"))
+    assert log.sealer.live is not None
+    assert log.sealer.live.size < 60_000
 
 
 async def test_a_long_log_is_brought_from_its_snapshot(store: Store, world_id: str) -> None:
