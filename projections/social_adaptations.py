@@ -49,7 +49,7 @@ class PolicyAdaptations(Projection):
     """One row for each PolicyAdapted that says whose it is; values of other types than the seed's are null."""
 
     name = "policy_adaptations"
-    version = 1
+    version = 2
     comment = "Adaptations of agents' policies in social-RL runs."
     columns = (
         Column("world_id", "text", "The name of the world."),

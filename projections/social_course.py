@@ -59,6 +59,9 @@ class Course:
 
 # -- values of columns: null where a payload has something else ----------------------------------------------
 
+#: Means, differences and squares of numbers up to here overflow in no query.
+LARGEST: Final = 1e150
+
 
 def text_of(value: Any) -> str | None:
     """Give a value that is a text."""
@@ -66,8 +69,8 @@ def text_of(value: Any) -> str | None:
 
 
 def number_of(value: Any) -> float | None:
-    """Give a value that is a number."""
-    return float(value) if type(value) is float or type(value) is int else None
+    """Give a value that is a number, of a size that can be added up and multiplied."""
+    return float(value) if (type(value) is float or type(value) is int) and abs(value) <= LARGEST else None
 
 
 def whole_of(value: Any) -> int | None:

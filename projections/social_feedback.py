@@ -56,7 +56,7 @@ class Feedback(Projection):
     """One row for each FeedbackRecorded that says whose it is; values of other types than the seed's are null."""
 
     name = "feedback"
-    version = 1
+    version = 2
     comment = "Feedback on agents in social-RL runs."
     columns = (
         Column("world_id", "text", "The name of the world."),

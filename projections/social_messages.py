@@ -58,7 +58,7 @@ class Messages(Projection):
     """One row for each MessageEmitted that says whose it is; values of other types than the seed's are null."""
 
     name = "messages"
-    version = 1
+    version = 2
     comment = "Messages of social-RL runs."
     columns = (
         Column("world_id", "text", "The name of the world."),

@@ -145,7 +145,7 @@ class Rounds(Projection):
     """
 
     name = "rounds"
-    version = 1
+    version = 2
     comment = "Rounds of social-RL runs."
     columns = _COLUMNS
     key = ("world_id", "round_number")

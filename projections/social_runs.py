@@ -92,7 +92,7 @@ class SocialRuns(Projection):
     """
 
     name = "social_runs"
-    version = 1
+    version = 2
     comment = "Runs of social-RL experiments: one row for each world of that ruleset."
     columns = _COLUMNS
     key = ("world_id",)

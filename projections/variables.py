@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
 import orjson
 
+from worldledger.errors.simulations import stepped
+
 #: What stands for a leaf that is not there.
 MISSING: Final = object()
-
-#: A key that can stand in a path as it is.
-_PLAIN: Final = re.compile(r'[^.\[\]"]+\Z')
 
 
 class Difference(NamedTuple):
@@ -42,21 +39,6 @@ def differences(
         if variable != but:
             for found in _differences(stepped("", variable), one, other):
                 yield Difference(variable, *found)
-
-
-def stepped(path: str, key: str | int) -> str:
-    """Give the path of a member of what stands at a path; "" is the entity.
-
-    As `worldledger.errors.dotted` writes it: ``inventory.food``, ``history[0]``. So that no two leaves have one path,
-    a key with a dot, bracket or quote in it, or with nothing, is written as JSON: ``prices["a.b"]``.
-    """
-    if isinstance(key, int):
-        return f"{path}[{key}]"
-    if not _PLAIN.match(key):
-        return f"{path}[{json.dumps(key, ensure_ascii=False)}]"
-    if not path:
-        return key
-    return f"{path}[{key}]" if path == "agents" else f"{path}.{key}"
 
 
 def _members(before: dict[str, Any], after: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:

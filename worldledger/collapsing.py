@@ -37,17 +37,20 @@ def collapse(deltas: Sequence[ObservationDelta]) -> ObservationDelta:
     return collapsed
 
 
-def whole(view: View, *, stands_for: int) -> ObservationDelta:
-    """Give the delta that turns any view of the agent into this one, for a reader that deltas cannot bring there.
-
-    ``stands_for``: how many deltas it may stand for at most; so many events may be missing.
-    """
+def beginning(view: View) -> ObservationDelta:
+    """Give the delta that turns any view of the agent, and none, into this one."""
     return {
         "view_seq": view.view_seq,
         "patches": [{"op": "replace", "path": f"/{part}", "value": getattr(view, part)} for part in PARTS],
         "context_digest": view.context_digest,
         "schema_version": DELTA_VERSION,
         "events": [],
-        "collapsed": stands_for,
-        "events_dropped": stands_for,
     }
+
+
+def whole(view: View, *, stands_for: int) -> ObservationDelta:
+    """Give the delta that turns any view of the agent into this one, for a reader that deltas cannot bring there.
+
+    ``stands_for``: how many deltas it may stand for at most; so many events may be missing.
+    """
+    return {**beginning(view), "collapsed": stands_for, "events_dropped": stands_for}

@@ -1,4 +1,4 @@
-"""What agents observe, as it is written on the wire."""
+"""What agents observe, as it is written on the wire: the same bytes for the same view or delta."""
 
 from __future__ import annotations
 
@@ -10,14 +10,28 @@ from worldledger.observation import ObservationDelta, View
 
 
 def view_of(view: View) -> dict[str, Any]:
-    """Give a view as an object; what it holds is shared, not copied."""
+    """Give a view as an object for orjson to write."""
     return {
         "agent_id": view.agent_id,
         "view_seq": view.view_seq,
         "context_digest": view.context_digest,
-        "visible_entities": view.visible_entities,
-        "visible_relationships": view.visible_relationships,
+        "visible_entities": in_order(view.visible_entities),
+        "visible_relationships": in_order(view.visible_relationships),
     }
+
+
+def delta_text(delta: ObservationDelta) -> bytes:
+    """Write a delta."""
+    return orjson.dumps({**delta, "patches": in_order(delta["patches"])})
+
+
+def in_order(value: Any) -> orjson.Fragment:
+    """Have a value written with its members in order.
+
+    In memory they stand in the order in which the fold met them, and that is another one in a state that was read from
+    a snapshot; but whoever asks twice for the same is to get the same bytes.
+    """
+    return orjson.Fragment(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
 
 
 def etag_of(view: View) -> str:
@@ -32,4 +46,4 @@ def sse(name: str, view_seq: int, data: bytes) -> bytes:
 
 def observation_event(delta: ObservationDelta) -> bytes:
     """Give the server-sent event of a delta."""
-    return sse("observation", delta["view_seq"], orjson.dumps(delta))
+    return sse("observation", delta["view_seq"], delta_text(delta))

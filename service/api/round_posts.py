@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from service.api.errors import RoundConflictError
 from service.runtime.guarding import writing
 from service.store.rounds import Rounds
-from service.store.run_notices import place_of, problem_of
+from service.store.run_notices import in_document, place_of, problem_of
 from worldledger.errors import (
     IllegalEffectError,
     InvalidEffectError,
@@ -159,13 +159,10 @@ def _problems(drafts: Sequence[EffectDraft], error: InvalidEffectError) -> list[
     if not told:
         problem = problem_of(drafts, error)
         return [{"path": problem["path"], "message": problem["message"]}]
-    _, path = place_of(drafts[: (error.index or 0) + 1])
+    index = error.index or 0
+    _, place = place_of(drafts[: index + 1])
     return [
-        {
-            "path": path + problem["path"].removeprefix("$.payload").removeprefix("$.kind"),
-            "message": problem["message"],
-        }
-        for problem in told
+        {"path": in_document(drafts[index], place, problem["path"]), "message": problem["message"]} for problem in told
     ]
 
 

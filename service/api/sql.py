@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.arrow import ARROW, accepts_arrow, begun, until_stopped
-from service.api.bodies import read_object
+from service.api.bodies import members, read_json
 from service.api.context import Services, services
 from service.api.moments import once
 from service.api.openapi import body_of, json_of, problems
@@ -19,7 +19,7 @@ from service.api.streaming import Stream
 from service.arrow.extras import needed
 from service.database.analytics import cookbook
 from service.database.analytics.asking import ask
-from worldledger.errors import QueryRefusedError
+from worldledger.errors import InvalidEffectError, QueryRefusedError
 
 router = APIRouter(tags=["analytics"], dependencies=[Depends(once)])
 
@@ -61,9 +61,7 @@ async def ask_in_sql(request: Request) -> Response:
     connection is cut.
     """
     found = services(request)
-    members = ("query", "name", "params", "max_rows")
-    body = await read_object(request, found.settings.max_body_bytes, "a question", (), members)
-    question = _question(body, found.settings.sql_max_rows)
+    question = _question(await read_json(request, found.settings.max_body_bytes), found.settings.sql_max_rows)
     as_arrow = accepts_arrow(request)
     source = await begun((_arrow if as_arrow else _json)(found, question), 1, _AT_LEAST)
     headers = {"Cache-Control": "no-store", "Vary": "Accept"}
@@ -101,8 +99,12 @@ async def list_queries(request: Request) -> Response:
     return Response(encode({"queries": listed}), 200, {}, "application/json")
 
 
-def _question(body: Mapping[str, Any], bound: int) -> _Question:
+def _question(given: Any, bound: int) -> _Question:
     """Read a body. Raises QueryRefusedError, whose path says where it is wrong, or UnknownQueryError."""
+    try:
+        body = members(given, "a question", (), ("query", "name", "params", "max_rows"))
+    except InvalidEffectError as error:
+        raise QueryRefusedError(error.reason, path=error.path) from None
     query, name, params = body.get("query"), body.get("name"), body.get("params", {})
     most = body.get("max_rows", bound)
     if (query is None) == (name is None):

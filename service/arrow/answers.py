@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from worldledger.columns import unique_names
 from worldledger.errors import QueryRefusedError
 
 if TYPE_CHECKING:
@@ -35,14 +35,8 @@ _TEXTS: Final = frozenset({"text[]", "character varying[]"})
 
 def schema_of(columns: Sequence[Column]) -> pa.Schema:
     """Give the schema of an answer; a column whose name another one has gets a number: ``n``, ``n_2``."""
-    taken: set[str] = set()
-    fields = []
-    for name, kind in columns:
-        names = (name if number == 1 else f"{name}_{number}" for number in count(1))
-        unique = next(each for each in names if each not in taken)
-        taken.add(unique)
-        fields.append(pa.field(unique, _type_of(kind)))
-    return pa.schema(fields)
+    names = unique_names(column.name for column in columns)
+    return pa.schema([pa.field(name, _type_of(column.type)) for name, column in zip(names, columns, strict=True)])
 
 
 def _type_of(kind: str) -> pa.DataType:

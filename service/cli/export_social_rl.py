@@ -32,9 +32,13 @@ _NAMED = 5
 
 @dataclass
 class _Made:
-    """What an export has written: file names, and the round that is not over, if there is one."""
+    """What an export has written: file names, and the round that is not over, if there is one.
+
+    ``places`` are the files themselves (device and inode): two names may be one, on a disk without case or by a link.
+    """
 
     names: set[str] = field(default_factory=set)
+    places: set[tuple[int, int]] = field(default_factory=set)
     rounds: int = 0
     open_round: int | None = None
 
@@ -57,8 +61,9 @@ def command(
     """Export a social-RL run as files: its rounds, meta.json, and whatever other JSON was in its folder.
 
     They hold what was imported, value by value. A run that is played here has files too; of a round that is not over,
-    what there is of it. Each file appears when it is whole. A world that is itself named social-rl is exported as a log
-    by `worldledger export -o FILE social-rl`.
+    what there is of it. Each file appears when it is whole, and none takes another's place: what the log has under the
+    name of another file is written beside that one, and noted. A world that is itself named social-rl is exported as a
+    log by `worldledger export -o FILE social-rl`.
     """
     _require_room(output, force=force)
     made = _Made()
@@ -114,9 +119,26 @@ async def _write(store: Store, record: WorldRecord, output: Path, made: _Made, p
     async for file in _files(store, record, made, progress):
         if not made.names:
             _make_folder(output)
+        path = output / file.name
+        if file.name not in made.names and _place(path) in made.places:
+            what = "the same file there as another one of this run; export it to another folder"
+            raise SimulationError(f"{path}: {what}", file=str(path))
         made.names.add(file.name)
-        with written_whole(str(output / file.name)) as write:
+        with written_whole(str(path)) as write:
             write(orjson.dumps(file.value, option=orjson.OPT_INDENT_2) + b"\n")
+        if (place := _place(path)) is not None:
+            made.places.add(place)
+        if file.meant is not None:
+            say(f"note: effect {file.seq} calls {file.meant} what was written as {file.name}: that name is another's")
+
+
+def _place(path: Path) -> tuple[int, int] | None:
+    """Give which file is at a path, following links; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _make_folder(output: Path) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, Typ
 from service.cli.files import written_whole
 from service.cli.layout import cut, width
 from service.cli.output import plain
+from worldledger.columns import unique_names
 from worldledger.errors import SimulationError
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 Format: TypeAlias = Literal["table", "csv", "json", "parquet"]
 Write: TypeAlias = Callable[[bytes], object]
 
+#: What stands in quotes in a CSV file: nothing, whatever has a meaning there, and what ends the rows for psql.
+_QUOTED: Final = re.compile(r'\A\Z|[",\r\n]|\A\\\.\Z')
 #: Longest cell of a table that is shown whole.
 _WIDEST: Final = 80
 _NUMBERS: Final = frozenset({"smallint", "integer", "bigint", "real", "double precision", "numeric"})
@@ -108,15 +111,23 @@ def _padded(cell: str, size: int, *, right: bool = False, centre: bool = False) 
 
 
 class _Csv(_Lines):
-    """Comma-separated values (RFC 4180, lines end in LF): a header, then PostgreSQL's texts; null is nothing."""
+    """Comma-separated values (RFC 4180, lines end in LF): a header, then PostgreSQL's texts.
+
+    Null is nothing and a text of nothing ``""``, as COPY writes them; the csv module of Python 3.11 cannot.
+    """
 
     def begin(self, columns: Sequence[Column]) -> None:
         self.rows([tuple(column.name for column in columns)])
 
     def rows(self, rows: Sequence[Row]) -> None:
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(rows)
-        self._write(text.getvalue().encode())
+        self._write("".join(",".join(map(_field, row)) + "\n" for row in rows).encode())
+
+
+def _field(cell: str | None) -> str:
+    if cell is None or not _QUOTED.search(cell):
+        return cell or ""
+    doubled = cell.replace('"', '""')
+    return f'"{doubled}"'
 
 
 class _Json(_Lines):
@@ -127,9 +138,8 @@ class _Json(_Lines):
         self._before = "[\n"
 
     def begin(self, columns: Sequence[Column]) -> None:
-        from service.database.analytics.asking import unique_names  # noqa: PLC0415 - loaded by then
-
-        self._keys = [json.dumps(name, ensure_ascii=False) for name in unique_names(columns)]
+        names = unique_names(column.name for column in columns)
+        self._keys = [json.dumps(name, ensure_ascii=False) for name in names]
 
     def rows(self, rows: Sequence[Row]) -> None:
         pieces: list[str] = []

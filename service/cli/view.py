@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -78,7 +77,8 @@ def command(
             found = await store.states.state_at(world, seq, effects(tell))
             known = found.state.metadata["agents"].get(agent)
             if known is None:
-                raise UnknownAgentError(agent, world)
+                latest = (await store.states.state_at(world, record.head_seq)).state.metadata["agents"].get(agent, {})
+                raise UnknownAgentError(agent, world, at_seq=seq, registered_seq=latest.get("registered_seq", 0))
             view = await Origins(store, world).view(agent, seq, registered_seq=known["registered_seq"])
         if as_json:
             put_bytes(_document(found, view, truth=truth))
@@ -90,20 +90,18 @@ def command(
 
 def _document(found: StateAt, view: View, *, truth: bool) -> bytes:
     """Give the view as it is told over HTTP, the moment that it is of, and every entity as it was."""
+    import orjson  # noqa: PLC0415 - slow to load, as the next; `--help` needs none of it
+
+    from service.api.observed import in_order, view_of  # noqa: PLC0415
+
     value = {
         "world_id": found.world_id,
         "global_seq": found.global_seq,
         "turn": _turn(found.state),
-        "view": {
-            "agent_id": view.agent_id,
-            "view_seq": view.view_seq,
-            "context_digest": view.context_digest,
-            "visible_entities": view.visible_entities,
-            "visible_relationships": view.visible_relationships,
-        },
-        **({"truth": found.state.entities} if truth else {}),
+        "view": view_of(view),
+        **({"truth": in_order(found.state.entities)} if truth else {}),
     }
-    return json.dumps(value, ensure_ascii=False).encode() + b"\n"
+    return orjson.dumps(value) + b"\n"
 
 
 def _turn(state: WorldState) -> int | None:

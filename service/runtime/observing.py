@@ -16,7 +16,7 @@ from service.runtime.joining import join
 from service.runtime.origins import Origins
 from service.runtime.replays import Replay, Seen, observed_events
 from service.runtime.subscriptions import Subscription
-from worldledger.collapsing import whole
+from worldledger.collapsing import beginning, whole
 from worldledger.errors import MomentNotFoundError, PolicyFailedError, SimulationError, UnknownAgentError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from service.runtime.outbox import Outbox
     from service.store import Store
     from worldledger.config import OrchestratorConfig
-    from worldledger.observation import ObservedEvent, View
+    from worldledger.observation import ObservationDelta, ObservedEvent, View
     from worldledger.views import Sighting
 
 #: Effects beyond which an agent's missed deltas are not made one by one: it is sent its whole view.
@@ -179,7 +179,10 @@ class Observing:
         attachment = self._attachments.get(agent_id)
         if attachment is None or attachment.provisional:
             return None
-        start = max(attachment.view_seq if view_seq is None else view_seq, self._registered(agent_id))
+        registered_seq = self._registered(agent_id)
+        if view_seq is not None and view_seq < registered_seq and not with_view:
+            return None
+        start = max(attachment.view_seq if view_seq is None else view_seq, registered_seq)
         view = self._kept_view(attachment, start) if with_view else None
         if view is not None:
             start = view.view_seq
@@ -193,10 +196,13 @@ class Observing:
         return subscription
 
     async def subscribe(self, agent_id: str, view_seq: int | None, *, with_view: bool) -> Subscription:
-        """Give the deltas after a view (None: the agent's latest), with that view if it is asked for."""
+        """Give the deltas after a view (None: the agent's latest), with that view if it is asked for.
+
+        Before its registration an agent has no view; after that comes a delta with the whole of its first one.
+        """
         async with self.attached(agent_id) as attachment:
-            start = attachment.view_seq if view_seq is None else view_seq
-            start = max(start, self._registered(agent_id))
+            asked = attachment.view_seq if view_seq is None else view_seq
+            start = max(asked, self._registered(agent_id))
             if start > self._follower.seq:
                 await self._follower.catch_up()
             if start > self._follower.seq:
@@ -209,7 +215,8 @@ class Observing:
             if view is not None:  # nothing was shown to the agent between the two
                 start = view.view_seq
             subscription = self._subscription(agent_id, start, view)
-            await self._fill(attachment, subscription, start)
+            first = None if view is not None or asked == start else beginning(await self._view_at(attachment, start))
+            await self._fill(attachment, subscription, start, first)
             return subscription
 
     async def resume(self, agent_id: str, view_seq: int | None) -> Subscription:
@@ -223,10 +230,14 @@ class Observing:
             agent_id, start, view, most=self._most, source=lambda: self._follower.views, on_close=self._closed
         )
 
-    async def _fill(self, attachment: Attachment, subscription: Subscription, start: int) -> None:
-        """Queue what came after ``start``, and have the subscription fed from there on."""
+    async def _fill(
+        self, attachment: Attachment, subscription: Subscription, start: int, first: ObservationDelta | None
+    ) -> None:
+        """Queue ``first`` and what came after ``start``, and have the subscription fed from there on."""
         kept = attachment.after(start)
         far = kept is None and self._follower.seq - start > _FAR
+        if first is not None and not far:
+            subscription.put(first, 0.0)
         if kept is None and not far:
             far = not await self._replay_into(subscription, start)
         # From here on nothing waits, so that no effect is missed or told twice.
@@ -235,7 +246,7 @@ class Observing:
             raise PolicyFailedError(attachment.agent_id, RuntimeError("the agent was let go meanwhile"))
         for sent in kept or ():
             subscription.put(sent.delta, sent.deliver_at, sent.size)
-        if far and attachment.made_seq > start:
+        if far and (attachment.made_seq > start or first is not None):
             view = views.view(attachment.agent_id).model_copy(update={"view_seq": attachment.made_seq})
             subscription.put(whole(view, stands_for=self._follower.seq - start), attachment.last_at)
         attachment.subscriptions.add(subscription)
@@ -292,8 +303,10 @@ class Observing:
                 head_seq=self._follower.seq,
             )
         known = self.agents.get(agent_id)
-        if known is None or at_seq < known["registered_seq"]:
+        if known is None:
             raise UnknownAgentError(agent_id, self._world_id)
+        if at_seq < (registered_seq := known["registered_seq"]):
+            raise UnknownAgentError(agent_id, self._world_id, at_seq=at_seq, registered_seq=registered_seq)
         here = self._attachments.get(agent_id)
         if here is not None and here.origin(at_seq) is not None:
             return await self._view_at(here, at_seq)

@@ -26,7 +26,7 @@ _OTHER_FILES: Final = frozenset({words.EXPERIMENT_STARTED, words.POLICY_STATE_RE
 
 #: Rounds, each with the effects from its RoundStarted to the last before the next one: $1 world_id, $2 after the
 #: global_seq of a RoundStarted, $3 the head, $4 limit, $5 the round's number as text (null: every one). Where a number
-#: stands twice, only an import has brought it; the later one counts, as in an export.
+#: stands twice, only an import has brought it; the later one counts (an export has both).
 _ROUNDS: Final = """
 select s.global_seq as first_seq, s.number, s.sim_time as started_sim_time, s.wall_time as started_wall_time,
        e.ended_seq, e.duration_seconds, coalesce(n.following - 1, $3) as last_seq,

@@ -159,6 +159,10 @@ def _read(found: RunFolder, remarks: list[RunNotice], *, strict: bool) -> Record
         raise InvalidRunError([{"path": "$", "message": what}])
     files: list[RunFile] = []
     problems: list[Mapping[str, Any]] = []
+    if strict:
+        problems += [
+            {"file": name, "path": "$", "message": words.MISNAMED} for name in found.left if words.kind_of_file(name)
+        ]
     for path in found.files:
         try:
             file, remark = read_file(path)
@@ -166,7 +170,9 @@ def _read(found: RunFolder, remarks: list[RunNotice], *, strict: bool) -> Record
             problems += error.problems
         else:
             files.append(file)
-            if remark is not None:
+            if remark is not None and strict:
+                problems.append({"file": path.name, "path": "$", "message": remark})
+            elif remark is not None:
                 remarks.append(RunNotice(str(path), remark))
     if problems:
         raise InvalidRunError(problems)
@@ -195,7 +201,7 @@ def _checked(drafts: Iterable[EffectDraft]) -> Iterator[CheckedDraft]:
 
 
 def read_file(path: Path) -> tuple[RunFile, str | None]:
-    """Give a file of a run, and a remark if there was something odd about its text.
+    """Give a file of a run, and a remark if there was something odd about its text, which was passed over.
 
     Raises InvalidRunError for what cannot be read, and as `parse_file` does.
     """
@@ -206,7 +212,7 @@ def read_file(path: Path) -> tuple[RunFile, str | None]:
         raise InvalidRunError([{"file": path.name, "path": "$", "message": what}]) from None
     remark = None
     if data.startswith(BOM_UTF8):
-        remark = "the file begins with a byte order mark, which was passed over"
+        remark = words.MARKED
         data = data.removeprefix(BOM_UTF8)
     return parse_file(path.name, data), remark
 

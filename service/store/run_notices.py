@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from worldledger.effects import EffectDraft
     from worldledger.rulesets.social_rl.recording import Notice
 
+#: What of some payloads is a whole document, or all that is at its place.
+_WHOLE: Final = {
+    words.EXPERIMENT_STARTED: ("meta",),
+    words.ARTIFACT_RECORDED: ("content",),
+    words.ROUND_SYNTHESISED: ("synthesis",),
+}
+#: What follows a member's name in a path.
+_MEMBER: Final = re.compile(r"\Z|[.\[]")
 #: Most problems of one run that are told.
 _MOST_TOLD: Final = 20
 _FEEDBACK: Final = re.compile(r"\$\.feedback\.[^.\[]+")
@@ -75,8 +83,23 @@ def problem_of(drafts: Sequence[EffectDraft], error: InvalidEffectError) -> dict
     if isinstance(error, EffectTooLargeError):
         what = f"{what}; WORLDLEDGER_MAX_EFFECT_BYTES may be set to more"
     else:
-        path += error.path.removeprefix("$.payload").removeprefix("$")
+        path = in_document(drafts[error.index or 0], path, error.path)
     return {"file": file, "path": path, "message": what}
+
+
+def in_document(draft: EffectDraft, place: str, path: str) -> str:
+    """Give where in a document that is of which a path in a draft tells; the draft was made of what is at ``place``.
+
+    What a payload keeps beside the schema's fields, or in their stead, stands in the document itself.
+    """
+    kind, payload = draft["kind"], draft["payload"]
+    inside = path.removeprefix("$.payload").removeprefix("$.kind").removeprefix("$")
+    for name in (words.EXTRA, words.RAW, *_WHOLE.get(kind, ())):
+        if _MEMBER.match(rest := inside.removeprefix(f".{name}")) and rest != inside:
+            return place + rest
+    if inside == ".agent_id" and (words.RAW in payload or "agent_id" in payload.get(words.ABSENT, ())):
+        return place
+    return place + inside
 
 
 def place_of(drafts: Sequence[EffectDraft]) -> tuple[str, str]:

@@ -21,6 +21,12 @@ POLL = of("alice", "observations")
 EVENTS = of("alice", "events")
 
 
+def created(name: str) -> dict[str, Any]:
+    """Make the creation of an entity, its members in no order."""
+    data = {"size": 1, "age": {"years": 5, "days": 3}, "colour": name}
+    return draft(kind="EntityCreated", payload={"entity_id": name, "entity_data": data})
+
+
 @pytest.fixture
 async def town(client: httpx2.AsyncClient) -> httpx2.AsyncClient:
     """Give a client of a world in which alice and bob live; its head is 3."""
@@ -98,6 +104,60 @@ async def test_polling_goes_on_over_a_restart(database_url: str) -> None:
             seen.append((await _poll(client, after=6))["deltas"])
     assert seen[0] == seen[1]
     assert [delta["view_seq"] for delta in seen[1]] == list(range(7, 14))
+
+
+async def test_a_client_that_starts_from_nothing(town: httpx2.AsyncClient) -> None:
+    """After 0, or whatever was before the agent was there, the first delta brings all of its first view."""
+    for n in range(3):
+        await town.post(EFFECTS, json=created(f"e{n}"))
+    await register(town, "carl")
+    for n in range(3):
+        await town.post(EFFECTS, json=created(f"f{n}"))
+    view = (await town.get(of("carl", "view"))).json()
+    poll = of("carl", "observations")
+    for after in (0, 3, 6):
+        nothing = {"agent_id": "carl", "view_seq": 0, "visible_entities": {}, "visible_relationships": {}}
+        watched = Watched(nothing)
+        found = (await town.get(poll, params={"after": after, "limit": 2})).json()
+        found["deltas"] += (await town.get(poll, params={"after": found["view_seq"]})).json()["deltas"]
+        for delta in found["deltas"]:
+            watched.apply(delta)
+        assert [delta["view_seq"] for delta in found["deltas"]] == [7, 8, 9, 10]
+        assert watched.view == view
+    found = (await town.get(poll, params={"after": 7})).json()
+    assert [delta["view_seq"] for delta in found["deltas"]] == [8, 9, 10]
+
+
+async def test_the_same_is_told_in_the_same_bytes(database_url: str) -> None:
+    """A view and its deltas are the same bytes, kept in memory, folded from the log or from a snapshot."""
+    view, poll = of("alice", "view"), of("alice", "observations")
+    told: list[list[bytes]] = []
+    for run in range(3):
+        app = create_app(settings(), database_url)
+        async with (
+            app.router.lifespan_context(app),
+            httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://localhost") as client,
+        ):
+            if run == 0:
+                await new_world(client)
+                await register(client, "alice")
+                for name in "zay":
+                    await client.post(EFFECTS, json=created(name))
+                told.append([(await client.get(view)).content])
+            if run == 1:
+                await client.post("/v1/worlds/town/snapshots")
+            asked = [view, view, poll, poll]
+            where = [{"at_seq": 5}, {"at_seq": 4}, {"after": 2}, {"after": 0}]
+            told.append(
+                [(await client.get(each, params=which)).content for each, which in zip(asked, where, strict=True)]
+            )
+            if run == 1:
+                await client.post(EFFECTS, json=created("b"))
+    assert told[0][0] == told[1][0]
+    assert told[1] == told[2]
+    told[3][2:] = [each[: each.rindex(b',{"view_seq":7')] for each in told[3][2:]]
+    told[1][2:] = [each[: each.rindex(b'],"view_seq"')] for each in told[1][2:]]
+    assert told[1] == told[3]
 
 
 async def test_a_position_that_is_none_is_refused(town: httpx2.AsyncClient) -> None:

@@ -175,6 +175,62 @@ async def test_a_world_that_takes_rounds_as_they_are(client: httpx2.AsyncClient)
     assert [each["path"] for each in found["problems"]] == ["$.messages[1].agent_id"]
 
 
+@pytest.mark.parametrize(
+    ("change", "paths"),
+    [
+        ({"feedback": {"q": 3}}, ["$.feedback.q"]),
+        ({"feedback": {"": {"engagement": 1}}}, ['$.feedback[""]']),
+        ({"messages": [7]}, ["$.messages[0]"]),
+        ({"policy_adaptations": [[]]}, ["$.policy_adaptations[0]"]),
+        ({"policy_adaptations": [{"agent_id": 5}]}, ["$.policy_adaptations[0].agent_id"]),
+        ({"round_number": -1}, ["$.round_number"]),
+        ({"round_number": -1, "messages": [{"agent_id": "A", "round_number": -1}]}, ["$.round_number"]),
+    ],
+)
+async def test_paths_are_those_of_the_request(
+    client: httpx2.AsyncClient, change: dict[str, Any], paths: list[str]
+) -> None:
+    """What a lenient world cannot take is named by its place in the body, not in an effect that it would have made."""
+    await create(client, strict=False)
+    body = {"round_number": 1, "messages": [], **change}
+    found = problem(await client.post(ROUNDS, json=body), 422, "invalid_run")
+    assert [each["path"] for each in found["problems"]] == paths
+
+
+async def test_a_deep_field_is_named_by_its_place(client: httpx2.AsyncClient) -> None:
+    """In the effect it stands deeper, in a member that the body does not have."""
+    await create(client, strict=False)
+    deep: Any = 1
+    for _ in range(98):
+        deep = [deep]
+    body = {"round_number": 1, "messages": [], "mood": deep}
+    found = problem(await client.post(ROUNDS, json=body), 422, "invalid_run")
+    assert [each["path"] for each in found["problems"]] == ["$.mood" + "[0]" * 97]
+
+
+async def test_a_strict_world_takes_no_time_that_there_is_not(client: httpx2.AsyncClient) -> None:
+    """A timestamp has the form of ISO 8601, and is a day and a time."""
+    await create(client)
+    meta = {"experiment_id": "e", "prar_run_id": "p", "framework": "f", "framework_option": "A", "model": "m"}
+    wrong = round_of(1, meta={**meta, "timestamp": "2025-99-99T99:99:99"})
+    found = problem(await client.post(ROUNDS, json=wrong), 422, "invalid_run")
+    assert [each["path"] for each in found["problems"]] == ["$.meta.timestamp"]
+
+
+async def test_nobody_takes_the_name_of_a_round_s_file(client: httpx2.AsyncClient) -> None:
+    """Neither a coach by an intent nor an artifact: their effects would stand for the round in an export."""
+    await create(client, agents=[COACH])
+    assert (await client.post(ROUNDS, json=round_of(1))).status_code == 201
+    head = {"framework_option": "A", "framework_name": "Labour", "timestamp": "2026-01-01T00:00:00"}
+    state = {**head, "policies": [], "source_run_id": "prar", "social_rl_version": "0.2.0"}
+    for name in ("round1_social_rl.json", "meta.json"):
+        refused = await intend(client, COACH, f"c {name}", "PolicyStateRecorded", **state, name=name)
+        problem(refused, 422, "illegal_effect", path="$.payload.name", rule="not_for_agents")
+        refused = await append(client, "ArtifactRecorded", name=name, content="gone")
+        problem(refused, 422, "illegal_effect", path="$.payload.name", rule="name")
+    assert (await intend(client, COACH, "c", "PolicyStateRecorded", **state)).status_code == 201
+
+
 async def test_rounds_are_listed_and_read(client: httpx2.AsyncClient) -> None:
     """Rounds are given page by page with their places, and one by one as they were posted; who has one gets a 304."""
     await create(client)

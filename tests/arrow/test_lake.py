@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from fcntl import LOCK_EX, flock
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import duckdb
 import orjson
@@ -20,8 +21,8 @@ from service.arrow.connections import Connections
 from service.arrow.lake import effects as lake_effects
 from service.arrow.lake import files
 from service.arrow.lake.exporting import Summary, export_lake
-from service.arrow.lake.folder import NO_VALUE
 from service.arrow.lake.manifest import Choice, Manifest
+from service.arrow.lake.partitions import NO_VALUE
 from service.settings import Settings
 from service.store import Store
 from tests.store.helpers import draft, start
@@ -241,10 +242,10 @@ async def test_an_export_that_is_cancelled_leaves_the_lake_as_it_was(
     assert (await export()).effects == 1022
 
 
-async def test_a_kill_between_the_files_and_the_manifest_is_made_up_for(
+async def test_an_export_that_is_interrupted_while_it_publishes_is_undone(
     store: Store, export: Export, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files that came to their places without a manifest that names them are removed, and come again."""
+    """Nothing of it stays, and the next export does it all."""
     await _world(store, "a")
 
     def killed(*_: Any) -> None:
@@ -254,10 +255,62 @@ async def test_a_kill_between_the_files_and_the_manifest_is_made_up_for(
         patched.setattr(os, "sync", killed)
         with pytest.raises(KeyboardInterrupt):
             await export()
-    assert [*_files(lake)] == ["effects/experiment=__HIVE_DEFAULT_PARTITION__/world=a/part-1-5.parquet"]
+    assert {path.name for path in lake.iterdir()} == {"manifest.json", ".lock"}
     await _append(store, "a", 2)
     assert (await export()).effects == 7
     assert [*_files(lake)] == ["effects/experiment=__HIVE_DEFAULT_PARTITION__/world=a/part-1-7.parquet"]
+
+
+async def test_names_of_any_length_and_script(store: Store, export: Export, lake: Path) -> None:
+    """No name keeps others out; one too long for a path is unique there, and stands in the file and in the effects."""
+    names = ["验" * 28, "验" * 81, "验" * 82, "验" * 200, "验" * 199 + "证", "😀" * 200, "%" * 200, "e\u0301" * 100]
+    for number, name in enumerate(names):
+        await _world(store, f"w{number}", 0, experiment=name)
+    assert (await export()).effects == 8
+    assert (await export()).new_files == 0
+    await _append(store, "w3", 2)
+    await export()
+    table = f"read_parquet('{lake}/effects/**/*.parquet', hive_types = {{experiment: varchar, world: varchar}})"
+    found = duckdb.sql(f"select world_id, experiment, payload->>'$.experiment' from {table} where kind like 'World%'")
+    read = {world: (experiment, said) for world, experiment, said in found.fetchall()}
+    assert [read[f"w{number}"][1] for number in range(len(names))] == names
+    assert [number for number, name in enumerate(names) if read[f"w{number}"][0] != name] == [2, 3, 4, 5, 6, 7]
+    assert len({experiment for experiment, _ in read.values()}) == len(names)
+    assert read["w3"][0].startswith("验" * 60)
+    manifest = _manifest(lake)
+    assert [manifest.worlds[f"w{number}"].experiment for number in range(len(names))] == names
+    metadata = f"from parquet_kv_metadata('{lake}/effects/**/*.parquet') where key = 'experiment'"
+    assert {*duckdb.sql(f"select decode(value) {metadata}").fetchall()} == {(name,) for name in names}
+    for name, world in manifest.worlds.items():
+        said = [pq.read_metadata(lake / part.path).metadata for part in world.parts]
+        assert {(one[b"world"].decode(), one[b"experiment"].decode()) for one in said} == {(name, world.experiment)}
+    assert len({Path(part.path).parent for part in manifest.worlds["w3"].parts}) == 1
+    frame = pl.scan_parquet(lake / "effects", hive_schema={"experiment": pl.String, "world": pl.String})
+    counts = frame.filter(experiment="验" * 28).collect()["world_id"].to_list(), frame.collect().height
+    assert counts == (["w0"], 10)
+    assert pq.read_table(lake / "effects").num_rows == 10
+
+
+async def test_folders_that_an_earlier_version_named_go_on(store: Store, export: Export, lake: Path) -> None:
+    """A world stays in its folder, in which every byte was escaped; no effect comes twice, and all read one name."""
+    name = "Versuch für 验"
+    await _world(store, "a", experiment=name)
+    await export()
+    (new,) = (lake / "effects").iterdir()
+    old = new.with_name(f"experiment={quote(name, safe='')}")
+    assert new.name == f"experiment={name}"
+    new.rename(old)
+    manifest = lake / "manifest.json"
+    manifest.write_text(manifest.read_text().replace(new.name, old.name))
+    await _append(store, "a", 2)
+    await _world(store, "b", experiment=name)
+    assert ((await export()).new_files, (await export()).new_files) == (2, 0)
+    assert {path.parents[1].name for path in lake.rglob("*.parquet") if path.parent.name == "world=a"} == {old.name}
+    found = duckdb.sql(
+        f"select experiment, world_id, list(global_seq order by global_seq) "
+        f"from read_parquet('{lake}/effects/**/*.parquet', hive_partitioning = true) group by all order by all"
+    )
+    assert found.fetchall() == [(name, "a", [*range(1, 8)]), (name, "b", [*range(1, 6)])]
 
 
 async def test_one_export_at_a_time_and_only_into_lakes(store: Store, export: Export, lake: Path) -> None:

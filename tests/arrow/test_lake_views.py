@@ -140,3 +140,23 @@ async def test_a_view_without_rows_has_its_columns(
         await export_lake(store, connections, lake, Choice())
         assert (parts("speak"), parts("snapshots")) == (rows, [0])
     assert _differences(duck, lake, ["a"], ["move", "speak", "snapshots"]) == {}
+
+
+async def test_damaged_views_are_written_anew(
+    store: Store, connections: Connections, tmp_path: Path, duck: duckdb.DuckDBPyConnection
+) -> None:
+    """A kill of an earlier version left views other than those of the manifest: they are made again, as lost ones."""
+    lake = tmp_path / "lake"
+    await store.import_world(NewWorld(world_id="a"), _moves((7, 7)))
+    await export_lake(store, connections, lake, Choice())
+    await store.bulk_append("a", _moves((7, 7)))
+    await export_lake(store, connections, lake, Choice())
+    told = _views(lake)
+    (lake / "worlds" / "part-0.parquet").write_bytes(b"of another export")
+    (lake / "speak" / "part-1.parquet").unlink()
+    summary = await export_lake(store, connections, lake, Choice())
+    assert (summary.new_effects, summary.new_files) == (0, 2)
+    assert _differences(duck, lake, ["a"], ["move", "speak", "worlds"]) == {}
+    now = _views(lake)
+    assert [view for view in now if now[view] != told[view]] == ["speak"]
+    assert [part["path"] for part in now["speak"]["parts"]] == ["speak/part-3.parquet"]

@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import duckdb
 
-from .helpers import append, call, seed
+from .helpers import append, call, environment, seed
+
+#: The program, which is killed when a file has come to its place.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+last, replace = sys.argv.pop(1), Path.replace
+def killed(path, place):
+    replace(path, place)
+    if str(place) == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+Path.replace = killed
+from service.cli.entry import main
+main()
+"""
 
 
 def _seqs(lake: Path) -> dict[str, list[int]]:
@@ -46,3 +63,39 @@ def test_a_lake_is_made_and_brought_up_to_date(database_url: str, tmp_path: Path
     refused = call(*export)
     assert refused.code == 1
     assert "world 'a' has another history" in refused.err
+
+
+def test_a_kill_in_the_middle_does_no_harm(database_url: str, tmp_path: Path) -> None:
+    """Killed when views have been replaced: readers find each once, by the manifest all; the next export goes on."""
+    seed(database_url, "a")
+    lake = tmp_path / "lake"
+    export = ("export", "parquet", "-o", str(lake), "--database-url", database_url)
+    assert call(*export).code == 0
+    append(database_url, "a", 2)
+    seed(database_url, "another", experiment="of another size")
+    program = [sys.executable, "-c", KILLED, str(lake / "worlds" / "part-0.parquet"), *export]
+    killed = subprocess.run(program, env=environment(), capture_output=True, timeout=120, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    manifest = json.loads((lake / "manifest.json").read_bytes())
+    parts = [part for found in ("worlds", "views") for one in manifest[found].values() for part in one["parts"]]
+    assert {part["path"]: (lake / part["path"]).stat().st_size for part in parts} == {
+        part["path"]: part["bytes"] for part in parts
+    }
+    heads = duckdb.sql(f"select world_id, head_seq from '{lake}/worlds/*.parquet' order by all").fetchall()
+    assert heads == [("a", 12), ("another", 10)]
+    said = call(*export)
+    assert (said.code, said.out) == (0, "")
+    assert "up to date" in said.err
+    assert _seqs(lake) == {"a": [*range(1, 13)], "another": [*range(1, 11)]}
+    assert "moves" not in json.loads((lake / "manifest.json").read_bytes())
+
+
+def test_an_experiment_with_a_long_name_keeps_nobody_out(database_url: str, tmp_path: Path) -> None:
+    """Names of 200 characters of any script are exported like others."""
+    for number, name in enumerate(("验" * 28, "验" * 200, "😀" * 200, "\\/:*?" * 40)):
+        seed(database_url, f"w{number}", experiment=name)
+    lake = tmp_path / "lake"
+    export = ("export", "parquet", "-o", str(lake), "--effects-only", "--database-url", database_url)
+    assert call(*export).code == 0
+    assert "up to date" in call(*export).err
+    assert _seqs(lake) == {f"w{number}": [*range(1, 11)] for number in range(4)}

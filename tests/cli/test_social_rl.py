@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import Callable
@@ -10,7 +11,10 @@ from typing import Any
 
 import pytest
 
+from service.settings import Settings
+from service.store import Store
 from tests.social_runs import ALICE, EXAMPLE, SHARED, content, feedback, message, round_of, rounds, write_run
+from worldledger.genesis import NewWorld
 
 from .conftest import Cli
 from .helpers import UNGUARDED, play, sql
@@ -169,6 +173,68 @@ def test_strictly_nothing_odd_is_taken(on: Cli, tmp_path: Path) -> None:
     assert json.loads(on("log", world, "--until", "1").out)["payload"]["config"]["strict"] is True
 
 
+#: Runs whose own files are odd: a strict import refuses them, a lenient one notes it.
+_MARKED = {"round1_social_rl.json": b"\xef\xbb\xbf" + _ROUND.encode()}
+_OWN = {
+    "mark": (_MARKED, "round1_social_rl.json: the file begins with a byte order mark"),
+    "case": (
+        {**rounds(1), "Round2_social_rl.json": round_of(2)},
+        "Round2_social_rl.json: the name is nearly that of a round, or of the meta data, and is read as neither",
+    ),
+    "ending": (
+        {**rounds(1), "round2_social_rl.JSON": round_of(2), "notes.txt": ""},
+        "round2_social_rl.JSON: the name is nearly that of a round, or of the meta data, and is read as neither",
+    ),
+    "time": (
+        {**rounds(1), "meta.json": {"timestamp": "2025-99-99T99:99:99"}},
+        "meta.json: $.timestamp: timestamp is a time in ISO 8601, not '2025-99-99T99:99:99'",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", _OWN)
+def test_a_run_with_odd_files_of_its_own(on: Cli, tmp_path: Path, what: str) -> None:
+    """A byte order mark, a name that is nearly a round's: noted, or with --strict a reason to refuse the run."""
+    files, words = _OWN[what]
+    write_run(tmp_path / "run", files)
+    done = on("import", "social-rl", str(tmp_path / "run"), "--strict")
+    assert (done.code, done.out) == (1, "imported 0 runs (0 rounds, 0 effects), 1 refused\n")
+    assert done.err.splitlines() == [f"worldledger: refused: {tmp_path}/run/{words}"]
+    done = on("import", "social-rl", str(tmp_path / "run"))
+    assert (done.code, len(done.err.splitlines())) == (0, 1)
+    assert done.err.startswith("worldledger: note: ")
+
+
+def test_foreign_files_are_no_reason_to_refuse_a_run(on: Cli, tmp_path: Path) -> None:
+    """What is no JSON file is noted and left out, with --strict too; so is a folder in which no round is."""
+    write_run(tmp_path / "run", {**rounds(1), "notes.txt": "x", "._round1_social_rl.json": "x"})
+    write_run(tmp_path / "begun", {"meta.json": {}})
+    done = on("import", "social-rl", str(tmp_path), "--strict")
+    assert (done.code, done.out) == (0, "imported 1 run (1 round, 10 effects)\n")
+    assert [line.partition(": ")[2] for line in done.err.splitlines()] == [
+        f"note: {tmp_path}/begun: has a meta.json and no file roundN_social_rl.json; it is left out",
+        f"note: {tmp_path}/run: only JSON files are kept, not ._round1_social_rl.json, notes.txt",
+    ]
+
+
+def test_a_deep_field_of_a_file_is_named_by_its_place(on: Cli, tmp_path: Path) -> None:
+    """Effects have it deeper, in a member that the file does not have."""
+    deep: Any = 1
+    for _ in range(98):
+        deep = {"a": deep}
+    names = ("round1_social_rl.json", "meta.json", "log.json")
+    for name in names:
+        files: dict[str, Any] = {**rounds(1), "meta.json": {}}
+        files[name] = {**files.get(name, {}), "mood": deep}
+        write_run(tmp_path / name, files)
+    done = on("import", "social-rl", str(tmp_path))
+    assert done.code == 1
+    refused = [line for line in done.err.splitlines() if "refused" in line]
+    for name in names:
+        (line,) = [line for line in refused if f"/{name}/{name}: " in line]
+        assert f": $.mood{'.a' * 97}: nested deeper" in line, name
+
+
 def test_nothing_could_be_found(on: Cli, tmp_path: Path) -> None:
     """A mistyped path, a file, and a folder without rounds are exit code 2; a run beside them makes it 1."""
     empty = tmp_path / "empty"
@@ -233,6 +299,62 @@ def test_a_run_that_is_played_has_files(on: Cli, tmp_path: Path, live: Callable[
     )
     assert content(out)["round1_social_rl.json"]["duration_seconds"] == 2.0
     assert not list(out.glob(".*"))
+
+
+def _bring(url: str, world: NewWorld, drafts: list[Any]) -> None:
+    """Import a log as it is: no rule is asked."""
+
+    async def work() -> None:
+        async with Store.open(url, Settings(pool_size=2)) as store:
+            await store.import_world(world, drafts)
+
+    asyncio.run(work())
+
+
+def test_no_effect_takes_the_place_of_a_round(on: Cli, database_url: str, tmp_path: Path) -> None:
+    """In a log that has a round's name twice the round keeps its file; the other is beside it, and is told of."""
+    policy = {"framework_option": "A", "policies": [], "name": "round1_social_rl.json"}
+    drafts: list[Any] = [
+        *[("RoundStarted", {"round_number": 1}), ("RoundEnded", {"round_number": 1})],
+        *[("PolicyStateRecorded", policy), ("ArtifactRecorded", {"name": "meta.json", "content": "gone"})],
+        ("ExperimentStarted", {"meta": {"model": "m"}}),
+    ]
+    made: Any = [
+        {"kind": kind, "payload": payload, "source_id": "x", "schema_version": "1.0.0"} for kind, payload in drafts
+    ]
+    _bring(database_url, NewWorld(world_id="older", ruleset="social_rl"), made)
+    out = tmp_path / "out"
+    done = on("export", "social-rl", "older", "-o", str(out), "--quiet")
+    assert (done.code, done.out) == (0, "")
+    for seq, name, beside in (
+        (4, "round1_social_rl.json", "round1_social_rl.effect4.json"),
+        (5, "meta.json", "meta.effect5.json"),
+    ):
+        what = f"effect {seq} calls {name} what was written as {beside}: that name is another's"
+        assert f"worldledger: note: {what}" in done.err.splitlines()
+    found = content(out)
+    assert found.pop("round1_social_rl.json")["round_number"] == 1
+    assert found == {
+        "meta.json": {"model": "m"},
+        "meta.effect5.json": "gone",
+        "round1_social_rl.effect4.json": {"framework_option": "A", "policies": []},
+    }
+
+
+def test_two_names_of_one_file(on: Cli, tmp_path: Path, live: Callable[..., None]) -> None:
+    """Where a folder has one file for two names, as disks without case have, nothing is written over."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "Log.json").symlink_to(out / "log.json")
+    live("RoundStarted", round_number=1)
+    live("ArtifactRecorded", name="log.json", content=1)
+    live("ArtifactRecorded", name="Log.json", content=2)
+    done = on("export", "social-rl", "live", "-o", str(out), "--force")
+    assert (done.code, done.err) == (
+        2,
+        f"worldledger: {out}/Log.json: the same file there as another one of this run; export it to another folder\n",
+    )
+    assert content(out)["log.json"] == 1
 
 
 def test_what_cannot_be_exported(on: Cli, database_url: str, tmp_path: Path, live: Callable[..., None]) -> None:

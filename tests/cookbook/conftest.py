@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,20 +13,30 @@ from service.projecting import Projections
 from service.settings import Settings
 from service.store import Store
 
-from .worlds import make_all
+from .worlds import make_all, make_extremes
 
 
 @pytest.fixture(scope="session")
 def answers_url(servers: Any) -> Iterator[str]:
     """Give the address of a database with all worlds, and their projections."""
+    yield from _made(servers, make_all)
+
+
+@pytest.fixture(scope="session")
+def extremes_url(servers: Any) -> Iterator[str]:
+    """Give the address of a database with worlds of very large numbers, and their projections."""
+    yield from _made(servers, make_extremes)
+
+
+def _made(servers: Any, make: Callable[[str], Awaitable[None]]) -> Iterator[str]:
     url = servers.create("embedded", servers.template("embedded"))
-    asyncio.run(_make(url))
+    asyncio.run(_make(url, make))
     yield url
     servers.drop("embedded", url)
 
 
-async def _make(url: str) -> None:
-    await make_all(url)
+async def _make(url: str, make: Callable[[str], Awaitable[None]]) -> None:
+    await make(url)
     async with (
         Store.open(url, Settings(pool_size=2)) as store,
         Projections.open(store, url, Settings()) as projections,

@@ -31,6 +31,51 @@ async def make_all(url: str) -> None:
         await _make_simulation(store)
 
 
+async def make_extremes(url: str) -> None:
+    """Make worlds whose numbers are as large as a payload's may be, of both signs."""
+    most = 1.7e308
+    async with Store.open(url, Settings(pool_size=2, snapshot_every=10**6), clock=lambda: WALL) as store:
+        drafts = [draft("RoundStarted", "coach", 100.0, round_number=1)]
+        for number, (one, other) in enumerate([(most, -most), (most, most), (-most, most), (-most, -most)], 1):
+            more = {"synthesis_inclusion": other, "direct_references": 2**53 - 1, "response_received": 2**53 - 1}
+            drafts += [
+                _said("W+A", number, 1, 100.0, "one"),
+                _feedback("W+A", number, 100.0, one, other, **more),
+                _feedback("W+B", number, 100.0, one, one, **more),
+                _adapted(100.0, "activate_cue", "ask", intensity=one, engagement_delta=other, alignment_delta=one),
+                draft("RoundEnded", "coach", 100.0, round_number=number, duration_seconds=most),
+                draft("RoundStarted", "coach", 100.0, round_number=number + 1),
+            ]
+        await _run(store, "s1", "a", drafts, strict=False)
+        await store.import_world(
+            NewWorld(world_id="box", experiment="box", time_authority="client"),
+            [
+                _intended(draft("Interact", "ann", 0.0, target_id="bob"), "Interact", 1),
+                {**draft("Answered", "bob", most), "caused_by": 2},
+                {**draft("Answered", "bob", most), "caused_by": 2},
+            ],
+        )
+        log = await store.log("box")
+        many = [_cancelled(f"r{n}", "stale_due_to_effect_5", most) for n in range(3)]
+        await log.append_all([{**each, "sim_time": most} for each in many], system=True)
+        config = market()
+        config["state_variables"]["agent_vars"]["debt"] = {"type": "float", "default": most}
+        config["state_variables"]["global_vars"]["debt"] = {"type": "float", "default": -most}
+        await store.create_world(NewWorld(world_id="fair", ruleset="simulation", experiment="fair", config=config))
+        log = await store.log("fair")
+        patch = [{"op": "replace", "path": "/debt", "value": -most}]
+        count: dict[str, Any] = {"reasoning": "", "model": "m", "token_count": 2**53 - 1}
+        for _ in range(2):
+            await log.append_all(
+                [
+                    draft("TurnStarted", "engine"),
+                    *(draft("AgentStateChanged", "engine", agent_id=name, patch=patch) for name in ("Ann", "Bea")),
+                    *(draft("ReasoningRecorded", "engine", agent_id="Ann", **count) for _ in range(2)),
+                    draft("TurnEnded", "engine"),
+                ]
+            )
+
+
 # -- chess: three finished games of Ann and Bob, and one of a model that goes on -----------------------------
 
 _MATE = (("f2f3", 1.0), ("e7e5", 2.0), ("g2g4", 3.0), ("d8h4", 4.0))
@@ -105,8 +150,10 @@ async def _make_runs(store: Store) -> None:
     )
 
 
-async def _run(store: Store, world_id: str, condition: str, drafts: list[EffectDraft]) -> None:
-    world = NewWorld(world_id=world_id, ruleset="social_rl", experiment="social", time_authority="client")
+async def _run(store: Store, world_id: str, condition: str, drafts: list[EffectDraft], **config: Any) -> None:
+    world = NewWorld(
+        world_id=world_id, ruleset="social_rl", experiment="social", time_authority="client", config=config
+    )
     begun = draft(
         "ExperimentStarted",
         "coach",

@@ -75,7 +75,9 @@ async def test_a_database_that_nobody_may_reach(
         await outside.execute(f"alter database {database} connection limit 0")
         await outside.execute(f"update pg_database set datallowconn = false where datname = '{database}'")
         await outside.fetchval(
-            "select count(pg_terminate_backend(pid)) from pg_stat_activity where application_name = 'the runner'"
+            "select count(pg_terminate_backend(pid)) from pg_stat_activity "
+            "where application_name = 'the runner' and datname = $1",
+            database,
         )
         async with running(engine) as task:
             await eventually(lambda: _failed(engine), "it notices")

@@ -26,8 +26,8 @@ ODD = "<script>alert(1)</script>"
 NAMES = (f"Role+{ODD}", "Role+$x^2$ \\frac", "_Hid+_den", "Ctl+a\x01\x1bb\u202e", "L" * 40 + "+" + "o" * 90)
 
 
-#: Nearly the largest number that there is.
-MOST = 1.7e308
+#: The largest number that a share may be to count.
+MOST = 1e150
 
 
 @pytest.fixture(scope="session")

@@ -171,7 +171,9 @@ async def test_an_agent_has_no_view_before_it_was_there(database_url: str, world
     async with opened(database_url, world_id) as world:
         agents = await world.agents()
         assert [agents[name]["registered_seq"] for name in ("Ann", "Bob", "Café")] == [3, 4, 5]
-        assert isinstance(await refused(world.view("Ann", at_seq=2)), UnknownAgentError)
+        error = await refused(world.view("Ann", at_seq=2))
+        assert isinstance(error, UnknownAgentError)
+        assert (error.details["global_seq"], error.details["registered_seq"]) == (2, 3)
         assert (await world.view("Ann", at_seq=3)).visible_entities.keys() == {"Ann", "Bob", "global"}
         assert (await world.view("Café")).visible_entities == {}
         assert isinstance(await refused(world.register_agent("")), Exception)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from worldledger.client.frames import Frame
 from worldledger.client.transport import Transport
+from worldledger.columns import unique_names
 from worldledger.errors import QueryRefusedError
 
 #: What can only be the name of a query: SQL has spaces.
@@ -34,12 +35,13 @@ class Question(Frame):
     async def rows(self) -> list[dict[str, Any]]:
         """Give the answer as rows of JSON values, by column. No Arrow is needed for it.
 
+        Of columns that have one name the second is called ``name_2``.
         Raises QueryRefusedError for what is no question, QueryTimeoutError for what takes too long, UnknownQueryError.
         """
         answer = (await self._transport.call("POST", "/v1/sql", body=self._body)).value
         if answer["is_cut"]:
             self._refuse_cut(len(answer["rows"]))
-        names = [column["name"] for column in answer["columns"]]
+        names = unique_names(column["name"] for column in answer["columns"])
         return [dict(zip(names, row, strict=True)) for row in answer["rows"]]
 
     def _told(self, metadata: Mapping[bytes, bytes]) -> None:

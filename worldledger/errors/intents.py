@@ -173,13 +173,21 @@ class CircuitBreakerOpenError(SimulationError):
 
 
 class UnknownAgentError(SimulationError):
-    """No agent of that name is registered in the world; details: ``agent_id``, ``world_id``."""
+    """No agent of that name is registered in the world, or none was at a moment; details: ``agent_id``, ``world_id``.
+
+    Of a moment, which ``global_seq`` tells, ``registered_seq`` is there where the agent was registered later.
+    """
 
     code = "unknown_agent"
 
-    def __init__(self, agent_id: str, world_id: str) -> None:
+    def __init__(self, agent_id: str, world_id: str, *, at_seq: int | None = None, registered_seq: int = 0) -> None:
         where = f"world {world_id}" if world_id else "the world"
-        super().__init__(f"{where} has no agent {agent_id!r}", agent_id=agent_id, world_id=world_id)
+        text = f"{where} has no agent {agent_id!r}"
+        more = {}
+        if at_seq is not None and registered_seq:
+            text = f"at seq {at_seq} {where} had no agent {agent_id!r}: it was registered with seq {registered_seq}"
+            more = {"global_seq": at_seq, "registered_seq": registered_seq}
+        super().__init__(text, agent_id=agent_id, world_id=world_id, **more)
         self.agent_id = agent_id
         self.world_id = world_id
 

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from worldledger.errors.log import InvalidConfigError
 
 #: Where something stands: the keys and indexes on the way there.
 Path = tuple[str | int, ...]
+
+
+#: A key that can stand in a dotted path as it is.
+_PLAIN: Final = re.compile(r'[^.\[\]"]+\Z')
+
+
+class _Dotted(str):
+    """A path that came written out, by wire."""
+
+    __slots__ = ()
 
 
 class Problem(NamedTuple):
@@ -58,12 +70,33 @@ def dotted(path: Sequence[str | int]) -> str:
     seeds/state_variable_types.md, "Error Message Format").
     """
     text = ""
-    for index, part in enumerate(path):
-        if isinstance(part, int) or (index == 1 and path[0] == "agents"):
-            text += f"[{part}]"
-        else:
-            text += f".{part}" if text else part
+    for part in path:
+        text = stepped(text, part)
     return text
+
+
+def stepped(path: str, key: str | int) -> str:
+    """Give the dotted path of a member of what stands at a dotted path; "" is the whole.
+
+    So that no two places have one path, a key with a dot, bracket or quote in it, or with nothing, is written as JSON:
+    ``prices["a.b"]``.
+    """
+    if isinstance(key, _Dotted):
+        return key
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    if not _PLAIN.match(key):
+        return f"{path}[{json.dumps(key, ensure_ascii=False)}]"
+    if not path:
+        return key
+    return f"{path}[{key}]" if path == "agents" else f"{path}.{key}"
+
+
+def worded(path: Sequence[str | int], message: str) -> str:
+    """Give what is wrong at a path as the seed words it: of what exceeds a size its field is told at the end."""
+    if path and " exceeds maximum " in message and " at field '" not in message:
+        return f"{message} at field '{dotted(path)}'"
+    return message
 
 
 def told(problem: Problem) -> str:
@@ -72,7 +105,7 @@ def told(problem: Problem) -> str:
     head = [":".join(place)] if place else []
     if problem.path:
         head.append(dotted(problem.path))
-    return ": ".join([*head, problem.message])
+    return ": ".join([*head, worded(problem.path, problem.message)])
 
 
 def _problem(value: Problem | Mapping[str, Any]) -> Problem:
@@ -80,10 +113,10 @@ def _problem(value: Problem | Mapping[str, Any]) -> Problem:
         return value
     path = value.get("path")
     where = {name: value.get(name) for name in ("file", "line", "column")}
-    return Problem((str(path),) if path else (), str(value.get("message")), **where)
+    return Problem((_Dotted(path),) if path else (), str(value.get("message")), **where)
 
 
 def _details(problem: Problem) -> dict[str, Any]:
-    found = {"path": dotted(problem.path), "message": problem.message}
+    found = {"path": dotted(problem.path), "message": worded(problem.path, problem.message)}
     where = {"file": problem.file, "line": problem.line, "column": problem.column}
     return found | {name: value for name, value in where.items() if value is not None}

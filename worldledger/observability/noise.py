@@ -16,6 +16,7 @@ Only the addition, subtraction and multiplication of IEEE 754 are used, which ar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
@@ -28,6 +29,8 @@ from worldledger.world import state_text
 #: For each member of something: how the message goes on after the path of that, up to its end; its limits.
 Plan: TypeAlias = Iterable[tuple[bytes, Limits]]
 
+#: Whether a text is a UUID as worlds have it.
+_HEX32: Final = re.compile("[0-9a-f]{32}").fullmatch
 #: Every other of the digest's 16 numbers.
 _ODD: Final = int.from_bytes(b"\0\0\xff\xff" * 8, "big")
 #: Numbers of 32 bits, one after the other, are their sum modulo this, as long as the sum is smaller.
@@ -44,22 +47,35 @@ _PLANS: Final = 1024
 
 
 def noise_of(world_uuid: str, observer: str, target: str, path: str, turn: int) -> float:
-    """Give the draw g of one number, see above. ``world_uuid`` are 32 hex digits."""
+    """Give the draw g of one number, see above. Raises ValueError for what is no UUID, see `Draws`."""
     return Draws(world_uuid, observer, turn).toward(target)(path)
 
 
 class Draws:
-    """The draws of one observer in one turn."""
+    """The draws of one observer in one turn.
+
+    ``world_uuid`` are 32 hex digits; hyphens between them (RFC 9562) and capitals make no difference, and anything else
+    raises ValueError.
+    """
 
     __slots__ = ("_head", "_tail")
 
     def __init__(self, world_uuid: str, observer: str, turn: int) -> None:
+        if not _HEX32(world_uuid):
+            world_uuid = _hex32(world_uuid)
         self._head = b'["' + _inside(world_uuid) + b'","' + _inside(observer) + b'","'
         self._tail = b'",%d]' % turn
 
     def toward(self, target: str) -> Draw:
         """Give the draws of one target."""
         return Draw(self._head + _inside(target) + b'","', self._tail)
+
+
+def _hex32(world_uuid: str) -> str:
+    plain = world_uuid.replace("-", "").lower()
+    if not _HEX32(plain):
+        raise ValueError(f"world_uuid is the UUID of a world, 32 hex digits, not {world_uuid!r}")
+    return plain
 
 
 class Draw:

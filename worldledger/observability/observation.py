@@ -51,7 +51,8 @@ def construct_observation(
     Of the agents those are left out that it is not aware of, itself too; of a target seen from without, the internal
     variables; ``reasoning_chains`` is empty, everything else the state's own. Without config, or if it is not enabled,
     all agents and variables are seen exactly. What is given shares nothing of agents and global variables with the
-    state. Noise is drawn for ``world_uuid``, else for the state's; raises ValueError if there is noise and neither.
+    state. Noise is drawn for ``world_uuid``, else for the state's. Raises ValueError if there is noise and neither, or
+    if that is no UUID.
     """
     enabled = config is not None and config.enabled
     row: Mapping[str, Sight] = config.rows.get(observer_id, {}) if config is not None and enabled else {}

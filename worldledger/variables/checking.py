@@ -11,7 +11,7 @@ from worldledger.variables.definition import VariableDefinition, read
 from worldledger.variables.rules import Rules
 
 #: An agent's own name stands beside its variables.
-_RESERVED = {"agent_vars": frozenset({"name"})}
+RESERVED = {"agent_vars": frozenset({"name"})}
 
 
 def check_definitions(raw: Mapping[str, Any], where: str | Path = "agent_vars") -> dict[str, VariableDefinition]:
@@ -25,7 +25,7 @@ def check_definitions(raw: Mapping[str, Any], where: str | Path = "agent_vars") 
         raise InvalidDefinitionError([Problem(way, "variables are a mapping of names to definitions")])
     refuse_cycles(raw, way)
     rules = Rules()
-    reserved = _RESERVED.get(str(way[-1]) if way else "", frozenset())
+    reserved = RESERVED.get(str(way[-1]) if way else "", frozenset())
     rules.names(raw, way)
     found: dict[str, VariableDefinition] = {}
     for name, definition in raw.items():

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_serializer, model_validator
 from pydantic_core import PydanticCustomError
 
 from worldledger.errors.simulations import told
@@ -77,6 +77,10 @@ class VariableDefinition(BaseModel):
         if problems:
             raise _refused([told(problem) for problem in problems])
         return self
+
+    @model_serializer
+    def _only_what_was_set(self) -> dict[str, Any]:
+        return self.to_value()
 
     @property
     def has_default(self) -> bool:

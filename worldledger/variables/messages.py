@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from worldledger.errors.simulations import Path, dotted
+from worldledger.errors.simulations import Path, dotted, worded
 
 #: What Pydantic calls a Python type, told as what stands in JSON and YAML.
 _TEXTS = {
@@ -46,10 +46,7 @@ def problems_of(error: ValidationError, prefix: Path = ()) -> list[tuple[Path, s
 
 
 def _line(path: Path, message: str) -> str:
-    where = dotted(path)
-    if not where:
-        return message
-    return f"{where}: {message}" + (f" at field '{where}'" if " exceeds maximum " in message else "")
+    return f"{dotted(path)}: {worded(path, message)}" if path else message
 
 
 def _problem(found: Mapping[str, Any], prefix: Path) -> tuple[Path, str]:

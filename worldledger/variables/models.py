@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from worldledger.variables.annotations import annotation_of
+from worldledger.variables.checking import RESERVED, check_definitions
 from worldledger.variables.checks import adapter_of, default_text, json_text
 from worldledger.variables.classes import ObjectState, make_class
 from worldledger.variables.definition import VariableDefinition
@@ -59,13 +60,22 @@ def create_agent_state_model(variables: Mapping[str, VariableDefinition]) -> typ
 
     A variable without a default is required. Values are coerced as Pydantic does (seed, "Type Coercion Behavior");
     unknown ones are refused. The last 256 models are kept by the hash of their schema (few of very large ones).
+    Raises InvalidDefinitionError for what is no definition, and for a variable ``name``.
     """
-    return _agent_model(_key("agent", variables))
+    return _agent_model(_key("agent", _checked(variables, "agent_vars")))
 
 
 def create_global_state_model(variables: Mapping[str, VariableDefinition]) -> type[GlobalState]:
     """Give the model ``DynamicGlobalState`` of the world's variables; otherwise as `create_agent_state_model`."""
-    return _global_model(_key("global", variables))
+    return _global_model(_key("global", _checked(variables, "global_vars")))
+
+
+def _checked(variables: Mapping[str, VariableDefinition], where: str) -> Mapping[str, VariableDefinition]:
+    """Give the variables as they are, where they were checked before; those of plain JSON are checked here."""
+    is_plain = not all(isinstance(each, VariableDefinition) for each in variables.values())
+    if not is_plain and not RESERVED.get(where, frozenset()) & variables.keys():
+        return variables
+    return check_definitions(variables, where)
 
 
 def _key(kind: str, variables: Mapping[str, VariableDefinition]) -> _Key:

@@ -99,7 +99,7 @@ class Rules:
             return {}
         # Null says that a field is not set; of the default alone it is a value.
         given = {name: value for name, value in raw.items() if value is not None or name == "default"}
-        self._unknown_fields(given, path)
+        self._unknown_fields(raw, path)
         for name in given:
             if name in limits.KNOWN_FIELDS - {"type", "default"} - limits.FIELDS[kind]:
                 self.wrong((*path, name), f"{name} does not belong to type {kind}")
@@ -213,7 +213,7 @@ class Rules:
             self.wrong(path, "a dict has either key_type and value_type, or a schema")
             return {}
         key = given.get("key_type")
-        if key not in {"str", "int"}:
+        if not isinstance(key, str) or key not in {"str", "int"}:
             what = "missing" if key is None else f"{key!r}"
             self.wrong((*path, "key_type"), f"key_type is str or int, but is {what}")
         return {"key_type": key, **self._required(given, "value_type", path, levels)}

@@ -5,7 +5,9 @@
     DIR/VIEW/part-N.parquet                                    a view of the schema ``analytics``
 
 - ``manifest``: what the manifest says
-- ``folder``: the folder with its lock; files come into it all together, and the manifest last
+- ``folder``: the folder with its lock, and what is put right before an export
+- ``publishing``: how new files come into it, all together
+- ``partitions``: what the folders of experiments and worlds are named
 - ``files``: one Parquet file, row group by row group
 - ``effects``: the files of the effects
 - ``views``: those of the views

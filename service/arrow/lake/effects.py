@@ -11,15 +11,17 @@ import pyarrow.compute as pc
 
 from service.arrow.cutting import SCHEMA
 from service.arrow.lake.files import GROUP_ROWS, ParquetFile
-from service.arrow.lake.folder import LakeFolder, partition
+from service.arrow.lake.folder import LakeFolder
 from service.arrow.lake.manifest import EffectsPart
+from service.arrow.lake.partitions import partition
 
 if TYPE_CHECKING:
     from service.arrow.choosing import WorldSpan
 
 #: Most effects of a file.
 MOST: Final = 16 * GROUP_ROWS
-#: The experiment is in the path, as Hive has it; whoever reads a folder has it from there.
+#: The experiment is in the path, as Hive has it; whoever reads a folder has it from there. A name that is too long for
+#: a path stands in each file's own metadata, as all do.
 _COLUMNS: Final = [name for name in SCHEMA.names if name != "experiment"]
 _FILE_SCHEMA: Final = pa.schema(
     [pa.field(name, pa.string(), nullable=False) if name == "kind" else SCHEMA.field(name) for name in _COLUMNS]
@@ -73,11 +75,19 @@ class EffectFiles:
         self.finish()
         span = self._spans[world]
         last_seq = min(first_seq + MOST - 1, span.until_seq)
-        folder = f"effects/{partition('experiment', span.experiment)}/{partition('world', world)}"
-        path = f"{folder}/part-{first_seq}-{last_seq}.parquet"
-        file = ParquetFile(self._folder.aside(path), _FILE_SCHEMA, plain=_PLAIN)
+        path = f"{self._folder_of(span)}/part-{first_seq}-{last_seq}.parquet"
+        names = {"world": world} if span.experiment is None else {"world": world, "experiment": span.experiment}
+        file = ParquetFile(self._folder.aside(path), _FILE_SCHEMA.with_metadata(names), plain=_PLAIN)
         self._open = _OpenPart(world, first_seq, last_seq, path, file)
         return self._open
+
+    def _folder_of(self, span: WorldSpan) -> str:
+        """Give the folder of a world: that which it has, however an earlier version has named it, or a new one."""
+        had = self._folder.manifest.worlds.get(span.world_id)
+        if had is not None and had.parts:
+            return had.parts[-1].path.rpartition("/")[0]
+        most = self._folder.longest
+        return f"effects/{partition('experiment', span.experiment, most)}/{partition('world', span.world_id, most)}"
 
     def has(self, world: str, kind: str | None) -> bool:
         """Tell whether a world may have effects of a kind among those written; None: of those that intents made."""

@@ -14,7 +14,7 @@ from service.arrow.choosing import ChosenWorld, WorldSpan
 from service.arrow.connections import Connections, Session, literal
 from service.arrow.lake.effects import EffectFiles
 from service.arrow.lake.folder import LakeFolder, opened
-from service.arrow.lake.manifest import Choice, LakeView, LakeWorld, Manifest
+from service.arrow.lake.manifest import Choice, LakeView, LakeWorld, Manifest, Part
 from service.arrow.lake.views import GROWING, Sources, ViewOfDatabase, in_parallel, views_of, write_news, write_whole
 from service.arrow.reading import Effects
 from worldledger.errors import SimulationError, TamperedError, WorldNotFoundError
@@ -234,14 +234,19 @@ class _Export:
     ) -> None:
         spans = [span for span in new if files.has(span.world_id, GROWING[view.name])]
         had = self._had.views.get(view.name)
-        if had is None or had.source != view.definition:
-            spans, had = old + spans, None
-        kept, parts = [] if had is None else had.parts, []
+        before = [] if had is None else had.parts
+        kept = before if had is not None and had.source == view.definition else []
+        if not kept:
+            spans = old + spans
+        parts: list[Part] = []
         if spans or not kept:
-            number = self._had.exports + 1
-            parts = write_news(session, self._folder, view, spans, number, even_empty=not kept)
-        if parts:  # the file that told the columns as long as there were no rows has done its work
-            kept = [part for part in kept if part.rows]
+            # A file that told the columns as long as there were no rows has done its work.
+            ended = [part for part in before if part not in kept or not part.rows]
+            # If it is one, the new one takes its place at once.
+            path = ended[0].path if len(ended) == 1 else f"{view.name}/part-{self._had.exports + 1}.parquet"
+            parts = write_news(session, self._folder, view, spans, path, even_empty=not kept)
+            if parts:
+                kept = [part for part in kept if part not in ended]
         self._views[view.name] = LakeView(source=view.definition, parts=[*kept, *parts])
 
     def manifest(self, files: EffectFiles) -> Manifest | None:

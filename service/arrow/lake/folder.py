@@ -1,4 +1,4 @@
-"""A lake's folder: one export at a time, its files made aside and put in their places together, the manifest last."""
+"""A lake's folder: one export at a time, its files made aside and put in their places together."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import fcntl
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from shutil import rmtree
 from typing import Final
-from urllib.parse import quote
 
 from pydantic import ValidationError
 
-from service.arrow.lake.manifest import NAME, Manifest
+from service.arrow.lake.manifest import NAME, Manifest, Part
+from service.arrow.lake.partitions import LONGEST
+from service.arrow.lake.publishing import Publication, finish, write_manifest
 from worldledger.errors import SimulationError
 
-#: How Hive names the partition of rows that have no value.
-NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 _LOCK: Final = ".lock"
 _ASIDE: Final = ".new"
 _PART: Final = re.compile(r"part-\d+(-\d+)?\.parquet\Z")
@@ -29,55 +29,78 @@ class LakeFolder:
 
     def __init__(self, place: Path, manifest: Manifest) -> None:
         self.place = place
+        #: what the lake has; views of which a file is damaged are without their files
         self.manifest = manifest
+        self._written = manifest
+        self._numbers = count()
         self._made: dict[str, Path] = {}
+        self._publication: Publication | None = None
+        #: most bytes of a name: the file system's, within reason
+        self.longest = max(100, min(LONGEST, os.pathconf(place, "PC_NAME_MAX")))
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that the manifest names is in its place."""
+        return not self._written.moves and (self._publication is None or self._publication.is_settled)
 
     def aside(self, path: str) -> Path:
         """Give where a file is to be written that will be at a path of the lake."""
-        made = self.place / _ASIDE / f"{len(self._made)}.parquet"
+        made = self.place / _ASIDE / f"{next(self._numbers)}.parquet"
         self._made[path] = made
         return made
 
+    def forget(self, path: str) -> None:
+        """Leave out a file that was to be at a path."""
+        self._made.pop(path, None)
+
     def publish(self, manifest: Manifest) -> None:
-        """Put the files that were made in their places, then the manifest, and remove what it does not name any more.
+        """Make the lake what a manifest says: the files that were made get their places, others go, or all stays.
 
-        Whoever is killed in between leaves files that the manifest does not name; the next export removes them.
+        Raises OSError where all stays, SimulationError where it is left to the next export to go on.
         """
-        parts = {part.path for part in manifest.parts()}
-        for path, made in self._made.items():
-            if path in parts:
-                place = self.place / path
-                place.parent.mkdir(parents=True, exist_ok=True)
-                made.replace(place)
-        os.sync()  # once, instead of for each of what may be thousands of files
-        _write_manifest(self.place, manifest)
-        for part in self.manifest.parts():
-            if part.path not in parts:
-                (self.place / part.path).unlink(missing_ok=True)
-        self.manifest = manifest
+        self._publication = Publication(self.place, self.place / _ASIDE, self._written, manifest, self._made)
+        self._publication.carry_out()
+        self.manifest = self._written = manifest
 
-    def tidy(self) -> None:
-        """Remove what an export that did not come to its end has left behind."""
+    def mend(self) -> None:
+        """Put right what an export has left behind that did not come to its end."""
+        self._check()
+        moves = self._written.moves
+        self._remove_unknown({*moves.values(), *(part.path for part in self._written.parts())})
+        if moves:
+            self._written = finish(self.place, self._written)
+            self.manifest = self.manifest.moved(moves).model_copy(update={"moves": {}})
         rmtree(self.place / _ASIDE, ignore_errors=True)
-        known = {part.path for part in self.manifest.parts()}
+        (self.place / _ASIDE).mkdir(exist_ok=True)
+
+    def _remove_unknown(self, known: set[str]) -> None:
         for found in self.place.glob("*/**/part-*.parquet"):
             if _PART.match(found.name) and found.relative_to(self.place).as_posix() not in known:
                 found.unlink()
-        (self.place / _ASIDE).mkdir()
 
-    def check(self) -> None:
-        """Raise SimulationError where a file that the manifest names is not there as it was written."""
-        for part in self.manifest.parts():
-            try:
-                size = (self.place / part.path).stat().st_size
-            except FileNotFoundError:
-                size = -1
-            if size != part.bytes:
-                what = "is missing" if size < 0 else f"has {size} bytes, not {part.bytes}"
-                raise SimulationError(
-                    f"{self.place / part.path} {what}: the lake is damaged; export into a new folder",
-                    file=str(self.place / part.path),
-                )
+    def _check(self) -> None:
+        """Raise SimulationError where a file of effects is not there as it was written.
+
+        A view is written anew, for the database has it still.
+        """
+        for world in self.manifest.worlds.values():
+            for part in world.parts:
+                if what := self._damage(part):
+                    path = self.place / part.path
+                    what = f"{path} {what}: the lake is damaged; export into a new folder"
+                    raise SimulationError(what, file=str(path))
+        views = {
+            name: view.model_copy(update={"parts": []}) if any(map(self._damage, view.parts)) else view
+            for name, view in self.manifest.views.items()
+        }
+        self.manifest = self.manifest.model_copy(update={"views": views})
+
+    def _damage(self, part: Part) -> str | None:
+        try:
+            size = (self.place / part.path).stat().st_size
+        except FileNotFoundError:
+            return "is missing"
+        return None if size == part.bytes else f"has {size} bytes, not {part.bytes}"
 
 
 @contextmanager
@@ -93,11 +116,11 @@ def opened(place: Path, now: str) -> Iterator[LakeFolder]:
             manifest = _read_manifest(place, now)
             folder = LakeFolder(place, manifest)
             try:
-                folder.tidy()
-                folder.check()
+                folder.mend()
                 yield folder
             finally:
-                rmtree(place / _ASIDE, ignore_errors=True)
+                if folder.is_settled:
+                    rmtree(place / _ASIDE, ignore_errors=True)
     except OSError as error:
         what = f"{error.filename or place}: cannot be written ({error.strerror or error})"
         raise SimulationError(f"{what}; the lake is as it was", file=str(place)) from error
@@ -131,34 +154,5 @@ def _read_manifest(place: Path, now: str) -> Manifest:
         where = ".".join(map(str, first["loc"]))
         raise SimulationError(f"{path}: no manifest of a lake ({where}: {first['msg']})", file=str(path)) from None
     manifest = Manifest(written_at=now)
-    _write_manifest(place, manifest)  # so that the folder is known to be one, whatever happens next
+    write_manifest(place, manifest)  # so that the folder is known to be one, whatever happens next
     return manifest
-
-
-def _write_manifest(place: Path, manifest: Manifest) -> None:
-    made = place / f"{NAME}.new"
-    with made.open("wb") as stream:
-        stream.write(manifest.model_dump_json(indent=1).encode() + b"\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    made.replace(place / NAME)
-    with suppress(OSError):  # where folders cannot be synchronised
-        fd = os.open(place, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-
-
-def partition(name: str, value: str | None) -> str:
-    """Give the folder of a partition: ``experiment=first%20try``.
-
-    DuckDB takes ``null``, in any case, and Hive's name for no value to be no value, unless a character is escaped.
-    polars and pyarrow take the latter so also then.
-    """
-    if value is None:
-        return f"{name}={NO_VALUE}"
-    escaped = quote(value, safe="")
-    if escaped == NO_VALUE or escaped.lower() == "null":
-        escaped = f"%{ord(escaped[0]):02X}{escaped[1:]}"
-    return f"{name}={escaped}"

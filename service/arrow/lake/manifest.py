@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, Literal
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -49,6 +49,9 @@ class Part(_Model):
     bytes: int
 
 
+_P = TypeVar("_P", bound=Part)
+
+
 class EffectsPart(Part):
     """A file of effects; they are those from first_seq to last_seq."""
 
@@ -79,7 +82,11 @@ class LakeView(_Model):
 
 
 class Manifest(_Model):
-    """What is in a lake. ``exports`` counts the exports that have changed it."""
+    """What is in a lake. ``exports`` counts the exports that have changed it.
+
+    ``moves`` is there only while an export puts its files in their places, or if it was killed then: it tells for each
+    that is named elsewhere where it belongs.
+    """
 
     format: Literal["worldledger-lake/1"] = FORMAT
     written_at: str
@@ -87,6 +94,7 @@ class Manifest(_Model):
     choice: Choice = Field(default_factory=Choice)
     worlds: dict[str, LakeWorld] = Field(default_factory=dict)
     views: dict[str, LakeView] = Field(default_factory=dict)
+    moves: dict[str, str] = Field(default_factory=dict)
 
     def parts(self) -> Iterator[Part]:
         """Give every file."""
@@ -94,3 +102,17 @@ class Manifest(_Model):
             yield from world.parts
         for view in self.views.values():
             yield from view.parts
+
+    def moved(self, paths: Mapping[str, str]) -> Manifest:
+        """Give it with other paths for the files that are at these."""
+
+        def there(parts: list[_P]) -> list[_P]:
+            return [part.model_copy(update={"path": paths.get(part.path, part.path)}) for part in parts]
+
+        worlds = {name: world.model_copy(update={"parts": there(world.parts)}) for name, world in self.worlds.items()}
+        views = {name: view.model_copy(update={"parts": there(view.parts)}) for name, view in self.views.items()}
+        return self.model_copy(update={"worlds": worlds, "views": views})
+
+    def document(self) -> bytes:
+        """Give it as it is written."""
+        return self.model_dump_json(indent=1, exclude=None if self.moves else {"moves"}).encode() + b"\n"

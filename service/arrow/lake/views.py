@@ -141,7 +141,7 @@ def write_news(
     folder: LakeFolder,
     view: ViewOfDatabase,
     spans: Sequence[WorldSpan],
-    number: int,
+    path: str,
     *,
     even_empty: bool,
 ) -> list[Part]:
@@ -160,7 +160,7 @@ def write_news(
             statements.append(_NEWS.format(view=_quoted(view.name), spans=named))
     if not statements:
         statements = [f"select * from analytics.{_quoted(view.name)} limit 0"]
-    return _write(session, folder, f"{view.name}/part-{number}.parquet", statements, even_empty=even_empty)
+    return _write(session, folder, path, statements, even_empty=even_empty)
 
 
 def _write(
@@ -176,6 +176,7 @@ def _write(
                 for batch in batches:
                     file.write(_plain(batch))
         if file is None or (file.is_empty and not even_empty):
+            folder.forget(path)
             return []
         size = file.close()
         return [Part(path=path, rows=file.rows, bytes=size)]

@@ -10,7 +10,7 @@ Parsing a query runs nothing of it; so its columns are known before anything hap
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
@@ -100,18 +100,6 @@ class Column(NamedTuple):
 
     name: str
     type: str
-
-
-def unique_names(columns: Iterable[Column]) -> list[str]:
-    """Give the columns' names, of which one that comes again has a number behind it."""
-    names: dict[str, None] = {}
-    for column in columns:
-        name, number = column.name, 1
-        while name in names:
-            number += 1
-            name = f"{column.name}_{number}"
-        names[name] = None
-    return list(names)
 
 
 class Answer:
@@ -247,7 +235,8 @@ class _Asking:
         asked = await self.run(partial(self._connection.prepare, placed.text))
         attributes = asked.get_attributes()
         if not attributes:
-            raise QueryRefusedError(refusals.ONLY_QUESTIONS)
+            is_empty = refusals.BEGINS_AS_A_QUESTION.match(placed.text)
+            raise QueryRefusedError(refusals.NO_COLUMNS if is_empty else refusals.ONLY_QUESTIONS)
         oids = [attribute.type.oid for attribute in attributes]
         types = exact = await self._types(oids)
         if self._connection.get_server_version().major >= 16:

@@ -28,6 +28,9 @@ _TOO_MUCH: Final = {
 ONLY_QUESTIONS: Final = (
     "only questions can be asked: SELECT, WITH, VALUES, TABLE, EXPLAIN and SHOW; one of them at a time"
 )
+#: What is a question, but has no columns: ``select from games``.
+NO_COLUMNS: Final = "the query has no columns: name some after SELECT, or *"
+BEGINS_AS_A_QUESTION: Final = re.compile(r"[\s(]*(?:select|table)\b", re.IGNORECASE)
 WRITES: Final = "a query may read, and changes nothing"
 _OTHER_TYPES: Final = "structure of query does not match function result type"
 _WHERE: Final = "what there is to ask stands in the schema analytics: docs/reference/analytics.md, or \\dv in psql"
@@ -80,6 +83,7 @@ def _where(error: asyncpg.PostgresError, query: str, placed: Placed | None) -> d
 
 def _elsewhere(said: str) -> str | None:
     """Say where to ask instead, if something of that name can be asked."""
+    from projections.base import ANALYTICS  # noqa: PLC0415 - as below
     from projections.registry import BY_NAME  # noqa: PLC0415 - all rulesets; needed for a message only
 
     found = _NAMED.search(said)
@@ -88,7 +92,9 @@ def _elsewhere(said: str) -> str | None:
     name = found[1]
     if name in {view.name for view in VIEWS}:
         return f"ask analytics.{name} instead"
-    if any(name == projection.name and projection.published is not None for projection in BY_NAME.values()):
+    published = [projection for projection in BY_NAME.values() if projection.published is not None]
+    views = {view.name for each in BY_NAME.values() for view in each.views if view.schema == ANALYTICS}
+    if name in {each.name for each in published} | views:
         if said.startswith("permission"):
             return f"ask analytics.{name} instead"
         return f"analytics.{name} is there once somebody feeds the projections: run `worldledger project`"

@@ -45,6 +45,16 @@ def test_draws_are_those_that_were_recorded(parts: tuple[str, str, str, str, int
     assert plainly(*parts) == draw
 
 
+def test_however_a_uuid_is_written_its_draws_are_the_same() -> None:
+    """Hyphens and capitals make no difference; what is no UUID is refused, for it would give other noise silently."""
+    (_, *rest), draw = VECTORS[0]
+    for text in (KEY.upper(), "01234567-89ab-cdef-0123-456789abcdef", "01234567-89AB-CDEF-0123-456789ABCDEF"):
+        assert noise_of(text, *rest) == draw  # type: ignore[arg-type]  # mypy: the rest of a tuple
+    for text in ("", "zz", KEY[:-1], KEY + "0", "g" * 32):
+        with pytest.raises(ValueError, match="world_uuid is the UUID of a world, 32 hex digits, not"):
+            noise_of(text, *rest)  # type: ignore[arg-type]  # mypy: the rest of a tuple
+
+
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
 
 

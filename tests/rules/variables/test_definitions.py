@@ -50,6 +50,8 @@ def problems(raw: Any, where: str = "agent_vars") -> list[tuple[str, str]]:
         ({"type": "int", "mix": 1}, "x.mix", "unknown field 'mix'; did you mean 'min'?"),
         ({"type": "int", "q": 1}, "x.q", "unknown field 'q'"),
         ({"type": "int", 5: 1}, "x.5", "unknown field 5"),
+        ({"type": "float", "mx": None, "default": 1}, "x.mx", "unknown field 'mx'; did you mean 'max'?"),
+        ({"type": "list", "item_type": {"type": "int", "q": None}}, "x.item_type.q", "unknown field 'q'"),
         # Fields that belong to other types
         ({"type": "bool", "min": 1}, "x.min", "min does not belong to type bool"),
         ({"type": "int", "values": ["a"]}, "x.values", "values does not belong to type int"),
@@ -95,6 +97,16 @@ def problems(raw: Any, where: str = "agent_vars") -> list[tuple[str, str]]:
             {"type": "dict", "key_type": "float", "value_type": "int"},
             "x.key_type",
             "key_type is str or int, but is 'float'",
+        ),
+        (
+            {"type": "dict", "key_type": ["str"], "value_type": "int"},
+            "x.key_type",
+            "key_type is str or int, but is ['str']",
+        ),
+        (
+            {"type": "dict", "key_type": {"a": 1}, "value_type": "int"},
+            "x.key_type",
+            "key_type is str or int, but is {'a': 1}",
         ),
         (
             {"type": "dict", "schema": {"a": FLOAT}, "key_type": "str", "value_type": "int"},

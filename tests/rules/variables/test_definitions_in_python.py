@@ -50,4 +50,7 @@ def test_a_definition_is_frozen_and_tells_whether_it_has_a_default() -> None:
         made.min = 3  # type: ignore[misc]
     assert made.text == b'{"default":null,"type":"int"}'
     assert made.model_copy(update={"default": 5}) != made
+    for each in (made, VariableDefinition(type="int"), VariableDefinition(type="list", item_type="int", max_length=3)):
+        assert VariableDefinition.model_validate(each.model_dump()) == each
+        assert VariableDefinition.model_validate_json(each.model_dump_json()) == each
     assert made != "int"

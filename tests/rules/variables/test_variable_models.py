@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from worldledger.errors import InvalidDefinitionError
 from worldledger.variables import (
     ObjectState,
     StateInvalidError,
+    VariableDefinition,
     check_definitions,
     create_agent_state_model,
     create_global_state_model,
@@ -164,6 +166,17 @@ def test_the_size_of_a_collection_is_limited(raw: dict[str, Any], build: Any, mo
     with pytest.raises(ValidationError) as caught:
         model_of(raw).model_validate_json(json.dumps({"x": build(most + 1)}))
     assert format_validation_error(caught.value) == f"x: {message} at field 'x'"
+
+
+def test_models_are_made_of_plain_definitions_too() -> None:
+    """What was not checked before is checked then; an agent's own name is no variable."""
+    plain: Any = {"gold": {"type": "float", "default": 1}}
+    assert create_agent_state_model(plain) is create_agent_state_model(check_definitions(plain))
+    named = {"name": VariableDefinition(type="int", default=1)}
+    assert values_of(validate_state(create_global_state_model(named), {})) == {"name": 1}
+    for wrong in (named, {"gold": {"type": "flaot"}}, {"gold": 5}):
+        with pytest.raises(InvalidDefinitionError):
+            create_agent_state_model(wrong)  # type: ignore[arg-type]  # mypy: that is the point
 
 
 def test_the_seeds_message_names_the_field() -> None:

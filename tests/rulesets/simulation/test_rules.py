@@ -178,7 +178,13 @@ def test_all_that_is_wrong_with_values_is_told_at_once() -> None:
     error = play.refused("GlobalStateChanged", patch=setting("/price", "dear"))
     assert [problem["path"] for problem in error.details["problems"]] == ["global_state.price"]
     error = play.refused("AgentAdded", agent_id="a/b", state={"past": ["x"] * 4})
-    assert error.reason.startswith("agents[a/b].past: List exceeds maximum size of 3 items (got 4 items)")
+    message = "List exceeds maximum size of 3 items (got 4 items) at field 'agents[a/b].past'"
+    assert error.reason == f"agents[a/b].past: {message}"
+    assert error.details["problems"] == [{"path": "agents[a/b].past", "message": message}]
+    error = play.refused("AgentAdded", agent_id="Dan", state={"bag": {"a.b": "much", "c[0]": "much", "": "much"}})
+    assert [problem["path"] for problem in error.details["problems"]] == [
+        f"agents[Dan].bag[{key}]" for key in ('""', '"a.b"', '"c[0]"')
+    ]
 
 
 def test_a_play_from_beginning_to_end() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -43,7 +44,19 @@ _BAD_TEXTS: list[Any] = [1, None, True, [], {}]
 _BAD_OBJECTS: list[Any] = [None, [], "x", 1]
 _NO_OBJECTS = [1, [], "x", True]
 _BAD_AGENTS = ["", "Alice", "+Alice", "Worker+", "Worker+" + "x" * 200, 1, None, ["Worker+Alice"]]
-_BAD_MOMENTS = ["", "yesterday", "2025-11-23", "23.11.2025 17:58", 1700000000.0, None]
+#: Times of a day that there is, as ISO 8601 has them.
+_MOMENTS = [
+    *("2025-11-23T17:58:25.123456", "2024-02-29T00:00", "2000-02-29 23:59:59Z", "0001-01-01T00:00:00.123456789"),
+    *("2025-11-23T17:58:25+05:30", "2025-11-23T17:58-2359", "9999-12-31T23:59:59-00:00"),
+]
+#: What only looks like it; and what not every clock knows: a leap second, and midnight as the end of a day.
+_NO_MOMENTS = [
+    *("2025-99-99T99:99:99", "2025-13-01T00:00:00", "2025-00-01T00:00:00", "2025-04-31T00:00:00", "2025-11-00T00:00"),
+    *("2025-02-29T00:00:00", "1900-02-29T00:00:00", "0000-01-01T00:00:00", "2025-11-23T25:00:00", "2025-11-23T17:60"),
+    *("2025-11-23T17:58:61", "2016-12-31T23:59:60Z", "2025-11-23T24:00:00", "2025-11-23T17:58:25+24:00"),
+    *("2025-11-23T17:58:25+05:60", "2025-11-23T17:58:25Z\n", "\u0662025-11-23T17:58:25"),
+]
+_BAD_MOMENTS = ["", "yesterday", "2025-11-23", "23.11.2025 17:58", 1700000000.0, None, *_NO_MOMENTS]
 _BAD_AMOUNTS = [-1, -0.5, float("inf"), float("nan"), "1", None, True]
 
 #: What is judged, by which judge; field -> values that it may not have.
@@ -144,6 +157,30 @@ def test_a_value_that_a_field_may_not_have_is_told_with_its_path(
     assert found[0].rule in ("type", "value")
 
 
+@pytest.mark.parametrize("moment", _MOMENTS)
+def test_a_moment_is_one_that_there_is(moment: str) -> None:
+    """Wherever the schema has a time in ISO 8601; Python's datetime reads all of them."""
+    cue = {"cue_id": "c", "active": True, "last_triggered": moment}
+    policies = [{"role": "Worker", "cue_states": {"c": cue}}]
+    assert not list(meta_faults(meta(timestamp=moment)))
+    assert not list(policy_faults(policy_state(timestamp=moment, policies=policies)))
+    datetime.fromisoformat(moment)
+    cue["last_triggered"] = _NO_MOMENTS[0]
+    assert [fault.rule for fault in policy_faults(policy_state(policies=policies))] == ["value"]
+
+
+@given(st.integers(0, 9999), st.integers(0, 13), st.integers(0, 32), st.integers(0, 25), st.integers(0, 61))
+def test_days_and_times_are_those_of_the_calendar(year: int, month: int, day: int, hour: int, minute: int) -> None:
+    """What is taken is just what makes a datetime."""
+    try:
+        datetime(year, month, day, hour, minute)  # noqa: DTZ001 - the schema's times need no offset
+        there_is = True
+    except ValueError:
+        there_is = False
+    text = f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:00"
+    assert there_is == (not list(meta_faults(meta(timestamp=text))))
+
+
 @pytest.mark.parametrize(("judge", "right"), [case[:2] for case in _CASES])
 def test_fields_that_are_missing_or_unknown_are_told(judge: Judge, right: dict[str, Any]) -> None:
     """A required field may not be left out, others may; a field that the seed does not know is none."""
@@ -186,6 +223,12 @@ def test_what_hangs_together_is_judged_together(path: str, change: Callable[[Any
     value = deepcopy(a_round())
     change(value)
     assert [fault.path for fault in round_faults(value)] == [path]
+
+
+@pytest.mark.parametrize("number", [-1, 0, "1", None])
+def test_nothing_is_of_another_round_than_one_that_is_none(number: Any) -> None:
+    """A round's number that cannot be one is told once, and not again of each of its parts."""
+    assert [fault.path for fault in round_faults({**a_round(), "round_number": number})] == ["$.round_number"]
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
-from worldledger.canonical import MAX_INT
-from worldledger.errors import InvalidSimulationConfigError, Problem
+from worldledger.canonical import MAX_INT, gate
+from worldledger.errors import InvalidEffectError, InvalidSimulationConfigError, Problem
 from worldledger.rulesets.simulation.config import SimulationConfig
 from worldledger.rulesets.simulation.models import Models, defaults_of, variables_digest
 from worldledger.rulesets.simulation.words import PLACE
@@ -163,6 +163,11 @@ class _Reading:
             return {}
         if not isinstance(origin, Mapping) or origin.get("format") != FORMAT:
             self._wrong((ORIGIN,), f"an object whose format is {FORMAT}")
+            return {}
+        try:
+            gate(dict(origin))
+        except InvalidEffectError as error:
+            self._wrong((ORIGIN,), f"{error.path}: {error.reason}")
             return {}
         paused = origin.get("paused", {})
         if not isinstance(paused, Mapping):

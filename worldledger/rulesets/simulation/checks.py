@@ -22,6 +22,7 @@ from typing import Any, Final
 from worldledger.drafts import CheckedDraft
 from worldledger.effects import SERVICE_SOURCE
 from worldledger.errors import IllegalEffectError, dotted
+from worldledger.errors.simulations import worded
 from worldledger.patches import diff
 from worldledger.rulesets.base import Check
 from worldledger.rulesets.reading import (
@@ -51,7 +52,8 @@ def exact(model: type[ObjectState], value: Any, where: tuple[str, ...]) -> dict[
     try:
         return dump_state(validate_state(model, value))
     except StateInvalidError as error:
-        problems = [{"path": dotted((*where, *path)), "message": message} for path, message in error.problems]
+        paths = [((*where, *path), message) for path, message in error.problems]
+        problems = [{"path": dotted(path), "message": worded(path, message)} for path, message in paths]
         # By path: models are kept for all that define the same, in whichever order, and refusals stand in the log.
         problems.sort(key=itemgetter("path"))
         told = "; ".join(f"{problem['path']}: {problem['message']}" for problem in problems)

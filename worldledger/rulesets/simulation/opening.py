@@ -18,6 +18,8 @@ from worldledger.rulesets.simulation.words import AGENT_ADDED, AGENT_PAUSED, SIM
 
 #: Most canonical bytes of the agents in SimulationStarted; those that do not fit come by AgentAdded.
 _ROOM: Final = 512 * 1024
+#: Most canonical bytes of its whole payload: an effect has at most 1 MiB, with what stands around its payload.
+_WHOLE: Final = 1016 * 1024
 
 
 def opening_effects(
@@ -43,8 +45,9 @@ def opening_effects(
 def _first_values(begun: dict[str, Any]) -> Iterator[EffectDraft]:
     """Give the effects that bring the values of the beginning: one, or more where one would be too large."""
     agents: dict[str, Any] = begun["agents"]
-    sizes = accumulate(len(canonical_json(agent)) for agent in agents.values())
-    first = {name: agent for (name, agent), size in zip(agents.items(), sizes, strict=True) if size <= _ROOM}
+    room = min(_ROOM, _WHOLE - len(canonical_json({**begun, "agents": {}})))
+    sizes = accumulate(len(canonical_json({name: agent})) for name, agent in agents.items())
+    first = {name: agent for (name, agent), size in zip(agents.items(), sizes, strict=True) if size <= room}
     paused: dict[str, int | None] = begun.get("paused", {})
     payload = {**begun, "agents": first}
     if paused:
@@ -53,9 +56,10 @@ def _first_values(begun: dict[str, Any]) -> Iterator[EffectDraft]:
     for name in [name for name in agents if name not in first]:
         yield _draft(AGENT_ADDED, {"agent_id": name, "state": agents[name]})
         if name in paused:
-            turn = paused[name]
-            turns = None if turn is None else max(turn - begun["turn"], 1)
-            yield _draft(AGENT_PAUSED, {"agent_id": name, "turns": turns})
+            # No turn is open, so those of a pause begin with the next one; whoever resumes in that needs none.
+            turns = None if paused[name] is None else paused[name] - begun["turn"] - 1
+            if turns is None or turns > 0:
+                yield _draft(AGENT_PAUSED, {"agent_id": name, "turns": turns})
 
 
 def _draft(kind: str, payload: dict[str, Any]) -> EffectDraft:

@@ -7,7 +7,7 @@ are asked in all of them, for without them a round could not be written as a fil
 - ``round_open``, ``round_closed``, ``round_order``: rounds follow one another, each is ended before the next, and what
   belongs to a round comes while it runs
 - ``agent``: it can be read whom the effect is about
-- ``name``: a file's name is one
+- ``name``: a file's name is one, and no other file's
 
 And in strict worlds besides: ``round_order`` without a gap; ``unknown_agent``: feedback and adaptations are for agents
 that have spoken, are registered, or are named in the configuration; ``feedback_given``: once for each agent and round;
@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from worldledger.canonical import child
 from worldledger.drafts import MAX_WORD, CheckedDraft
 from worldledger.errors import IllegalEffectError
 from worldledger.rulesets.base import Check
@@ -41,6 +42,11 @@ _Look = Callable[[dict[str, Any], WorldState], Iterator[Fault]]
 
 _PAYLOAD: Final = "$.payload"
 _NUMBER: Final = f"{_PAYLOAD}.round_number"
+_OWNERS: Final[Mapping[str | None, str]] = {
+    words.ROUND_STARTED: "a round's file",
+    words.EXPERIMENT_STARTED: "the file of the meta data",
+    words.POLICY_STATE_RECORDED: "the policy state's file",
+}
 #: What intents bring along in any payload (`worldledger.intents`).
 _BESIDE: Final = frozenset({"kind", "token_count"})
 _OBJECT: Final = frozenset({dict})
@@ -89,8 +95,9 @@ def _start_round(payload: dict[str, Any], state: WorldState) -> Iterator[Fault]:
             yield from _version_faults(meta, here["meta"])
     elif not words.is_number_of_round(number):
         yield Fault(_NUMBER, "round_number is a whole number from 0 on", "type")
-    if NAME in payload and not words.is_plain_name(payload[NAME]):
-        yield Fault(f"{_PAYLOAD}.name", f"name is {_ARTIFACT[NAME].what}", "name")
+    elif NAME in payload and not (words.is_plain_name(name := payload[NAME]) and words.is_file_of_round(name, number)):
+        what = f"name is that of the round's file, such as {words.file_of_round(number)}"
+        yield Fault(f"{_PAYLOAD}.name", what, "name")
     if here["round_open"]:
         yield Fault(_NUMBER, f"round {last} is not ended", "round_open")
     if words.is_number_of_round(number):
@@ -142,8 +149,8 @@ def _adapt(payload: dict[str, Any], state: WorldState) -> Iterator[Fault]:
 
 
 def _record_policy(payload: dict[str, Any], state: WorldState) -> Iterator[Fault]:
-    if NAME in payload and not words.is_plain_name(payload[NAME]):
-        yield Fault(f"{_PAYLOAD}.name", f"name is {_ARTIFACT[NAME].what}", "name")
+    if NAME in payload:
+        yield from _name_faults(payload[NAME], words.POLICY_STATE_RECORDED)
     if known(state)["strict"]:
         yield from policy_faults({name: item for name, item in payload.items() if name != NAME}, _PAYLOAD)
     elif type(payload.get("policies")) is not list:
@@ -171,6 +178,8 @@ def _about_round(payload: dict[str, Any], state: WorldState, fields: Mapping[str
 
 def _record_artifact(payload: dict[str, Any], state: WorldState) -> Iterator[Fault]:
     yield from field_faults({NAME: payload[NAME]} if NAME in payload else {}, _ARTIFACT, _PAYLOAD, "an artifact")
+    if words.is_plain_name(payload.get(NAME)):
+        yield from _name_faults(payload[NAME], words.ARTIFACT_RECORDED)
     if "content" not in payload:
         yield Fault(f"{_PAYLOAD}.content", "content is missing; it is any JSON value", "missing")
     if known(state)["strict"]:
@@ -199,6 +208,14 @@ def _agent_faults(payload: Mapping[str, Any]) -> Iterator[Fault]:
     agent = payload.get("agent_id")
     if type(agent) is not str or not 0 < len(agent) <= MAX_WORD:
         yield Fault(f"{_PAYLOAD}.agent_id", f"agent_id is a string of 1 to {MAX_WORD} characters", "agent")
+
+
+def _name_faults(name: Any, kind: str) -> Iterator[Fault]:
+    """See whether this is a file's name, and does not belong to effects of another kind, in whose place it would be."""
+    if not words.is_plain_name(name):
+        yield Fault(f"{_PAYLOAD}.name", f"name is {_ARTIFACT[NAME].what}", "name")
+    elif (owner := words.kind_of_file(name)) not in (None, kind):
+        yield Fault(f"{_PAYLOAD}.name", f"{name} is the name of {_OWNERS[owner]}", "name")
 
 
 def _stranger_faults(agent: Any, state: WorldState) -> Iterator[Fault]:
@@ -243,13 +260,31 @@ _FOR_COACHES: Final = frozenset(
 )
 
 
+#: What payloads have of the files that they were made of.
+_OF_IMPORTS: Final = (NAME, words.RAW, words.ABSENT, PARTS_FIELD)
+
+
 def check_intent(kind: str, payload: Mapping[str, Any], agent_id: str, state: WorldState) -> None:
     """Check what an agent intends: to say something itself; a coach speaks for others too, and gives feedback."""
-    if kind not in CHECKS or ((coach := words.is_coach(agent_id, words.coaches_of(state))) and kind in _FOR_COACHES):
+    if kind not in CHECKS:
         return
-    if kind != words.MESSAGE_EMITTED:
+    coach = words.is_coach(agent_id, words.coaches_of(state))
+    if kind != words.MESSAGE_EMITTED and not (coach and kind in _FOR_COACHES):
         who = "a coach" if coach else "an agent that is no coach"
         raise IllegalEffectError(f"{kind} is not for {who} to say", "$.payload.kind", rule="not_for_agents")
     if not coach and payload.get("agent_id") != agent_id:
         what = f"this intent is {agent_id!r}'s, and its message another agent's"
         raise IllegalEffectError(what, "$.payload.agent_id", rule="not_yours")
+    _check_honest(payload)
+
+
+def _check_honest(payload: Mapping[str, Any]) -> None:
+    """Refuse what would let files tell of something else than the effect does: that is for imports."""
+    for name in _OF_IMPORTS:
+        if name in payload:
+            what = f"{name} tells of a file that was imported; an agent has none to tell of"
+            raise IllegalEffectError(what, f"{_PAYLOAD}.{name}", rule="not_for_agents")
+    for name in words.object_of(payload.get(words.EXTRA)):
+        if name in payload:
+            what = f"{name} stands in the payload already"
+            raise IllegalEffectError(what, child(f"{_PAYLOAD}.{words.EXTRA}", name), rule="not_for_agents")

@@ -126,8 +126,8 @@ def round_faults(value: Any, path: str = "$", number: int | None = None) -> Iter
     if type(value) is not dict:
         return
     yield from _round_faults(value, path, number)
-    if number is None and type(value.get("round_number")) is int:
-        number = value["round_number"]
+    if number is None:
+        number = number_of(value)
     if type(value.get("meta")) is dict:
         yield from meta_faults(value["meta"], f"{path}.meta")
     for index, message in enumerate(_list(value, "messages")):
@@ -137,6 +137,12 @@ def round_faults(value: Any, path: str = "$", number: int | None = None) -> Iter
         yield from feedback_faults(vector, child(f"{path}.feedback", agent), number, agent)
     for index, adaptation in enumerate(_list(value, "policy_adaptations")):
         yield from adaptation_faults(adaptation, child(f"{path}.policy_adaptations", index), number)
+
+
+def number_of(value: Mapping[str, Any]) -> int | None:
+    """Give the number of a round, None where it is none: then nothing can be of another round."""
+    said, field = value.get("round_number"), ROUND["round_number"]
+    return said if type(said) is int and field.rule is not None and field.rule(said) else None
 
 
 def _list(value: Mapping[str, Any], name: str) -> list[Any]:

@@ -23,7 +23,15 @@ FRAMEWORK_OPTIONS: Final = ("A", "B", "C", "D", "E")
 
 Rule: TypeAlias = Callable[[Any], bool]
 
-_MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?\Z", re.ASCII)
+#: A day, a time of day that every clock knows (neither 24:00 nor a second 60), and an offset of less than a day.
+_MOMENT: Final = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[T ]"
+    r"([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,9})?)?"
+    r"(Z|[+-]([01]\d|2[0-3]):?[0-5]\d)?\Z",
+    re.ASCII,
+)
+#: The days of each month; those of February in a leap year.
+_DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _NUMBER: Final = frozenset({int, float})
 _WHOLE: Final = frozenset({int})
 _TEXT: Final = frozenset({str})
@@ -74,7 +82,15 @@ def _is_amount(value: float) -> bool:
 
 
 def _is_moment(value: str) -> bool:
-    return _MOMENT.match(value) is not None
+    """Tell whether a text is a moment that there is, as Python's datetime holds it."""
+    found = _MOMENT.match(value)
+    return found is not None and _is_day(int(found[1]), int(found[2]), int(found[3]))
+
+
+def _is_day(year: int, month: int, day: int) -> bool:
+    if not (year >= 1 and 1 <= month <= 12 and 1 <= day <= _DAYS[month - 1]):
+        return False
+    return (month, day) != (2, 29) or (year % 4 == 0 and (year % 100 != 0 or year % 400 == 0))
 
 
 def _is_name(value: str) -> bool:

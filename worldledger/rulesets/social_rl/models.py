@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from worldledger.canonical import MAX_DEPTH
 from worldledger.errors import InvalidRunError
 from worldledger.rulesets.social_rl.faults import Fault, policy_faults, round_faults
 from worldledger.rulesets.social_rl.fields import SCHEMA_VERSION
@@ -24,6 +25,14 @@ _EXTENDED: Final = ("context_frame", "role", "internal")
 
 class _Document(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=(), allow_inf_nan=False)
+
+    def to_value(self) -> dict[str, Any]:
+        """Give it as JSON, as the seed's file has it; -0.0, which rounding gives and no log holds, as 0.0.
+
+        What JSON does not have is left in it, for whoever writes it to refuse.
+        """
+        value: dict[str, Any] = plain(self.model_dump(warnings=False))
+        return value
 
 
 class ExperimentMeta(_Document):
@@ -41,7 +50,7 @@ class ExperimentMeta(_Document):
 
     def to_value(self) -> dict[str, Any]:
         """Give it as JSON; no timestamp where there is none."""
-        return self.model_dump(mode="json", exclude_none=True)
+        return {name: item for name, item in super().to_value().items() if item is not None}
 
 
 class ContextFrame(_Document):
@@ -72,7 +81,7 @@ class SocialRLMessage(_Document):
 
     def to_value(self) -> dict[str, Any]:
         """Give it as JSON; the extended fields where they say something."""
-        value = self.model_dump(mode="json")
+        value = super().to_value()
         for name in _EXTENDED:
             if value[name] is None:
                 del value[name]
@@ -110,7 +119,7 @@ class PolicyAdaptation(_Document):
 
     def to_value(self) -> dict[str, Any]:
         """Give it as JSON; no intensity where there is none."""
-        value = self.model_dump(mode="json")
+        value = super().to_value()
         if value["intensity"] is None:
             del value["intensity"]
         return value
@@ -139,13 +148,13 @@ class RoundResult(_Document):
         value: dict[str, Any] = {} if self.meta is None else {"meta": self.meta.to_value()}
         value["round_number"] = self.round_number
         if self.round_config is not None:
-            value["round_config"] = self.round_config
+            value["round_config"] = plain(self.round_config)
         return value | {
             "messages": [message.to_value() for message in self.messages],
-            "feedback": {agent: vector.model_dump(mode="json") for agent, vector in self.feedback.items()},
+            "feedback": {agent: vector.to_value() for agent, vector in self.feedback.items()},
             "policy_adaptations": [adaptation.to_value() for adaptation in self.policy_adaptations],
             "synthesis": self.synthesis,
-            "duration_seconds": self.duration_seconds,
+            "duration_seconds": plain(self.duration_seconds),
         }
 
 
@@ -183,10 +192,6 @@ class PolicyState(_Document):
         refuse(policy_faults(value), file=file)
         return cls.model_validate(value)
 
-    def to_value(self) -> dict[str, Any]:
-        """Give it as JSON."""
-        return self.model_dump(mode="json")
-
 
 def validate_round_result(data: Any) -> None:
     """Check a round as its file has it (seed, "Validation").
@@ -195,6 +200,18 @@ def validate_round_result(data: Any) -> None:
     (whose feedback it may be, whether rounds follow one another) is not looked at.
     """
     refuse(round_faults(data))
+
+
+def plain(value: Any, level: int = 1) -> Any:
+    """Give a value with 0.0 in the place of each -0.0; what lies too deep for a log is left as it is."""
+    if type(value) is float:
+        return 0.0 if value == 0.0 else value
+    if level <= MAX_DEPTH:
+        if type(value) is dict:
+            return {name: plain(item, level + 1) for name, item in value.items()}
+        if type(value) is list:
+            return [plain(item, level + 1) for item in value]
+    return value
 
 
 def refuse(faults: Iterable[Fault], *, file: str | None = None) -> None:

@@ -32,7 +32,8 @@ from worldledger.rulesets.social_rl.faults import Fault, field_faults, policy_fa
 from worldledger.rulesets.social_rl.fields import META, POLICY_STATE
 from worldledger.rulesets.social_rl.judging import Judge, Notice
 from worldledger.rulesets.social_rl.rounds import Drafting, meta_payload, round_drafts
-from worldledger.rulesets.social_rl.writing import META_FILE, RunFile, write_run
+from worldledger.rulesets.social_rl.words import META_FILE
+from worldledger.rulesets.social_rl.writing import RunFile, write_run
 
 __all__ = [
     "META_FILE",
@@ -197,10 +198,10 @@ def _sort(files: Sequence[RunFile], judge: Judge) -> _Sorted:
                 judge.refuse(file.name, "$", f"there is another file for round {number}: {other.name}")
         elif file.name == META_FILE:
             found.meta = file
-        elif _is_policy_state(file.value):
-            found.policies.append(file)
         else:
-            found.artifacts.append(file)
+            if words.kind_of_file(file.name) not in (None, words.POLICY_STATE_RECORDED):
+                judge.take(file.name, [Fault("$", words.MISNAMED, "name")])
+            (found.policies if _is_policy_state(file.value) else found.artifacts).append(file)
     return found
 
 

@@ -21,6 +21,7 @@ from worldledger.rulesets.social_rl.faults import (
     field_faults,
     message_faults,
     meta_faults,
+    number_of,
 )
 from worldledger.rulesets.social_rl.fields import (
     ADAPTATION,
@@ -89,8 +90,8 @@ class Drafting:
         if type(first) is dict:
             self._pass(first.get("timestamp"))
 
-    def round(self, value: Mapping[str, Any], *, file: str, number: int) -> None:
-        """Add the drafts of a round that has this number."""
+    def round(self, value: Mapping[str, Any], *, file: str, number: int | None) -> None:
+        """Add the drafts of a round that has this number; of one without they are good for nothing but its faults."""
         self.rounds += 1
         self.begin_at(value)
         fits = {name: type(value[name]) in ROUND[name].types for name in ROUND if name in value}
@@ -111,7 +112,7 @@ class Drafting:
 
     # -- the parts ---------------------------------------------------------------------------------------------
 
-    def _start(self, value: Mapping[str, Any], fits: Mapping[str, bool], file: str, number: int) -> None:
+    def _start(self, value: Mapping[str, Any], fits: Mapping[str, bool], file: str, number: int | None) -> None:
         self.judge.take(file, field_faults(value, ROUND, "$", "a round"))
         payload: dict[str, Any] = {"round_number": number}
         extra: dict[str, Any] = {}
@@ -127,13 +128,13 @@ class Drafting:
         parts = [name for name in PARTS if name in value and fits[name]]
         if len(parts) < len(PARTS):
             payload[PARTS_FIELD] = parts
-        if file and file != words.file_of_round(number):
+        if file and (number is None or file != words.file_of_round(number)):
             payload[NAME] = file
         if extra:
             payload[EXTRA] = extra
         self.add(words.ROUND_STARTED, payload)
 
-    def _add_messages(self, messages: list[Any], file: str, number: int) -> None:
+    def _add_messages(self, messages: list[Any], file: str, number: int | None) -> None:
         types, needs, roles = _MESSAGE_TYPES, _MESSAGE_NEEDS, _ROLES
         sources, drafts, timed, now = self._sources, self.drafts, self._timed, self._now
         for index, message in enumerate(messages):
@@ -175,7 +176,7 @@ class Drafting:
         self._now = now
         self.messages += len(messages)
 
-    def _judge_message(self, message: Any, file: str, index: int, number: int) -> None:
+    def _judge_message(self, message: Any, file: str, index: int, number: int | None) -> None:
         """Tell of what is wrong with a message; of an agent's id, where that is taken, once for all its messages."""
         agent_id = message.get("agent_id") if type(message) is dict else None
         seen = type(agent_id) is str and agent_id in self._sources and not self.judge.strict
@@ -188,7 +189,7 @@ class Drafting:
             if not self.judge.strict or not _is_wrong(agent_id):
                 self._sources[agent_id] = _source(agent_id)
 
-    def _add_feedback(self, feedback: dict[str, Any], file: str, number: int) -> None:
+    def _add_feedback(self, feedback: dict[str, Any], file: str, number: int | None) -> None:
         for agent, vector in feedback.items():
             path = child("$.feedback", agent)
             self.judge.take(file, feedback_faults(vector, path, number, agent))
@@ -211,7 +212,7 @@ class Drafting:
             if self._first_seq is not None:
                 self._feedback_seqs[agent] = self._first_seq + len(self.drafts) - 1
 
-    def _add_adaptations(self, adaptations: list[Any], file: str, number: int) -> None:
+    def _add_adaptations(self, adaptations: list[Any], file: str, number: int | None) -> None:
         for index, adaptation in enumerate(adaptations):
             path = f"$.policy_adaptations[{index}]"
             self.judge.take(file, adaptation_faults(adaptation, path, number))
@@ -255,11 +256,10 @@ def round_drafts(
     if type(value) is not dict:
         judge.refuse("", "$", f"a round is an object, not {json_name(value)}")
         judge.decide()
-    number = value.get("round_number")
-    if type(number) is not int or not words.is_number_of_round(number):
-        if not strict:
-            judge.refuse("", "$.round_number", f"round_number is {ROUND['round_number'].what}")
-        number = 0
+    number = number_of(value) if strict else value.get("round_number")
+    if not strict and not words.is_number_of_round(number):
+        judge.refuse("", "$.round_number", f"round_number is {ROUND['round_number'].what}")
+        judge.decide()
     drafting = Drafting(judge, now=now, first_seq=first_seq, agents=agents)
     drafting.round(value, file="", number=number)
     judge.decide()

@@ -7,6 +7,7 @@ an element that is no object at all in ``raw``; `restored` gives the original ba
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final, TypeGuard
 
@@ -43,6 +44,14 @@ ABSENT: Final = "absent"
 PARTS_FIELD: Final = "parts"
 NAME: Final = "name"
 PARTS: Final = ("round_number", "messages", "feedback", "policy_adaptations")
+#: The files of a run that are no rounds and have names of their own.
+META_FILE: Final = "meta.json"
+POLICY_FILE: Final = "policy_state.json"
+#: What is wrong with a file that strict readers refuse for it.
+MARKED: Final = "the file begins with a byte order mark"
+MISNAMED: Final = "the name is nearly that of a round, or of the meta data, and is read as neither"
+_ROUND_FILE: Final = re.compile(r"round([0-9]+)_social_rl\.json\Z")
+_OWN_NAMES: Final = {META_FILE: EXPERIMENT_STARTED, POLICY_FILE: POLICY_STATE_RECORDED}
 
 
 def split(value: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
@@ -82,6 +91,21 @@ def _list(value: Any) -> list[Any]:
 def file_of_round(number: int) -> str:
     """Give the usual name of a round's file (seed)."""
     return f"round{number}_social_rl.json"
+
+
+def kind_of_file(name: str) -> str | None:
+    """Give the kind of the effects to which a file's name belongs, None where it is free for any other file.
+
+    Case makes no difference: there are disks on which it makes none.
+    """
+    folded = name.casefold()
+    return ROUND_STARTED if _ROUND_FILE.match(folded) else _OWN_NAMES.get(folded)
+
+
+def is_file_of_round(name: str, number: int) -> bool:
+    """Tell whether a name is that of the round's file, zeros before the number set aside."""
+    found = _ROUND_FILE.match(name)
+    return found is not None and (found[1].lstrip("0") or "0") == str(number)
 
 
 def is_plain_name(name: Any) -> bool:

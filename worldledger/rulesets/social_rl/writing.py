@@ -1,13 +1,14 @@
 """The effects of a world as the files of a run's folder: what `worldledger.rulesets.social_rl.recording` read, again.
 
 A world that was recorded live has files too: its rounds, and meta.json and policy_state.json where there is something
-to tell in them.
+to tell in them. Nothing that the log tells of one file takes the place of another: see `_Names`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain, count
 from typing import Any, Final
 
 import orjson
@@ -17,22 +18,26 @@ from worldledger.effects import Effect
 from worldledger.errors import InvalidRunError
 from worldledger.rulesets.social_rl import words
 from worldledger.rulesets.social_rl.fields import ADAPTATION, FEEDBACK, MESSAGE, POLICY_STATE
-from worldledger.rulesets.social_rl.words import EXTRA, NAME, PARTS, PARTS_FIELD
+from worldledger.rulesets.social_rl.words import EXTRA, META_FILE, NAME, PARTS, PARTS_FIELD, POLICY_FILE
 
-META_FILE: Final = "meta.json"
-POLICY_FILE: Final = "policy_state.json"
+#: Of what is recorded more than once under a name the last counts: these are recorded anew, as they change.
+_RENEWED: Final = frozenset({words.ARTIFACT_RECORDED, words.POLICY_STATE_RECORDED})
 
 
 @dataclass(frozen=True)
 class RunFile:
     """A file of a run: its name without a folder, and its parsed JSON.
 
-    ``text`` is the canonical text of the value where that is known already; it must be just that.
+    - ``text``: the canonical text of the value where that is known already; it must be just that.
+    - ``seq``: the global_seq of the effect that names the file, where it was made of a log.
+    - ``meant``: the name that this effect gives it, where that is another file's; None where it has its own.
     """
 
     name: str
     value: Any
     text: bytes | None = field(default=None, repr=False, compare=False)
+    seq: int | None = field(default=None, repr=False, compare=False)
+    meant: str | None = field(default=None, compare=False)
 
     def canonical(self) -> bytes:
         """Give the value's canonical text. Raises InvalidEffectError for what a log cannot hold.
@@ -55,34 +60,71 @@ def write_run(effects: Iterable[Effect]) -> Iterator[RunFile]:
     """Give the files of a world, each as soon as its effects have been read; one round is held at a time.
 
     The effects come in the order of the log; those of other kinds are passed over, and so is what stands before the
-    first round and belongs to one. A round, or a file, that stands twice in the log is given twice: what comes later
-    counts. Raises InvalidRunError for a name in the log that is no name of a file.
+    first round and belongs to one. No two files have one name. Of an artifact, or a policy state, that stands more than
+    once in the log under one name, the last counts. Those whose name belongs to a round, or to the meta data, are held
+    to the end, when it is known whether it is free. Raises InvalidRunError for a name in the log that is no name of a
+    file.
     """
+    names = _Names()
     running: _Round | None = None
-    policy: RunFile | None = None
+    held: dict[tuple[str, str], RunFile] = {}
     for effect in effects:
-        kind, payload = effect["kind"], effect["payload"]
+        kind, payload, seq = effect["kind"], effect["payload"], effect.get("global_seq")
         if kind == words.ROUND_STARTED:
             if running is not None:
-                yield running.file()
-            running = _Round(payload)
+                yield names.give(words.ROUND_STARTED, running.file())
+            running = _Round(payload, seq)
         elif kind == words.EXPERIMENT_STARTED:
             value = words.object_of(payload.get("meta")) | words.object_of(payload.get(EXTRA))
-            yield RunFile(META_FILE, value)
-        elif kind == words.ARTIFACT_RECORDED:
-            yield RunFile(_name(payload), payload.get("content"))
-        elif kind == words.POLICY_STATE_RECORDED:
-            value = words.restored(payload, POLICY_STATE)
-            if NAME in payload:
-                yield RunFile(_name(payload), value)
+            yield names.give(kind, RunFile(META_FILE, value, seq=seq))
+        elif kind in _RENEWED:
+            file = _other_file(kind, payload, seq)
+            if words.kind_of_file(file.name) is None:
+                yield names.give(kind, file)
             else:
-                policy = RunFile(POLICY_FILE, value)
+                held[kind, file.name] = file
         elif running is not None:
             running.take(kind, payload)
     if running is not None:
-        yield running.file()
-    if policy is not None:
-        yield policy
+        yield names.give(words.ROUND_STARTED, running.file())
+    for kind in (words.POLICY_STATE_RECORDED, words.ARTIFACT_RECORDED):  # a policy's name is a policy's first of all
+        for (of, _), file in held.items():
+            if of == kind:
+                yield names.give(kind, file)
+
+
+def _other_file(kind: str, payload: Mapping[str, Any], seq: int | None) -> RunFile:
+    if kind == words.ARTIFACT_RECORDED:
+        return RunFile(_name(payload), payload.get("content"), seq=seq)
+    value = words.restored(payload, POLICY_STATE)
+    return RunFile(_name(payload) if NAME in payload else POLICY_FILE, value, seq=seq)
+
+
+class _Names:
+    """The names of a run's files, each of which belongs to the first that has it.
+
+    Whatever else is called so is given beside it, as ``NAME.effectN.json``, N being the global_seq of the effect that
+    names it: imports and rules see to it that there is no such thing, but a log may have been made by anybody.
+    """
+
+    def __init__(self) -> None:
+        self._owners: dict[str, str] = {}
+
+    def give(self, kind: str, file: RunFile) -> RunFile:
+        """Give a file of that kind of effects by its name, or a free one."""
+        if file.name not in self._owners:
+            self._owners[file.name] = kind
+        elif kind not in _RENEWED or self._owners[file.name] != kind:
+            file = replace(file, name=self._beside(file), meant=file.name)
+            self._owners[file.name] = ""
+        return file
+
+    def _beside(self, file: RunFile) -> str:
+        stem, dot, suffix = file.name.rpartition(".") if "." in file.name else (file.name, "", "")
+        names = (
+            f"{stem}.effect{file.seq or 0}{more}{dot}{suffix}" for more in chain([""], map("-{}".format, count(2)))
+        )
+        return next(name for name in names if name not in self._owners)
 
 
 def _name(payload: Mapping[str, Any]) -> str:
@@ -95,7 +137,8 @@ def _name(payload: Mapping[str, Any]) -> str:
 class _Round:
     """A round's document, as it is put together."""
 
-    def __init__(self, payload: Mapping[str, Any]) -> None:
+    def __init__(self, payload: Mapping[str, Any], seq: int | None) -> None:
+        self._seq = seq
         number = payload.get("round_number")
         self._name = _name(payload) if NAME in payload else words.file_of_round(number if type(number) is int else 0)
         parts = payload.get(PARTS_FIELD)
@@ -122,18 +165,23 @@ class _Round:
             self._rest["duration_seconds"] = payload["duration_seconds"]
 
     def file(self) -> RunFile:
-        """Give the file: the seed's fields in the seed's order, then what was kept beside them."""
+        """Give the file: the seed's fields in the seed's order, then what was kept beside them.
+
+        What effects of its own have told stands in it, whatever the round's start says.
+        """
         head = self._head
-        parts = {
-            "round_number": head.get("round_number"),
+        told: dict[str, Any] = {
             "messages": self._messages,
             "feedback": self._feedback,
             "policy_adaptations": self._adaptations,
         }
+        parts = {"round_number": head.get("round_number"), **told}
         value: dict[str, Any] = {"meta": head["meta"]} if "meta" in head else {}
         for name in PARTS:
-            if name in self._parts:
+            if name in self._parts or told.get(name):
                 value[name] = parts[name]
             if name == "round_number" and "round_config" in head:
                 value["round_config"] = head["round_config"]
-        return RunFile(self._name, value | self._rest | words.object_of(head.get(EXTRA)))
+        beside = words.object_of(head.get(EXTRA)).items()
+        extra = {name: item for name, item in beside if not told.get(name) and name not in self._rest}
+        return RunFile(self._name, value | self._rest | extra, seq=self._seq)

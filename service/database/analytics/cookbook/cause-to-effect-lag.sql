@@ -6,7 +6,7 @@
 -- :experiment text = null -- Only the worlds of this experiment.
 -- :world text = null -- Only this world.
 select c.kind as cause, l.kind as effect, count(*) as times,
-       percentile_cont(0.5) within group (order by l.global_seq - c.global_seq) as median_effects_between,
+       percentile_cont(0.5) within group (order by l.global_seq - c.global_seq - 1) as median_effects_between,
        percentile_cont(0.5) within group (order by l.sim_time_s - c.sim_time_s) as median_s,
        percentile_cont(0.9) within group (order by l.sim_time_s - c.sim_time_s) as p90_s,
        max(l.sim_time_s - c.sim_time_s) as most_s

@@ -1,6 +1,7 @@
 -- Win rate by opening
 --
--- The results of finished games by their first moves. Ask for more plies to tell openings apart more finely.
+-- The results of finished games by their first moves. Ask for more plies to tell openings apart more finely. Only games
+-- from the usual starting position count: elsewhere the same moves are another opening.
 --
 -- :experiment text = null -- Only the games of this experiment.
 -- :plies bigint = 4 -- By how many first moves, of both players together.
@@ -11,6 +12,7 @@ with openings as (
             where m.world_id = g.world_id and m.ply <= :plies::bigint) as opening
     from games g
     where g.result is not null and (:experiment::text is null or g.experiment = :experiment)
+      and g.variant = 'standard' and g.initial_fen = 'rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1'
 )
 select opening, count(*) as games,
        count(*) filter (where result = 'white_wins')::double precision / count(*) as white_wins,

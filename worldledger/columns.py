@@ -1,0 +1,17 @@
+"""The names of an answer's columns, where rows have them by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def unique_names(names: Iterable[str]) -> list[str]:
+    """Give names of which one that comes again has a number behind it: ``n``, ``n_2``."""
+    found: dict[str, None] = {}
+    for each in names:
+        name, number = each, 1
+        while name in found:
+            number += 1
+            name = f"{each}_{number}"
+        found[name] = None
+    return list(found)
