@@ -30,7 +30,7 @@ def draft(n: Any = 0, **fields: Any) -> dict[str, Any]:
 
 def settings(**changes: Any) -> Settings:
     """Make settings: few connections, any free port, neither snapshots nor projections of their own accord."""
-    usual = {"pool_size": 4, "port": 0, "append_deadline": 5.0, "poll_interval": 0.02}
+    usual = {"pool_size": 4, "port": 0, "append_deadline": 30.0, "poll_interval": 0.02}
     return Settings(**{**usual, "snapshot_every": NEVER, "projections": False, **changes})
 
 
@@ -57,7 +57,7 @@ def chain_checksum(text: bytes, previous: str | None) -> str:
     return h.hexdigest()
 
 
-async def wait_for(condition: Callable[[], Any], what: str, seconds: float = 30.0) -> None:
+async def wait_for(condition: Callable[[], Any], what: str, seconds: float = 120.0) -> None:
     """Wait until the condition holds; the limit only turns a hang into a failure."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not condition():

@@ -127,4 +127,4 @@ async def test_a_service_that_stops_cuts_the_stream(served: Served, monkeypatch:
             with pytest.raises(httpx2.RemoteProtocolError):
                 async for _ in lines:
                     pass
-            await asyncio.wait_for(stopping, 10)
+            await asyncio.wait_for(stopping, 100)

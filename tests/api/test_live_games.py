@@ -222,7 +222,7 @@ async def _serve(database_url: str, port: int) -> asyncio.subprocess.Process:
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, env=environment()
     )
-    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10) as client:
+    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=100) as client:
         for _ in range(6000):
             assert process.returncode is None
             try:
@@ -241,7 +241,7 @@ async def test_a_game_survives_its_service(database_url: str) -> None:
     first = await _serve(database_url, port)
     second: asyncio.subprocess.Process | None = None
     try:
-        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=100) as client:
             await made(client, game_id="g", players={"white": "external", "black": "external"})
             answers = [
                 await attempt(client, "g", agent, move, req_id=move)
@@ -251,7 +251,7 @@ async def test_a_game_survives_its_service(database_url: str) -> None:
             os.kill(first.pid, signal.SIGKILL)
             await first.wait()
         second = await _serve(database_url, port)
-        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=100) as client:
             assert await stands(client, "g") == before
             for answer in answers:
                 told = answer.json()

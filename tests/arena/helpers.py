@@ -142,7 +142,7 @@ async def kinds(arena: Arena, game: LiveGame) -> list[str]:
     return [effect["kind"] for effect in (await effects(arena, game))[4:]]
 
 
-async def wait_for(condition: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
+async def wait_for(condition: Callable[[], Any], what: str, seconds: float = 120.0) -> None:
     """Wait until the condition holds; the limit only turns a hang into a failure."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not condition():

@@ -14,7 +14,7 @@ from service.arrow.reading import Effects
 @pytest.fixture
 async def connections(database_url: str) -> AsyncIterator[Connections]:
     """Give connections as the service has them."""
-    made = Connections(database_url, most=2, timeout=30)
+    made = Connections(database_url, most=2, timeout=100)
     yield made
     await made.close()
 

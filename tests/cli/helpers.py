@@ -218,7 +218,7 @@ def sql(url: str, *statements: str) -> list[tuple[Any, ...]]:
     return asyncio.run(work())
 
 
-def wait_for(condition: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
+def wait_for(condition: Callable[[], Any], what: str, seconds: float = 120.0) -> None:
     """Wait until the condition holds; the limit only turns a hang into a failure."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -13,7 +13,7 @@ from worldledger.effects import EffectDraft
 T = TypeVar("T")
 
 
-async def soon(awaitable: Awaitable[T], seconds: float = 30.0) -> T:
+async def soon(awaitable: Awaitable[T], seconds: float = 120.0) -> T:
     """Await what must come; the limit only turns a hang into a failure."""
     return await asyncio.wait_for(awaitable, seconds)
 
@@ -51,7 +51,7 @@ async def same_view(world: World, view: View) -> bool:
     return await world.view(view.agent_id, at_seq=view.view_seq) == view
 
 
-async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     """Wait until a condition holds; the limit only turns a hang into a failure."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not condition():

@@ -149,7 +149,7 @@ def sql_at(url: str, statement: str) -> Any:
         return runner.run(run())
 
 
-def wait_for(condition: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
+def wait_for(condition: Callable[[], Any], what: str, seconds: float = 120.0) -> None:
     """Wait until the condition holds; the limit only turns a hang into a failure."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(sys.executable).with_name("worldledger")
 
 
-def wait_for(condition: Callable[[], Any], what: str, seconds: float = 60.0) -> Any:
+def wait_for(condition: Callable[[], Any], what: str, seconds: float = 120.0) -> Any:
     """Wait until the condition holds, and give it; the limit only turns a hang into a failure."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):

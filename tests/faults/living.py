@@ -58,7 +58,7 @@ def entity(name: str, *position: float) -> EffectDraft:
     return {"kind": "EntityCreated", "payload": payload, "source_id": "builder", "schema_version": "1.0.0"}
 
 
-async def until(condition: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
+async def until(condition: Callable[[], Any], what: str, seconds: float = 120.0) -> None:
     """Wait until the condition holds; the limit only turns a hang into a failure."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not condition():

@@ -141,7 +141,7 @@ async def test_no_room_for_the_servers_journal(small_server: EmbeddedServer, hom
         error = await _fill(store, log, filled)
         assert error.recovery is RecoveryAction.RETRY_WITH_DELAY
         ballast.unlink()
-    deadline = asyncio.get_running_loop().time() + 60
+    deadline = asyncio.get_running_loop().time() + 120
     while True:  # the server has to recover first
         try:
             async with Store.open(url, Settings(pool_size=3)) as store:

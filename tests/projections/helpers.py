@@ -110,7 +110,7 @@ async def assert_verified(engine: Engine, *names: str) -> None:
         assert report["verified"], report
 
 
-async def eventually(condition: Callable[[], Any], what: str, seconds: float = 30.0) -> Any:
+async def eventually(condition: Callable[[], Any], what: str, seconds: float = 120.0) -> Any:
     """Wait until an awaited condition holds, and give it; the limit only turns a hang into a failure."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not (found := await condition()):

@@ -100,7 +100,7 @@ async def test_one_query_tells_how_a_variable_moved(
     await append(store, await make(store, "w1"), [turn[0], *spend, turn[1], *turn, *turn])
     await append(store, await make(store, "w2"), [*turn, turn[0], *spend[:1]])
     await append(store, await make(store, "w3", experiment="f"), turn)
-    await make_engine(projections()).run_until_caught_up(timeout=30)
+    await make_engine(projections()).run_until_caught_up(timeout=100)
     reader = await connect_pool(database_url, role="worldledger_reader", min_size=1, max_size=1)
     assert [tuple(row) for row in await reader.fetch(QUERY)] == [
         ("w1", 0, 100.0),
@@ -131,12 +131,12 @@ async def test_the_view_is_the_state_at_the_end_of_each_turn(store: Store, pool:
                 await append(store, name, [happening(random, there[name])])
         if random.random() < 0.7:
             engine = make_engine(projections(), batch=random.choice([3, 20, 500]))
-        await engine.run_until_caught_up(timeout=30)
+        await engine.run_until_caught_up(timeout=100)
         assert await told_values(pool) == await expected_values(store, worlds)
     before = {name: await rows_of(pool, name) for name in ("state_variables", "reasoning", "turns")}
     for name in before:
         await engine.rebuild(name)
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     assert {name: await rows_of(pool, name) for name in before} == before
     await assert_verified(engine, *before)
     assert await told_values(pool) == await expected_values(store, worlds)
@@ -147,15 +147,15 @@ async def test_no_turn_is_told_before_its_values_are_known(store: Store, pool: A
     """Whichever of the two projections is behind: the view has the turns that both have come to."""
     name = await make(store, "w")
     engine = make_engine(projections())
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     for which in ("turns", "state_variables"):
         known = await told_values(pool)
         await engine.pause(which)
         await append(store, name, [effect("TurnStarted"), change("Ann", "/gold", 1), effect("TurnEnded")])
-        await engine.run_until_caught_up(timeout=30)
+        await engine.run_until_caught_up(timeout=100)
         assert await told_values(pool) == known
         await engine.resume(which)
-        await engine.run_until_caught_up(timeout=30)
+        await engine.run_until_caught_up(timeout=100)
         assert await told_values(pool) == await expected_values(store, {name: "e"})
 
 
@@ -170,7 +170,7 @@ async def test_the_longest_path_fits_and_a_longer_one_is_parked(store: Store, po
         store, name, [effect("TurnStarted"), effect("TurnEnded"), change("Ann", f"/inventory/{key}xyz", 1.5, "add")]
     )
     engine = make_engine(projections())
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     found = await pool.fetch("select path, number from projections.state_variables where length(path) > 100")
     assert [tuple(row) for row in found] == [(f"inventory.{key}", 1.5)]
     (parked,) = await engine.parked("state_variables")
@@ -192,7 +192,7 @@ async def test_the_longest_path_fits_and_a_longer_one_is_parked(store: Store, po
 async def test_what_people_ask_for_is_found_by_an_index(store: Store, pool: Any, make_engine: Any, where: str) -> None:
     """A variable of an agent over all worlds, and what a turn changed, without reading everything."""
     await make(store, "w1")
-    await make_engine(projections()).run_until_caught_up(timeout=30)
+    await make_engine(projections()).run_until_caught_up(timeout=100)
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute("set local enable_seqscan = off")
         (plan,) = await connection.fetchrow(

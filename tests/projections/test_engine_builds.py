@@ -50,7 +50,7 @@ async def test_cancelling(store: Store, pool: Any, make_engine: Any, worlds: Any
     for name in names:
         await append(store, name, story(0, 30))
     engine = make_engine([Counts()], batch=10)
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     assert not await engine.cancel("counts")
     assert await engine.rebuild("counts") == "counts_2"
     assert await engine.rebuild("counts") == "counts_2"
@@ -58,10 +58,10 @@ async def test_cancelling(store: Store, pool: Any, make_engine: Any, worlds: Any
         await engine.step()
     assert await pool.fetchval("select count(*) from projections.counts_2") > 0
     assert await engine.cancel("counts")
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     assert await builds(pool) == [("counts_1", 1, "live")]
     assert await engine.rebuild("counts") == "counts_3"
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     assert await rows_of(pool, "counts") == await expected_counts(store, names)
     newer = make_engine([DoubleCounts()])
     await newer.ensure()
@@ -75,7 +75,7 @@ async def test_a_build_is_resumed(store: Store, pool: Any, make_engine: Any, wor
     for name in names:
         await append(store, name, story(0, 60))
     first = make_engine([Counts()], batch=20)
-    await first.run_until_caught_up(timeout=30)
+    await first.run_until_caught_up(timeout=100)
     await first.rebuild("counts")
     for _ in range(6):
         await first.step()
@@ -85,7 +85,7 @@ async def test_a_build_is_resumed(store: Store, pool: Any, make_engine: Any, wor
     done = status.building.effects_done
     assert 0 < done < (status.building.effects_total or 0) == 6 * 61
     second = make_engine([Counts()])
-    await second.run_until_caught_up(timeout=30)
+    await second.run_until_caught_up(timeout=100)
     assert second.counters.effects == 6 * 61 - done
     assert await rows_of(pool, "counts") == await expected_counts(store, names)
     await assert_verified(second, "counts")
@@ -94,7 +94,7 @@ async def test_a_build_is_resumed(store: Store, pool: Any, make_engine: Any, wor
 async def test_a_newer_program_replaces_an_unfinished_build(pool: Any, make_engine: Any, worlds: Any) -> None:
     """A build of a version that was never finished gives way to that of a later program."""
     await worlds(2)
-    await make_engine([Counts()]).run_until_caught_up(timeout=30)
+    await make_engine([Counts()]).run_until_caught_up(timeout=100)
     await make_engine([DoubleCounts()]).ensure()
 
     class Third(DoubleCounts):
@@ -103,7 +103,7 @@ async def test_a_newer_program_replaces_an_unfinished_build(pool: Any, make_engi
     engine = make_engine([Third()])
     await engine.ensure()
     assert await builds(pool) == [("counts_1", 1, "live"), ("counts_3", 3, "building")]
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     assert (await builds(pool))[-1] == ("counts_3", 3, "live")
 
 
@@ -132,8 +132,8 @@ async def test_what_was_dropped_comes_back(
         await append(store, names[0], story(1000, 9))
         expected = await expected_counts(store, names)
         await eventually(holds, "the table is back")
-        await engine.wait_for("things", names[0], 30, timeout=10)
-        await engine.wait_for("said", names[0], 30, timeout=10)
+        await engine.wait_for("things", names[0], 30, timeout=100)
+        await engine.wait_for("said", names[0], 30, timeout=100)
         await assert_equal_to_log(pool, store, names)
         assert await engine.drop_retired() == 0
     assert await builds(pool) == [("counts_2", 1, "live")]
@@ -149,7 +149,7 @@ async def test_rebuilding_one_world(
     engine, other = make_engine(trio()), make_engine(trio())
     async with running(engine):
         for which in ("counts", "things"):
-            await engine.wait_for(which, names[1], 41, timeout=10)
+            await engine.wait_for(which, names[1], 41, timeout=100)
         await admin.execute("update projections.counts_1 set count = 77 where world_id = $1", names[1])
         await admin.execute("delete from projections.things_1 where world_id = $1", names[1])
         told: list[tuple[int, int]] = []
@@ -159,7 +159,7 @@ async def test_rebuilding_one_world(
         for n, name in enumerate(names):
             await append(store, name, story(1000, 5 + n))
             await other.rebuild_world("counts", name)
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     await assert_equal_to_log(pool, store, names)
     await assert_verified(engine, "counts", "said", "things")
 
@@ -170,16 +170,16 @@ async def test_a_fold_in_memory_does_not_outlive_a_rebuilt_world(
     """A runner that read rows which somebody had changed by hand forgets them when the world is made anew."""
     (name,) = await worlds(1)
     await append(store, name, story(0, 4))
-    await make_engine([Counts()]).run_until_caught_up(timeout=30)
+    await make_engine([Counts()]).run_until_caught_up(timeout=100)
     await admin.execute("update projections.counts_1 set count = 50")
     engine = make_engine([Counts()])
     async with running(engine):
         head = await append(store, name, story(8, 4))
-        await engine.wait_for("counts", name, head, timeout=10)
+        await engine.wait_for("counts", name, head, timeout=100)
         assert (name, "Said", 50 + 2, head - 1) in await rows_of(pool, "counts")
         await make_engine([Counts()]).rebuild_world("counts", name)
         head = await append(store, name, story(16, 4))
-        await engine.wait_for("counts", name, head, timeout=10)
+        await engine.wait_for("counts", name, head, timeout=100)
         assert await rows_of(pool, "counts") == await expected_counts(store, [name])
 
 
@@ -187,7 +187,7 @@ async def test_what_is_refused(make_engine: Any, worlds: Any) -> None:
     """Names that there are not, and what cannot be done as things are, are refused with the reason."""
     (name,) = await worlds(1)
     engine = make_engine([Counts(), Things(), Said()])
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     with pytest.raises(ProjectionNotFoundError, match="no projection named 'nothing'; there are counts, said, things"):
         await engine.rebuild("nothing")
     await engine.pause("counts")

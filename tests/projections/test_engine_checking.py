@@ -19,7 +19,7 @@ async def names(store: Store, worlds: Any, make_engine: Any) -> list[str]:
     made: list[str] = await worlds(6)
     for n, name in enumerate(made):
         await append(store, name, story(0, 10 + 5 * n))
-    await make_engine(trio()).run_until_caught_up(timeout=30)
+    await make_engine(trio()).run_until_caught_up(timeout=100)
     return made
 
 
@@ -119,7 +119,7 @@ async def test_a_row_changed_by_hand(
     assert status is not None
     assert status.check_report == report
     await engine.rebuild(which)
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     await assert_verified(engine, "counts", "said", "things")
 
 
@@ -173,7 +173,7 @@ async def test_a_check_during_appends(store: Store, names: list[str], make_engin
             await assert_verified(engine, "counts", "said", "things")
         stop.set()
         await writing
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     await assert_verified(engine, "counts", "said", "things")
 
 
@@ -192,7 +192,7 @@ async def test_news_that_got_lost(store: Store, names: list[str], make_engine: A
 async def test_a_projection_that_fails_now(store: Store, names: list[str], make_engine: Any) -> None:
     """Where the program cannot digest what the live build holds, the check says at which effect."""
     await append(store, names[1], [said(1), said(2, poison="bad")])
-    await make_engine(trio()).run_until_caught_up(timeout=30)
+    await make_engine(trio()).run_until_caught_up(timeout=100)
     report = await make_engine([Said(poisons=["bad"])]).verify("said")
     assert report["finding"]["world_id"] == names[1]
     assert "seq 18: PoisonError" in report["finding"]["what"]

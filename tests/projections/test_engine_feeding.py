@@ -35,12 +35,12 @@ async def test_what_was_appended_is_in_the_rows(store: Store, pool: Any, make_en
     for n, name in enumerate(names):
         await append(store, name, story(0, 10 + 30 * n))
     engine = make_engine(trio())
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     await assert_equal_to_log(pool, store, names)
     for name in names[:3]:
         await append(store, name, story(200, 17))
     names += await worlds(2, "later")
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     await assert_equal_to_log(pool, store, names)
     await assert_verified(engine, "counts", "said", "things")
 
@@ -65,7 +65,7 @@ async def test_a_restart_goes_on_from_the_rows(store: Store, pool: Any, make_eng
     for n in range(5):
         for name in names:
             await append(store, name, story(n * 20, 20))
-        await make_engine(trio()).run_until_caught_up(timeout=30)
+        await make_engine(trio()).run_until_caught_up(timeout=100)
     await assert_equal_to_log(pool, store, names)
 
 
@@ -87,16 +87,16 @@ async def test_projections_at_different_places_of_a_world(
     """A projection that was paused for a while catches up beside the others; each effect counts once for each."""
     names = await worlds(2)
     engine = make_engine(trio())
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     await engine.pause("counts")
     for name in names:
         await append(store, name, story(0, 30))
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     assert await rows_of(pool, "counts") == [(name, "WorldCreated", 1, 1) for name in names]
     assert await rows_of(pool, "said") == await expected_said(store, names)
     await engine.resume("counts")
     await append(store, names[0], story(30, 3))
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     await assert_equal_to_log(pool, store, names)
 
 
@@ -137,7 +137,7 @@ async def test_news_while_a_new_build_is_filled(
             await append(store, names[n], story(0, 9))
         expected = await expected_counts(store, names)
         await eventually(lambda: _is(pool, "counts", expected), "all is fed")
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     await assert_equal_to_log(pool, store, names)
     await assert_verified(engine, "counts", "said", "things")
 
@@ -147,11 +147,11 @@ async def test_being_woken(store: Store, make_engine: Any, worlds: Any, running:
     (name,) = await worlds(1)
     engine = make_engine(trio(), poll_interval=3600.0)
     async with running(engine):
-        await engine.wait_for("said", name, 1, timeout=10)
+        await engine.wait_for("said", name, 1, timeout=100)
         began = time.monotonic()
         head = await append(store, name, story(0, 3))
         await asyncio.sleep(0.05)
-        waiting = asyncio.gather(*(engine.wait_for(which, name, head, timeout=15) for which in ("counts", "things")))
+        waiting = asyncio.gather(*(engine.wait_for(which, name, head, timeout=100) for which in ("counts", "things")))
         assert await waiting == [head, head]
         assert time.monotonic() - began < 10
         assert await engine.wait_for("counts", name, head + 1, timeout=0.05) == head
@@ -167,7 +167,7 @@ async def test_who_waits_for_what_is_not_read(store: Store, make_engine: Any, wo
         rulesets = frozenset({"chess"})
 
     engine = make_engine([ChessOnly()])
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     assert await engine.wait_for("counts", name, 1, timeout=5) == 1
     assert engine.counters.effects == 0
 
@@ -180,7 +180,7 @@ async def test_a_ruleset_that_is_not_installed(store: Store, pool: Any, make_eng
         raise UnknownRulesetError(f"unknown ruleset {name!r}; installed: none", ruleset=name)
 
     engine = make_engine(trio(), load_ruleset=none)
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     assert await rows_of(pool, "counts") == await expected_counts(store, names)
     parked = await engine.parked("things")
     assert [(p.world_id, p.global_seq, p.kind, p.attempts) for p in parked] == [
@@ -189,7 +189,7 @@ async def test_a_ruleset_that_is_not_installed(store: Store, pool: Any, make_eng
     assert "unknown ruleset 'sandbox'" in parked[0].error
     installed = make_engine(trio())
     assert await installed.retry("things") == 2
-    await installed.run_until_caught_up(timeout=30)
+    await installed.run_until_caught_up(timeout=100)
     await assert_equal_to_log(pool, store, names)
 
 
@@ -204,7 +204,7 @@ async def test_old_effects_are_upcast(store: Store, pool: Any, make_engine: Any,
         upcasters = (Upcaster("Said", "1.0.0", "2.0.0", lambda old: {"text": old.get("words", old.get("text"))}),)
 
     engine = make_engine([Said()], load_ruleset=lambda _: Newer())
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     assert await rows_of(pool, "said") == [(name, 2, "old"), (name, 3, "new")]
 
 
@@ -219,7 +219,7 @@ async def test_a_log_with_a_hole(
     async with guards_down(database_url) as admin:
         await admin.execute("delete from effects where world_id = $1 and global_seq = $2", names[0], missing)
     engine = make_engine([Said(), Things()])
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     assert len(await rows_of(pool, "said")) == missing - 2 + 5
     for which in ("said", "things"):
         (parked,) = await engine.parked(which)

@@ -111,20 +111,20 @@ async def test_what_is_wrong_with_one_build_alone(
     engine = make_engine(trio())
     async with running(engine):
         for which in ("counts", "said", "things"):
-            await engine.wait_for(which, names[0], 1, timeout=10)
+            await engine.wait_for(which, names[0], 1, timeout=100)
         await admin.execute("alter table projections.said_1 rename column text to words")
         for name in names:
             await append(store, name, story(0, 20))
         for name in names:
-            assert await engine.wait_for("counts", name, 21, timeout=10) == 21
-            assert await engine.wait_for("things", name, 21, timeout=10) == 21
+            assert await engine.wait_for("counts", name, 21, timeout=100) == 21
+            assert await engine.wait_for("things", name, 21, timeout=100) == 21
         status = {found.name: found.live for found in await engine.status()}
         assert status["said"] is not None
         assert "UndefinedColumnError" in str(status["said"].held_back)
         assert status["said"].worlds_behind == 3
         await admin.execute("alter table projections.said_1 rename column words to text")
         for name in names:
-            assert await engine.wait_for("said", name, 21, timeout=15) == 21
+            assert await engine.wait_for("said", name, 21, timeout=100) == 21
     await assert_equal_to_log(pool, store, names)
 
 

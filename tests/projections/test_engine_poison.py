@@ -40,11 +40,11 @@ async def test_a_poisonous_effect(
     # What comes later does not try it again; only somebody who asks for it does, and another failure is counted.
     await append(store, names[1], [said(1)])
     await append(store, names[0], [said(1)])
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     assert await pool.fetchval("select attempts from projection_parked") == 1
     assert await engine.retry("said", names[0]) == 0
     assert await engine.retry("said", names[1]) == 1
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     assert await pool.fetchval("select attempts from projection_parked") == 2
     (status, *_) = [found for found in await engine.status() if found.name == "said"]
     assert status.live is not None
@@ -54,7 +54,7 @@ async def test_a_poisonous_effect(
     cured = make_engine([Said(), Counts(), Things()])
     assert await cured.retry("said") == 1
     await append(store, names[1], [said(2)])
-    await cured.run_until_caught_up(timeout=30)
+    await cured.run_until_caught_up(timeout=100)
     assert await rows_of(pool, "said") == await expected_said(store, names)
     assert await pool.fetchval("select count(*) from projection_parked") == 0
     await assert_verified(cured, "said")
@@ -66,15 +66,15 @@ async def test_a_second_poison_after_the_first(store: Store, pool: Any, make_eng
     await append(store, name, [said(0), said(1, poison="a"), said(2), said(3, poison="b"), said(4)])
     sick = Said(poisons=["a", "b"])
     engine = make_engine([sick])
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     for attempts in (2, 3):
         await engine.retry("said")
-        await engine.run_until_caught_up(timeout=30)
+        await engine.run_until_caught_up(timeout=100)
         (parked,) = await engine.parked("said")
         assert (parked.global_seq, parked.attempts) == (3, attempts)
     sick.poisons = {"b"}
     await engine.retry("said")
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     (parked,) = await engine.parked("said")
     assert (parked.global_seq, parked.attempts) == (5, 1)
     assert [row[1] for row in await rows_of(pool, "said")] == [2, 3, 4]
@@ -88,7 +88,7 @@ async def test_code_that_raises_at_the_beginning(store: Store, pool: Any, make_e
     sick = Said()
     sick.bad_worlds = {names[1]}
     engine = make_engine([sick, Counts()])
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     (parked,) = await engine.parked("said")
     assert (parked.world_id, parked.global_seq, parked.kind) == (names[1], 1, "WorldCreated")
     assert parked.error.startswith("PoisonError: cannot begin")
@@ -178,7 +178,7 @@ async def test_rows_of_another_world_or_shape(store: Store, pool: Any, make_engi
     for name in names:
         await append(store, name, [said(0)])
     engine = make_engine([Straying()])
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     (parked,) = await engine.parked("said")
     assert parked.world_id == names[1]
     assert "no row of world" in parked.error
@@ -192,11 +192,11 @@ async def test_a_build_with_parked_worlds_does_not_take_over(
     names = await worlds(2)
     for name in names:
         await append(store, name, [said(0), said(1, poison="bad"), said(2)])
-    await make_engine([Said()]).run_until_caught_up(timeout=30)
+    await make_engine([Said()]).run_until_caught_up(timeout=100)
     sick = Said(poisons=["bad"])
     engine = make_engine([sick])
     await engine.rebuild("said")
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     assert engine.counters.swaps == 0
     for anyone in (engine, make_engine([Said()])):
         (status,) = await anyone.status()
@@ -221,7 +221,7 @@ async def test_parked_worlds_can_be_accepted(
     names = await worlds(3)
     for name in names:
         await append(store, name, [said(0), said(1, poison="bad" if name == names[0] else "good"), said(2)])
-    await make_engine([Said()]).run_until_caught_up(timeout=30)
+    await make_engine([Said()]).run_until_caught_up(timeout=100)
     other, engine = make_engine([Said(poisons=["bad"])]), make_engine([Said(poisons=["bad"])])
     async with running(other):
         await engine.rebuild("said")
@@ -251,7 +251,7 @@ async def test_a_rebuild_of_a_world_that_fails_changes_nothing(
     await append(store, name, [*[said(n) for n in range(30)], said(1, poison="bad"), said(2)])
     sick = Said(poisons=["bad"])
     engine = make_engine([sick])
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     rows = await rows_of(pool, "said")
     with pytest.raises(ProjectionFailedError, match=f"cannot digest world {name}, seq 32: PoisonError") as caught:
         await engine.rebuild_world("said", name)
@@ -262,5 +262,5 @@ async def test_a_rebuild_of_a_world_that_fails_changes_nothing(
     assert await engine.parked("said") == []
     assert await rows_of(pool, "said") == await expected_said(store, [name])
     await append(store, name, [said(5)])
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     assert await rows_of(pool, "said") == await expected_said(store, [name])

@@ -51,7 +51,7 @@ async def test_a_view_in_the_words_of_analytics(store: Store, pool: Any, make_en
     """It has the rows of the projection, the experiment behind the world, names that say more, and comments."""
     (name,) = await worlds(1)
     await append(store, name, [said(1)])
-    await make_engine([Counts(), Told()]).run_until_caught_up(timeout=30)
+    await make_engine([Counts(), Told()]).run_until_caught_up(timeout=100)
     assert await _columns(pool, "said") == ["world_id", "experiment", "global_seq", "words"]
     rows = await pool.fetch("select * from analytics.said")
     experiment = await pool.fetchval("select experiment from worlds where world_id = $1", name)
@@ -65,10 +65,10 @@ async def test_a_view_in_the_words_of_analytics(store: Store, pool: Any, make_en
 async def test_other_columns_show_at_once(pool: Any, make_engine: Any, worlds: Any, database_url: str) -> None:
     """A version with other columns changes the view in the same moment, while it is read."""
     names = await worlds(3)
-    await make_engine([Counts()]).run_until_caught_up(timeout=30)
+    await make_engine([Counts()]).run_until_caught_up(timeout=100)
     assert await _columns(pool, "counts") == ["world_id", "experiment", "kind", "count", "last_seq"]
     async with reading(database_url) as seen:
-        await make_engine([WideCounts()]).run_until_caught_up(timeout=30)
+        await make_engine([WideCounts()]).run_until_caught_up(timeout=100)
         await asyncio.sleep(0.05)
     assert await _columns(pool, "counts") == ["world_id", "experiment", "kind", "n", "last_seq", "note"]
     assert set(seen) == {len(names)}
@@ -79,7 +79,7 @@ async def test_what_is_not_there_is_made(store: Store, pool: Any, make_engine: A
     (name,) = await worlds(1)
     await append(store, name, [said(1)])
     engine = make_engine([Counts(), Told()])
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     await admin.execute("drop view analytics.counts, analytics.said, analytics.told")
     await engine.ensure()
     for view in ("counts", "said", "told"):
@@ -91,10 +91,10 @@ async def test_somebody_else_s_view_there_holds_a_swap_back(
 ) -> None:
     """A view that an administrator has made upon ours, in whatever schema, is not dropped: the swap waits for them."""
     await worlds(2)
-    await make_engine([Counts()]).run_until_caught_up(timeout=30)
+    await make_engine([Counts()]).run_until_caught_up(timeout=100)
     await admin.execute("create view analytics.mine as select kind, count from analytics.counts")
     engine = make_engine([WideCounts()])
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     (status,) = await engine.status()
     assert status.building is not None
     assert "view analytics.mine depends on" in str(status.building.held_back)

@@ -76,7 +76,7 @@ async def test_it_is_made_whichever_comes_first(
     (name,) = await worlds(1)
     await append(store, name, [said(1), said(2)])
     engine = make_engine(projections)
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     assert await rows_of(pool, "heard") == [(name, "1", 2, "said_1"), (name, "2", 2, "said_1")]
     comment = await pool.fetchval("select obj_description('projections.heard'::regclass)")
     assert comment == "What was said, each with how much was said."
@@ -87,11 +87,11 @@ async def test_without_the_other_it_is_not_missed(store: Store, pool: Any, make_
     (name,) = await worlds(1)
     await append(store, name, [said(1)])
     engine = make_engine([Heard()])
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     assert engine.counters.failures == 0
     assert await pool.fetchval("select to_regclass('projections.heard')") is None
     other = make_engine([Counts(), Heard()])
-    await other.run_until_caught_up(timeout=30)
+    await other.run_until_caught_up(timeout=100)
     await other.ensure()
     assert await rows_of(pool, "heard") == [(name, "1", 1, "said_1")]
 
@@ -101,17 +101,17 @@ async def test_it_stays_while_builds_take_over(store: Store, pool: Any, make_eng
     (name,) = await worlds(1)
     await append(store, name, [said(1)])
     engine = make_engine([Counts(), Heard()])
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     async with seen(pool) as reads:
         for count, which in enumerate(["counts", "said", "counts", "said"], 1):
             await engine.rebuild(which)
             await eventually(lambda: _swaps(engine, count), "the rebuild takes over")  # noqa: B023
     assert set(reads) == {1}
     await append(store, name, [said(2)])
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     assert await rows_of(pool, "heard") == [(name, "1", 2, "said_3"), (name, "2", 2, "said_3")]
     newer = make_engine([DoubleCounts(), Heard()])
-    await newer.run_until_caught_up(timeout=30)
+    await newer.run_until_caught_up(timeout=100)
     assert [row[2] for row in await rows_of(pool, "heard")] == [4, 4]
 
 
@@ -121,9 +121,9 @@ async def test_it_is_made_anew_where_it_had_to_be_dropped(
     """A version of the other projection with other columns takes it along, in the same moment."""
     (name,) = await worlds(1)
     await append(store, name, [said(1), said(2)])
-    await make_engine([Counts(), Heard()]).run_until_caught_up(timeout=30)
+    await make_engine([Counts(), Heard()]).run_until_caught_up(timeout=100)
     async with seen(pool) as reads:
-        await make_engine([WideCounts(), WidelyHeard()]).run_until_caught_up(timeout=30)
+        await make_engine([WideCounts(), WidelyHeard()]).run_until_caught_up(timeout=100)
         await asyncio.sleep(0.1)
     assert set(reads) == {2}
     assert (await builds(pool))[-1] == ("counts_2", 3, "live")
@@ -136,12 +136,12 @@ async def test_it_waits_for_a_version_that_has_its_columns(
     """Until then the program feeds what it has; somebody who takes the view away finds it made again."""
     (name,) = await worlds(1)
     await append(store, name, [said(1)])
-    await make_engine([Counts()]).run_until_caught_up(timeout=30)
+    await make_engine([Counts()]).run_until_caught_up(timeout=100)
     engine = make_engine([WideCounts(), WidelyHeard()])
     await engine.ensure()
     assert await builds(pool) == [("counts_1", 1, "live"), ("counts_2", 3, "building")]
     assert await pool.fetchval("select to_regclass('projections.heard')") is None
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     assert engine.counters.failures == 0
     assert await rows_of(pool, "heard") == [(name, "1", 1, "said_1")]
     await admin.execute("drop view projections.heard")

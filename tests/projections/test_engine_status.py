@@ -30,7 +30,7 @@ async def test_status(store: Store, make_engine: Any, worlds: Any) -> None:
         ("things", 1, None),
     ]
     assert "no runner has been started" in str(before[0].note)
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     for name in names[:3]:
         await append(store, name, story(0, 10))
     await append(store, names[3], [said(1), said(2, poison="bad"), said(3)])
@@ -40,7 +40,7 @@ async def test_status(store: Store, make_engine: Any, worlds: Any) -> None:
         assert (found.live.worlds_behind, found.live.effects_behind) == (4, 33)
         assert (found.live.seconds_behind, found.live.parked, found.note) == (None, 0, None)
     await engine.pause("counts")
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     await append(store, names[3], [said(4)])
     counts, sayings, things = [found.live for found in await engine.status()]
     assert counts is not None
@@ -65,9 +65,9 @@ async def test_status(store: Store, make_engine: Any, worlds: Any) -> None:
 async def test_projections_that_only_the_database_knows(make_engine: Any, worlds: Any) -> None:
     """What another program feeds is shown, and left alone."""
     await worlds(1)
-    await make_engine(trio()).run_until_caught_up(timeout=30)
+    await make_engine(trio()).run_until_caught_up(timeout=100)
     engine = make_engine([Counts()])
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     status = {found.name: found for found in await engine.status()}
     assert status["said"].note == "this program does not have it"
     assert status["said"].live is not None
@@ -84,13 +84,13 @@ async def test_news_for_a_program_that_is_away(store: Store, make_engine: Any, w
         rulesets = frozenset({"chess"})
 
     both = make_engine([Picky(), Other()])
-    await both.run_until_caught_up(timeout=30)
+    await both.run_until_caught_up(timeout=100)
     head = await append(store, name, story(0, 12))
-    await make_engine([Counts()]).run_until_caught_up(timeout=30)
+    await make_engine([Counts()]).run_until_caught_up(timeout=100)
     status = {found.name: found.live for found in await both.status()}
     assert status["said"] is not None
     assert status["said"].effects_behind == 12
-    await both.run_until_caught_up(timeout=30)
+    await both.run_until_caught_up(timeout=100)
     assert await both.wait_for("said", name, head, timeout=0) == head
     assert both.counters.effects == 13
     status = {found.name: found.live for found in await both.status()}
@@ -142,7 +142,7 @@ async def test_idle_worlds_cost_nothing(mode: str, store: Store, make_engine: An
     """With 100,000 idle worlds a round looks at no more pages than with a few, and finds the one that moves."""
     names = await worlds(3)
     engine = make_engine(trio())
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     tables = [Table(projection, f"{projection.name}_1") for projection in trio()]
     await admin.execute(f"set plan_cache_mode = {mode}")
     await admin.execute("vacuum analyze")

@@ -48,7 +48,7 @@ async def test_rebuilds_take_over_while_readers_read(
     for name in names:
         await append(store, name, story(0, 40))
     engine = make_engine(trio(), batch=60)
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     async with running(engine), reading(database_url) as seen:
         for n in range(3):
             for which in ("counts", "said", "things"):
@@ -57,7 +57,7 @@ async def test_rebuilds_take_over_while_readers_read(
                 await append(store, name, story(1000 * (n + 1), 5 + k))
             await eventually(lambda: _swapped(3 * n + 3, engine), "the rebuilds take over")  # noqa: B023
     assert len(seen) > 50
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     await assert_equal_to_log(pool, store, names)
     assert await engine.drop_retired() == 0
     assert await builds(pool) == [("counts_4", 1, "live")]
@@ -72,7 +72,7 @@ async def test_a_reader_never_sees_a_step_back(
     """A reader's answers never fall while rebuilds take over, whichever of two runners feeds what."""
     names = await worlds(6)
     engine, other = make_engine([Counts()]), make_engine([Counts()], batch=50)
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     stop = asyncio.Event()
 
     async def write() -> None:
@@ -100,7 +100,7 @@ async def test_a_reader_never_sees_a_step_back(
     seen: list[int] = tasks[1].result()  # type: ignore[assignment]
     assert seen == sorted(seen)
     assert len(set(seen)) > 3
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     assert await rows_of(pool, "counts") == await expected_counts(store, names)
 
 
@@ -111,7 +111,7 @@ async def test_a_log_that_was_cut_short_holds_no_rebuild_up(
     (name,) = await worlds(1)
     await append(store, name, story(0, 10))
     engine = make_engine([Counts()])
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     superuser = await asyncpg.connect(database_url)
     await superuser.execute("alter table effects disable trigger user")
     await superuser.execute("delete from effects where world_id = $1 and global_seq > 2", name)
@@ -123,7 +123,7 @@ async def test_a_log_that_was_cut_short_holds_no_rebuild_up(
     await superuser.close()
     assert not (await engine.verify("counts"))["verified"]
     await engine.rebuild("counts")
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     assert await rows_of(pool, "counts") == await expected_counts(store, [name])
     await assert_verified(engine, "counts")
 
@@ -134,10 +134,10 @@ async def test_a_build_of_another_runner_takes_over(
     """Where one runner feeds the live build and another fills the new one, the other takes both for the swap."""
     names = await worlds(4)
     first, second = make_engine([Counts()]), make_engine([Counts()])
-    await first.run_until_caught_up(timeout=30)
+    await first.run_until_caught_up(timeout=100)
     async with running(first):
         head = await append(store, names[0], story(0, 5))
-        await first.wait_for("counts", names[0], head, timeout=10)
+        await first.wait_for("counts", names[0], head, timeout=100)
         leases = second._runner._leases
         await leases.seize(f"build:{await second.rebuild('counts')}")
         for n in range(1, 200):
@@ -148,7 +148,7 @@ async def test_a_build_of_another_runner_takes_over(
         assert (first.counters.swaps, second.counters.swaps) == (0, 1)
         await leases.release(list(leases.held))
         head = await append(store, names[0], story(8000, 5))
-        assert await first.wait_for("counts", names[0], head, timeout=10) == head
+        assert await first.wait_for("counts", names[0], head, timeout=100) == head
         expected = await expected_counts(store, names)
         await first.wait_for("counts", names[1], 1000, timeout=0.2)
         assert await rows_of(pool, "counts") == expected
@@ -163,7 +163,7 @@ async def test_a_later_version_is_built_beside_the_old_one(
     for name in names:
         await append(store, name, story(0, 50))
     old, new = make_engine([Counts()]), make_engine([DoubleCounts()], batch=10)
-    await old.run_until_caught_up(timeout=30)
+    await old.run_until_caught_up(timeout=100)
     async with running(old):
         await new.ensure()
         assert await builds(pool) == [("counts_1", 1, "live"), ("counts_2", 2, "building")]
@@ -171,12 +171,12 @@ async def test_a_later_version_is_built_beside_the_old_one(
         assert status.note == "version 1 is live until version 2 has caught up"
         assert status.building is not None
         head = await append(store, names[0], story(1000, 5))
-        assert await old.wait_for("counts", names[0], head, timeout=10) == head
+        assert await old.wait_for("counts", names[0], head, timeout=100) == head
         assert await rows_of(pool, "counts") == await expected_counts(store, names)
         async with running(new):
             await eventually(lambda: _swapped(1, new), "the new version takes over")
             head = await append(store, names[1], story(1000, 5))
-            assert await new.wait_for("counts", names[1], head, timeout=10) == head
+            assert await new.wait_for("counts", names[1], head, timeout=100) == head
             assert await rows_of(pool, "counts") == await expected_counts(store, names, step=2)
         await old.ensure()
         (status,) = await old.status()
@@ -192,9 +192,9 @@ async def test_a_later_version_is_built_beside_the_old_one(
 async def test_a_version_with_other_columns(pool: Any, make_engine: Any, worlds: Any, database_url: str) -> None:
     """Where a view cannot be replaced it is dropped and made anew in the same moment; a view no longer made goes."""
     names = await worlds(3)
-    await make_engine([Counts()]).run_until_caught_up(timeout=30)
+    await make_engine([Counts()]).run_until_caught_up(timeout=100)
     async with reading(database_url):
-        await make_engine([WideCounts()]).run_until_caught_up(timeout=30)
+        await make_engine([WideCounts()]).run_until_caught_up(timeout=100)
     rows = await pool.fetch("""
         select table_name, column_name from information_schema.columns
         where table_schema = 'projections' and table_name !~ '_[0-9]$' order by table_name, ordinal_position
@@ -209,10 +209,10 @@ async def test_a_version_with_other_columns(pool: Any, make_engine: Any, worlds:
 async def test_somebody_else_s_view_holds_a_swap_back(pool: Any, make_engine: Any, worlds: Any, admin: Any) -> None:
     """A view that would have to be dropped, though others are made from it, is not; the status says what to do."""
     await worlds(2)
-    await make_engine([Counts()]).run_until_caught_up(timeout=30)
+    await make_engine([Counts()]).run_until_caught_up(timeout=100)
     await admin.execute("create view public.mine as select kind, count from projections.counts")
     engine = make_engine([WideCounts()])
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     (status,) = await engine.status()
     assert status.building is not None
     assert "view mine depends on" in str(status.building.held_back)
@@ -226,12 +226,12 @@ async def test_views_upon_a_view_follow_a_swap(store: Store, make_engine: Any, w
     """A view that somebody made from ours reads the new build after a swap."""
     names = await worlds(2)
     engine = make_engine([Counts()])
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     await admin.execute("create view public.mine as select sum(count)::int as total from projections.counts")
     await engine.rebuild("counts")
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     await append(store, names[0], story(0, 4))
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     assert await admin.fetchval("select total from public.mine") == 6
 
 
@@ -241,7 +241,7 @@ async def test_a_long_read_is_not_waited_for(
     """While somebody reads a view for long the swap waits and other readers do not; then the old table goes."""
     names = await worlds(3)
     engine = make_engine([Counts()])
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     await engine.rebuild("counts")
     async with admin.transaction():
         assert await admin.fetchval("select count(*) from projections.counts") == 3

@@ -28,7 +28,7 @@ async def test_rows_are_the_same_however_they_came_about(store: Store, pool: Any
         for name in ("a", "b"):
             await append(store, name, run.drafts[start : start + 5])
         engine = make_engine([find(name) for name in NAMES], batch=3 + start)
-        await engine.run_until_caught_up(timeout=30)
+        await engine.run_until_caught_up(timeout=100)
     before = {name: await rows_of(pool, name) for name in NAMES}
     assert {name: len(rows) for name, rows in before.items()} == {
         "social_runs": 2,
@@ -41,6 +41,6 @@ async def test_rows_are_the_same_however_they_came_about(store: Store, pool: Any
     assert {tuple(fact) for fact in facts} == {("social_rl_2025-11-23_175825", "žluť", 7, 3, 6, 3)}
     for name in NAMES:
         await engine.rebuild(name)
-    await engine.run_until_caught_up(timeout=30)
+    await engine.run_until_caught_up(timeout=100)
     assert {name: await rows_of(pool, name) for name in NAMES} == before
     await assert_verified(engine, *NAMES)

@@ -86,7 +86,7 @@ def start(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     return asyncio.get_running_loop().create_task(work)
 
 
-async def wait_for(condition: Callable[[], Any], what: str, seconds: float = 30.0) -> None:
+async def wait_for(condition: Callable[[], Any], what: str, seconds: float = 120.0) -> None:
     """Wait until the condition holds; the limit only turns a hang into a failure."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not condition():

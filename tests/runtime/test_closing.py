@@ -49,8 +49,8 @@ async def test_readers_are_told(opening: Opening) -> None:
         await settle()
     for task in reading:
         with pytest.raises(QueueClosedError):
-            await asyncio.wait_for(task, 30)
-    assert isinstance(await refused(asyncio.wait_for(reaching, 30)), StoreUnavailableError)
+            await asyncio.wait_for(task, 120)
+    assert isinstance(await refused(asyncio.wait_for(reaching, 120)), StoreUnavailableError)
     assert world.agent_handles == {}
     with pytest.raises(QueueClosedError):
         subscription.get_due()

@@ -288,7 +288,7 @@ async def test_a_permission_is_taken_away_while_an_intent_waits(opening: Opening
         waiting = start(a.submit_intent(speak()))
         await settle()
         await other.register_agent("a", ALL, permissions=["submit_intent"])
-    error = await refused(asyncio.wait_for(waiting, 30))
+    error = await refused(asyncio.wait_for(waiting, 120))
     assert isinstance(error, PermissionDeniedError)
     assert error.permission == "intent:speak"
 

@@ -187,7 +187,7 @@ async def test_a_world_whose_log_was_damaged_is_looked_at_again(shelf: Shelf) ->
         again = await worlds.get(shelf.names[0])
         assert again is not world
         with pytest.raises(QueueClosedError):
-            await asyncio.wait_for(waiting, 30)
+            await asyncio.wait_for(waiting, 120)
         assert not await effects(again, "MessageEmitted")
         receipt = await again.broadcast_event(created("x"))
         assert (await again.view("a")).view_seq == receipt.global_seq

@@ -56,7 +56,7 @@ def environment(**variables: str) -> dict[str, str]:
     return {**inherited, "PATH": path, "PYTHONUNBUFFERED": "1", **variables}
 
 
-def wait_until_live(url: str, process: subprocess.Popen[Any], *, seconds: float = 30.0) -> None:
+def wait_until_live(url: str, process: subprocess.Popen[Any], *, seconds: float = 120.0) -> None:
     """Poll a service until /livez answers 200; fail when the process ends or the time is over."""
     deadline = time.monotonic() + seconds
     while True:
@@ -70,7 +70,7 @@ def wait_until_live(url: str, process: subprocess.Popen[Any], *, seconds: float 
             time.sleep(0.05)
 
 
-def wait_until_fed(url: str, *, seconds: float = 30.0) -> None:
+def wait_until_fed(url: str, *, seconds: float = 120.0) -> None:
     """Poll a service until every projection can be read: on a new database that takes a moment."""
     deadline = time.monotonic() + seconds
     while True:
@@ -81,7 +81,7 @@ def wait_until_fed(url: str, *, seconds: float = 30.0) -> None:
         time.sleep(0.05)
 
 
-def stop(process: subprocess.Popen[Any], *, seconds: float = 15.0) -> int:
+def stop(process: subprocess.Popen[Any], *, seconds: float = 120.0) -> int:
     """End a process with SIGTERM and give its exit code; fail when it does not end."""
     process.terminate()
     try:

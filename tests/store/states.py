@@ -50,7 +50,7 @@ async def snapshots(store: Store, world_id: str) -> list[SnapshotRecord]:
 
 async def until_snapshot(store: Store, world_id: str, seq: int, *, digest: bool = True) -> list[SnapshotRecord]:
     """Wait until there is a snapshot at a seq, with its digest in the log; give all. The limit only ends a hang."""
-    deadline = asyncio.get_running_loop().time() + 30
+    deadline = asyncio.get_running_loop().time() + 120
     while True:
         found = await snapshots(store, world_id)
         if any(each.global_seq == seq and (each.digest_seq or not digest) for each in found):
