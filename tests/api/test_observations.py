@@ -35,6 +35,17 @@ async def town(client: httpx2.AsyncClient) -> httpx2.AsyncClient:
     return client
 
 
+@asynccontextmanager
+async def _started(url: str) -> AsyncIterator[httpx2.AsyncClient]:
+    """Give a client of a service that is started for the block."""
+    app = create_app(settings(), url)
+    async with (
+        app.router.lifespan_context(app),
+        httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://localhost") as client,
+    ):
+        yield client
+
+
 async def _poll(client: httpx2.AsyncClient, **query: Any) -> dict[str, Any]:
     response = await client.get(POLL, params=query)
     assert response.status_code == 200, response.text
@@ -91,11 +102,7 @@ async def test_polling_goes_on_over_a_restart(database_url: str) -> None:
     """Another service goes on after the position that the first one gave, with the same observations."""
     seen: list[list[dict[str, Any]]] = []
     for run in range(2):
-        app = create_app(settings(), database_url)
-        async with (
-            app.router.lifespan_context(app),
-            httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://localhost") as client,
-        ):
+        async with _started(database_url) as client:
             if run == 0:
                 await new_world(client)
                 await register(client, "alice", "bob")
@@ -133,11 +140,7 @@ async def test_the_same_is_told_in_the_same_bytes(database_url: str) -> None:
     view, poll = of("alice", "view"), of("alice", "observations")
     told: list[list[bytes]] = []
     for run in range(3):
-        app = create_app(settings(), database_url)
-        async with (
-            app.router.lifespan_context(app),
-            httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://localhost") as client,
-        ):
+        async with _started(database_url) as client:
             if run == 0:
                 await new_world(client)
                 await register(client, "alice")

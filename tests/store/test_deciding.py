@@ -187,14 +187,18 @@ async def test_only_drafts_that_need_the_state_wait_for_it(store: Store, log: Ev
     assert log.sealer.live is not None
 
 
+async def _new_log(store: Store, world_id: str) -> EventLog:
+    """Make a world with an entity ``x``."""
+    await store.create_world(NewWorld(world_id=world_id))
+    log = await store.log(world_id)
+    await log.append(created("x"))
+    return log
+
+
 async def test_live_states_are_bounded(open_store: Opener, world_id: str) -> None:
     """A process that writes to many worlds keeps the states of the latest ones only, and still judges rightly."""
     store = await open_store(live_states=3)
-    logs = []
-    for n in range(6):
-        await store.create_world(NewWorld(world_id=f"{world_id}-{n}"))
-        logs.append(await store.log(f"{world_id}-{n}"))
-        await logs[-1].append(created("x"))
+    logs = [await _new_log(store, f"{world_id}-{n}") for n in range(6)]
     assert [log.sealer.live is not None for log in logs] == [False, False, False, True, True, True]
     for log in logs:
         await refused(log, created("x"))
@@ -206,9 +210,7 @@ async def test_live_states_are_bounded_in_bytes(open_store: Opener, world_id: st
     store = await open_store(live_state_bytes=100_000)
     logs = []
     for n in range(6):
-        await store.create_world(NewWorld(world_id=f"{world_id}-{n}"))
-        logs.append(await store.log(f"{world_id}-{n}"))
-        await logs[-1].append(created("x"))
+        logs.append(await _new_log(store, f"{world_id}-{n}"))
         await logs[-1].append(large("y", 40_000))
     assert [log.sealer.live is not None for log in logs] == [False, False, False, False, True, True]
     await logs[5].append_all([large(f"z{n}", 30_000) for n in range(3)])
@@ -221,11 +223,7 @@ async def test_live_states_are_bounded_in_bytes(open_store: Opener, world_id: st
 async def test_a_state_that_stays_small_is_counted_anew(open_store: Opener, world_id: str) -> None:
     """A world whose effects take each other's place is judged rightly, however much has been written to it."""
     store = await open_store(live_state_bytes=50_000)
-    await store.create_world(NewWorld(world_id=world_id))
-    await store.create_world(NewWorld(world_id=f"{world_id}-2"))
-    log, other = await store.log(world_id), await store.log(f"{world_id}-2")
-    await log.append(created("x"))
-    await other.append(created("x"))
+    log, other = [await _new_log(store, f"{world_id}-{n}") for n in range(2)]
     for n in range(60):
         await log.append_all([large(f"y{n}", 3000), removed(f"y{n}")])
         await refused(log, created("x"))
