@@ -6,11 +6,13 @@ from collections.abc import Iterable
 
 
 def unique_names(names: Iterable[str]) -> list[str]:
-    """Give names of which one that comes again has a number behind it: ``n``, ``n_2``."""
+    """Give names of which one that comes again has a number behind it, ``n_2``, that no other name has."""
+    names = list(names)
+    own = set(names)
     found: dict[str, None] = {}
     for each in names:
         name, number = each, 1
-        while name in found:
+        while name in found or (number > 1 and name in own):
             number += 1
             name = f"{each}_{number}"
         found[name] = None

@@ -61,7 +61,10 @@ async def ask_in_sql(request: Request) -> Response:
     connection is cut.
     """
     found = services(request)
-    question = _question(await read_json(request, found.settings.max_body_bytes), found.settings.sql_max_rows)
+    try:
+        question = _question(await read_json(request, found.settings.max_body_bytes), found.settings.sql_max_rows)
+    except InvalidEffectError as error:
+        raise QueryRefusedError(error.reason, path=error.path) from None
     as_arrow = accepts_arrow(request)
     source = await begun((_arrow if as_arrow else _json)(found, question), 1, _AT_LEAST)
     headers = {"Cache-Control": "no-store", "Vary": "Accept"}
@@ -100,11 +103,8 @@ async def list_queries(request: Request) -> Response:
 
 
 def _question(given: Any, bound: int) -> _Question:
-    """Read a body. Raises QueryRefusedError, whose path says where it is wrong, or UnknownQueryError."""
-    try:
-        body = members(given, "a question", (), ("query", "name", "params", "max_rows"))
-    except InvalidEffectError as error:
-        raise QueryRefusedError(error.reason, path=error.path) from None
+    """Read a body. Raises InvalidEffectError, QueryRefusedError or UnknownQueryError; the path says where."""
+    body = members(given, "a question", (), ("query", "name", "params", "max_rows"))
     query, name, params = body.get("query"), body.get("name"), body.get("params", {})
     most = body.get("max_rows", bound)
     if (query is None) == (name is None):

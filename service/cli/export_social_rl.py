@@ -120,7 +120,8 @@ async def _write(store: Store, record: WorldRecord, output: Path, made: _Made, p
         if not made.names:
             _make_folder(output)
         path = output / file.name
-        if file.name not in made.names and _place(path) in made.places:
+        is_new = file.name not in made.names
+        if is_new and _place(path) in made.places:
             what = "the same file there as another one of this run; export it to another folder"
             raise SimulationError(f"{path}: {what}", file=str(path))
         made.names.add(file.name)
@@ -128,8 +129,9 @@ async def _write(store: Store, record: WorldRecord, output: Path, made: _Made, p
             write(orjson.dumps(file.value, option=orjson.OPT_INDENT_2) + b"\n")
         if (place := _place(path)) is not None:
             made.places.add(place)
-        if file.meant is not None:
-            say(f"note: effect {file.seq} calls {file.meant} what was written as {file.name}: that name is another's")
+        if file.meant is not None and is_new:
+            why = "that name is another's, or too long"
+            say(f"note: effect {file.seq} calls {file.meant} what was written as {file.name}: {why}")
 
 
 def _place(path: Path) -> tuple[int, int] | None:

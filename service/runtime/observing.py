@@ -211,12 +211,16 @@ class Observing:
                     global_seq=start,
                     head_seq=self._follower.seq,
                 )
+            from_nothing = asked < start and not with_view
             view = await self._view_at(attachment, start) if with_view else None
             if view is not None:  # nothing was shown to the agent between the two
                 start = view.view_seq
-            subscription = self._subscription(agent_id, start, view)
-            first = None if view is not None or asked == start else beginning(await self._view_at(attachment, start))
-            await self._fill(attachment, subscription, start, first)
+            subscription = self._subscription(agent_id, asked if from_nothing else start, view)
+            first = None
+            if from_nothing:
+                with suppress(PolicyFailedError):
+                    first = beginning(await self._view_at(attachment, start))
+            await self._fill(attachment, subscription, start, first, far=from_nothing and first is None)
             return subscription
 
     async def resume(self, agent_id: str, view_seq: int | None) -> Subscription:
@@ -231,11 +235,20 @@ class Observing:
         )
 
     async def _fill(
-        self, attachment: Attachment, subscription: Subscription, start: int, first: ObservationDelta | None
+        self,
+        attachment: Attachment,
+        subscription: Subscription,
+        start: int,
+        first: ObservationDelta | None,
+        *,
+        far: bool,
     ) -> None:
-        """Queue ``first`` and what came after ``start``, and have the subscription fed from there on."""
-        kept = attachment.after(start)
-        far = kept is None and self._follower.seq - start > _FAR
+        """Queue ``first`` and what came after ``start``, and have the subscription fed from there on.
+
+        Of what is ``far`` the whole view is queued instead.
+        """
+        kept = None if far else attachment.after(start)
+        far = far or (kept is None and self._follower.seq - start > _FAR)
         if first is not None and not far:
             subscription.put(first, 0.0)
         if kept is None and not far:
@@ -246,7 +259,7 @@ class Observing:
             raise PolicyFailedError(attachment.agent_id, RuntimeError("the agent was let go meanwhile"))
         for sent in kept or ():
             subscription.put(sent.delta, sent.deliver_at, sent.size)
-        if far and (attachment.made_seq > start or first is not None):
+        if far and attachment.made_seq > min(start, subscription.view_seq):
             view = views.view(attachment.agent_id).model_copy(update={"view_seq": attachment.made_seq})
             subscription.put(whole(view, stands_for=self._follower.seq - start), attachment.last_at)
         attachment.subscriptions.add(subscription)

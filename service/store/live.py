@@ -35,7 +35,7 @@ class StateNeededError(Exception):
 class LiveState:
     """One world's state in this process, at a seq of its log."""
 
-    __slots__ = ("_behind", "_grown", "fold", "provisional", "size")
+    __slots__ = ("_behind", "_grown", "_judged", "fold", "provisional", "size")
 
     def __init__(self, fold: Fold, size: int, grown: Callable[[int], None]) -> None:
         self.fold = fold
@@ -45,6 +45,8 @@ class LiveState:
         #: whether effects are folded in that may not have been written
         self.provisional = False
         self._behind: list[str] = []
+        #: bytes of effects that are folded in before they are written
+        self._judged = 0
 
     @property
     def seq(self) -> int:
@@ -61,7 +63,9 @@ class LiveState:
             raise StateNeededError(f"world {fold.world_id}: the state is at seq {fold.seq}, not {seq + len(texts)}")
         if fold.seq < seq + len(texts):
             self.provisional = True
-            self._fold(texts[fold.seq - seq :])
+            texts = texts[fold.seq - seq :]
+            self._judged += sum(map(len, texts))
+            self._fold(texts)
         return fold.state
 
     def confirm(self, seq: int, texts: Sequence[str]) -> bool:
@@ -71,7 +75,8 @@ class LiveState:
         if new is None or self.seq > seq + len(texts) or len(self._behind) + len(new) > _MOST_BEHIND:
             return False
         self._behind += new
-        self.grow(sum(map(len, new)))
+        self.grow(self._judged + sum(map(len, new)))
+        self._judged = 0
         return True
 
     def grow(self, size: int) -> None:
@@ -88,7 +93,7 @@ class LiveStates:
     """Those sealers that have a live state, the least recently brought going first: at most so many, and so many bytes.
 
     A state's size is not known but from above, for effects take others' place in it. So one that has been written to
-    for long counts for more than it is; it is the first to go then, and comes back as what it is.
+    for long counts for more than it is; it is the first to go then, and comes back as its snapshot and what came since.
     """
 
     def __init__(self, most: int, most_bytes: int) -> None:

@@ -142,6 +142,9 @@ async def test_what_is_no_question_is_refused(asker: httpx2.AsyncClient, headers
     for most in (-1, True, "5"):
         problem(await asked(query="select 1", max_rows=most), 422, "query_refused", path="$.max_rows")
     problem(await asked(query="select 1", limit=1), 422, "query_refused", path="$.limit")
+    for text in ("{", "[]", '{"query": 1, "query": 2}'):
+        answer = await asker.post("/v1/sql", content=text, headers={"Content-Type": "application/json"})
+        problem(answer, 422, "query_refused")
     assert (await asked(query="select 1")).status_code == 200
 
 

@@ -330,7 +330,7 @@ def test_no_effect_takes_the_place_of_a_round(on: Cli, database_url: str, tmp_pa
         (4, "round1_social_rl.json", "round1_social_rl.effect4.json"),
         (5, "meta.json", "meta.effect5.json"),
     ):
-        what = f"effect {seq} calls {name} what was written as {beside}: that name is another's"
+        what = f"effect {seq} calls {name} what was written as {beside}: that name is another's, or too long"
         assert f"worldledger: note: {what}" in done.err.splitlines()
     found = content(out)
     assert found.pop("round1_social_rl.json")["round_number"] == 1

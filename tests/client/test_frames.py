@@ -141,7 +141,7 @@ async def test_questions_in_sql(filled: Client) -> None:
     assert "cause-to-effect-lag" in {query["name"] for query in await filled.queries()}
     with pytest.raises(QueryRefusedError) as raised:
         await filled.sql("select nothing from effects").rows()
-    assert await filled.sql("select 1 as a, 2 as a, 3 as a_2").rows() == [{"a": 1, "a_2": 2, "a_2_2": 3}]
+    assert await filled.sql("select 1 as a, 2 as a, 3 as a_2").rows() == [{"a": 1, "a_3": 2, "a_2": 3}]
     assert raised.value.details["line"] == 1
     with pytest.raises(UnknownQueryError):
         await filled.sql("no-such-query").to_arrow()

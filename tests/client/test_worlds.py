@@ -22,7 +22,7 @@ from worldledger.errors import (
     UnknownGenerationError,
 )
 from worldledger.intents import Accepted
-from worldledger.observation import ObservationPolicy, PolicyConfig
+from worldledger.observation import ObservationPolicy, PolicyConfig, View
 
 from .helpers import after, emitted, entity, same_view, soon, speak, texts
 
@@ -144,6 +144,23 @@ async def test_an_agent_goes_on_where_it_acknowledged(world: World) -> None:
     first.close()
     second = await world.agent("alice")
     assert texts(await soon(second.next_observation())) == ["three"]
+
+
+async def test_one_who_brings_nothing_is_brought_the_first_view(world: World) -> None:
+    """Observations from before the agent was registered begin with all of its first view."""
+    await world.broadcast_event(entity("lamp", lit=False))
+    handle = await world.register_agent("alice", ObservationPolicy())
+    await world.broadcast_event(entity("door", open=False))
+    nothing = View.of("alice", 0, {}, {})
+    for begin in (0, 1):
+        subscription = await world.subscribe("alice", view_seq=begin)
+        assert (subscription.view, subscription.view_seq) == (None, begin)
+        view = after(nothing, await soon(subscription.get()))
+        assert view == handle.initial_view
+        assert set(after(view, await soon(subscription.get())).visible_entities) == {"lamp", "door"}
+        subscription.close()
+    early = await world.agent("alice", view_seq=1)
+    assert early.initial_view == handle.initial_view
 
 
 async def test_several_read_an_agent_s_observations(world: World) -> None:

@@ -69,7 +69,7 @@ async def make_extremes(url: str) -> None:
             await log.append_all(
                 [
                     draft("TurnStarted", "engine"),
-                    *(draft("AgentStateChanged", "engine", agent_id=name, patch=patch) for name in ("Ann", "Bea")),
+                    draft("AgentStateChanged", "engine", agent_id="Ann", patch=patch),
                     *(draft("ReasoningRecorded", "engine", agent_id="Ann", **count) for _ in range(2)),
                     draft("TurnEnded", "engine"),
                 ]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from service.runtime import ObservationPolicy, OrchestratorConfig, QueueClosedError
+from service.runtime import ObservationPolicy, Orchestrator, OrchestratorConfig, QueueClosedError
 from worldledger.deltas import ObservationDelta, View
 from worldledger.errors import PolicyFailedError
 from worldledger.policies import register_policy
@@ -54,6 +54,19 @@ class Lists(ObservationPolicy):
             "schema_version": "1.0.0",
             "events": [],
         }
+
+
+async def test_one_whose_first_policy_failed_is_brought_what_it_sees_now(world: Orchestrator) -> None:
+    """What it saw at first nobody can tell; who brings nothing is given the view that it has."""
+    await world.broadcast_event(created("ghost"))
+    assert isinstance(await refused(world.register_agent("a", Afraid())), PolicyFailedError)
+    handle = await world.register_agent("a", ALL)
+    await world.broadcast_event(created("x"))
+    nothing = View.of("a", 0, {}, {})
+    for begin in (0, 1, 2):
+        async with await world.subscribe("a", view_seq=begin) as subscription:
+            assert kept(nothing, subscription.get_due()) == await world.view("a")
+    handle.close()
 
 
 async def test_an_agent_whose_policy_fails_is_let_go(opening: Opening) -> None:

@@ -112,7 +112,7 @@ async def test_a_reader_comes_back_with_any_view(world: Orchestrator) -> None:
 
 
 async def test_a_view_seq_must_be_one_of_the_log(world: Orchestrator) -> None:
-    """One beyond the head is refused; one before the agent was registered means its registration."""
+    """One beyond the head is refused; before its registration an agent has no view, and so the first delta has all."""
     handle = await world.register_agent("a", ALL)
     error = await refused(world.subscribe("a", view_seq=99))
     assert isinstance(error, MomentNotFoundError)
@@ -121,7 +121,9 @@ async def test_a_view_seq_must_be_one_of_the_log(world: Orchestrator) -> None:
     assert isinstance(await refused(world.view("a", at_seq=1)), UnknownAgentError)
     assert isinstance(await refused(world.subscribe("nobody")), UnknownAgentError)
     async with await world.subscribe("a", view_seq=0) as subscription:
-        assert subscription.view_seq == handle.view_seq == (await world.agents())["a"]["registered_seq"]
+        assert subscription.view_seq == 0
+        (delta,) = subscription.get_due()
+        assert delta["view_seq"] == handle.view_seq == (await world.agents())["a"]["registered_seq"]
 
 
 async def test_an_agent_goes_on_where_it_acknowledged(opening: Opening) -> None:

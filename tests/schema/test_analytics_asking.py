@@ -281,8 +281,9 @@ async def test_messages_help(service: Connection) -> None:
     for view in ("state_variables_by_turn", "state_variables"):
         error = await _refused(service, f"select * from {view}")
         assert error.details["hint"].startswith(f"analytics.{view} is there once somebody feeds the projections")
-    for query in ("select from worlds", "select", " (select from worlds)"):
-        assert (await _refused(service, query)).message.startswith("the query has no columns")
+    empty = ("select from worlds", "select", " (select from worlds)", "with a as (select 1) select from a")
+    for query in (*empty, "/* x */ select", "-- c\nselect from worlds"):
+        assert (await _refused(service, query)).message.startswith("the query gives no columns")
     assert "only questions can be asked" in (await _refused(service, "select 1; select 2")).message
     assert "only questions can be asked" in (await _refused(service, "drop view effects")).message
     assert (await _refused(service, ESCAPES["writing and reading"])).message == "a query may read, and changes nothing"

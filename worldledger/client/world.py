@@ -134,10 +134,11 @@ class RemoteWorld(RemoteRounds):
         One handle of an agent is open at a time in one client: an earlier one is closed. Raises UnknownAgentError, and
         MomentNotFoundError for a view_seq that the log has not come to.
         """
+        told = (await self._transport.call("GET", f"{self._path}{path_of('agents', agent_id)}")).value
         if view_seq is None:
-            told = (await self._transport.call("GET", f"{self._path}{path_of('agents', agent_id)}")).value
             # What was acknowledged here may still be on its way.
             view_seq = max(told["view_seq"], self._acknowledged.get(agent_id, 0))
+        view_seq = max(view_seq, told["registered_seq"])
         return await self._handle(agent_id, await self.view(agent_id, at_seq=view_seq))
 
     async def _handle(self, agent_id: str, view: View) -> RemoteHandle:

@@ -31,6 +31,8 @@ Plan: TypeAlias = Iterable[tuple[bytes, Limits]]
 
 #: Whether a text is a UUID as worlds have it.
 _HEX32: Final = re.compile("[0-9a-f]{32}").fullmatch
+#: Other ways of writing one.
+_WRITTEN: Final = re.compile("([0-9a-fA-F]{8})-?" + "([0-9a-fA-F]{4})-?" * 3 + "([0-9a-fA-F]{12})").fullmatch
 #: Every other of the digest's 16 numbers.
 _ODD: Final = int.from_bytes(b"\0\0\xff\xff" * 8, "big")
 #: Numbers of 32 bits, one after the other, are their sum modulo this, as long as the sum is smaller.
@@ -72,10 +74,10 @@ class Draws:
 
 
 def _hex32(world_uuid: str) -> str:
-    plain = world_uuid.replace("-", "").lower()
-    if not _HEX32(plain):
+    found = _WRITTEN(world_uuid)
+    if found is None:
         raise ValueError(f"world_uuid is the UUID of a world, 32 hex digits, not {world_uuid!r}")
-    return plain
+    return "".join(found.groups()).lower()
 
 
 class Draw:

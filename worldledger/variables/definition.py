@@ -9,7 +9,15 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_serializer, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from worldledger.errors.simulations import told
@@ -78,9 +86,14 @@ class VariableDefinition(BaseModel):
             raise _refused([told(problem) for problem in problems])
         return self
 
-    @model_serializer
-    def _only_what_was_set(self) -> dict[str, Any]:
-        return self.to_value()
+    @model_serializer(mode="wrap")
+    def _only_what_was_set(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        dumped: dict[str, Any] = handler(self)
+        return {
+            "schema" if name == "schema_" else name: value
+            for name, value in dumped.items()
+            if (value is not None if name != "default" else self.has_default)
+        }
 
     @property
     def has_default(self) -> bool:

@@ -28,9 +28,11 @@ _TOO_MUCH: Final = {
 ONLY_QUESTIONS: Final = (
     "only questions can be asked: SELECT, WITH, VALUES, TABLE, EXPLAIN and SHOW; one of them at a time"
 )
-#: What is a question, but has no columns: ``select from games``.
-NO_COLUMNS: Final = "the query has no columns: name some after SELECT, or *"
-BEGINS_AS_A_QUESTION: Final = re.compile(r"[\s(]*(?:select|table)\b", re.IGNORECASE)
+#: What may be a question, but has no columns: ``select from games``.
+NO_COLUMNS: Final = "the query gives no columns: name some after SELECT, or *"
+BEGINS_AS_A_QUESTION: Final = re.compile(
+    r"(?:[\s(]|--[^\n]*\n|/\*.*?\*/)*(?:select|table|with)\b", re.IGNORECASE | re.DOTALL
+)
 WRITES: Final = "a query may read, and changes nothing"
 _OTHER_TYPES: Final = "structure of query does not match function result type"
 _WHERE: Final = "what there is to ask stands in the schema analytics: docs/reference/analytics.md, or \\dv in psql"

@@ -50,7 +50,7 @@ def test_however_a_uuid_is_written_its_draws_are_the_same() -> None:
     (_, *rest), draw = VECTORS[0]
     for text in (KEY.upper(), "01234567-89ab-cdef-0123-456789abcdef", "01234567-89AB-CDEF-0123-456789ABCDEF"):
         assert noise_of(text, *rest) == draw  # type: ignore[arg-type]  # mypy: the rest of a tuple
-    for text in ("", "zz", KEY[:-1], KEY + "0", "g" * 32):
+    for text in ("", "zz", KEY[:-1], KEY + "0", "g" * 32, "-" * 32 + KEY, KEY + "\n"):
         with pytest.raises(ValueError, match="world_uuid is the UUID of a world, 32 hex digits, not"):
             noise_of(text, *rest)  # type: ignore[arg-type]  # mypy: the rest of a tuple
 

@@ -50,7 +50,11 @@ def test_a_definition_is_frozen_and_tells_whether_it_has_a_default() -> None:
         made.min = 3  # type: ignore[misc]
     assert made.text == b'{"default":null,"type":"int"}'
     assert made.model_copy(update={"default": 5}) != made
-    for each in (made, VariableDefinition(type="int"), VariableDefinition(type="list", item_type="int", max_length=3)):
+    item = {"type": "object", "schema": {"a": {"type": "int"}}}
+    inner = VariableDefinition.model_validate({"type": "list", "item_type": item, "max_length": 3})
+    for each in (made, VariableDefinition(type="int"), inner):
         assert VariableDefinition.model_validate(each.model_dump()) == each
+        assert VariableDefinition.model_validate(each.model_dump(by_alias=True)) == each
+        assert each.model_dump(include={"type"}) == {"type": each.type}
         assert VariableDefinition.model_validate_json(each.model_dump_json()) == each
     assert made != "int"

@@ -163,6 +163,46 @@ def test_files_of_one_name_are_all_there() -> None:
     assert found["policy_state.json"][0] == policy_state()
 
 
+def test_names_are_as_short_as_disks_want_them() -> None:
+    """A name of too many bytes is refused; where a log has it, or another's, what is written has one that fits."""
+    long, legal = "日" * 100 + ".json", "é" * 122 + ".json"
+    for strict in (True, False):
+        world = World(strict=strict)
+        assert world.refused("ArtifactRecorded", {"name": long, "content": 1}) == [("$.payload.name", "name")]
+        assert world.refused("PolicyStateRecorded", policy_state(name=long)) == [("$.payload.name", "name")]
+        world.post("ArtifactRecorded", {"name": legal, "content": 1})
+    found = _files(
+        _artifact(long, 1),
+        _artifact(legal, 2),
+        ("PolicyStateRecorded", policy_state(name=legal)),
+        _artifact("é" * 150, 3),
+    )
+    assert {meant: len(name.encode()) for name, (_, meant, _) in found.items()} == {
+        long: 253,
+        None: 249,
+        legal: 255,
+        "é" * 150: 254,
+    }
+    assert all(name.endswith(".json") for name, (_, meant, _) in found.items() if meant != "é" * 150)
+
+
+def test_what_is_recorded_again_under_a_taken_name_is_one_file() -> None:
+    """Also beside another's file the last counts, and there is one."""
+    drafts: list[Any] = [
+        {"kind": kind, "payload": payload, "source_id": "x", "schema_version": "1.0.0"}
+        for kind, payload in (
+            _artifact("r.json", 1),
+            *(("PolicyStateRecorded", policy_state(name="r.json", timestamp=f"2025-01-0{n}")) for n in (1, 2, 3)),
+        )
+    ]
+    files = list(write_run(effects_of_drafts(drafts)))
+    assert [(file.name, file.meant, file.seq) for file in files] == [
+        ("r.json", None, 2),
+        *(("r.effect3.json", "r.json", seq) for seq in (3, 4, 5)),
+    ]
+    assert files[-1].value["timestamp"] == "2025-01-03"
+
+
 def test_what_is_recorded_anew_counts_anew() -> None:
     """Of an artifact, and of a policy state, the last is written; whether it is named, as an import does, or not."""
     named, plain = policy_state(timestamp="2025-01-01T00:00:00"), policy_state()

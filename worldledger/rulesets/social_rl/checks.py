@@ -214,6 +214,8 @@ def _name_faults(name: Any, kind: str) -> Iterator[Fault]:
     """See whether this is a file's name, and does not belong to effects of another kind, in whose place it would be."""
     if not words.is_plain_name(name):
         yield Fault(f"{_PAYLOAD}.name", f"name is {_ARTIFACT[NAME].what}", "name")
+    elif not words.fits_a_disk(name):
+        yield Fault(f"{_PAYLOAD}.name", f"name has {len(name.encode())} bytes; at most {words.MAX_FILE_BYTES}", "name")
     elif (owner := words.kind_of_file(name)) not in (None, kind):
         yield Fault(f"{_PAYLOAD}.name", f"{name} is the name of {_OWNERS[owner]}", "name")
 

@@ -108,6 +108,10 @@ def is_file_of_round(name: str, number: int) -> bool:
     return found is not None and (found[1].lstrip("0") or "0") == str(number)
 
 
+#: Most bytes of a file's name on the disks in use.
+MAX_FILE_BYTES: Final = 255
+
+
 def is_plain_name(name: Any) -> bool:
     """Tell whether a text can be the name of a file in a run's folder, and of no other place."""
     return (
@@ -117,6 +121,11 @@ def is_plain_name(name: Any) -> bool:
         and not name.startswith(".")
         and not set(name) & set('/\\:*?"<>|')
     )
+
+
+def fits_a_disk(name: str) -> bool:
+    """Tell whether the disks in use take so long a name."""
+    return len(name.encode()) <= MAX_FILE_BYTES
 
 
 # -- reading payloads ----------------------------------------------------------------------------------------

@@ -22,6 +22,8 @@ from worldledger.rulesets.social_rl.words import EXTRA, META_FILE, NAME, PARTS, 
 
 #: Of what is recorded more than once under a name the last counts: these are recorded anew, as they change.
 _RENEWED: Final = frozenset({words.ARTIFACT_RECORDED, words.POLICY_STATE_RECORDED})
+#: Most characters behind the last dot of a name for them to tell what kind of file it is.
+_LONGEST_SUFFIX: Final = 10
 
 
 @dataclass(frozen=True)
@@ -104,27 +106,35 @@ class _Names:
     """The names of a run's files, each of which belongs to the first that has it.
 
     Whatever else is called so is given beside it, as ``NAME.effectN.json``, N being the global_seq of the effect that
-    names it: imports and rules see to it that there is no such thing, but a log may have been made by anybody.
+    names it first, and so is what has a name that is too long for a disk: imports and rules see to it that there is no
+    such thing, but a log may have been made by anybody.
     """
 
     def __init__(self) -> None:
-        self._owners: dict[str, str] = {}
+        self._taken: set[str] = set()
+        #: under which name something is given that may be recorded anew, by its kind and its own name
+        self._given: dict[tuple[str, str], str] = {}
 
     def give(self, kind: str, file: RunFile) -> RunFile:
         """Give a file of that kind of effects by its name, or a free one."""
-        if file.name not in self._owners:
-            self._owners[file.name] = kind
-        elif kind not in _RENEWED or self._owners[file.name] != kind:
-            file = replace(file, name=self._beside(file), meant=file.name)
-            self._owners[file.name] = ""
-        return file
+        name = self._given.get((kind, file.name)) if kind in _RENEWED else None
+        if name is None:
+            is_free = file.name not in self._taken and words.fits_a_disk(file.name)
+            name = self._given[kind, file.name] = file.name if is_free else self._beside(file)
+            self._taken.add(name)
+        return file if name == file.name else replace(file, name=name, meant=file.name)
 
     def _beside(self, file: RunFile) -> str:
-        stem, dot, suffix = file.name.rpartition(".") if "." in file.name else (file.name, "", "")
-        names = (
-            f"{stem}.effect{file.seq or 0}{more}{dot}{suffix}" for more in chain([""], map("-{}".format, count(2)))
-        )
-        return next(name for name in names if name not in self._owners)
+        stem, dot, suffix = file.name.rpartition(".")
+        if not dot or len(suffix) > _LONGEST_SUFFIX:
+            stem, dot, suffix = file.name, "", ""
+        for more in chain([""], map("-{}".format, count(2))):
+            end = f".effect{file.seq or 0}{more}{dot}{suffix}"
+            room = words.MAX_FILE_BYTES - len(end.encode())
+            name = stem.encode()[:room].decode(errors="ignore") + end
+            if name not in self._taken:
+                return name
+        raise AssertionError("numbers do not end")
 
 
 def _name(payload: Mapping[str, Any]) -> str:
