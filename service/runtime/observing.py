@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from service.runtime.outbox import Outbox
     from service.store import Store
     from worldledger.config import OrchestratorConfig
-    from worldledger.observation import ObservationDelta, ObservedEvent, View
+    from worldledger.observation import ObservedEvent, View
     from worldledger.views import Sighting
 
 #: Effects beyond which an agent's missed deltas are not made one by one: it is sent its whole view.
@@ -216,11 +216,10 @@ class Observing:
             if view is not None:  # nothing was shown to the agent between the two
                 start = view.view_seq
             subscription = self._subscription(agent_id, asked if from_nothing else start, view)
-            first = None
             if from_nothing:
                 with suppress(PolicyFailedError):
-                    first = beginning(await self._view_at(attachment, start))
-            await self._fill(attachment, subscription, start, first, far=from_nothing and first is None)
+                    subscription.put(beginning(await self._view_at(attachment, start)), 0.0)
+            await self._fill(attachment, subscription, start, far=from_nothing and not len(subscription))
             return subscription
 
     async def resume(self, agent_id: str, view_seq: int | None) -> Subscription:
@@ -234,23 +233,10 @@ class Observing:
             agent_id, start, view, most=self._most, source=lambda: self._follower.views, on_close=self._closed
         )
 
-    async def _fill(
-        self,
-        attachment: Attachment,
-        subscription: Subscription,
-        start: int,
-        first: ObservationDelta | None,
-        *,
-        far: bool,
-    ) -> None:
-        """Queue ``first`` and what came after ``start``, and have the subscription fed from there on.
-
-        Of what is ``far`` the whole view is queued instead.
-        """
+    async def _fill(self, attachment: Attachment, subscription: Subscription, start: int, *, far: bool) -> None:
+        """Queue what came after ``start`` (if it is ``far``, the whole view), and have it fed from there on."""
         kept = None if far else attachment.after(start)
         far = far or (kept is None and self._follower.seq - start > _FAR)
-        if first is not None and not far:
-            subscription.put(first, 0.0)
         if kept is None and not far:
             far = not await self._replay_into(subscription, start)
         # From here on nothing waits, so that no effect is missed or told twice.
