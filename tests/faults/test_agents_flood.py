@@ -24,6 +24,8 @@ pytestmark = pytest.mark.slow
 _AGENTS: Final = tuple(f"agent-{n}" for n in range(10))
 #: Intents of each agent: over HTTP one half, over its socket the other.
 _EACH: Final = 1000
+#: However busy the machine is, what is slow is no outage.
+_PATIENT: Final[dict[str, Any]] = dict.fromkeys(("append_deadline", "command_timeout", "outage_patience"), 120.0)
 _POLICIES: Final[tuple[BackpressurePolicy, ...]] = ("defer", "shed_oldest", "drop_newest")
 
 
@@ -50,7 +52,7 @@ def _reconcile(policy: BackpressurePolicy, results: dict[str, Accepted | Simulat
     accepted = {req_id: each for req_id, each in results.items() if isinstance(each, Accepted)}
     refused = [each for each in results.values() if not isinstance(each, Accepted)]
     assert all(each.req_id == req_id for req_id, each in accepted.items())
-    assert all(isinstance(error, BackpressureError) and error.policy == policy for error in refused), refused[:1]
+    assert [error for error in refused if not isinstance(error, BackpressureError) or error.policy != policy] == []
     assert accepted
     assert bool(refused) == (policy != "defer")
     return list(accepted.values())
@@ -66,7 +68,7 @@ async def _judge(database_url: str, world_id: str, accepted: list[Accepted]) -> 
 @pytest.mark.parametrize("policy", _POLICIES)
 async def test_in_process(database_url: str, policy: BackpressurePolicy) -> None:
     """All are answered, what is acknowledged is in the log, and who listens has heard all of it."""
-    settings = Settings(pool_size=4, snapshot_every=NEVER)
+    settings = Settings(pool_size=4, snapshot_every=NEVER, **_PATIENT)
     async with Orchestrator.open(database_url, world_id="town", config=_config(policy), settings=settings) as world:
         for name in _AGENTS:
             await world.register_agent(name, ALL)
@@ -89,7 +91,7 @@ async def test_in_process(database_url: str, policy: BackpressurePolicy) -> None
 @pytest.fixture
 async def service(database_url: str, tmp_path: Path) -> AsyncIterator[Service]:
     """Serve from a process of its own."""
-    async with serving(database_url, tmp_path) as made:
+    async with serving(database_url, tmp_path, **_PATIENT) as made:
         yield made
 
 
