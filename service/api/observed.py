@@ -20,9 +20,9 @@ def view_of(view: View) -> dict[str, Any]:
     }
 
 
-def delta_text(delta: ObservationDelta) -> bytes:
-    """Write a delta."""
-    return orjson.dumps({**delta, "patches": in_order(delta["patches"])})
+def delta_of(delta: ObservationDelta) -> dict[str, Any]:
+    """Give a delta as an object for orjson to write."""
+    return {**delta, "patches": in_order(delta["patches"])}
 
 
 def in_order(value: Any) -> orjson.Fragment:
@@ -46,4 +46,4 @@ def sse(name: str, view_seq: int, data: bytes) -> bytes:
 
 def observation_event(delta: ObservationDelta) -> bytes:
     """Give the server-sent event of a delta."""
-    return sse("observation", delta["view_seq"], delta_text(delta))
+    return sse("observation", delta["view_seq"], orjson.dumps(delta_of(delta)))

@@ -16,7 +16,7 @@ from service.api.caching import not_modified
 from service.api.context import Services, services
 from service.api.inhabitants import PAGE_BYTES, PATIENCE, AgentId, Wait, check_word, reading_on, within
 from service.api.moments import check_one, once
-from service.api.observed import delta_text, etag_of, observation_event, sse, view_of
+from service.api.observed import delta_of, etag_of, observation_event, sse, view_of
 from service.api.openapi import header, json_of, problems
 from service.api.parameters import (
     AfterSeq,
@@ -185,7 +185,7 @@ async def _poll(
             delta = await within(request, found.stopping, seconds, subscription.get())
             due = [] if delta is None else [delta]
         while due:
-            texts.append(delta_text(due[0]))
+            texts.append(orjson.dumps(delta_of(due[0])))
             size += len(texts[-1])
             due = subscription.get_due(1) if len(texts) < limit and size < PAGE_BYTES else []
     found.metrics.observed(len(texts))

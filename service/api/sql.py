@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.arrow import ARROW, accepts_arrow, begun, until_stopped
-from service.api.bodies import members, read_json
+from service.api.bodies import read_object
 from service.api.context import Services, services
 from service.api.moments import once
 from service.api.openapi import body_of, json_of, problems
@@ -27,6 +27,7 @@ router = APIRouter(tags=["analytics"], dependencies=[Depends(once)])
 IS_CUT: Final = "worldledger.is_cut"
 #: Bytes of an answer that are waited for before it begins: what goes wrong until then is answered with a problem.
 _AT_LEAST: Final = 1024 * 1024
+_MEMBERS: Final = ("query", "name", "params", "max_rows")
 
 
 class _Question(NamedTuple):
@@ -62,9 +63,10 @@ async def ask_in_sql(request: Request) -> Response:
     """
     found = services(request)
     try:
-        question = _question(await read_json(request, found.settings.max_body_bytes), found.settings.sql_max_rows)
+        body = await read_object(request, found.settings.max_body_bytes, "a question", (), _MEMBERS)
     except InvalidEffectError as error:
         raise QueryRefusedError(error.reason, path=error.path) from None
+    question = _question(body, found.settings.sql_max_rows)
     as_arrow = accepts_arrow(request)
     source = await begun((_arrow if as_arrow else _json)(found, question), 1, _AT_LEAST)
     headers = {"Cache-Control": "no-store", "Vary": "Accept"}
@@ -102,9 +104,8 @@ async def list_queries(request: Request) -> Response:
     return Response(encode({"queries": listed}), 200, {}, "application/json")
 
 
-def _question(given: Any, bound: int) -> _Question:
-    """Read a body. Raises InvalidEffectError, QueryRefusedError or UnknownQueryError; the path says where."""
-    body = members(given, "a question", (), ("query", "name", "params", "max_rows"))
+def _question(body: Mapping[str, Any], bound: int) -> _Question:
+    """Read a body. Raises QueryRefusedError, whose path says where it is wrong, or UnknownQueryError."""
     query, name, params = body.get("query"), body.get("name"), body.get("params", {})
     most = body.get("max_rows", bound)
     if (query is None) == (name is None):

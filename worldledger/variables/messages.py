@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from worldledger.errors.simulations import Path, dotted, worded
+from worldledger.errors.simulations import Path, Problem, dotted, told
 
 #: What Pydantic calls a Python type, told as what stands in JSON and YAML.
 _TEXTS = {
@@ -32,21 +32,17 @@ def format_validation_error(error: ValidationError, prefix: tuple[str | int, ...
     A collection or a string over its size is told with its field once more at the end, as the seed words it.
     ``prefix`` is the way to the value that was checked.
     """
-    return "\n".join(_line(path, message) for path, message in problems_of(error, prefix))
+    return format_problems(problems_of(error, prefix))
 
 
 def format_problems(problems: list[tuple[Path, str]]) -> str:
     """Write problems as `format_validation_error` does."""
-    return "\n".join(_line(path, message) for path, message in problems)
+    return "\n".join(told(Problem(path, message)) for path, message in problems)
 
 
 def problems_of(error: ValidationError, prefix: Path = ()) -> list[tuple[Path, str]]:
     """Give the path and the message of each problem."""
     return [_problem(found, prefix) for found in error.errors(include_url=False)]
-
-
-def _line(path: Path, message: str) -> str:
-    return f"{dotted(path)}: {worded(path, message)}" if path else message
 
 
 def _problem(found: Mapping[str, Any], prefix: Path) -> tuple[Path, str]:

@@ -72,8 +72,8 @@ def create_global_state_model(variables: Mapping[str, VariableDefinition]) -> ty
 
 def _checked(variables: Mapping[str, VariableDefinition], where: str) -> Mapping[str, VariableDefinition]:
     """Give the variables as they are, where they were checked before; those of plain JSON are checked here."""
-    is_plain = not all(isinstance(each, VariableDefinition) for each in variables.values())
-    if not is_plain and not RESERVED.get(where, frozenset()) & variables.keys():
+    are_made = all(isinstance(each, VariableDefinition) for each in variables.values())
+    if are_made and RESERVED.get(where, frozenset()).isdisjoint(variables):
         return variables
     return check_definitions(variables, where)
 

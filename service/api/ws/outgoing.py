@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import orjson
 from starlette.types import Send
 
-from service.api.observed import delta_text, view_of
+from service.api.observed import delta_of, view_of
 from service.api.problems import enclosed_problem
 from service.api.routing import segment
 from service.api.ws.messages import SUBPROTOCOL, MessageId, write, write_problem
@@ -62,7 +61,7 @@ class Outgoing:
 
     async def observation(self, delta: ObservationDelta) -> None:
         """Send an observation, or where to read the view after it."""
-        text = write("observation", delta=orjson.Fragment(delta_text(delta)))
+        text = write("observation", delta=delta_of(delta))
         await self.text(text or self._resync(None, delta["view_seq"], delta["context_digest"]))
 
     def _resync(self, message_id: MessageId, view_seq: int, context_digest: str) -> str:

@@ -94,9 +94,9 @@ def _elsewhere(said: str) -> str | None:
     name = found[1]
     if name in {view.name for view in VIEWS}:
         return f"ask analytics.{name} instead"
-    published = [projection for projection in BY_NAME.values() if projection.published is not None]
-    views = {view.name for each in BY_NAME.values() for view in each.views if view.schema == ANALYTICS}
-    if name in {each.name for each in published} | views:
+    published = {each.name for each in BY_NAME.values() if each.published is not None}
+    published |= {view.name for each in BY_NAME.values() for view in each.views if view.schema == ANALYTICS}
+    if name in published:
         if said.startswith("permission"):
             return f"ask analytics.{name} instead"
         return f"analytics.{name} is there once somebody feeds the projections: run `worldledger project`"

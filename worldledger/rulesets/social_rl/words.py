@@ -47,6 +47,8 @@ PARTS: Final = ("round_number", "messages", "feedback", "policy_adaptations")
 #: The files of a run that are no rounds and have names of their own.
 META_FILE: Final = "meta.json"
 POLICY_FILE: Final = "policy_state.json"
+#: Most bytes of a file's name on the disks in use.
+MAX_FILE_BYTES: Final = 255
 #: What is wrong with a file that strict readers refuse for it.
 MARKED: Final = "the file begins with a byte order mark"
 MISNAMED: Final = "the name is nearly that of a round, or of the meta data, and is read as neither"
@@ -106,10 +108,6 @@ def is_file_of_round(name: str, number: int) -> bool:
     """Tell whether a name is that of the round's file, zeros before the number set aside."""
     found = _ROUND_FILE.match(name)
     return found is not None and (found[1].lstrip("0") or "0") == str(number)
-
-
-#: Most bytes of a file's name on the disks in use.
-MAX_FILE_BYTES: Final = 255
 
 
 def is_plain_name(name: Any) -> bool:
