@@ -12,10 +12,16 @@ CLIENTS := openenv-core openenv
 $(shell if [ -e .venv/.made ] && { [ "$$(cat .venv/.made)" != "$$(pwd)" ] || ! $(BIN)/python -c ''; }; \
 	then rm -rf .venv; fi 2>/dev/null)
 
-.PHONY: help run test check lint bench docs lock clean
+# Tests start many processes: without bytecode beside the sources each of them would compile all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
+
+# As many workers as most machines have cores; more only wait for each other.
+PYTEST := $(BIN)/pytest -n 2 --dist loadgroup
+
+.PHONY: help run test test-all check lint bench docs lock clean
 
 help: ## list these commands
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
 run: .venv/.run ## set up, import the example games, play a market, show a game and serve http://127.0.0.1:8000
 	@said=$$($(BIN)/worldledger import pgn examples/games --experiment examples) || { echo "$$said" >&2; exit 1; }; \
@@ -26,11 +32,14 @@ run: .venv/.run ## set up, import the example games, play a market, show a game 
 	@[ -n "$$VIRTUAL_ENV" ] || echo 'In another terminal, ". .venv/bin/activate" puts the command worldledger on your PATH.'
 	@exec $(BIN)/worldledger serve
 
-test: .venv/.test lint .venv/.clients ## everything: lint, types, imports and the whole suite
-	$(BIN)/pytest -n 3 --dist loadgroup
+test: .venv/.test lint .venv/.clients ## lint, types, imports and the suite: every behaviour
+	$(PYTEST)
+
+test-all: .venv/.test lint .venv/.clients ## the same at full strength: both servers everywhere, more examples, packaging
+	$(PYTEST) --thorough
 
 check: .venv/.test ## the quick loop: the suite without its slow tests
-	$(BIN)/pytest -n 3 --dist loadgroup -q -m 'not slow'
+	$(PYTEST) -q -m 'not slow'
 
 lint: .venv/.test ## ruff, import-linter and mypy
 	$(BIN)/ruff check .

@@ -1,8 +1,8 @@
 """Real servers for the tests: started once a session, migrated once, and a template database cloned per test.
 
 ``server_kind`` says which: ``embedded`` is the wheel's PostgreSQL 18 (or the server that
-``WORLDLEDGER_TEST_DATABASE_URL`` names), ``system`` the distribution's own, 15 or newer. Folders whose tests run on
-both parametrise it.
+``WORLDLEDGER_TEST_DATABASE_URL`` names), ``system`` the distribution's own, 15 or newer. Tests that are marked
+``both_servers`` run on both; with ``--thorough`` all of them do.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import pytest
+from hypothesis import is_hypothesis_test, settings
 
 from service.database import embedded, schema
 from service.settings import Settings
@@ -36,12 +37,36 @@ ROOM = 8 << 30
 # On a busy machine a database may take seconds to answer. That is an outage only where a test says how long one is.
 os.environ.setdefault("WORLDLEDGER_OUTAGE_PATIENCE", "60")
 
+#: Where Hypothesis keeps a test's settings; a decorator could not change them once they are given.
+_SETTINGS = "_hypothesis_internal_use_settings"
 #: Folders with tests that take a minute: they begin first, so that no worker is left alone with one at the end.
 FIRST = ("shipping", "arena", "faults", "projections")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest tests first."""
+#: Without ``--thorough``, properties are tried with this part of their examples, but with no fewer than these.
+SHARE, FEWEST = 4, 20
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of `make test-all`."""
+    told = "both servers for every test that needs one, all examples of Hypothesis, and the tests marked `packaging`"
+    parser.addoption("--thorough", action="store_true", help=told)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run on both servers what is marked so; with --thorough, whatever needs a server."""
+    if "server_kind" not in metafunc.fixturenames:
+        return
+    if metafunc.config.getoption("thorough") or metafunc.definition.get_closest_marker("both_servers"):
+        metafunc.parametrize("server_kind", ["embedded", "system"], indirect=True, scope="session")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the longest tests first; without --thorough, leave packaging out and take fewer examples."""
+    if not config.getoption("thorough"):
+        _take_fewer_examples(items)
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("packaging")])
+        items[:] = [item for item in items if not item.get_closest_marker("packaging")]
     root = Path(__file__).parent
 
     def place(item: pytest.Item) -> int:
@@ -49,6 +74,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return FIRST.index(folder) if folder in FIRST else len(FIRST)
 
     items.sort(key=place)
+
+
+def _take_fewer_examples(items: list[pytest.Item]) -> None:
+    """Lower the number of examples of every property, whatever it asks for itself."""
+    for test in {item.obj for item in items if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj)}:
+        usual = getattr(test, _SETTINGS, None) or settings()
+        fewer = min(usual.max_examples, max(FEWEST, usual.max_examples // SHARE))
+        setattr(test, _SETTINGS, settings(usual, max_examples=fewer))
 
 
 def with_database(url: str, database: str) -> str:
@@ -119,8 +152,8 @@ class Servers:
     def create(self, kind: str, template: str | None) -> str:
         """Create a database, empty or from the template; give its address."""
         name = f"wl_{self._run[:12]}_{os.getpid()}_{next(_counter)}"
-        source = f" template {template}" if template else ""
-        self.execute(kind, f"create database {name}{source}")
+        # Copying files takes half of the time of writing every page to the WAL, and dropping such a database a quarter.
+        self.execute(kind, f"create database {name} template {template or 'template1'} strategy file_copy")
         return with_database(self.url(kind), name)
 
     def drop(self, kind: str, url: str) -> None:
@@ -181,9 +214,11 @@ def servers(tmp_path_factory: pytest.TempPathFactory, testrun_uid: str, worker_i
 
 
 @pytest.fixture(scope="session")
-def server_kind() -> str:
-    """Name the server that tests run on, unless their folder says otherwise."""
-    return "embedded"
+def server_kind(request: pytest.FixtureRequest, servers: Servers) -> str:
+    """Return the name of the server that the test runs on, which is running before a test's event loop is."""
+    kind = str(getattr(request, "param", "embedded"))
+    servers.url(kind)
+    return kind
 
 
 @pytest.fixture

@@ -24,12 +24,6 @@ if TYPE_CHECKING:
 QUICK = {"poll_interval": 0.02, "lease_ttl": 0.6, "grace": 0.0}
 
 
-@pytest.fixture(scope="session", params=["embedded", "system"])
-def server_kind(request: pytest.FixtureRequest) -> str:
-    """Name the server that a test runs on."""
-    return str(request.param)
-
-
 @pytest.fixture
 async def pool(database_url: str) -> AsyncIterator[Pool]:
     """Give connections that work as the service's role."""

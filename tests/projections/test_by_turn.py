@@ -20,6 +20,8 @@ from tests.projections.simulations import values_by_turn, written
 from worldledger.effects import Effect, EffectDraft
 from worldledger.genesis import NewWorld
 
+pytestmark = pytest.mark.both_servers
+
 QUERY = """
 select world_id, turn, number from analytics.state_variables_by_turn
 where experiment = 'e' and agent = 'Ann' and path = 'gold' order by 1, 2

@@ -14,6 +14,8 @@ from service.store import Store
 from .helpers import append, assert_equal_to_log, assert_verified, builds, eventually, expected_counts, rows_of, story
 from .tiny import Counts, DoubleCounts, Said, Things, trio
 
+pytestmark = pytest.mark.both_servers
+
 
 async def test_a_projection_is_there_at_once(pool: Any, make_engine: Any, admin: Any) -> None:
     """Before anything is fed the views are there, empty, with comments, and that of analytics is open to the reader."""

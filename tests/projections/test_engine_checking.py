@@ -12,6 +12,8 @@ from service.store import Store
 from .helpers import append, assert_verified, said, story
 from .tiny import Counts, Said, trio
 
+pytestmark = pytest.mark.both_servers
+
 
 @pytest.fixture
 async def names(store: Store, worlds: Any, make_engine: Any) -> list[str]:

@@ -28,6 +28,8 @@ from .helpers import (
 )
 from .tiny import Counts, Said, Things, trio
 
+pytestmark = pytest.mark.both_servers
+
 
 async def test_what_was_appended_is_in_the_rows(store: Store, pool: Any, make_engine: Any, worlds: Any) -> None:
     """All sorts of projections hold what a replay of the log gives, from the first scan and from news."""

@@ -25,12 +25,6 @@ ROOT = Path(__file__).resolve().parents[2]
 KILLS = 25
 
 
-@pytest.fixture(scope="session")
-def server_kind() -> str:
-    """Run on one server only: what is tested is the runner."""
-    return "embedded"
-
-
 class Workers:
     """Two runners in processes of their own, so that one is always there to take over; killing one starts another."""
 

@@ -16,6 +16,8 @@ from service.store import Store
 from .helpers import append, assert_equal_to_log, eventually, expected_counts, rows_of, said, story
 from .tiny import Counts, Said, trio
 
+pytestmark = pytest.mark.both_servers
+
 
 class Clock:
     """A monotonic clock of the test's."""

@@ -16,6 +16,8 @@ from service.store import Store
 from .helpers import append, builds, eventually, reading, said
 from .tiny import Counts, Said, Things, WideCounts
 
+pytestmark = pytest.mark.both_servers
+
 
 class Told(Said):
     """The same, with a column that is called otherwise where people ask, and a view of several projections there."""

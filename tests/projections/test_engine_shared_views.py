@@ -16,6 +16,8 @@ from service.store import Store
 from .helpers import append, builds, eventually, rows_of, said
 from .tiny import Counts, DoubleCounts, Said, WideCounts
 
+pytestmark = pytest.mark.both_servers
+
 
 class Heard(Said):
     """What was said, with a view that tells how much was said besides."""

@@ -25,6 +25,8 @@ from .helpers import (
 )
 from .tiny import Counts, DoubleCounts, WideCounts, trio
 
+pytestmark = pytest.mark.both_servers
+
 
 async def _swapped(count: int, *engines: Engine) -> bool:
     return sum(engine.counters.swaps for engine in engines) >= count

@@ -1,4 +1,4 @@
-"""These tests run on the newest and on the oldest PostgreSQL that is supported."""
+"""Databases for tests of the schema, which run on the newest and on the oldest PostgreSQL that is supported."""
 
 from __future__ import annotations
 
@@ -11,13 +11,6 @@ from .helpers import connected
 
 if TYPE_CHECKING:
     from .helpers import Connection
-
-
-@pytest.fixture(scope="session", params=["embedded", "system"])
-def server_kind(request: pytest.FixtureRequest, servers: Any) -> str:
-    """Name the server that a test runs on, and have it running before a test's event loop is."""
-    servers.url(request.param)
-    return str(request.param)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,8 @@ from worldledger.errors import StoreUnavailableError
 
 from .helpers import connected, verdict, write_derived, write_world
 
+pytestmark = pytest.mark.both_servers
+
 _PUBLISHED = "create view analytics.games as select id, world_id from projections.games"
 
 

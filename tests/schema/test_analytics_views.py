@@ -21,6 +21,8 @@ from .helpers import Row, connected, insert_effect, link, make_effect, with_user
 if TYPE_CHECKING:
     from .helpers import Connection
 
+pytestmark = pytest.mark.both_servers
+
 #: Of which a row is none of a world's.
 NO_WORLDS = {"experiments", "projections"}
 

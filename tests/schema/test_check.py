@@ -9,6 +9,8 @@ from service.database.catalogue import compare, expected
 
 from .helpers import connected, write_derived
 
+pytestmark = pytest.mark.both_servers
+
 #: What somebody did to a database, and how one of the findings begins.
 TAMPERINGS = {
     "a trigger is dropped": (

@@ -16,6 +16,8 @@ from worldledger.errors import SchemaVersionError, StoreUnavailableError
 
 from .helpers import connected, with_database, with_user
 
+pytestmark = pytest.mark.both_servers
+
 
 @pytest.fixture
 async def ordinary_user(database_url: str) -> AsyncIterator[tuple[str, str]]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from service.database import schema
 from service.database.catalogue import expected
 from service.store import Store
 
 from .helpers import connected, verdict, write_derived, write_world
+
+pytestmark = pytest.mark.both_servers
 
 
 def _without_games(lines: list[str]) -> list[str]:

@@ -12,6 +12,8 @@ from .helpers import DERIVED, write_derived, write_world
 if TYPE_CHECKING:
     from .helpers import Connection
 
+pytestmark = pytest.mark.both_servers
+
 SERVICE, READER, OWNER = "worldledger_service", "worldledger_reader", "worldledger_owner"
 
 

@@ -15,6 +15,8 @@ from .helpers import DERIVED, write_world
 if TYPE_CHECKING:
     from .helpers import Connection
 
+pytestmark = pytest.mark.both_servers
+
 HISTORY = ("worlds", "effects", "requests")
 ROLES = ("worldledger_service", "worldledger_reader", "worldledger_owner")
 CHANGES = {

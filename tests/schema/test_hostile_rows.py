@@ -12,6 +12,8 @@ from .helpers import Row, disarm, insert_effect, link, make_effect, verdict, wri
 if TYPE_CHECKING:
     from .helpers import Connection
 
+pytestmark = pytest.mark.both_servers
+
 
 def _text(seq: int = 10, **changed: object) -> str:
     return json.dumps(make_effect("w", seq, **changed), separators=(",", ":"), sort_keys=True)

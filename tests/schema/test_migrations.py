@@ -25,6 +25,8 @@ from worldledger.errors import SchemaVersionError, StoreUnavailableError
 
 from .helpers import DERIVED, TABLES, connected, with_database, write_world
 
+pytestmark = pytest.mark.both_servers
+
 
 async def _catalogue(url: str) -> list[str]:
     async with connected(url) as connection:

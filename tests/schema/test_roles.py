@@ -15,6 +15,8 @@ from worldledger.errors import StoreUnavailableError
 
 from .helpers import connected, with_database, with_user, write_derived, write_world
 
+pytestmark = pytest.mark.both_servers
+
 NAMES = ("owner", "service", "reader", "guest")
 
 

@@ -13,6 +13,8 @@ from worldledger.errors import StoreUnavailableError
 
 from .helpers import connected, verdict, write_derived, write_world
 
+pytestmark = pytest.mark.both_servers
+
 
 async def _catalogue(url: str) -> list[str]:
     async with connected(url) as connection:

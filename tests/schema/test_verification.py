@@ -11,6 +11,8 @@ from .helpers import Row, chained, disarm, insert_effect, verdict, write_world
 if TYPE_CHECKING:
     from .helpers import Connection
 
+pytestmark = pytest.mark.both_servers
+
 _RELINK = """
 do $$
 declare

@@ -7,8 +7,6 @@ import subprocess
 
 from .project import ROOT, SCRIPTS, environment, project_files, pyproject
 
-#: Most lines of a file of code; migrations are frozen and may be longer.
-MOST_LINES = 400
 # The brackets keep this file from holding what it looks for.
 _HOSTS = re.compile(r"[p]ypi\.org|[p]ythonhosted|[n]pmjs\.|[i]ndex-url|[/]simple/|[d]eb\.debian")
 _HOMES = re.compile(r"(?<![\w.~-])/(?:home/\w|Users/\w|root/\.|work/)")
@@ -21,18 +19,6 @@ def _texts() -> dict[str, str]:
         if path.suffix not in {".pgn", ".png"} and name != "LICENSE":
             texts[name] = path.read_text(encoding="utf-8")
     return texts
-
-
-def test_no_file_of_code_is_over_the_limit() -> None:
-    """No Python file has more than 400 lines; frozen migrations may."""
-    counted = {
-        path.relative_to(ROOT).as_posix(): len(path.read_bytes().splitlines())
-        for path in project_files()
-        if path.suffix == ".py"
-    }
-    assert len(counted) > 50
-    long = {name: lines for name, lines in counted.items() if lines > MOST_LINES}
-    assert not {name for name in long if not name.startswith("migrations/versions/")}, long
 
 
 def test_no_file_names_a_registry_or_a_home_folder() -> None:

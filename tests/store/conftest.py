@@ -1,4 +1,4 @@
-"""These tests run on the newest and on the oldest PostgreSQL; worlds, not databases, keep them apart."""
+"""Stores on a real database: one database for the folder, a world for each test."""
 
 from __future__ import annotations
 
@@ -20,12 +20,6 @@ if TYPE_CHECKING:
     from .helpers import Connection
 
 _numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="session", params=["embedded", "system"])
-def server_kind(request: pytest.FixtureRequest) -> str:
-    """Name the server that a test runs on."""
-    return str(request.param)
 
 
 @pytest.fixture(scope="session")

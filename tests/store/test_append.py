@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import orjson
+import pytest
 
 from service.store import EventLog, Store
 from tests.rules.chains import chain_checksum
@@ -18,6 +19,8 @@ from .helpers import assert_sound, draft, payloads
 
 if TYPE_CHECKING:
     from .helpers import Connection
+
+pytestmark = pytest.mark.both_servers
 
 
 async def test_append_gives_the_global_seq_of_a_durable_effect(log: EventLog, admin: Connection) -> None:

@@ -29,6 +29,8 @@ from .helpers import assert_sound, draft, holding_head, start, wait_for_waiters
 if TYPE_CHECKING:
     from .helpers import Connection
 
+pytestmark = pytest.mark.both_servers
+
 Opener = Callable[..., Awaitable[Store]]
 
 

@@ -14,6 +14,8 @@ from worldledger.errors import StoreUnavailableError, TamperedError
 from .helpers import assert_sound, draft, guards_down, start
 from .proxy import Proxy
 
+pytestmark = pytest.mark.both_servers
+
 Opener = Callable[..., Awaitable[Store]]
 
 

@@ -16,6 +16,8 @@ from .helpers import assert_sound, draft, holding_head, start, wait_for, wait_fo
 if TYPE_CHECKING:
     from .helpers import Connection
 
+pytestmark = pytest.mark.both_servers
+
 Opener = Callable[..., Awaitable[Store]]
 
 

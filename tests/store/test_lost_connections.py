@@ -20,6 +20,8 @@ from .proxy import Proxy
 if TYPE_CHECKING:
     from .helpers import Connection
 
+pytestmark = pytest.mark.both_servers
+
 Opener = Callable[..., Awaitable[Store]]
 
 _TERMINATE = """

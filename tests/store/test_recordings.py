@@ -22,6 +22,8 @@ from worldledger.slugs import experiment_label
 if TYPE_CHECKING:
     from .helpers import Connection
 
+pytestmark = pytest.mark.both_servers
+
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "pgn"
 
 _numbers = itertools.count(1)

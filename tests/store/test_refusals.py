@@ -31,6 +31,8 @@ from .helpers import assert_sound, draft, guards_down, holding_head, start, wait
 if TYPE_CHECKING:
     from .helpers import Connection
 
+pytestmark = pytest.mark.both_servers
+
 
 async def test_a_list_with_one_bad_draft_is_refused_whole(log: EventLog, store: Store) -> None:
     """Of a list with a bad draft nothing is written; the error names the draft's index and the path."""

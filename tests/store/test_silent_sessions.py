@@ -12,6 +12,8 @@ from worldledger.genesis import NewWorld
 
 from .helpers import draft
 
+pytestmark = pytest.mark.both_servers
+
 
 @pytest.mark.slow
 async def test_the_head_is_let_go(database_url: str, store: Store) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncpg
+import pytest
 
 from service.store import Store
 from tests.store.helpers import draft
 from worldledger.genesis import NewWorld
+
+pytestmark = pytest.mark.both_servers
 
 
 async def test_view_verifies_real_worlds(store: Store, database_url: str) -> None:

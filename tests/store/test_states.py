@@ -22,6 +22,8 @@ from .states import moved, replayed, snapshots, world_of_moves
 if TYPE_CHECKING:
     from .helpers import Connection
 
+pytestmark = pytest.mark.both_servers
+
 Opener = Callable[..., Awaitable[Store]]
 
 

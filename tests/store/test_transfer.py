@@ -23,6 +23,8 @@ from .helpers import draft
 if TYPE_CHECKING:
     from .helpers import Connection
 
+pytestmark = pytest.mark.both_servers
+
 Opener = Callable[..., Awaitable[Store]]
 
 _TABLES = {

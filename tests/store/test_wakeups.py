@@ -23,6 +23,8 @@ from .proxy import Proxy
 if TYPE_CHECKING:
     from .helpers import Connection
 
+pytestmark = pytest.mark.both_servers
+
 Opener = Callable[..., Awaitable[Store]]
 
 #: A pause between two looks that no test lives to see the end of.

@@ -21,6 +21,8 @@ from .helpers import assert_sound, draft
 if TYPE_CHECKING:
     from .helpers import Connection
 
+pytestmark = pytest.mark.both_servers
+
 Opener = Callable[..., Awaitable[Store]]
 
 

@@ -26,6 +26,8 @@ from .helpers import assert_sound, draft
 if TYPE_CHECKING:
     from .helpers import Connection
 
+pytestmark = pytest.mark.both_servers
+
 
 @pytest.fixture
 def worlds(store: Store) -> WorldsAtOnce:
