@@ -118,3 +118,9 @@ def order_key(sim_time: float, priority: int, source_id: str) -> tuple[float, in
     Units with equal keys keep the order of their arrival.
     """
     return (sim_time, -priority, source_id)
+
+
+def is_private(effect: Effect) -> bool:
+    """Tell whether an effect is for its source and the ``target_id`` of its payload alone: ``private`` is true."""
+    payload = effect["payload"]
+    return payload.get("private") is True and isinstance(payload.get("target_id"), str)

@@ -177,9 +177,13 @@ def _check_move(payload: dict[str, Any], agent_id: str) -> None:
 
 
 def _check_speak(payload: dict[str, Any], _: str) -> None:
-    """Speak ``{text}``."""
+    """Speak ``{text, private?, target_id?}``: one that is private is for the target alone, which it has to name."""
     if type(payload.get("text")) is not str:
         raise InvalidIntentError(missing_or(payload, "text", "a string"), "$.payload.text")
+    if _given(payload, "private") and type(payload["private"]) is not bool:
+        raise InvalidIntentError("private is true or false", "$.payload.private")
+    if payload.get("private"):
+        read_word(payload, "target_id", "$.payload")
 
 
 def _check_interact(payload: dict[str, Any], agent_id: str) -> None:

@@ -10,19 +10,22 @@ at what an effect has changed, and must come to the same.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import dist, inf
-from typing import Any, ClassVar, Final
+from math import dist, inf, isfinite
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from worldledger.deltas import DELTA_VERSION, PARTS, ObservationDelta, ObservedEvent, View, apply_delta, remembering
-from worldledger.effects import Effect, is_system_kind
+from worldledger.effects import Effect, is_private, is_system_kind
 from worldledger.latency import DistanceLatency, FixedLatency, LatencyModel, NoLatency
 from worldledger.patches import diff
-from worldledger.world import WorldState
+from worldledger.space import FieldOfView, cone_of
+from worldledger.world import Point, WorldState
 
 __all__ = [
     "DistanceLatency",
+    "FirstObservationPolicy",
+    "FirstPolicyConfig",
     "FixedLatency",
     "LatencyModel",
     "NoLatency",
@@ -31,8 +34,11 @@ __all__ = [
     "ObservedEvent",
     "PolicyConfig",
     "View",
+    "ViewCone",
     "apply_delta",
+    "is_private",
     "names_in",
+    "place_of",
     "remembering",
 ]
 
@@ -50,21 +56,31 @@ def names_in(effect: Effect) -> list[str]:
     return [effect["source_id"], *(name for key in _NAMING if isinstance(name := payload.get(key), str))]
 
 
-class PolicyConfig(BaseModel):
-    """What an ObservationPolicy goes by (seed); a policy of your own may take a subclass with more fields.
+def place_of(effect: Effect) -> Point | None:
+    """Return where an effect happens, if its payload says so: ``position``, of a Move ``to``; None if it is no point.
 
-    - ``distance_limit``: how far an agent sees, in units of the world, the limit included. It applies between two
-      positions: what has none is seen from everywhere, and an agent without one sees everything. Infinite (in JSON:
-      null) for no limit.
-    - ``relationship_filter``: relationship types. If there are any, only entities are seen that the agent is related
-      to by one of them, whichever way, and of relationships only those of such a type.
-    - ``field_visibility``: top-level field of an entity, or of an event's payload -> whether it is shown. ``*`` stands
-      for the fields that are not named, which are shown otherwise.
-    - ``latency_model``: how long it takes until the agent sees what happened.
-    - ``remove_operations``: if false, what goes out of sight stays in the view as last seen.
-
-    An agent always sees the entity of its own id, less hidden fields.
+    A point is a list of 2 or 3 finite numbers; of two, z is 0.0.
     """
+    payload = effect["payload"]
+    where = payload.get("position")
+    if effect["kind"] == "Move" and payload.get("to") is not None:
+        where = payload["to"]
+    return _point(where)
+
+
+def _point(value: Any) -> Point | None:
+    if not isinstance(value, list | tuple) or not 2 <= len(value) <= 3 or not all(map(_is_number, value)):
+        return None
+    x, y, z = (*value, 0.0) if len(value) == 2 else value
+    return float(x), float(y), float(z)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in {int, float} and isfinite(value)
+
+
+class FirstPolicyConfig(BaseModel):
+    """The settings of the policies of version 1, which worlds of before were recorded with; see `PolicyConfig`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
 
@@ -85,6 +101,66 @@ class PolicyConfig(BaseModel):
         return value + 0.0
 
 
+class ViewCone(BaseModel):
+    """The cone that an agent looks into; it opens where the agent stands.
+
+    - ``angle``: its full opening in degrees: 90 sees 45 to each side, 360 all around.
+    - ``range``: how far it reaches, in units of the world; None: as far as the other settings let the agent see.
+    - ``direction``: where it leads, 2 or 3 numbers that are not all 0. None: where the ``direction`` of the agent's own
+      entity leads; while that has none, the agent looks all around, and ``range`` does not hold.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    angle: float = Field(ge=0, le=360)
+    range: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    direction: list[float] | None = None
+
+    @field_validator("direction")
+    @classmethod
+    def _leads_somewhere(cls, value: list[float] | None) -> list[float] | None:
+        if value is not None and _direction(value) is None:
+            raise ValueError("a direction is 2 or 3 finite numbers that are not all 0")
+        return value
+
+
+def _direction(value: Any) -> Point | None:
+    point = _point(value)
+    return point if point is not None and any(point) else None
+
+
+class PolicyConfig(FirstPolicyConfig):
+    """What an ObservationPolicy goes by (seed); a policy of your own may take a subclass with more fields.
+
+    - ``distance_limit``: how far an agent sees, in units of the world, the limit included. It applies between two
+      positions: what has none is seen from everywhere, and an agent without one sees everything. Infinite (in JSON:
+      null) for no limit.
+    - ``visibility_range``: whether an agent sees no farther than the ``visibility_range`` of its own entity, where that
+      has one: a number from 0 on.
+    - ``view_cone``: the cone that an agent looks into; None for all around.
+    - ``relationship_filter``: relationship types. If there are any, only entities are seen that the agent is related
+      to by one of them, whichever way, and of relationships only those of such a type.
+    - ``field_visibility``: top-level field of an entity, or of an event's payload -> whether it is shown. ``*`` stands
+      for the fields that are not named, which are shown otherwise.
+    - ``latency_model``: how long it takes until the agent sees what happened.
+    - ``remove_operations``: if false, what goes out of sight stays in the view as last seen.
+    - ``rules``: by which of the base class's rules events are observed. 2, unless it is given; 1 is what policies that
+      were recorded before there was a choice go by: an event that happens far away is observed wherever it names no
+      entity that has a position, and nothing is private.
+
+    An agent always sees the entity of its own id, less hidden fields.
+    """
+
+    visibility_range: bool = False
+    view_cone: ViewCone | None = None
+    rules: Literal[1, 2] = 2
+
+    @field_validator("view_cone", mode="before")
+    @classmethod
+    def _read_cone(cls, value: Any) -> Any:
+        return ViewCone.model_validate(value) if isinstance(value, Mapping) else value
+
+
 class ObservationPolicy:
     """Decides what an agent sees (seed); override the smallest method that says what you mean.
 
@@ -95,7 +171,11 @@ class ObservationPolicy:
     - `sees_entity`: whether an entity is seen. It may look at the agent's and the entity's own data and at the
       relationships between both; it is asked again about what an effect has touched, and about everything when the
       agent's own entity was touched.
+    - `field_of_view`: how far, and which way, the agent sees from where it stands. It may look at the agent's own
+      entity and position.
     - `should_observe_event`: whether an event is observed. It is asked for every effect.
+    - `is_aware_of`: whether an event that happens within sight is observed for naming an entity that may not be within
+      sight itself. Where `sees_entity` is overridden and this is not, it is what `sees_entity` says.
     - `filter_world_state`, `calculate_observation_delta`: anything else. Then the whole view is made anew for every
       effect, so this is for small worlds. The two have to agree with each other, not with the other methods.
 
@@ -104,9 +184,9 @@ class ObservationPolicy:
     """
 
     #: What `config` is an instance of.
-    config_class: ClassVar[type[PolicyConfig]] = PolicyConfig
+    config_class: ClassVar[type[FirstPolicyConfig]] = PolicyConfig
 
-    def __init__(self, config: PolicyConfig | None = None) -> None:
+    def __init__(self, config: FirstPolicyConfig | None = None) -> None:
         """Take the configuration, or the usual one of the policy's ``config_class``."""
         self.config = config = self.config_class() if config is None else config
         self.distance_limit: float = config.distance_limit
@@ -114,6 +194,17 @@ class ObservationPolicy:
         self.field_visibility: dict[str, bool] = config.field_visibility
         self.latency_model: LatencyModel = config.latency_model
         self.remove_operations: bool = config.remove_operations
+        self.visibility_range: bool = False
+        self.view_cone: ViewCone | None = None
+        self.rules: int = 1
+        if isinstance(config, PolicyConfig):
+            self.visibility_range, self.view_cone = config.visibility_range, config.view_cone
+            self.rules = config.rules
+        own = type(self)
+        self._sees_by_distance = own.field_of_view is ObservationPolicy.field_of_view and not (
+            self.visibility_range or self.view_cone
+        )
+        self._sees_its_own_way = own.sees_entity is not ObservationPolicy.sees_entity
 
     # -- how it is used in a world ----------------------------------------------------------------------------
 
@@ -148,19 +239,25 @@ class ObservationPolicy:
     def should_observe_event(self, effect: Effect, agent_id: str, world_state: WorldState) -> bool:
         """Tell whether the agent observes an effect, given the state after it.
 
-        It does if the effect names it, or an entity that it sees: as the source, or in the payload (agent_id,
-        entity_id, target_id, from_entity, to_entity). If none of those is an entity of the world, everybody observes
-        the effect but agents with a relationship filter. System kinds are observed by nobody.
+        System kinds are observed by nobody, and a private effect (`is_private`) by its source and its target alone.
+
+        It observes an effect that names it: as the source, or in the payload (agent_id, entity_id, target_id,
+        from_entity, to_entity). Of all others it observes none that is out of its sight (`is_out_of_sight`), and of
+        these the ones that name an entity that it sees, or, where the effect itself has a place, is aware of. If none
+        of the names is an entity of the world, every agent without a relationship filter observes the effect.
         """
-        if is_system_kind(effect["kind"]):
+        if is_system_kind(effect["kind"]) or not self.is_told(effect, agent_id):
             return False
         names = names_in(effect)
         if agent_id in names:
             return True
         present = [name for name in names if name in world_state.entities]
+        if self.is_out_of_sight(effect, agent_id, world_state):
+            return False
         if not present:
             return not self.relationship_filter
-        return any(self.sees_entity(world_state, agent_id, name) for name in present)
+        knows = self.is_aware_of if self.has_place(effect, agent_id, world_state) else self.sees_entity
+        return any(knows(world_state, agent_id, name) for name in present)
 
     def calculate_observation_delta(self, old_view: View, new_view: View) -> ObservationDelta:
         """Give the delta between two views of an agent, the new one as `filter_world_state` gives it; no events.
@@ -185,13 +282,85 @@ class ObservationPolicy:
             return False
         if entity_id == agent_id:
             return True
-        here, there = world_state.spatial_index.get(agent_id), world_state.spatial_index.get(entity_id)
-        if here is not None and there is not None and dist(here, there) > self.distance_limit:
-            return False
+        there = world_state.spatial_index.get(entity_id)
+        if there is not None:
+            if self._sees_by_distance:
+                here = world_state.spatial_index.get(agent_id)
+                if here is not None and dist(here, there) > self.distance_limit:
+                    return False
+            elif (view := self.field_of_view(world_state, agent_id)) is not None:
+                x, y, z = there
+                if not view.holds((x, y, z)):
+                    return False
+        return self.is_related_to(world_state, agent_id, entity_id)
+
+    def is_aware_of(self, world_state: WorldState, agent_id: str, entity_id: str) -> bool:
+        """Tell whether the agent may know of an entity of the world, wherever that is."""
+        if self._sees_its_own_way:
+            return self.sees_entity(world_state, agent_id, entity_id)
+        return entity_id == agent_id or self.is_related_to(world_state, agent_id, entity_id)
+
+    def is_related_to(self, world_state: WorldState, agent_id: str, entity_id: str) -> bool:
+        """Tell whether the relationship filter lets the agent know of an entity; without one it does."""
         if not self.relationship_filter:
             return True
         details = world_state.metadata.get("relationships", {})
         return self._has_type(details, agent_id, entity_id) or self._has_type(details, entity_id, agent_id)
+
+    def field_of_view(self, world_state: WorldState, agent_id: str) -> FieldOfView | None:
+        """Return what is in sight of where the agent stands; None if nothing limits that, or it stands nowhere."""
+        here = world_state.spatial_index.get(agent_id)
+        if here is None:
+            return None
+        limit, ahead, half = self.distance_limit, None, 0.0
+        if self.visibility_range or self.view_cone is not None:
+            entity = world_state.entities.get(agent_id, {})
+            own = entity.get("visibility_range")
+            if self.visibility_range and _is_number(own) and own >= 0:
+                limit = min(limit, own)
+            cone = self.view_cone
+            if cone is not None:
+                leads = _direction(entity.get("direction") if cone.direction is None else cone.direction)
+                if leads is not None:
+                    ahead, half = cone_of(leads, cone.angle)
+                    limit = limit if cone.range is None else min(limit, cone.range)
+        if limit == inf and ahead is None:
+            return None
+        x, y, z = here
+        return FieldOfView((x, y, z), limit, ahead, half)
+
+    def is_told(self, effect: Effect, agent_id: str) -> bool:
+        """Tell whether an effect is for the agent's eyes: it is not private, or the agent is its source or target."""
+        if self.rules < 2 or not is_private(effect):
+            return True
+        return agent_id == effect["source_id"] or agent_id == effect["payload"]["target_id"]
+
+    def has_place(self, effect: Effect, agent_id: str, world_state: WorldState) -> bool:
+        """Tell whether the place that the effect's payload names decides whether the agent observes it."""
+        return (
+            self.rules >= 2 and place_of(effect) is not None and self.field_of_view(world_state, agent_id) is not None
+        )
+
+    def is_out_of_sight(self, effect: Effect, agent_id: str, world_state: WorldState) -> bool:
+        """Tell whether an effect has places, and none of them is in the agent's field of view.
+
+        Its place is the one that its payload names (`place_of`); where that names none, the positions of the entities
+        that the effect names are its places, after it. An effect without a place is nowhere out of sight.
+        """
+        if self.rules < 2 or (view := self.field_of_view(world_state, agent_id)) is None:
+            return False
+        place = place_of(effect)
+        if place is not None:
+            return not view.holds(place)
+        placed = False
+        for name in names_in(effect):
+            point = world_state.spatial_index.get(name)
+            if point is not None:
+                x, y, z = point
+                if view.holds((x, y, z)):
+                    return False
+                placed = True
+        return placed
 
     def show_entity(self, entity: Mapping[str, Any]) -> dict[str, Any]:
         """Give an entity as it is shown: a new object, whose values may be the entity's own."""
@@ -230,3 +399,9 @@ class ObservationPolicy:
         """Tell whether one entity is related to another, this way, by a type that the filter names."""
         types = details.get(from_entity, {}).get(to_entity, ())
         return any(name in types for name in self.relationship_filter)
+
+
+class FirstObservationPolicy(ObservationPolicy):
+    """The usual policy as it was in its version 1: for worlds that were recorded with it."""
+
+    config_class: ClassVar[type[FirstPolicyConfig]] = FirstPolicyConfig

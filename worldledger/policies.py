@@ -23,7 +23,7 @@ from worldledger.canonical import MAX_INT, child, gate
 from worldledger.drafts import MAX_WORD
 from worldledger.errors import InvalidEffectError, InvalidPolicyError, UnregisteredPolicyError
 from worldledger.latency import DistanceLatency, FixedLatency, LatencyModel, NoLatency
-from worldledger.observation import ObservationPolicy
+from worldledger.observation import FirstObservationPolicy, ObservationPolicy, PolicyConfig
 
 #: The nesting level at which a stored policy stands in the effect AgentRegistered.
 SPEC_LEVEL: Final = 3
@@ -135,7 +135,8 @@ def _adding(registry: _Registry[Any], name: str, version: int) -> Callable[[_Cla
     return add
 
 
-register_policy("default")(ObservationPolicy)
+register_policy("default", 1)(FirstObservationPolicy)
+register_policy("default", 2)(ObservationPolicy)
 register_latency_model("none")(NoLatency)
 register_latency_model("fixed")(FixedLatency)
 register_latency_model("distance")(DistanceLatency)
@@ -168,15 +169,19 @@ def _model_spec(model: LatencyModel) -> dict[str, Any]:
     return {"name": name, "version": version, "config": model.config()}
 
 
-def policy_from_spec(spec: Any, *, path: str = "$") -> ObservationPolicy:
+def policy_from_spec(spec: Any, *, path: str = "$", stored: bool = False) -> ObservationPolicy:
     """Make the policy that is stored as ``{"name", "version", "config"}``.
 
     Without ``version`` it is the newest, without ``config`` the usual one; the configuration's ``latency_model`` is
-    written the same way. ``path`` is where the spec stands in what the caller sent. Raises UnregisteredPolicyError for
-    a name or version that is not known here, InvalidPolicyError with the path for anything else that is wrong.
+    written the same way. ``stored`` says that the spec comes from a log, where every setting was written out: a policy
+    of your own that was stored without ``rules`` goes by the rules 1, the only ones that there were. ``path`` is where
+    the spec stands in what the caller sent. Raises UnregisteredPolicyError for a name or version that is not known
+    here, InvalidPolicyError with the path for anything else that is wrong.
     """
     cls, config = _read(_POLICIES, spec, path)
     where = f"{path}.config"
+    if stored and issubclass(cls.config_class, PolicyConfig):
+        config.setdefault("rules", 1)
     if "latency_model" in config:
         config["latency_model"] = _model_from_spec(config["latency_model"], f"{where}.latency_model")
     try:

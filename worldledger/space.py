@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import atan2, dist, floor, hypot, inf, isfinite, radians
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from worldledger.world import Point
 
@@ -44,6 +44,38 @@ _ROUNDING: Final = 4e-15
 _BEYOND: Final = 10**400
 #: What an angle may be off by, in radians: 0.00000006 degrees.
 _ANGLE_ROUNDING: Final = 1e-9
+
+
+class FieldOfView(NamedTuple):
+    """What is in sight of a point: all that is at most ``limit`` away and, with a ``direction``, within a cone.
+
+    ``direction`` has length 1 and ``half_angle`` is in radians, as `cone_of` gives them.
+    """
+
+    position: Point
+    limit: float
+    direction: Point | None = None
+    half_angle: float = 0.0
+
+    def holds(self, point: Point) -> bool:
+        """Tell whether a point is in sight. Borders are included."""
+        return dist(self.position, point) <= self.limit and self.is_ahead(point)
+
+    def is_ahead(self, point: Point) -> bool:
+        """Tell whether a point is within the cone, however far it is."""
+        return self.direction is None or _is_ahead(self.position, point, self.direction, self.half_angle)
+
+
+def cone_of(direction: Sequence[float], angle: float) -> tuple[Point, float]:
+    """Return a cone's direction, of length 1, and half its opening in radians, with some room for rounding.
+
+    ``angle`` is the full opening in degrees. Raises ValueError for a direction that leads nowhere, or an angle that is
+    not from 0 to 360.
+    """
+    ahead = _point(direction)
+    if not 0 <= angle <= 360:
+        raise ValueError(f"an angle is a number of degrees from 0 to 360, not {angle!r}")
+    return _unit(ahead), radians(angle) / 2 + _ANGLE_ROUNDING
 
 
 class SpatialIndex:
@@ -134,18 +166,14 @@ class SpatialIndex:
         what stands where the observer does. Raises ValueError for a direction that leads nowhere, or an angle that
         is not from 0 to 360.
         """
-        here, ahead = _point(observer), _point(direction)
-        if not 0 <= angle <= 360:
-            raise ValueError(f"an angle is a number of degrees from 0 to 360, not {angle!r}")
-        ahead = _unit(ahead)
-        most = radians(angle) / 2 + _ANGLE_ROUNDING
-        found = []
-        for entity_id in self.within(here, range):
-            x, y, z = self._places[entity_id][0]
-            away = (x - here[0], y - here[1], z - here[2])
-            if not any(away) or _between(_unit(away), ahead) <= most:
-                found.append(entity_id)
-        return sorted(found)
+        return sorted(self.within_view(FieldOfView(_point(observer), range, *cone_of(direction, angle))))
+
+    def within_view(self, view: FieldOfView) -> list[str]:
+        """Return the ids of the entities in a field of view, in no particular order."""
+        near = self.within(view.position, view.limit)
+        if view.direction is None:
+            return near
+        return [entity_id for entity_id in near if view.is_ahead(self._places[entity_id][0])]
 
     def within(self, center: Point, radius: float) -> list[str]:
         """Give the same as `entities_within_range` for three floats, in no particular order: the fast way."""
@@ -194,6 +222,12 @@ def _point(value: Sequence[Any]) -> Point:
     if len(value) != 3 or not all(isinstance(number, int | float) and isfinite(number) for number in value):
         raise ValueError(f"a point is 2 or 3 finite numbers, not {value!r}")
     return float(value[0]), float(value[1]), float(value[2])
+
+
+def _is_ahead(here: Point, there: Point, ahead: Point, most: float) -> bool:
+    """Tell whether the way from one point to another is at most this angle off a direction; the point itself is."""
+    away = (there[0] - here[0], there[1] - here[1], there[2] - here[2])
+    return not any(away) or _between(_unit(away), ahead) <= most
 
 
 def _unit(vector: Point) -> Point:

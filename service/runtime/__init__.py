@@ -11,7 +11,7 @@ from service.runtime.subscriptions import Subscription
 from worldledger.aio import CancelToken, CircuitBreaker, QueueClosedError, TimedQueue
 from worldledger.config import MemoryConfig, OrchestratorConfig
 from worldledger.intents import Accepted
-from worldledger.observation import LatencyModel, ObservationPolicy, PolicyConfig
+from worldledger.observation import LatencyModel, ObservationPolicy, PolicyConfig, ViewCone
 from worldledger.recovery import ErrorRecoveryPolicy
 from worldledger.validation import DefaultEffectValidator, EffectValidator
 
@@ -34,4 +34,5 @@ __all__ = [
     "QueueClosedError",
     "Subscription",
     "TimedQueue",
+    "ViewCone",
 ]

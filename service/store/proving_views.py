@@ -180,7 +180,7 @@ class ViewProof:
             if len(self._policies) >= _POLICIES:
                 self._policies.clear()
             try:
-                policy = policy_from_spec(spec)
+                policy = policy_from_spec(spec, stored=True)
             except SimulationError as error:
                 policy = error.message
             self._policies[key] = policy

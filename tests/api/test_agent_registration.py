@@ -25,7 +25,7 @@ async def test_a_registration_is_an_effect(client: httpx2.AsyncClient, world: st
     found = response.json()
     assert (found["agent_id"], found["registered_seq"], found["view_seq"], found["weight"]) == ("alice", 2, 2, 3)
     assert found["policy"]["config"]["distance_limit"] == 50.0
-    assert found["policy"]["version"] == 1
+    assert found["policy"]["version"] == 2
     assert "submit_intent" in found["permissions"]
     assert found["view"]["visible_entities"] == {}
     effect = (await client.get("/v1/worlds/town/effects/2")).json()

@@ -16,9 +16,17 @@ from worldledger.folding import Fold
 from worldledger.latency import DistanceLatency, FixedLatency
 from worldledger.observability import MatrixPolicy, MatrixPolicyConfig
 from worldledger.observability.config import ObservabilityLevel, Sight
-from worldledger.observation import ObservationPolicy, PolicyConfig
+from worldledger.observability.policy import FirstMatrixPolicy, FirstMatrixPolicyConfig
+from worldledger.observation import (
+    FirstObservationPolicy,
+    FirstPolicyConfig,
+    ObservationPolicy,
+    PolicyConfig,
+    ViewCone,
+)
 from worldledger.policies import policy_spec, register_policy
 from worldledger.rulesets.sandbox import RULESET
+from worldledger.space import FieldOfView
 from worldledger.views import Sighting, Views
 from worldledger.world import WorldState
 
@@ -110,20 +118,54 @@ class Choosy(ObservationPolicy):
         return effect["global_seq"] % 2 == 0
 
 
-OWN = (Healthy, Masked, Personal, Choosy, OwnDelta, Wholesale)
+@register_policy("test-squinting")
+class Squinting(ObservationPolicy):
+    """Sees as far as it has points, and is aware of nobody by name."""
 
+    def field_of_view(self, world_state: WorldState, agent_id: str) -> FieldOfView | None:
+        """See from where the agent stands."""
+        here = world_state.spatial_index.get(agent_id)
+        if here is None:
+            return None
+        x, y, z = here
+        return FieldOfView((x, y, z), float(world_state.entities[agent_id].get("hp", 1)))
+
+    def is_aware_of(self, world_state: WorldState, agent_id: str, entity_id: str) -> bool:
+        """Know of those with short names."""
+        return len(entity_id) < 4
+
+
+OWN = (Healthy, Masked, Personal, Choosy, Squinting, OwnDelta, Wholesale)
+
+_CONES = st.one_of(
+    st.none(),
+    st.none(),
+    st.builds(
+        ViewCone,
+        angle=st.sampled_from([0.0, 90.0, 180.0, 360.0]),
+        range=st.sampled_from([None, 0.0, 2.0]),
+        direction=st.sampled_from([None, None, [1.0, 0.0], [0.0, -1.0, 0.0]]),
+    ),
+)
+
+_FIRST: dict[str, st.SearchStrategy[Any]] = {
+    "distance_limit": st.sampled_from([inf, 0.0, 1.0, 2.0, 2.5, 1e5, 1e200]),
+    "relationship_filter": st.sampled_from([[], [], ["x"], ["interact", "y"]]),
+    "field_visibility": st.sampled_from(
+        [{}, {}, {"position": False}, {"*": False, "hp": True}, {"*": False}, {"text": False, "hp": True}]
+    ),
+    "latency_model": st.sampled_from([None, FixedLatency(0.5), DistanceLatency(0.25, 1.0, 9.0)]).map(
+        lambda model: PolicyConfig().latency_model if model is None else model
+    ),
+    "remove_operations": st.sampled_from([True, True, False]),
+}
 #: Configurations of every kind.
 CONFIGS: st.SearchStrategy[PolicyConfig] = st.builds(
     PolicyConfig,
-    distance_limit=st.sampled_from([inf, 0.0, 1.0, 2.0, 2.5, 1e5, 1e200]),
-    relationship_filter=st.sampled_from([[], [], ["x"], ["interact", "y"]]),
-    field_visibility=st.sampled_from(
-        [{}, {}, {"position": False}, {"*": False, "hp": True}, {"*": False}, {"text": False, "hp": True}]
-    ),
-    latency_model=st.sampled_from([None, FixedLatency(0.5), DistanceLatency(0.25, 1.0, 9.0)]).map(
-        lambda model: PolicyConfig().latency_model if model is None else model
-    ),
-    remove_operations=st.sampled_from([True, True, False]),
+    **_FIRST,
+    visibility_range=st.booleans(),
+    view_cone=_CONES,
+    rules=st.sampled_from([1, 2, 2, 2]),
 )
 #: Names of agents; eve has no entity unless an effect makes one.
 AGENTS = st.one_of(NAMES, st.just("eve"))
@@ -144,6 +186,9 @@ MATRICES: st.SearchStrategy[MatrixPolicyConfig] = st.builds(
     internal=st.sampled_from([[], ["hp"], ["hp", "text", "position"]]),
     bounds=st.sampled_from([{}, {"*": {"hp": {"min": 0, "max": 9}}}, {"*": {"hp": {"max": 2}}, "ann": {}}]),
     noise_key=st.just(KEY),
+    noise_scope=st.sampled_from(["turn", "value"]),
+    visibility_range=st.booleans(),
+    view_cone=_CONES,
 )
 #: Policies of every kind.
 POLICIES: st.SearchStrategy[ObservationPolicy] = st.one_of(
@@ -151,6 +196,12 @@ POLICIES: st.SearchStrategy[ObservationPolicy] = st.one_of(
     st.builds(ObservationPolicy, CONFIGS),
     st.sampled_from(OWN).flatmap(lambda cls: st.builds(cls, CONFIGS)),
     st.builds(MatrixPolicy, MATRICES),
+    st.builds(FirstObservationPolicy, st.builds(FirstPolicyConfig, **_FIRST)),
+    MATRICES.map(
+        lambda row: FirstMatrixPolicy(
+            FirstMatrixPolicyConfig(**{name: getattr(row, name) for name in FirstMatrixPolicyConfig.model_fields})
+        )
+    ),
 )
 
 
@@ -161,6 +212,22 @@ def registered(agent_id: str, policy: ObservationPolicy, weight: int = 1) -> Sai
 
 
 _SMALL = st.lists(st.integers(-2, 2).map(float), min_size=2, max_size=2)
+_DATA = st.fixed_dictionaries(
+    {},
+    optional={
+        "hp": st.integers(0, 2),
+        "visibility_range": st.sampled_from([0, 1.0, 2.5, -1, "far", True]),
+        "direction": st.sampled_from([[1, 0], [0.0, 1.0, 0.0], [-1.0, 0.5], [0, 0], "north"]),
+    },
+)
+
+
+def whispered(source: str, target: str, text: str = "a", kind: str = "Speak") -> Said:
+    """Give a private message as the sandbox writes it."""
+    audience = sorted({source, target})
+    return (kind, {"text": text, "private": True, "target_id": target, "audience": audience}, source)
+
+
 #: Effects by which something comes into sight or goes: all in a small place.
 STIR: st.SearchStrategy[Said] = st.one_of(
     st.tuples(st.just("Move"), st.fixed_dictionaries({"to": _SMALL}), AGENTS),
@@ -169,7 +236,7 @@ STIR: st.SearchStrategy[Said] = st.one_of(
     st.tuples(
         st.just("EntityCreated"),
         st.fixed_dictionaries(
-            {"entity_id": AGENTS, "entity_data": st.fixed_dictionaries({}, optional={"hp": st.integers(0, 2)})},
+            {"entity_id": AGENTS, "entity_data": _DATA},
             optional={"position": _SMALL},
         ),
         AGENTS,
@@ -190,6 +257,25 @@ STIR: st.SearchStrategy[Said] = st.one_of(
         AGENTS,
     ),
     st.tuples(st.just("Trade"), st.fixed_dictionaries({}, optional={"target_id": AGENTS, "hp": st.just(1)}), AGENTS),
+    st.builds(whispered, AGENTS, AGENTS, kind=st.sampled_from(["Speak", "MessageEmitted", "Trade"])),
+    st.tuples(
+        st.just("Blast"),
+        st.fixed_dictionaries(
+            {"position": st.one_of(_SMALL, _SMALL, st.sampled_from([[1e9, 0.0], [1], "here", [True, 0]]))},
+            optional={"target_id": AGENTS, "entity_id": AGENTS},
+        ),
+        st.one_of(AGENTS, st.just("engine")),
+    ),
+    st.tuples(
+        st.just("EntityUpdated"),
+        st.builds(
+            lambda name, field, value: {"entity_id": name, "patch": [{"op": "add", "path": field, "value": value}]},
+            AGENTS,
+            st.sampled_from(["/visibility_range", "/direction"]),
+            st.sampled_from([0, 1.5, 3.0, [1, 0], [0.0, -1.0]]),
+        ),
+        AGENTS,
+    ),
     st.tuples(st.just("Whisper"), st.fixed_dictionaries({"text": st.sampled_from("ab")}), AGENTS),
     st.tuples(st.just("TurnStarted"), st.fixed_dictionaries({"turn": st.integers(0, 3)}), st.just("engine")),
     st.builds(registered, AGENTS, POLICIES),
@@ -218,8 +304,16 @@ def long_story(random: Random, length: int) -> list[Said]:
                 )
             )
         cls = random.choice([ObservationPolicy] * 12 + list(OWN))
+        cone = ViewCone(
+            angle=random.choice([45.0, 90.0, 180.0, 360.0]),
+            range=random.choice([None, 2.0]),
+            direction=random.choice([None, None, [1.0, 0.0]]),
+        )
         return cls(
             PolicyConfig(
+                visibility_range=random.random() < 0.3,
+                view_cone=cone if random.random() < 0.3 else None,
+                rules=1 if random.random() < 0.2 else 2,
                 distance_limit=random.choice([inf, inf, 0.0, 1.0, 1.5, 2.0, 3.0, 1e200]),
                 relationship_filter=random.choice([[], [], ["x"], ["interact", "y"]]),
                 field_visibility=random.choice(visibility),
@@ -233,7 +327,7 @@ def long_story(random: Random, length: int) -> list[Said]:
     said: list[Said] = [registered(name, policy()) for name in names]
     while len(said) < length:
         name, other = random.choice(names), random.choice(names)
-        kind = random.choice("MMMMMSSICCCUURXXYYTTGWN")
+        kind = random.choice("MMMMMSSICCCUURXXYYTTGWNBBPF")
         ends = {"from_entity": name, "to_entity": other}
         data: dict[str, Any] = {"hp": random.randint(0, 2)} if random.random() < 0.5 else {}
         if kind == "M":
@@ -265,6 +359,14 @@ def long_story(random: Random, length: int) -> list[Said]:
             said.append(("Trade", {**random.choice([{}, {"target_id": other}]), **data}, random.choice([name, "fog"])))
         elif kind == "W":
             said.append(("Whisper", {"text": "a"}, name))
+        elif kind == "P":
+            said.append(whispered(name, other, kind=random.choice(["Speak", "SpeakResponse", "Trade"])))
+        elif kind == "B":
+            said.append(("Blast", {"position": point(), **random.choice([{}, {"target_id": other}])}, name))
+        elif kind == "F":
+            look = random.choice([("direction", point()), ("visibility_range", float(random.randint(0, 4)))])
+            patch = [{"op": "add", "path": f"/{look[0]}", "value": look[1]}]
+            said.append(("EntityUpdated", {"entity_id": other, "patch": patch}, name))
         elif kind == "N":
             said.append(("TurnStarted", {"turn": random.randint(0, 3)}, "engine"))
         elif random.random() < 0.3:

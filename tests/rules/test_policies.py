@@ -15,7 +15,14 @@ from tests.rules.seeing import POLICIES, Masked
 from worldledger.canonical import canonical_json
 from worldledger.effects import Effect
 from worldledger.errors import InvalidPolicyError, UnregisteredPolicyError
-from worldledger.observation import DistanceLatency, LatencyModel, ObservationPolicy, PolicyConfig
+from worldledger.observation import (
+    DistanceLatency,
+    FirstObservationPolicy,
+    FirstPolicyConfig,
+    LatencyModel,
+    ObservationPolicy,
+    PolicyConfig,
+)
 from worldledger.policies import policy_from_spec, policy_spec, register_latency_model, register_policy
 
 
@@ -43,7 +50,7 @@ class Scout(ObservationPolicy):
 
     config_class = ScoutConfig
 
-    def __init__(self, config: PolicyConfig | None = None) -> None:
+    def __init__(self, config: FirstPolicyConfig | None = None) -> None:
         super().__init__(config)
         if isinstance(self.config, ScoutConfig) and self.config.height > 9:
             raise ZeroDivisionError("too high")
@@ -70,17 +77,32 @@ class Odd(LatencyModel):
 
 def test_the_plain_policy_is_stored_with_every_setting() -> None:
     """Its name is default, and no limit is null."""
-    assert policy_spec(ObservationPolicy()) == {
-        "name": "default",
-        "version": 1,
-        "config": {
-            "distance_limit": None,
-            "relationship_filter": [],
-            "field_visibility": {},
-            "latency_model": {"name": "none", "version": 1, "config": {}},
-            "remove_operations": True,
-        },
+    stored: dict[str, Any] = {
+        "distance_limit": None,
+        "relationship_filter": [],
+        "field_visibility": {},
+        "latency_model": {"name": "none", "version": 1, "config": {}},
+        "remove_operations": True,
     }
+    more = {"visibility_range": False, "view_cone": None, "rules": 2}
+    assert policy_spec(ObservationPolicy()) == {"name": "default", "version": 2, "config": stored | more}
+    assert policy_spec(FirstObservationPolicy()) == {"name": "default", "version": 1, "config": stored}
+
+
+def test_what_was_stored_before_there_was_a_choice_goes_by_the_first_rules() -> None:
+    """A policy of one's own that is registered now goes by the newest, and so does each that says so."""
+    spec = policy_spec(Scout(ScoutConfig(height=5)))
+    assert spec["config"].pop("rules") == 2
+    assert policy_from_spec(spec, stored=True).rules == 1
+    assert policy_from_spec(spec).rules == 2
+    assert policy_from_spec(policy_spec(policy_from_spec(spec)), stored=True).rules == 2
+    first = {"name": "default", "version": 1}
+    assert policy_from_spec(first, stored=True).rules == policy_from_spec(first).rules == 1
+    for known in ("matrix", "social_rl"):
+        assert policy_from_spec({"name": known, "version": 1}, stored=True).rules == 1
+        assert policy_from_spec({"name": known}).rules == 2
+    with pytest.raises(InvalidPolicyError):
+        policy_from_spec({**first, "config": {"rules": 2}})
 
 
 @settings(max_examples=100, deadline=None)
@@ -142,6 +164,15 @@ def test_what_is_not_registered_cannot_be_stored(policy: ObservationPolicy) -> N
         ({"name": "default", "config": {"distance_limit": -1}}, "$.config.distance_limit"),
         ({"name": "default", "config": {"distance_limit": "far"}}, "$.config.distance_limit"),
         ({"name": "default", "config": {"height": 1}}, "$.config.height"),
+        ({"name": "default", "config": {"rules": 3}}, "$.config.rules"),
+        ({"name": "default", "config": {"visibility_range": 5}}, "$.config.visibility_range"),
+        ({"name": "default", "config": {"view_cone": {}}}, "$.config.view_cone.angle"),
+        ({"name": "default", "config": {"view_cone": {"angle": 361}}}, "$.config.view_cone.angle"),
+        ({"name": "default", "config": {"view_cone": {"angle": 90, "range": -1}}}, "$.config.view_cone.range"),
+        (
+            {"name": "default", "config": {"view_cone": {"angle": 9, "direction": [0, 0]}}},
+            "$.config.view_cone.direction",
+        ),
         ({"name": "default", "config": {"relationship_filter": ["a", 1]}}, "$.config.relationship_filter[1]"),
         ({"name": "default", "config": {"field_visibility": {"a b": 1}}}, '$.config.field_visibility["a b"]'),
         ({"name": "default", "config": {"latency_model": None}}, "$.config.latency_model"),
@@ -172,7 +203,7 @@ def test_what_is_no_policy_is_refused_by_path(spec: Any, path: str) -> None:
     "spec",
     [
         {"name": "unheard-of"},
-        {"name": "default", "version": 2},
+        {"name": "default", "version": 3},
         {"name": "test-scout", "version": 1},
         {"name": "default", "config": {"latency_model": {"name": "unheard-of"}}},
     ],

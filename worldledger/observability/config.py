@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from enum import Enum
 from functools import cached_property
 from math import isfinite
-from typing import Annotated, Any, Final, Self, TypeAlias
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import (
     BaseModel,
@@ -43,6 +43,9 @@ class ObservabilityLevel(str, Enum):  # noqa: UP042 - as the seed has it; what s
 
 #: How an observer sees a target: the level, and the noise as a share of each number.
 Sight: TypeAlias = tuple[ObservabilityLevel, float]
+
+#: What a draw of noise is made for: the turn, or the number's own value.
+NoiseScope: TypeAlias = Literal["turn", "value"]
 
 #: What is seen where nothing restricts it.
 EVERYTHING: Final[Sight] = (ObservabilityLevel.INSIDER, 0.0)
@@ -145,6 +148,8 @@ class DefaultObservability(_Settings):
 class ObservabilityConfig(_Settings):
     """Who sees what of whom. Without ``default``, who stands in no entry sees nothing of the target.
 
+    ``noise_scope`` says what noise is drawn for (`worldledger.observability.noise`): each ``turn``, or each ``value``.
+
     Everybody sees everything where ``enabled`` is false.
     """
 
@@ -154,6 +159,7 @@ class ObservabilityConfig(_Settings):
     default: DefaultObservability = Field(
         default_factory=lambda: DefaultObservability(level=ObservabilityLevel.UNAWARE, noise=0.0)
     )
+    noise_scope: NoiseScope = "turn"
 
     @model_validator(mode="after")
     def _consistent(self, info: ValidationInfo) -> ObservabilityConfig:

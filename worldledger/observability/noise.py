@@ -1,10 +1,11 @@
-"""Noise of observations: for the same world, observer, target, place and turn the same draw, on every machine.
+"""Noise of observations: for the same world, observer, target, place and turn (or value) the same draw, anywhere.
 
 A draw is made of a digest, so nothing is kept between draws and their order does not matter:
 
 - The message is the text, in the profile ``state/1`` (`worldledger.world.state_text`), of the JSON list
   ``[world_uuid, observer, target, path, turn]``. ``path`` is the JSON Pointer (RFC 6901) of the number within the
-  target, ``/inventory/food``.
+  target, ``/inventory/food``. With the ``noise_scope`` value the number itself stands in place of ``turn``, as the
+  profile writes it: ``731.25``, ``5``, ``1.0``.
 - S is the sum of the message's SHA-256, read as 16 big-endian whole numbers of 16 bits.
 - The draw is ``g = (S - 524280) * (0.8660254037844386 / 65536)``: mean 0, spread (standard deviation) 1, nearly a bell
   curve (Irwin-Hall), never beyond 6.93 either way.
@@ -48,29 +49,37 @@ _MOST_MEMBERS: Final = 100
 _PLANS: Final = 1024
 
 
-def noise_of(world_uuid: str, observer: str, target: str, path: str, turn: int) -> float:
-    """Give the draw g of one number, see above. Raises ValueError for what is no UUID, see `Draws`."""
-    return Draws(world_uuid, observer, turn).toward(target)(path)
+def noise_of(
+    world_uuid: str, observer: str, target: str, path: str, turn: int | None = None, *, value: float | None = None
+) -> float:
+    """Return the draw g of one number, see above: for a turn or, with the ``noise_scope`` value, for its value.
+
+    Raises ValueError for what is no UUID, see `Draws`, and unless one of ``turn`` and ``value`` is given.
+    """
+    if (turn is None) is (value is None):
+        raise ValueError("noise is drawn for a turn or for a value: one of them is wanted")
+    return Draws(world_uuid, observer, turn).toward(target)(path, value)
 
 
 class Draws:
-    """The draws of one observer in one turn.
+    """The draws of one observer in one turn; where ``turn`` is None, for each number's own value.
 
     ``world_uuid`` are 32 hex digits; hyphens between them (RFC 9562) and capitals make no difference, and anything else
     raises ValueError.
     """
 
-    __slots__ = ("_head", "_tail")
+    __slots__ = ("_by_value", "_head", "_tail")
 
-    def __init__(self, world_uuid: str, observer: str, turn: int) -> None:
+    def __init__(self, world_uuid: str, observer: str, turn: int | None) -> None:
         if not _HEX32(world_uuid):
             world_uuid = _hex32(world_uuid)
         self._head = b'["' + _inside(world_uuid) + b'","' + _inside(observer) + b'","'
-        self._tail = b'",%d]' % turn
+        self._by_value = turn is None
+        self._tail = b'",' if turn is None else b'",%d]' % turn
 
     def toward(self, target: str) -> Draw:
         """Give the draws of one target."""
-        return Draw(self._head + _inside(target) + b'","', self._tail)
+        return Draw(self._head + _inside(target) + b'","', self._tail, by_value=self._by_value)
 
 
 def _hex32(world_uuid: str) -> str:
@@ -81,17 +90,19 @@ def _hex32(world_uuid: str) -> str:
 
 
 class Draw:
-    """The draws of one target: called with a path, it gives the draw g."""
+    """The draws of one target: called with a path (and the value, where it is drawn for that), it gives the draw g."""
 
-    __slots__ = ("_head", "_tail")
+    __slots__ = ("_by_value", "_head", "_tail")
 
-    def __init__(self, head: bytes, tail: bytes) -> None:
+    def __init__(self, head: bytes, tail: bytes, *, by_value: bool = False) -> None:
         self._head = head
         self._tail = tail
+        self._by_value = by_value
 
-    def __call__(self, path: str) -> float:
+    def __call__(self, path: str, value: float | None = None) -> float:
         """Give the draw of the number at a path within the target (JSON Pointer)."""
-        bits = int.from_bytes(sha256(self._head + state_text(path)[1:-1] + self._tail).digest(), "big")
+        end = state_text(value) + b"]" if self._by_value else b""
+        bits = int.from_bytes(sha256(self._head + state_text(path)[1:-1] + self._tail + end).digest(), "big")
         return (((bits & _ODD) + (bits >> 16 & _ODD)) % _LANE - _MIDDLE) * _SCALE
 
     def plan(self, names: tuple[Any, ...], limits: Limits) -> Plan:
@@ -118,6 +129,7 @@ class Draw:
         number, by its path, itself and its limits.
         """
         begun, number_of, odd = sha256(self._head + path).copy, int.from_bytes, _ODD
+        by_value = self._by_value
         seen = []
         for value, (rest, limits) in zip(values, plan, strict=False):
             kind = type(value)
@@ -127,6 +139,8 @@ class Draw:
                     continue
                 message = begun()
                 message.update(rest)
+                if by_value:
+                    message.update(state_text(value) + b"]")
                 bits = number_of(message.digest(), "big")
                 exact = value * (1.0 + noise * ((((bits & odd) + (bits >> 16 & odd)) % _LANE - _MIDDLE) * _SCALE))
                 if kind is int:

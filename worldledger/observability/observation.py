@@ -59,7 +59,8 @@ def construct_observation(
     usual = config.usual if config is not None and enabled else EVERYTHING
     internal = config.internal if config is not None and enabled else frozenset()
     uuid = getattr(ground_truth, "world_uuid", None) if world_uuid is None else world_uuid
-    draws = None if uuid is None else Draws(uuid, observer_id, ground_truth.turn)
+    by_value = config is not None and config.noise_scope == "value"
+    draws = None if uuid is None else Draws(uuid, observer_id, None if by_value else ground_truth.turn)
     agents = {}
     for name, agent in ground_truth.agents.items():
         sight = row.get(name, usual)

@@ -1,6 +1,7 @@
 """The matrix as an observation policy: what one agent sees of a world's entities, by its row of the matrix.
 
-Source: seeds/partial_observability.md. The policy is named ``matrix``, version 1.
+Source: seeds/partial_observability.md. The policy is named ``matrix``, version 2; version 1 is kept for worlds that
+were recorded with it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from worldledger.observability.bounds import FREE, Limits, bounds_of, check_boun
 from worldledger.observability.config import (
     EVERYTHING,
     GLOBAL,
+    NoiseScope,
     ObservabilityConfig,
     ObservabilityLevel,
     Sight,
@@ -24,7 +26,7 @@ from worldledger.observability.config import (
 )
 from worldledger.observability.noise import Draw, Draws
 from worldledger.observability.seen import NAME, observe_entity
-from worldledger.observation import ObservationPolicy, ObservedEvent, PolicyConfig, names_in
+from worldledger.observation import FirstPolicyConfig, ObservationPolicy, ObservedEvent, PolicyConfig, names_in
 from worldledger.policies import register_policy
 from worldledger.world import WorldState
 
@@ -42,15 +44,8 @@ def _sight(value: Any) -> Sight:
     return level_of(value[0]), 0.0 if value[1] is None else noise_factor(value[1])
 
 
-class MatrixPolicyConfig(PolicyConfig):
-    """What a `MatrixPolicy` goes by: one observer's row of the matrix.
-
-    - ``targets``: entity_id -> [level, noise].
-    - ``default``: [level, noise] of all other targets; unaware unless it is given.
-    - ``internal``: the names of variables, of events' payload members too, that an external observer is not shown.
-    - ``bounds``: entity_id, or ``*`` for all that are not named -> tree of bounds (`worldledger.observability.bounds`).
-    - ``noise_key``: the uuid, 32 hex digits, of the world that noise is drawn for; null until the policy is registered.
-    """
+class FirstMatrixPolicyConfig(FirstPolicyConfig):
+    """The settings of the policy ``matrix`` in its version 1; see `MatrixPolicyConfig`."""
 
     targets: dict[str, Sight] = Field(default_factory=dict)
     default: Sight = (ObservabilityLevel.UNAWARE, 0.0)
@@ -76,9 +71,26 @@ class MatrixPolicyConfig(PolicyConfig):
         return value
 
 
-@register_policy("matrix", version=1)
+class MatrixPolicyConfig(FirstMatrixPolicyConfig, PolicyConfig):
+    """What a `MatrixPolicy` goes by: one observer's row of the matrix.
+
+    - ``targets``: entity_id -> [level, noise].
+    - ``default``: [level, noise] of all other targets; unaware unless it is given.
+    - ``internal``: the names of variables, of events' payload members too, that an external observer is not shown.
+    - ``bounds``: entity_id, or ``*`` for all that are not named -> tree of bounds (`worldledger.observability.bounds`).
+    - ``noise_key``: the uuid, 32 hex digits, of the world that noise is drawn for; null until the policy is registered.
+    - ``noise_scope``: what a draw is made for, besides world, observer, target and place: the ``turn``, or the number's
+      own ``value`` (`worldledger.observability.noise`).
+    """
+
+    noise_scope: NoiseScope = "turn"
+
+
+@register_policy("matrix", version=2)
 class MatrixPolicy(ObservationPolicy):
-    """Sees each entity at the level of the agent's row, with its noise, which changes with ``metadata.turn``.
+    """Sees each entity at the level of the agent's row, with its noise.
+
+    That changes with ``metadata.turn``, or, with the ``noise_scope`` value, with each number.
 
     The agent's own entity is no exception: it is seen as the row says. Everything that the other settings of a
     `PolicyConfig` hide is hidden besides.
@@ -88,12 +100,13 @@ class MatrixPolicy(ObservationPolicy):
     none.
     """
 
-    config_class: ClassVar[type[PolicyConfig]] = MatrixPolicyConfig
-    config: MatrixPolicyConfig
+    config_class: ClassVar[type[FirstPolicyConfig]] = MatrixPolicyConfig
+    config: FirstMatrixPolicyConfig
 
-    def __init__(self, config: PolicyConfig | None = None) -> None:
+    def __init__(self, config: FirstPolicyConfig | None = None) -> None:
         """Take the configuration, one that sees nothing if there is none."""
         super().__init__(config)
+        self._by_value = isinstance(self.config, MatrixPolicyConfig) and self.config.noise_scope == "value"
         self._targets: Mapping[str, Sight] = self.config.targets
         self._default: Sight = self.config.default
         self._internal: frozenset[str] = frozenset(self.config.internal)
@@ -121,6 +134,7 @@ class MatrixPolicy(ObservationPolicy):
                 internal=sorted(config.internal),
                 bounds={name: tree for name, tree in trees.items() if tree or name == GLOBAL},
                 noise_key=noise_key,
+                noise_scope=config.noise_scope,
             )
         )
 
@@ -148,6 +162,12 @@ class MatrixPolicy(ObservationPolicy):
             return False
         return super().sees_entity(world_state, agent_id, entity_id)
 
+    def is_aware_of(self, world_state: WorldState, agent_id: str, entity_id: str) -> bool:
+        """Tell whether the agent is aware of an entity of the world, wherever that is."""
+        if self.sight_of(entity_id)[0] is ObservabilityLevel.UNAWARE:
+            return False
+        return entity_id == agent_id or self.is_related_to(world_state, agent_id, entity_id)
+
     def show_entity_to(self, world_state: WorldState, agent_id: str, entity_id: str) -> dict[str, Any]:
         """Give an entity as the agent sees it in this turn."""
         level, noise = self.sight_of(entity_id)
@@ -163,16 +183,20 @@ class MatrixPolicy(ObservationPolicy):
     def should_observe_event(self, effect: Effect, agent_id: str, world_state: WorldState) -> bool:
         """Tell whether the agent observes an effect, given the state after it.
 
-        It does if it sees an entity that the effect names (`names_in`), be it its own. Where none of the names is an
-        entity of the world: if it is aware of one of them, or the effect comes from outside and names nobody, and there
-        is no relationship filter. System kinds are observed by nobody.
+        It does if it sees an entity that the effect names (`names_in`), be it its own, and the effect is not out of its
+        sight. Where none of the names is an entity of the world: if it is aware of one of them, or the effect comes
+        from outside and names nobody, and there is no relationship filter. System kinds are observed by nobody, private
+        effects by nobody but source and target.
         """
-        if is_system_kind(effect["kind"]):
+        if is_system_kind(effect["kind"]) or not self.is_told(effect, agent_id):
             return False
         names = names_in(effect)
+        if agent_id not in names and self.is_out_of_sight(effect, agent_id, world_state):
+            return False
         present = [name for name in names if name in world_state.entities]
         if present:
-            return any(self.sees_entity(world_state, agent_id, name) for name in present)
+            knows = self.is_aware_of if self.has_place(effect, agent_id, world_state) else self.sees_entity
+            return any(knows(world_state, agent_id, name) for name in present)
         if self.relationship_filter:
             return False
         if self._is_outside(effect["source_id"], world_state):
@@ -203,6 +227,8 @@ class MatrixPolicy(ObservationPolicy):
         key = self.config.noise_key
         if key is None:
             raise _no_key()
+        if self._by_value:
+            return Draws(key, agent_id, None).toward(target)
         turn = world_state.metadata.get("turn", 0)
         return Draws(key, agent_id, turn if type(turn) is int else 0).toward(target)
 
@@ -219,6 +245,13 @@ class MatrixPolicy(ObservationPolicy):
         if not self._is_outside(source, world_state):
             return source
         return next((name for name in others if not self._is_outside(name, world_state)), None)
+
+
+@register_policy("matrix", version=1)
+class FirstMatrixPolicy(MatrixPolicy):
+    """The policy ``matrix`` as it was in its version 1: for worlds that were recorded with it."""
+
+    config_class: ClassVar[type[FirstPolicyConfig]] = FirstMatrixPolicyConfig
 
 
 def _no_key() -> InvalidPolicyError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from worldledger.space import SpatialIndex
+from worldledger.space import FieldOfView, SpatialIndex
 from worldledger.views.scenes import Scene
 from worldledger.views.watching import NearScene, RelatedScene, Watchers
 from worldledger.views.world_index import NOWHERE, Moved, WorldIndex, grid_for, reach_of
@@ -32,10 +32,7 @@ class Audience:
         """Let a scene, which is filled, be told from here on."""
         if isinstance(scene, NearScene):
             self._near[_own(scene)] = scene
-            reach = reach_of(scene.limit)
-            if reach not in self._reach:
-                self._reach[reach] = grid_for(reach)
-            self._reach[reach].put(_own(scene), scene.position)
+            self._place(scene)
         elif isinstance(scene, RelatedScene):
             self._related[_own(scene)] = scene
         else:
@@ -45,19 +42,29 @@ class Audience:
         """Let a scene be told no more."""
         if isinstance(scene, NearScene):
             del self._near[_own(scene)]
-            reach = reach_of(scene.limit)
-            self._reach[reach].remove(_own(scene))
-            if not self._reach[reach]:
-                del self._reach[reach]
+            self._displace(scene)
         elif isinstance(scene, RelatedScene):
             del self._related[_own(scene)]
         else:
             del self._everyone[scene]
 
-    def move(self, scene: NearScene, position: Point) -> None:
-        """Let the agent of a near scene stand somewhere else."""
-        scene.position = position
-        self._reach[reach_of(scene.limit)].put(_own(scene), position)
+    def move(self, scene: NearScene, field_of_view: FieldOfView) -> None:
+        """Let the agent of a near scene look from somewhere else, or otherwise."""
+        self._displace(scene)
+        scene.field_of_view = field_of_view
+        self._place(scene)
+
+    def _place(self, scene: NearScene) -> None:
+        reach = reach_of(scene.field_of_view.limit)
+        if reach not in self._reach:
+            self._reach[reach] = grid_for(reach)
+        self._reach[reach].put(_own(scene), scene.field_of_view.position)
+
+    def _displace(self, scene: NearScene) -> None:
+        reach = reach_of(scene.field_of_view.limit)
+        self._reach[reach].remove(_own(scene))
+        if not self._reach[reach]:
+            del self._reach[reach]
 
     def concerned(self, touched: Iterable[str], moved: Moved) -> dict[Scene, list[str]]:
         """Give the scenes that an effect may concern, each with the touched ids that are its concern, in order.
@@ -87,6 +94,12 @@ class Audience:
             yield from self._near.values()
         yield from self._everyone
 
+    def aware_at(self, point: Point, names: Iterable[str]) -> Iterator[Scene]:
+        """Return the near scenes that look from near a point, and the related ones whose agent is related to an id."""
+        yield from self._looking_at(point)
+        for name in names if self._related else ():
+            yield from self._related_to(name)
+
     def unfiltered(self) -> Iterator[Scene]:
         """Give all scenes but those that go by relationships."""
         yield from self._near.values()
@@ -103,6 +116,10 @@ class Audience:
         if moved[name] == NOWHERE:
             yield from self._near.values()
             return
+        yield from self._looking_at(point)
+
+    def _looking_at(self, point: Point) -> Iterator[NearScene]:
+        """Return the near scenes that a point may be in sight of."""
         for reach, grid in self._reach.items():
             for own in grid.within(point, reach):
                 yield self._near[own]

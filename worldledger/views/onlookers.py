@@ -27,6 +27,10 @@ from worldledger.world import WorldState, state_text
 _HOOKS: Final = (
     "calculate_observation_delta",
     "filter_world_state",
+    "has_place",
+    "is_aware_of",
+    "is_out_of_sight",
+    "is_told",
     "sees_entity",
     "should_observe_event",
     "show_entity",
@@ -34,6 +38,8 @@ _HOOKS: Final = (
     "show_event",
     "show_event_to",
 )
+#: Those that say which events are observed.
+_OF_EVENTS: Final = frozenset({"has_place", "is_aware_of", "is_out_of_sight", "is_told", "should_observe_event"})
 #: Those by which a policy shows the same otherwise to each agent.
 _PERSONAL: Final = frozenset({"show_entity_to", "show_event_to"})
 
@@ -83,7 +89,7 @@ class Onlooker:
             self.kind = "asked"
         elif policy.relationship_filter:
             self.kind = "related"
-        self.asks = self.kind in {"whole", "asked"} or "should_observe_event" in own
+        self.asks = self.kind in {"whole", "asked"} or not own.isdisjoint(_OF_EVENTS)
         self.shows_events = not own.isdisjoint({"show_event", "show_event_to"})
         self.personal = not own.isdisjoint(_PERSONAL)
         if self.personal:
@@ -132,9 +138,14 @@ class Onlooker:
                 self.view = apply_delta(old, delta)
         return delta["patches"]
 
-    def event(self, effect: Effect, state: WorldState) -> ObservedEvent | None:
+    @property
+    def goes_by_places(self) -> bool:
+        """Whether events that the agent would observe otherwise may be out of its sight."""
+        return self.policy.rules >= 2 and self.place in {"near", "related"}
+
+    def event(self, effect: Effect, state: WorldState, *, ask: bool = False) -> ObservedEvent | None:
         """Give the effect as the agent is shown it, None if it is not; without asking the policy if it need not be."""
-        if self.asks and not self.policy.should_observe_event(effect, self.agent_id, state):
+        if (ask or self.asks) and not self.policy.should_observe_event(effect, self.agent_id, state):
             return None
         if self.scene is None:
             return self.policy.show_event_to(effect, self.agent_id, state)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from math import inf
 
 from worldledger.deltas import PARTS, Contents, Patch
 from worldledger.patches import diff
@@ -14,7 +13,7 @@ from worldledger.views.scenes import AskedScene, Scene
 from worldledger.views.shown import Showing
 from worldledger.views.watching import NearScene, RelatedScene
 from worldledger.views.world_index import WorldIndex
-from worldledger.world import WorldState
+from worldledger.world import Point, WorldState
 
 
 class Stage:
@@ -136,6 +135,11 @@ class Stage:
         for scene in dict.fromkeys(chain.from_iterable(map(self._audience.seeing, names))):
             yield from self._members[scene].values()
 
+    def aware_at(self, point: Point, names: Iterable[str]) -> Iterator[Onlooker]:
+        """Return onlookers who look from near a point, and those who are related to one of these ids."""
+        for scene in dict.fromkeys(self._audience.aware_at(point, names)):
+            yield from self._members[scene].values()
+
     def unfiltered(self) -> Iterator[Onlooker]:
         """Give the onlookers that do not go by relationships, and maybe some that have to be asked."""
         for scene in self._audience.unfiltered():
@@ -148,7 +152,7 @@ class Stage:
         if onlooker.kind:
             return onlooker.kind
         name, policy = onlooker.agent_id, onlooker.policy
-        if policy.distance_limit < inf and name in self._state.spatial_index:
+        if policy.field_of_view(self._state, name) is not None:
             return "near"
         # Relationships of the agent's own id are shown to the agent alone if there is no entity of that id. And what
         # is remembered depends on where each one was before.
@@ -163,8 +167,9 @@ class Stage:
             showing = self._showings[onlooker.look] = Showing(policy, name if onlooker.personal else None)
         scene: Scene
         if onlooker.place == "near":
-            x, y, z = self._state.spatial_index[name]
-            scene = NearScene(name, policy, index, showing, audience.watchers, (x, y, z))
+            view = policy.field_of_view(self._state, name)
+            assert view is not None  # noqa: S101 - for the type checker: else the place would be another
+            scene = NearScene(name, policy, index, showing, audience.watchers, view)
         elif onlooker.place == "related":
             scene = RelatedScene(name, policy, index, showing, audience.watchers)
         elif onlooker.place == "asked":
@@ -206,10 +211,11 @@ class Stage:
             if self._place_of(onlooker) != onlooker.place:
                 elsewhere.append((onlooker, self.leave(onlooker)))
             elif isinstance(scene, NearScene):
-                x, y, z = self._state.spatial_index[name]
-                anew[scene] = (x, y, z) != scene.position
+                view = onlooker.policy.field_of_view(self._state, name)
+                assert view is not None  # noqa: S101 - for the type checker: else the place would be another
+                anew[scene] = view != scene.field_of_view
                 if anew[scene]:
-                    self._audience.move(scene, (x, y, z))
+                    self._audience.move(scene, view)
             elif onlooker.place != "shared":
                 anew[scene] = onlooker.place in {"asked", "related"}
         return elsewhere, anew

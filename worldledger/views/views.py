@@ -19,7 +19,7 @@ from worldledger.deltas import Contents, ObservedEvent, Patch, View
 from worldledger.effects import Effect, is_system_kind
 from worldledger.errors import UnknownAgentError
 from worldledger.folding import Fold
-from worldledger.observation import TOLD_BY_PATCHES, ObservationPolicy, names_in
+from worldledger.observation import TOLD_BY_PATCHES, ObservationPolicy, is_private, names_in, place_of
 from worldledger.policies import policy_from_spec
 from worldledger.views.onlookers import Onlooker, Sighting
 from worldledger.views.stage import Stage
@@ -177,20 +177,37 @@ class Views:
         if is_system_kind(kind) or (kind in TOLD_BY_PATCHES and not stage.showers):
             return found
         names = names_in(effect)
-        entities = self.fold.state.entities
-        present = [name for name in names if name in entities]
-        for onlooker in tuple(stage.seeing(present) if present else stage.unfiltered()):
-            if not onlooker.asks:
-                self._show(stage, onlooker, effect, found)
+        state = self.fold.state
+        present = [name for name in names if name in state.entities]
+        place, private = place_of(effect), is_private(effect)
+        # Where all that is named has a position, who has some of it in sight has a place of the effect in sight.
+        sure = place is None and all(name in state.spatial_index for name in present)
+        seeing = dict.fromkeys(stage.seeing(present) if present else stage.unfiltered())
+        for onlooker in tuple(seeing):
+            if onlooker.asks or (private and onlooker.policy.rules >= 2):
+                continue
+            self._show(stage, onlooker, effect, found, ask=not sure and onlooker.goes_by_places)
+        if present and place is not None and not private:
+            for onlooker in tuple(stage.aware_at(place, present)):
+                if onlooker not in seeing and onlooker.goes_by_places and not onlooker.asks:
+                    self._show(stage, onlooker, effect, found, ask=True)
         for name in names:
             named = stage.onlookers.get(name)
-            if named is not None and not named.asks:
+            if named is not None and not named.asks and named.policy.is_told(effect, name):
                 self._show(stage, named, effect, found)
         return found
 
-    def _show(self, stage: Stage, onlooker: Onlooker, effect: Effect, found: dict[Onlooker, ObservedEvent]) -> None:
+    def _show(
+        self,
+        stage: Stage,
+        onlooker: Onlooker,
+        effect: Effect,
+        found: dict[Onlooker, ObservedEvent],
+        *,
+        ask: bool = False,
+    ) -> None:
         try:
-            if (event := onlooker.event(effect, self.fold.state)) is not None:
+            if (event := onlooker.event(effect, self.fold.state, ask=ask)) is not None:
                 found[onlooker] = event
         except Exception as error:  # noqa: BLE001 - a policy of somebody's own may raise anything
             stage.turn_out(onlooker, error)
@@ -237,7 +254,7 @@ class Views:
         if policy is None:
             if self._stage is not None and len(self._policies) > 2 * len(self._stage.onlookers) + 16:
                 self._policies = {one.spec: one.policy for one in self._stage.onlookers.values()}
-            policy = policy_from_spec(orjson.loads(spec))
+            policy = policy_from_spec(orjson.loads(spec), stored=True)
             policy.check_usable()
             self._policies[spec] = policy
         return policy

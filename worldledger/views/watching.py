@@ -1,15 +1,14 @@
-"""Scenes that are only told of effects that may concern them: what is near, and what the agent is related to."""
+"""Scenes that are only told of effects that may concern them: what is in sight, and what the agent is related to."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from math import dist
 
 from worldledger.observation import ObservationPolicy
+from worldledger.space import FieldOfView
 from worldledger.views.scenes import Scene
 from worldledger.views.shown import Showing
 from worldledger.views.world_index import WorldIndex
-from worldledger.world import Point
 
 #: entity_id -> the scenes that watch it.
 Watchers = dict[str, dict[Scene, None]]
@@ -45,9 +44,9 @@ class _WatchingScene(Scene):
 
 
 class NearScene(_WatchingScene):
-    """What stands within a distance of a position, and what has no position. It watches the former."""
+    """What stands in the field of view of a position, and what has no position. It watches the former."""
 
-    __slots__ = ("limit", "position")
+    __slots__ = ("field_of_view",)
 
     def __init__(
         self,
@@ -56,15 +55,15 @@ class NearScene(_WatchingScene):
         index: WorldIndex,
         showing: Showing,
         watchers: Watchers,
-        position: Point,
+        field_of_view: FieldOfView,
     ) -> None:
         super().__init__(own, policy, index, showing, watchers)
-        self.position = position
-        self.limit = policy.distance_limit
+        self.field_of_view = field_of_view
 
     def see(self, name: str) -> bool:  # noqa: D102
         point = self._index.placed.get(name)
-        near = point is not None and dist(self.position, point) <= self.limit
+        # An agent's own entity is where it stands, which is in sight.
+        near = point is not None and self.field_of_view.holds(point)
         if near != (name in self._watched):
             (self._watch if near else self._unwatch)(name)
         return near or (point is None and name in self._index.unplaced)
@@ -75,7 +74,7 @@ class NearScene(_WatchingScene):
 
     def turnover(self) -> tuple[list[str], list[str]]:  # noqa: D102
         # What has no position is in sight wherever the agent goes, so only what has one is looked at.
-        now = set(self._index.within(self.position, self.limit))
+        now = set(self._index.within_view(self.field_of_view))
         came, went = now - self._watched, self._watched - now
         for name in came:
             self._watch(name)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from math import frexp, inf, ldexp
 from typing import Final
 
-from worldledger.space import SpatialIndex
+from worldledger.space import FieldOfView, SpatialIndex
 from worldledger.world import Point, WorldState
 
 #: Those that came, went or moved: entity_id -> its position before, NOWHERE if it had none, None if it was not there.
@@ -89,9 +89,9 @@ class WorldIndex:
                 related |= self._relate(entity_id)
         return moved, related
 
-    def within(self, center: Point, radius: float) -> list[str]:
-        """Give the ids of the placed entities in range, in no particular order."""
-        return self._grid(reach_of(radius)).within(center, radius)
+    def within_view(self, view: FieldOfView) -> list[str]:
+        """Return the ids of the placed entities in a field of view, in no particular order."""
+        return self._grid(reach_of(view.limit)).within_view(view)
 
     def neighbours(self, name: str) -> set[str]:
         """Give the ids related to this one, whichever way."""

@@ -15,7 +15,7 @@ from worldledger.intents import DEFAULT_PERMISSIONS, MAX_PERMISSIONS, MAX_WEIGHT
 ContextSeq = Annotated[int, Field(ge=0, le=MAX_INT)]
 
 _UUID = "0b9a1f7c5d3e4f60a1b2c3d4e5f60718"
-_POLICY: dict[str, Any] = {"name": "default", "version": 1, "config": {"distance_limit": 50.0}}
+_POLICY: dict[str, Any] = {"name": "default", "version": 2, "config": {"distance_limit": 50.0}}
 _AGENT: dict[str, Any] = {
     "agent_id": "alice",
     "policy": _POLICY,
@@ -80,8 +80,8 @@ class PolicySpec(Shape):
     version: Annotated[int, Field(ge=1, le=MAX_INT)] | None = Field(default=None, description="The newest if null.")
     config: dict[str, JsonValue] | None = Field(
         default=None,
-        description="Of `default`: `distance_limit`, `relationship_filter`, `field_visibility`, `latency_model`, "
-        "`remove_operations`.",
+        description="Of `default`: `distance_limit`, `visibility_range`, `view_cone`, `relationship_filter`, "
+        "`field_visibility`, `latency_model`, `remove_operations`, `rules`.",
     )
 
 

@@ -45,6 +45,17 @@ def test_draws_are_those_that_were_recorded(parts: tuple[str, str, str, str, int
     assert plainly(*parts) == draw
 
 
+def test_draws_for_a_value_are_made_of_its_text() -> None:
+    """The number stands in place of the turn, as it is written; 5 and 5.0 are two texts."""
+    assert noise_of(KEY, "Spy", "Mark", "/gold", value=731.25) == plainly(KEY, "Spy", "Mark", "/gold", 731.25)
+    assert noise_of(KEY, "Spy", "Mark", "/gold", value=5) == plainly(KEY, "Spy", "Mark", "/gold", 5)
+    assert noise_of(KEY, "Spy", "Mark", "/gold", value=5.0) == plainly(KEY, "Spy", "Mark", "/gold", 5.0)
+    assert len({noise_of(KEY, "Spy", "Mark", "/gold", value=value) for value in (5, 5.0, 6)}) == 3
+    for parts in ({}, {"turn": 1, "value": 2.0}):
+        with pytest.raises(ValueError, match="one of them is wanted"):
+            noise_of(KEY, "Spy", "Mark", "/gold", **parts)  # type: ignore[arg-type]  # one or the other
+
+
 def test_however_a_uuid_is_written_its_draws_are_the_same() -> None:
     """Hyphens and capitals make no difference; what is no UUID is refused, for it would give other noise silently."""
     (_, *rest), draw = VECTORS[0]

@@ -21,7 +21,7 @@ UNAWARE, EXTERNAL, INSIDER = ObservabilityLevel
 
 def a_policy(**config: Any) -> MatrixPolicy:
     """Give a policy of this configuration, as JSON has it."""
-    made = policy_from_spec({"name": "matrix", "version": 1, "config": config})
+    made = policy_from_spec({"name": "matrix", "version": 2, "config": config})
     assert isinstance(made, MatrixPolicy)
     return made
 
@@ -44,7 +44,7 @@ def test_a_policy_is_stored_and_made_again() -> None:
         KEY,
     )
     spec = policy_spec(policy)
-    assert (spec["name"], spec["version"]) == ("matrix", 1)
+    assert (spec["name"], spec["version"]) == ("matrix", 2)
     config = spec["config"]
     assert config["targets"] == {"Bob": ["insider", 0.25]}
     assert config["default"] == ["external", 0.0]
@@ -226,3 +226,28 @@ def test_who_acts_is_told_even_of_what_it_does_not_see() -> None:
     world.views.attach("ann")
     told = world.does("Trade", {"sum": 1}, "ann")
     assert told["ann"].delta["patches"] == told["ann"].delta["events"] == []
+
+
+def test_with_noise_for_each_value_two_looks_undo_nothing() -> None:
+    """A number is seen the same in every turn as long as it is the same; another one has noise of its own."""
+    policy = a_policy(default=["external", 0.3], noise_scope="value", noise_key=KEY)
+    by_turn = a_policy(default=["external", 0.3], noise_key=KEY)
+    world = a_world()
+
+    def look(at: MatrixPolicy, gold: float, turn: int) -> float:
+        world.metadata["turn"] = turn
+        world.entities["Bob"] = {"name": "Bob", "gold": gold, "bag": {"food": 4}}
+        shown = at.filter_world_state(world, "Ann").visible_entities["Bob"]
+        assert at is by_turn or shown["bag"]["food"] == round(
+            4 * (1 + 0.3 * noise_of(KEY, "Ann", "Bob", "/bag/food", value=4))
+        )
+        seen: float = shown["gold"]
+        return seen
+
+    assert (
+        look(policy, 731.25, 1)
+        == look(policy, 731.25, 2)
+        == 731.25 * (1.0 + 0.3 * noise_of(KEY, "Ann", "Bob", "/gold", value=731.25))
+    )
+    assert look(by_turn, 731.25, 1) / 731.25 == pytest.approx(look(by_turn, 741.25, 1) / 741.25)
+    assert look(policy, 731.25, 1) / 731.25 != pytest.approx(look(policy, 741.25, 1) / 741.25)

@@ -1,6 +1,6 @@
 """What a sandbox world refuses before it becomes an effect, each rule by its name.
 
-- ``payload``: the payload cannot be read; the path names the value
+- ``payload``: the payload cannot be read, or a private message has no ``target_id``; the path names the value
 - ``entity_exists``: EntityCreated of an entity that is there
 - ``unknown_entity``: EntityRemoved or EntityUpdated of one that is not
 - ``patch``: the patch of EntityUpdated fails, or what it gives is no entity
@@ -16,6 +16,7 @@ from worldledger.drafts import CheckedDraft
 from worldledger.rulesets.base import Check
 from worldledger.rulesets.reading import UnreadableError, read_number, read_point, refusing
 from worldledger.rulesets.sandbox.payloads import (
+    audience_of,
     placed,
     read_created,
     read_emitted,
@@ -78,17 +79,28 @@ def _check(read: _Reader) -> Check:
     return refusing(look)
 
 
+def _message(read: Callable[[dict[str, Any], str], object]) -> Check:
+    """Make a check of a message's reader: a private one is written with its ``audience``."""
+
+    def look(draft: CheckedDraft, payload: dict[str, Any], _: WorldState | None) -> dict[str, Any] | None:
+        read(payload, draft.source_id)
+        audience = audience_of(payload, draft.source_id)
+        return None if audience is None else {**payload, "audience": audience}
+
+    return refusing(look)
+
+
 CHECKS: Final[Mapping[str, Check]] = {
     "EntityCreated": _check(_create),
     "EntityRemoved": _check(_remove),
     "EntityUpdated": _check(_update),
     "Interact": _check(_without_state(read_interaction)),
-    "MessageEmitted": _check(_without_state(read_emitted)),
+    "MessageEmitted": _message(read_emitted),
     "Move": _check(_move),
     "RelationshipRemoved": _check(_without_state(read_ended)),
     "RelationshipSet": _check(_without_state(read_relation)),
-    "Speak": _check(_without_state(read_said)),
-    "SpeakResponse": _check(_without_state(read_said)),
+    "Speak": _message(read_said),
+    "SpeakResponse": _message(read_said),
 }
 
 #: The kinds whose legality hangs on what is there already.

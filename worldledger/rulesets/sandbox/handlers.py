@@ -5,6 +5,9 @@ for each entity exactly the sorted keys of its details in ``metadata["relationsh
 behind there. A handler reads the whole payload before it changes anything, and never changes the payload: an entity
 is an object of the state's own, and whatever hangs below it is replaced, not changed. Of a relationship both ends
 are touched: whether an agent sees an entity may hang on it.
+
+A message that was written with its ``audience`` is private: it is an event for these alone, and the state knows nothing
+of it. Messages of before have none.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from worldledger.canonical import MAX_INT
-from worldledger.effects import Effect
+from worldledger.effects import Effect, is_private
 from worldledger.rulesets.base import Handler, Touched
 from worldledger.rulesets.reading import UnreadableError
 from worldledger.rulesets.sandbox.payloads import (
@@ -115,8 +118,11 @@ def emit(state: WorldState, effect: Effect) -> Touched:
     return _note_message(state, effect, text, "last_emit_time", "emit_count")
 
 
-def _note_message(state: WorldState, effect: Effect, text: str, time: str, count: str) -> str:
+def _note_message(state: WorldState, effect: Effect, text: str, time: str, count: str) -> Touched:
     entity_id = effect["source_id"]
+    payload = effect["payload"]
+    if is_private(effect) and payload.get("audience") == sorted({entity_id, payload["target_id"]}):
+        return ()
     entity = state.entities.get(entity_id)
     if entity is None:
         entity = state.entities[entity_id] = {}

@@ -123,6 +123,15 @@ def read_emitted(payload: Mapping[str, Any], source_id: str) -> str:
     raise UnreadableError("message is a string", "$.payload.message")
 
 
+def audience_of(payload: Mapping[str, Any], source_id: str) -> list[str] | None:
+    """Return whom a message with ``private`` true is for, sorted: its source and its ``target_id``; None for all."""
+    if payload.get("private") is not True:
+        return None
+    if payload.get("target_id") is None:
+        raise UnreadableError("a private message has a target_id", "$.payload.target_id")
+    return sorted({source_id, read_name(payload, "target_id")})
+
+
 # -- relationships -------------------------------------------------------------------------------------------
 
 

@@ -101,10 +101,12 @@ class SimulationConfig(BaseModel):
 
 
 def _observability_value(config: ObservabilityConfig) -> dict[str, Any]:
-    """Write the matrix as the compact lists of the seed."""
+    """Write the matrix as the compact lists of the seed; what noise is drawn for, where that is not the turn."""
+    scope = {} if config.noise_scope == "turn" else {"noise_scope": config.noise_scope}
     return {
         "enabled": config.enabled,
         "variable_visibility": config.variable_visibility.model_dump(),
         "matrix": [[entry.observer, entry.target, entry.level.value, entry.noise] for entry in config.matrix],
         "default": {"level": config.default.level.value, "noise": config.default.noise},
+        **scope,
     }

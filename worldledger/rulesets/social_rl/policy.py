@@ -1,7 +1,7 @@
 """What an agent of a social-RL world is shown: what was said to everybody, and what is its own.
 
 Source: seeds/social_rl.md: ``internal`` messages are for coaches only, not shown to agents. The policy is named
-``social_rl``, version 1.
+``social_rl``, version 2; version 1 is kept for worlds that were recorded with it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Any, ClassVar, Final
 
 from worldledger.effects import Effect
-from worldledger.observation import ObservationPolicy, ObservedEvent, PolicyConfig
+from worldledger.observation import FirstPolicyConfig, ObservationPolicy, ObservedEvent, PolicyConfig
 from worldledger.policies import register_policy
 from worldledger.rulesets.social_rl import words
 from worldledger.rulesets.social_rl.fields import MESSAGE
@@ -32,16 +32,20 @@ _BEHIND_THE_SCENES: Final = frozenset({words.EXPERIMENT_STARTED, words.POLICY_ST
 _PERSONAL: Final = frozenset({words.FEEDBACK_RECORDED, words.POLICY_ADAPTED})
 
 
-class SocialRLPolicyConfig(PolicyConfig):
+class FirstSocialRLPolicyConfig(FirstPolicyConfig):
+    """The settings of the policy ``social_rl`` in its version 1; see `SocialRLPolicyConfig`."""
+
+    coach: bool | None = None
+
+
+class SocialRLPolicyConfig(FirstSocialRLPolicyConfig, PolicyConfig):
     """What a `SocialRLPolicy` goes by.
 
     ``coach``: whether the agent is a coach; null for whoever has the role Coach in its id.
     """
 
-    coach: bool | None = None
 
-
-@register_policy("social_rl", version=1)
+@register_policy("social_rl", version=2)
 class SocialRLPolicy(ObservationPolicy):
     """Shows public messages, rounds, and the agent's own feedback and cues; to a coach everything.
 
@@ -50,8 +54,8 @@ class SocialRLPolicy(ObservationPolicy):
     hidden besides.
     """
 
-    config_class: ClassVar[type[PolicyConfig]] = SocialRLPolicyConfig
-    config: SocialRLPolicyConfig
+    config_class: ClassVar[type[FirstPolicyConfig]] = SocialRLPolicyConfig
+    config: FirstSocialRLPolicyConfig
 
     def is_coach(self, agent_id: str) -> bool:
         """Tell whether an agent with this policy sees everything."""
@@ -88,6 +92,13 @@ class SocialRLPolicy(ObservationPolicy):
         if shown is None:
             return self.show_event(effect)
         return self.show_event({**effect, "payload": _only(payload, shown)})
+
+
+@register_policy("social_rl", version=1)
+class FirstSocialRLPolicy(SocialRLPolicy):
+    """The policy ``social_rl`` as it was in its version 1: for worlds that were recorded with it."""
+
+    config_class: ClassVar[type[FirstPolicyConfig]] = FirstSocialRLPolicyConfig
 
 
 def policy_of(agent_id: str, coaches: Collection[str] | None) -> SocialRLPolicy:

@@ -19,7 +19,7 @@ from worldledger.observability import (
 from worldledger.rulesets.simulation.configuring.parts import Parts, kind_of
 
 _PATH: Final[Path] = ("observability",)
-_MEMBERS: Final = ("enabled", "variable_visibility", "matrix", "default")
+_MEMBERS: Final = ("enabled", "variable_visibility", "matrix", "default", "noise_scope")
 _ENTRY: Final = ("observer", "target", "level", "noise")
 #: Begins what stands for a name that cannot be read; no string of a configuration has this character.
 _NO_NAME: Final = "\0"
@@ -47,6 +47,11 @@ def read_observability(parts: Parts, value: Any, context: Mapping[str, set[str]]
     default = value.get("default")
     usual = None if default is None else parts.required(DefaultObservability, default, (*_PATH, "default"))
     given: dict[str, Any] = {} if usual is None else {"default": usual}
+    scope = value.get("noise_scope")
+    if scope in ("turn", "value"):
+        given["noise_scope"] = scope
+    elif scope is not None:
+        parts.wrong((*_PATH, "noise_scope"), f"must be turn or value, not {scope!r}")
     config = ObservabilityConfig.model_construct(
         enabled=enabled,
         variable_visibility=_visibility(parts, value.get("variable_visibility")),
