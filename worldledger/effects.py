@@ -32,7 +32,10 @@ def is_system_kind(kind: str) -> bool:
 
 
 class Intent(TypedDict):
-    """What an agent wants to do (seed)."""
+    """What an agent wants to do (seed).
+
+    - ``order``: its place among the agent's own intents of a tick, in a world that is ordered by ticks.
+    """
 
     kind: Literal["Speak", "Move", "Interact", "Custom"]
     payload: dict[str, Any]
@@ -41,6 +44,7 @@ class Intent(TypedDict):
     agent_id: str
     priority: int
     schema_version: str
+    order: NotRequired[int | None]
 
 
 class EffectDraft(TypedDict):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
@@ -26,6 +26,9 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,199}\Z")
 _HEX32: Final = re.compile(r"[0-9a-f]{32}\Z")
 _HEX64: Final = re.compile(r"[0-9a-f]{64}\Z")
 _AUTHORITY: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}\Z")
+
+#: When intents become effects: each as it arrives, or all that are held together at the next tick.
+Order: TypeAlias = Literal["arrival", "tick"]
 
 #: The kind of every world's first effect.
 GENESIS_KIND: Final = "WorldCreated"
@@ -59,6 +62,8 @@ class NewWorld(BaseModel):
 
     - ``time_authority``: ``wall`` (sim_time is the wall clock), ``client`` (any draft may set sim_time) or the
       name of an adapter such as ``unity``, whose drafts (``source_id`` equal to that name) alone may set it.
+    - ``order``: ``arrival`` (each intent is decided as it arrives) or ``tick`` (intents are held until the next tick,
+      which decides all of them in one order that does not depend on their arrival).
     - ``config``: the ruleset's own settings.
     - ``experiment``: a label under which worlds are found together.
     - ``snapshot_every``: effects between two snapshots of its state, at least; None leaves it to the service.
@@ -76,6 +81,7 @@ class NewWorld(BaseModel):
     config: dict[str, Any] = Field(default_factory=dict)
     experiment: str | None = Field(default=None, min_length=1, max_length=200)
     time_authority: str = "wall"
+    order: Order = "arrival"
     snapshot_every: int | None = Field(default=None, ge=2, le=999_999_999)
     orchestrator: OrchestratorConfig | None = None
     checkpoint: dict[str, Any] | None = None
@@ -132,6 +138,8 @@ def genesis_draft(world: NewWorld, *, world_uuid: str, ruleset_version: int) -> 
         "canonical_profile": PROFILE,
         "time_authority": world.time_authority,
     }
+    if world.order != "arrival":
+        payload["order"] = world.order
     if world.snapshot_every is not None:
         payload["snapshot_every"] = world.snapshot_every
     if world.orchestrator is not None:

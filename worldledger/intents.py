@@ -32,7 +32,7 @@ MAX_WEIGHT: Final = 1_000_000
 
 _KIND: Final = f"one of {', '.join(KINDS)}"
 _REQUIRED: Final = ("kind", "payload", "context_seq", "req_id", "agent_id")
-_KNOWN: Final = frozenset({*_REQUIRED, "priority", "schema_version"})
+_KNOWN: Final = frozenset({*_REQUIRED, "priority", "schema_version", "order"})
 
 
 class Accepted(str):
@@ -61,10 +61,26 @@ class Accepted(str):
         return (str(self),), {"global_seq": self.global_seq, "req_id": self.req_id, "replayed": self.replayed}
 
 
+class Held(NamedTuple):
+    """An intent that is held until a tick decides it, in a world that is ordered by ticks.
+
+    - ``tick``: the number of that tick
+    - ``order``: the intent's place among the agent's own of that tick
+    - ``replayed``: whether it was held already
+    """
+
+    agent_id: str
+    req_id: str
+    tick: int
+    order: int
+    replayed: bool = False
+
+
 class CheckedIntent(NamedTuple):
     """An intent whose shape and values are right; ``payload`` is an object of its own, positions in it are 3D floats.
 
-    ``token_count`` is the payload's: LLM tokens that making the intent has cost, 0 where it says nothing.
+    ``token_count`` is the payload's: LLM tokens that making the intent has cost, 0 where it says nothing. ``order`` is
+    its place among the agent's own in a world that is ordered by ticks, if it states one.
     """
 
     kind: IntentKind
@@ -75,10 +91,11 @@ class CheckedIntent(NamedTuple):
     priority: int
     schema_version: str
     token_count: int
+    order: int | None = None
 
     def to_intent(self) -> Intent:
         """Give the seed's Intent, its payload a copy: whoever is handed it can change nothing here."""
-        return {
+        intent: Intent = {
             "kind": self.kind,
             "payload": orjson.loads(orjson.dumps(self.payload)),
             "context_seq": self.context_seq,
@@ -87,6 +104,9 @@ class CheckedIntent(NamedTuple):
             "priority": self.priority,
             "schema_version": self.schema_version,
         }
+        if self.order is not None:
+            intent["order"] = self.order
+        return intent
 
 
 # -- intents -------------------------------------------------------------------------------------------------
@@ -127,6 +147,9 @@ def _checked(value: Any, default_priority: int) -> CheckedIntent:
         priority = default_priority
     if type(priority) is not int or abs(priority) > MAX_PRIORITY:
         raise InvalidIntentError("priority is an integer of 32 bits", "$.priority")
+    order = value.get("order")
+    if order is not None and (type(order) is not int or abs(order) > MAX_INT):
+        raise InvalidIntentError("order is an integer: the intent's place among the agent's own of a tick", "$.order")
     version = SCHEMA_VERSION if value.get("schema_version") is None else read_word(value, "schema_version")
     if not _KNOWN.issuperset(value):
         unknown = next(str(name) for name in value if name not in _KNOWN)
@@ -138,7 +161,7 @@ def _checked(value: Any, default_priority: int) -> CheckedIntent:
     own: dict[str, Any] = orjson.loads(gate(payload, path="$.payload", level=2))
     tokens = _tokens(own)
     _PAYLOADS[kind](own, agent_id)
-    return CheckedIntent(kind, own, context_seq, req_id, agent_id, priority, version, tokens)
+    return CheckedIntent(kind, own, context_seq, req_id, agent_id, priority, version, tokens, order)
 
 
 def intent_draft(intent: CheckedIntent) -> EffectDraft:

@@ -20,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from service.database import delivery, guards, projecting, verification
+from service.database import delivery, guards, holding, projecting, verification
 from service.database.address import describe
 from service.database.analytics import schema as analytics
 from service.database.catalogue import catalogue, check
@@ -161,6 +161,8 @@ async def create_fresh(url: str) -> None:
             *projecting.COMMENTS,
             *delivery.PRIVILEGES,
             *delivery.COMMENTS,
+            *holding.PRIVILEGES,
+            *holding.COMMENTS,
             *analytics.statements(),
         ):
             connection.exec_driver_sql(statement)

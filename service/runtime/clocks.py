@@ -11,15 +11,18 @@ from worldledger.errors import InvalidEffectError
 from worldledger.genesis import is_authority
 
 if TYPE_CHECKING:
+    from service.runtime.ticks import Ticks
     from service.store import Receipt
+    from service.store.closing import TickReceipt
     from service.store.event_log import EventLog
 
 
 class Clocks:
     """Sets one world's time authority and takes its ticks (source: seeds/simulation_core.md, "Time authority")."""
 
-    def __init__(self, event_log: EventLog) -> None:
+    def __init__(self, event_log: EventLog, ticks: Ticks | None = None) -> None:
         self._log = event_log
+        self._ticks = ticks
         self._setting: asyncio.Task[Receipt] | None = None
 
     @property
@@ -35,7 +38,7 @@ class Clocks:
         self._setting = task
         return task
 
-    async def tick(self, adapter: str, sim_time: float | None) -> Receipt:
+    async def tick(self, adapter: str, sim_time: float | None) -> Receipt | TickReceipt:
         """Move sim_time on, after whatever authority was set before."""
         await self.settled()
         draft: EffectDraft = {
@@ -50,8 +53,31 @@ class Clocks:
             raise InvalidEffectError(what, "$.adapter")
         if sim_time is None:  # what a caller sends need not be a number; as a draft's it may be left out
             raise InvalidEffectError("sim_time is missing; it is a number", "$.sim_time")
+        if self._ticks is not None:
+            return await self._ticks.end(draft)
         (receipt,) = await self._log.append_all([draft], system=True)
         return receipt
+
+    async def close_tick(self, source: str) -> TickReceipt:
+        """Close the tick of a world where time goes by itself, or stands still.
+
+        Raises TimeAuthorityError where an adapter has the authority and this is another, and InvalidEffectError for a
+        world that is ordered by arrival.
+        """
+        await self.settled()
+        if self._ticks is None:
+            what = f"world {self._log.world_id!r} is ordered by arrival: it has no ticks to close"
+            raise InvalidEffectError(what, "$.source")
+        if not is_authority(source):
+            what = "source names who closes the tick: lower-case letters, digits, '_' and '-'"
+            raise InvalidEffectError(what, "$.source")
+        draft: EffectDraft = {
+            "kind": TIME_SET_KIND,
+            "payload": {"adapter": source},
+            "source_id": source,
+            "schema_version": SCHEMA_VERSION,
+        }
+        return await self._ticks.end(draft)
 
     async def settled(self) -> None:
         """Wait until the authority that was set last is in the log, or was refused."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from service.runtime.outbox import Outbox
     from service.runtime.quotas import Quotas
     from service.runtime.submitting import Submitting
+    from service.runtime.ticks import Ticks
 
 
 class Gauges:
@@ -25,6 +26,7 @@ class Gauges:
     _observing: Observing
     _outbox: Outbox
     _submitting: Submitting
+    _ticks: Ticks | None
 
     @property
     def quotas(self) -> Quotas:
@@ -33,8 +35,8 @@ class Gauges:
 
     @property
     def waiting(self) -> int:
-        """How many intents wait for their turn."""
-        return self._submitting.scheduler.waiting
+        """How many intents wait for their turn, or are waited for until a tick decides them."""
+        return self._submitting.scheduler.waiting + (0 if self._ticks is None else self._ticks.waiting)
 
     @property
     def generations_cancelled(self) -> int:
@@ -45,6 +47,8 @@ class Gauges:
     def in_use(self) -> bool:
         """Whether somebody here needs the world to be kept open."""
         busy = self._attachments.in_use or self._observing.in_use or self._submitting.requests.in_flight > 0
+        if self._ticks is not None and self._ticks.waiting > 0:
+            return True
         return busy or len(self._outbox) > 0 or self._clocks.in_use
 
     @property

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from service.runtime.orchestrator import Orchestrator
     from service.runtime.subscriptions import Subscription
     from worldledger.aio import CancelToken
-    from worldledger.intents import Accepted
+    from worldledger.intents import Accepted, Held
     from worldledger.observation import ObservationDelta, View
 
 
@@ -53,6 +53,10 @@ class AgentHandle:
         `Orchestrator.submit_intent`.
         """
         return await self.orchestrator.submit_intent(complete(intent, self.agent_id, self.view_seq))
+
+    async def hold_intent(self, intent: Mapping[str, Any]) -> Held | Accepted:
+        """Hold an intent until the next tick; what is missing is filled in. See `Orchestrator.hold_intent`."""
+        return await self.orchestrator.hold_intent(complete(intent, self.agent_id, self.view_seq))
 
     async def cancel(self, req_id: str) -> None:
         """Cancel a generation of this agent, if there is one of this req_id (seed: reason ``user_requested``)."""

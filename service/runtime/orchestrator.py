@@ -24,6 +24,7 @@ from service.runtime.outbox import Outbox
 from service.runtime.registrations import Registrations
 from service.runtime.submitting import Submitting
 from service.runtime.subscriptions import Subscription
+from service.runtime.ticks import Ticks
 from service.settings import Settings
 from service.store import Receipt, Store
 from service.store.units import have_req_ids
@@ -36,13 +37,14 @@ from worldledger.errors import (
     SimulationError,
     UnknownGenerationError,
 )
-from worldledger.genesis import NewWorld
-from worldledger.intents import Accepted
+from worldledger.genesis import NewWorld, Order
+from worldledger.intents import Accepted, Held
 from worldledger.observation import ObservationPolicy, ObservedEvent, View
 from worldledger.validation import DefaultEffectValidator, EffectValidator
 
 if TYPE_CHECKING:
     from service.runtime.guarding import StoreGuard
+    from service.store.closing import TickReceipt
     from service.store.event_log import EventLog
     from worldledger.effects import Effect
     from worldledger.rulesets import Ruleset
@@ -65,6 +67,7 @@ class Orchestrator(Gauges):
         ruleset: Ruleset,
         effect_validator: EffectValidator | None = None,
         *,
+        order: Order = "arrival",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.world_id = event_log.world_id
@@ -79,7 +82,6 @@ class Orchestrator(Gauges):
         self._generations = Generations(config, self._outbox.put, self._attachments.hold, uuid.uuid4().hex[:12])
         self._observing = Observing(store, self._follower, self._attachments, self._outbox, config)
         self._registrations = Registrations(store, event_log, self._follower, config)
-        self._clocks = Clocks(event_log)
         self._submitting = Submitting(
             event_log,
             config,
@@ -91,6 +93,22 @@ class Orchestrator(Gauges):
             outages=store.outages,
             clock=clock,
         )
+        #: what holds intents until the next tick, in a world that is ordered by ticks
+        self._ticks: Ticks | None = None
+        if order == "tick":
+            self._ticks = Ticks(
+                store.holding,
+                event_log,
+                config,
+                follower=self._follower,
+                observing=self._observing,
+                guard=self._submitting.guard,
+                validator=self.effect_validator,
+                ruleset=ruleset,
+                held=self._generations.finish,
+                clock=clock,
+            )
+        self._clocks = Clocks(event_log, self._ticks)
         self.memory = MemoryManager(
             config.memory,
             attachments=self._attachments,
@@ -113,21 +131,22 @@ class Orchestrator(Gauges):
         ruleset: str = "sandbox",
         world_config: dict[str, Any] | None = None,
         time_authority: str = "wall",
+        order: Order = "arrival",
         settings: Settings | None = None,
     ) -> AsyncIterator[Orchestrator]:
         """Open a world in this process, with a connection pool of its own; a world that is not there is created.
 
         ``config`` goes before the one in the world's genesis; a new world gets it as its own. ``ruleset``,
-        ``world_config`` (the ruleset's own) and ``time_authority`` are for a new world. Raises StoreUnavailableError,
-        SchemaVersionError, InvalidNameError, UnknownRulesetError, InvalidConfigError, FoldError or TamperedError.
+        ``world_config`` (the ruleset's own), ``time_authority`` and ``order`` (``tick``: intents are held until the
+        next tick) are for a new world. Raises StoreUnavailableError, SchemaVersionError, InvalidNameError, UnknownRulesetError, InvalidConfigError, FoldError or TamperedError.
         """
         settings = settings or Settings()
         async with (
             Store.open(database_url, settings) as store,
             HeadWatcher.over(store, interval=settings.poll_interval, url=database_url) as watcher,
         ):
-            given = {"config": world_config or {}, "time_authority": time_authority, "orchestrator": config}
-            await store.ensure_world(NewWorld(world_id=world_id, ruleset=ruleset, **given))
+            given = {"config": world_config or {}, "time_authority": time_authority, "order": order}
+            await store.ensure_world(NewWorld(world_id=world_id, ruleset=ruleset, orchestrator=config, **given))
             async with cls.over(store, watcher, world_id, config=config, effect_validator=effect_validator) as world:
                 yield world
 
@@ -150,7 +169,7 @@ class Orchestrator(Gauges):
         rules = await store.states.rules(world_id)
         if config is None:
             config = OrchestratorConfig() if rules.orchestrator is None else read_config(rules.orchestrator)
-        world = cls(store, watcher, event_log, config, rules.ruleset, effect_validator)
+        world = cls(store, watcher, event_log, config, rules.ruleset, effect_validator, order=rules.order)
         await world._follower.start()
         try:
             yield world
@@ -163,6 +182,8 @@ class Orchestrator(Gauges):
         for handle in list(self.agent_handles.values()):
             handle.close()
         self._attachments.close()
+        if self._ticks is not None:
+            self._ticks.close()
         async with AsyncExitStack() as closing:
             closing.push_async_callback(self._observing.close)
             closing.push_async_callback(self._outbox.close)
@@ -231,18 +252,50 @@ class Orchestrator(Gauges):
         The same req_id of the agent again gives the first answer. Raises InvalidIntentError, UnknownAgentError,
         StaleContextError, QuotaExceededError, BackpressureError, DeadlineExceededError, PermissionDeniedError,
         IntentConflictError, IntentRefusedError, IllegalEffectError, RequestConflictError, CircuitBreakerOpenError,
-        StoreUnavailableError and whatever else an append raises.
+        StoreUnavailableError and whatever else an append raises. In a world that is ordered by ticks it is held, and
+        this returns when the next tick has decided it.
         """
+        if self._ticks is not None:
+            return await self._ticks.submit(intent)
         return await self._submitting.one(intent)
 
     async def submit_intents(
-        self, intents: Sequence[Mapping[str, Any]], *, atomic: bool = False
+        self, intents: Sequence[Mapping[str, Any]], *, atomic: bool = False, ordered: bool = True
     ) -> list[Accepted | SimulationError]:
         """Submit several intents: ``atomic`` all or none, else each by itself, in this order as far as they wait.
 
         By themselves each gets its answer or its error. Atomic, the first refusal is raised and names the ``index``.
+        In a world that is ordered by ticks a list keeps its inner order, unless it is not ``ordered``.
         """
+        if self._ticks is not None:
+            return await self._ticks.submit_each(intents, atomic=atomic, ordered=ordered)
         return list(await self._submitting.together(intents)) if atomic else await self._submitting.each(intents)
+
+    async def hold_intent(self, intent: Mapping[str, Any]) -> Held | Accepted:
+        """Hold an intent until the next tick of a world that is ordered by ticks; return once that is durable.
+
+        The same req_id again tells what became of it: still held, accepted, or the error that refused it; a request
+        that was refused may be made anew from another context, or with another body. Raises InvalidIntentError (also
+        in a world that is ordered by arrival), UnknownAgentError, StaleContextError (as of the tick before),
+        BackpressureError, OverloadedError, RequestConflictError, CircuitBreakerOpenError and StoreUnavailableError.
+        """
+        return await self._holding().hold(intent)
+
+    async def hold_intents(
+        self, intents: Sequence[Mapping[str, Any]], *, atomic: bool = False, ordered: bool = True
+    ) -> list[Held | Accepted | SimulationError]:
+        """Hold several intents until the next tick; see `hold_intent` and `submit_intents`."""
+        return await self._holding().hold_each(intents, atomic=atomic, ordered=ordered)
+
+    @property
+    def holds_intents(self) -> bool:
+        """Whether intents are held here until the next tick: the world is ordered by ticks."""
+        return self._ticks is not None
+
+    def _holding(self) -> Ticks:
+        if self._ticks is None:
+            raise InvalidIntentError(f"world {self.world_id!r} is ordered by arrival: no intent is held in it")
+        return self._ticks
 
     async def broadcast_event(self, draft: EffectDraft) -> Receipt:
         """Append an effect as the world's operator, and return once its observers' tokens were looked at here.
@@ -352,9 +405,21 @@ class Orchestrator(Gauges):
         """
         return self._clocks.set_authority(authority)
 
-    async def tick(self, adapter: str, sim_time: float) -> Receipt:
-        """Move sim_time on. Raises TimeAuthorityError for a foreign adapter, SimTimeOrderError for going backwards."""
+    async def tick(self, adapter: str, sim_time: float) -> Receipt | TickReceipt:
+        """Move sim_time on. Raises TimeAuthorityError for a foreign adapter, SimTimeOrderError for going backwards.
+
+        In a world that is ordered by ticks this closes the tick: all intents that are held become effects or are
+        refused, in one order and one transaction, before time moves on. There each tick is later than the one before.
+        """
         return await self._clocks.tick(adapter, sim_time)
+
+    async def close_tick(self, source: str) -> TickReceipt:
+        """Close the tick of a world that is ordered by ticks without setting sim_time.
+
+        ``source`` names who closes it: where an adapter has the authority over time, that adapter. Raises
+        TimeAuthorityError, and InvalidEffectError in a world that is ordered by arrival.
+        """
+        return await self._clocks.close_tick(source)
 
     # -- memory --------------------------------------------------------------------------------------------
 
@@ -386,6 +451,8 @@ class Orchestrator(Gauges):
 
     def _on_effect(self, effect: Effect, sightings: list[Sighting], size: int) -> None:
         self._submitting.lists.took(effect, sightings)
+        if self._ticks is not None:
+            self._ticks.seen(effect)
         self._generations.seen(effect)  # first: an intent's own effect ends its generation, and does not make it stale
         for sighting in sightings:
             self._attachments.deliver(sighting, size)

@@ -63,7 +63,7 @@ _NAMED: Final = 100
 #: What a request that was accepted before may run into, though it is to be answered as it was then.
 _PASSES_FOR_KNOWN: Final = (StaleContextError, QuotaExceededError, BackpressureError, DeadlineExceededError)
 #: Refusals by permission, validator or ruleset: what the log tells of as IntentRejected, where the world wants it.
-_REJECTIONS: Final = (IntentRefusedError, PermissionDeniedError, IntentConflictError, IllegalEffectError)
+REJECTIONS: Final = (IntentRefusedError, PermissionDeniedError, IntentConflictError, IllegalEffectError)
 
 log = structlog.get_logger("worldledger.runtime")
 
@@ -116,7 +116,7 @@ class Pipeline:
             receipts = await self._recall(drafts)
             if not receipts:
                 raise
-        except _REJECTIONS as error:
+        except REJECTIONS as error:
             if isinstance(error, IntentConflictError):
                 await self._find_conflicts(error)
             if self._record_rejections:
@@ -179,16 +179,7 @@ class Pipeline:
             if deadline_at is not None and self._clock() > deadline_at:
                 raise DeadlineExceededError(intent.req_id, self._config.deadline_ms)
             self._check_staleness(intent, standing)
-            try:
-                judge_intent(intent, state, self._validator)
-                if intent.kind == "Custom":
-                    self._ruleset.check_intent(intent.payload["kind"], intent.payload, intent.agent_id, state)
-            except SimulationError:
-                raise
-            except Exception as error:
-                log.exception("a validator failed", kind=intent.kind, agent_id=intent.agent_id)
-                what = f"the world's validator failed on {intent.req_id!r} ({type(error).__name__}: {error})"
-                raise ValidatorError(what, req_id=intent.req_id, agent_id=intent.agent_id) from error
+            judge_by_rules(intent, state, self._validator, self._ruleset)
 
         if not several:
             return judge
@@ -223,29 +214,48 @@ class Pipeline:
 
         What is tried again and again, and refused for the same reason, is told once: nobody fills the log with it.
         """
-        same = canonical_json([intent.agent_id, intent.req_id, intent.kind, intent.payload, error.code, error.message])
-        draft: EffectDraft = {
-            "kind": INTENT_REJECTED_KIND,
-            "payload": {
-                "agent_id": intent.agent_id,
-                "req_id": intent.req_id,
-                "kind": intent.kind,
-                "payload": intent.payload,
-                "context_seq": intent.context_seq,
-                "code": error.code,
-                "reason": error.message,
-                "rule": error.details.get("rule"),
-            },
-            "source_id": SERVICE_SOURCE,
-            "schema_version": SCHEMA_VERSION,
-            "req_id": f"rejected:{sha256(same).hexdigest()}",
-        }
+        draft = rejection_draft(intent, error)
         try:
             await asyncio.shield(self._log.append_all([draft], system=True))
         except RequestConflictError:
             pass  # it was refused before, from another view
         except SimulationError as failed:
             log.warning("a rejected intent could not be recorded", req_id=intent.req_id, error=failed.message)
+
+
+def judge_by_rules(intent: CheckedIntent, state: WorldState, validator: EffectValidator, ruleset: Ruleset) -> None:
+    """Judge an intent by permissions, validator and ruleset. Raises what refuses it; ValidatorError where one fails."""
+    try:
+        judge_intent(intent, state, validator)
+        if intent.kind == "Custom":
+            ruleset.check_intent(intent.payload["kind"], intent.payload, intent.agent_id, state)
+    except SimulationError:
+        raise
+    except Exception as error:
+        log.exception("a validator failed", kind=intent.kind, agent_id=intent.agent_id)
+        what = f"the world's validator failed on {intent.req_id!r} ({type(error).__name__}: {error})"
+        raise ValidatorError(what, req_id=intent.req_id, agent_id=intent.agent_id) from error
+
+
+def rejection_draft(intent: CheckedIntent, error: SimulationError) -> EffectDraft:
+    """Return the draft of the effect by which the log is told of a refusal; of the same one again it is the same."""
+    same = canonical_json([intent.agent_id, intent.req_id, intent.kind, intent.payload, error.code, error.message])
+    return {
+        "kind": INTENT_REJECTED_KIND,
+        "payload": {
+            "agent_id": intent.agent_id,
+            "req_id": intent.req_id,
+            "kind": intent.kind,
+            "payload": intent.payload,
+            "context_seq": intent.context_seq,
+            "code": error.code,
+            "reason": error.message,
+            "rule": error.details.get("rule"),
+        },
+        "source_id": SERVICE_SOURCE,
+        "schema_version": SCHEMA_VERSION,
+        "req_id": f"rejected:{sha256(same).hexdigest()}",
+    }
 
 
 def _indexed(index: int, several: bool, check: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:

@@ -90,7 +90,7 @@ class Committer:
         whatever becomes of the unit.
         """
         self._check_room(unit)
-        if self._alone and not self._running and not self._ready:
+        if self._alone and not self._running and not self._ready and unit.close is None:
             # A lone caller writes by itself: a task of its own would only add two turns of the event loop.
             self._begin()
             try:
@@ -268,8 +268,8 @@ class Committer:
                 break
             del self._ready[queue]
             units, count = self._take_units(queue)
-            if count >= _WIDE and (self._ready or taken):
-                # A long group must not hold up the short ones of other worlds.
+            if (count >= _WIDE and (self._ready or taken)) or any(unit.close is not None for unit in units):
+                # A long group must not hold up the short ones of other worlds. And what closes a tick needs its lock.
                 self._settle_aside(queue, units, None)
                 continue
             room -= count

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from service.store import statements
+from service.store.closing import Close, Closing, TickReceipt
 from service.store.records import Receipt
 from service.store.sealing import Sealer
 from service.store.units import Judge, Unit, conflict
@@ -112,6 +113,16 @@ class EventLog:
             return []
         unit = Unit.of_request(drafts, source_id=source_id, req_id=req_id, limit=self._max_unit, system=system)
         return await self._submit(unit)
+
+    async def close_tick(self, draft: EffectDraft, closing: Closing) -> TickReceipt:
+        """Append the effect of a tick, and before it, in one transaction, what becomes of all that is held for it.
+
+        The number of the tick is put into the effect's payload. Raises what `append` raises; what is held stays then.
+        """
+        unit = Unit.of_checked(check_draft(draft, system=True))
+        unit.close = Close(closing)
+        (receipt,) = await self._submit(unit)
+        return unit.close.receipt(receipt)
 
     async def _submit(self, unit: Unit) -> list[Receipt]:
         return await self._committer.commit(self._queue, unit)

@@ -124,8 +124,19 @@ class Sealer:
             index=index,
         )
 
-    def seal(self, head: Head, units: Sequence[Unit], *, final: bool = False) -> tuple[Group, list[Unit], list[Unit]]:
-        """Write the units' effects after the head, in the promised order.
+    def check_closing(self, draft: CheckedDraft, authority: str | None) -> None:
+        """Raise TimeAuthorityError unless a tick that states no time may be closed by this draft's source.
+
+        Whoever has the authority over time closes the ticks; where that is no adapter, anybody does.
+        """
+        authority = self.authority if authority is None else authority
+        if authority != "wall":
+            self._check_authority(draft, authority, None)
+
+    def seal(
+        self, head: Head, units: Sequence[Unit], *, final: bool = False, onto: Group | None = None
+    ) -> tuple[Group, list[Unit], list[Unit]]:
+        """Write the units' effects after the head, in the promised order; ``onto`` a group in the order they have.
 
         Gives the group, the units that must wait for the next one, because they repeat a request of this one, and
         those that are refused; these take no place. A refusal is ``final``, and stands in the unit, only when the head
@@ -133,14 +144,14 @@ class Sealer:
         then it rests on what stands before it in the group: nobody is told before that is committed.
         """
         wall_time = self.now(head)
-        if self.live is not None and self.live.provisional:
+        if onto is None and self.live is not None and self.live.provisional:
             self.live = None  # what was folded into it may never have been written
-        group = Group(self.world_id, head, head)
+        group = Group(self.world_id, head, head) if onto is None else onto
         later: list[Unit] = []
         refused: list[Unit] = []
         requested: set[tuple[str, str]] = set()
         keys: set[tuple[str, str]] = set()
-        ordered = units if len(units) == 1 else sorted(units, key=lambda unit: unit.key(head))
+        ordered = units if len(units) == 1 or onto is not None else sorted(units, key=lambda unit: unit.key(head))
         for unit in ordered:
             if unit.future.cancelled():
                 continue  # its caller went away before anything was written

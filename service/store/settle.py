@@ -22,6 +22,8 @@ from service.database.engine import transaction
 from service.database.failures import explain
 from service.store import statements
 from service.store.authority import look_up_authority
+from service.store.closing import close_tick
+from service.store.holding import OpenTick, lock_tick
 from service.store.live import confirm_group
 from service.store.outages import Outages, leaves_doubt, retrying
 from service.store.records import Head, Receipt
@@ -32,6 +34,7 @@ from service.store.writing import write_groups
 from worldledger.errors import (
     FoldError,
     RequestConflictError,
+    SimulationError,
     StoreUnavailableError,
     TamperedError,
     WorldNotFoundError,
@@ -67,7 +70,7 @@ class Settler:
             async for attempt in retrying(deadline):
                 with attempt, self._outages.noticed():
                     while waiting:
-                        if sealer.needs_state(waiting):
+                        if _needs_state(sealer, waiting):
                             with suppress(TamperedError, FoldError):  # told under the lock, to those concerned
                                 await self._states.warm(sealer)
                         with self._outages.silence.asked():
@@ -126,7 +129,12 @@ class _Round:
         self._refused: list[Unit] = []
 
     async def run(self) -> None:
+        tick: OpenTick | None = None
+        closing, self._units = _apart(self._units)
         async with transaction(self._connection):
+            if closing:
+                await self._connection.execute(statements.FOR_CLOSING)
+                tick = await lock_tick(self._connection, self._sealer.world_id)
             row = await self._connection.fetchrow(statements.LOCK_HEAD, self._sealer.world_id)
             if row is None:
                 raise WorldNotFoundError(f"no world named {self._sealer.world_id!r}", world_id=self._sealer.world_id)
@@ -137,9 +145,13 @@ class _Round:
                     self._written.append(doubt)
                     done = {unit for unit, _ in doubt.units}
                     self._units = [unit for unit in self._units if unit not in done]
-            await self._resolve_requests()
-            await self._bring_state(self._head.seq)
+                    closing = [unit for unit in closing if unit not in done]
+            self._units = await self._resolve_requests(self._units)
+            await self._bring_state(self._head.seq, closing)
             self._sealed, self.later, self._refused = self._sealer.seal(self._head, self._units, final=True)
+            if closing and tick is not None:
+                await self._close(closing[0], tick, self._head)
+                self.later += closing[1:]
             if self._sealed.texts:
                 self.group = self._sealed
                 with beyond_the_head(self._sealer.world_id, self._head.seq):
@@ -158,16 +170,42 @@ class _Round:
             unit.fail(unit.refusal)
         return self._sealed.after
 
-    async def _bring_state(self, seq: int) -> None:
+    async def _close(self, unit: Unit, tick: OpenTick, head: Head) -> None:
+        """Close a tick after what was sealed so far; where it is refused, that is written without it."""
+        if unit.future.done():
+            return
+        mark, after, authority = len(self._sealed.texts), self._sealed.after, self._sealed.authority
+        requests, units = len(self._sealed.requests), len(self._sealed.units)
+
+        async def bring() -> None:
+            await self._states.bring(self._sealer, head.seq, self._connection)
+
+        async def resolve(made: Sequence[Unit]) -> None:
+            await self._resolve_requests(made, told=False)
+
+        try:
+            await close_tick(
+                self._connection, self._sealer, unit, tick, head, self._sealed, resolve=resolve, bring=bring
+            )
+        except SimulationError as error:
+            self._sealed.cut(mark)
+            self._sealed.after, self._sealed.authority = after, authority
+            del self._sealed.requests[requests:], self._sealed.units[units:]
+            if self._sealer.live is not None and self._sealer.live.provisional:
+                self._sealer.live = None
+            unit.refusal = error
+            self._refused.append(unit)
+
+    async def _bring_state(self, seq: int, closing: list[Unit]) -> None:
         """Have the state there that drafts are judged by; where there is none, those that need it are refused."""
-        if not self._sealer.needs_state(self._units):
+        if not _needs_state(self._sealer, [*self._units, *closing]):
             return
         try:
             await self._states.bring(self._sealer, seq, self._connection)
         except (TamperedError, FoldError) as error:
             self._sealer.live = None
-            for unit in self._units:
-                if self._sealer.needs_state([unit]):
+            for unit in (*self._units, *closing):
+                if _needs_state(self._sealer, [unit]):
                     unit.fail(error)
             self._units = [unit for unit in self._units if not unit.future.done()]
 
@@ -178,11 +216,14 @@ class _Round:
         found = await self._connection.fetchval(statements.CHECKSUM_AT, doubt.world_id, doubt.after.seq)
         return bool(found == doubt.after.checksum)
 
-    async def _resolve_requests(self) -> None:
-        """Give the units whose requests were made before the receipts of that time."""
-        asked = [(request.source_id, request.req_id) for unit in self._units for request in unit.requests]
+    async def _resolve_requests(self, units: Sequence[Unit], *, told: bool = True) -> list[Unit]:
+        """Give the units whose requests were made before the receipts of that time; the rest are refused.
+
+        Returns those that are not. Unless ``told``, nobody waits for a unit, and its refusal stands in it.
+        """
+        asked = [(request.source_id, request.req_id) for unit in units for request in unit.requests]
         if not asked:
-            return
+            return list(units)
         rows = await self._connection.fetch(
             statements.KNOWN_REQUESTS,
             self._sealer.world_id,
@@ -191,19 +232,21 @@ class _Round:
         )
         known = {(row["source_id"], row["req_id"]): row for row in rows}
         if not known:
-            return
+            return list(units)
         remaining = []
-        for unit in self._units:
+        for unit in units:
             try:
                 for request in unit.requests:
                     row = known.get((request.source_id, request.req_id))
                     if row is not None:
                         await self._recall(unit, request.first, request.last, request.body_sha256, row)
             except RequestConflictError as error:
-                unit.fail(error)
+                unit.refusal = error
+                if told:
+                    unit.fail(error)
             else:
                 remaining.append(unit)
-        self._units = remaining
+        return remaining
 
     async def _recall(self, unit: Unit, first: int, last: int, body_sha256: bytes, row: asyncpg.Record) -> None:
         effects = await self._connection.fetch(
@@ -220,3 +263,14 @@ class _Round:
             unit.known[first + offset] = Receipt(
                 effect["global_seq"], effect["uuid"], effect["checksum"].hex(), replayed=True
             )
+
+
+def _needs_state(sealer: Sealer, units: Sequence[Unit]) -> bool:
+    """Tell whether somebody must look at the state: to decide on these units, or on what a tick of theirs decides."""
+    return sealer.needs_state(units) or any(unit.close is not None for unit in units)
+
+
+def _apart(units: Sequence[Unit]) -> tuple[list[Unit], list[Unit]]:
+    """Part those that close a tick from the rest."""
+    closing = [unit for unit in units if unit.close is not None]
+    return closing, [unit for unit in units if unit.close is None]

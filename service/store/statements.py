@@ -203,6 +203,82 @@ on conflict (world_id, agent_id) do update set view_seq = excluded.view_seq, upd
 where c.view_seq < excluded.view_seq
 """
 
+# -- ticks --------------------------------------------------------------------------------------------------
+
+#: Take the lock of a world's open tick: whoever holds it holds intents for the tick, or closes it. It is taken before
+#: that of the head.
+LOCK_TICK = "select tick, after_seq, sim_time, source_id from open_ticks where world_id = $1 for update"
+
+#: $1 world_id, $2 tick, $3 after_seq, $4 sim_time, $5 source_id. Whoever is first is right: all read it from the log.
+OPEN_FIRST_TICK = "insert into open_ticks values ($1, $2, $3, $4, $5) on conflict (world_id) do nothing"
+
+#: $1 world_id, $2 tick, $3 after_seq, $4 sim_time, $5 source_id.
+OPEN_NEXT_TICK = "update open_ticks set tick = $2, after_seq = $3, sim_time = $4, source_id = $5 where world_id = $1"
+
+#: The newest effect of a kind ($2) that closed a tick; its number is text.
+LAST_TICK = """
+select global_seq, effect -> 'payload' ->> 'tick' as tick, sim_time, source_id from effects
+where world_id = $1 and kind = $2 and effect -> 'payload' ->> 'tick' is not null
+order by world_id desc, kind desc, global_seq desc limit 1
+"""
+
+#: What is known of requests ($2 agent_id, $3 req_id) that are to be held: rows that are there, and requests of the log.
+HELD_OR_KNOWN = """
+select a.agent_id, a.req_id, h.tick, h.place, h.body_sha256, h.context_seq, h.outcome,
+       q.body_sha256 as known_sha256, q.first_seq, q.last_seq
+from unnest($2::text[], $3::text[]) as a (agent_id, req_id)
+left join held_intents h on h.world_id = $1 and h.agent_id = a.agent_id and h.req_id = a.req_id
+left join requests q on q.world_id = $1 and q.source_id = a.agent_id and q.req_id = a.req_id
+where h.req_id is not null or q.req_id is not null
+"""
+
+#: How much is held for the open tick: a row for each of these agents ($2) with its count and the last place that was
+#: counted for it, and one (agent_id null) for the world with its count and bytes.
+HELD_NOW = """
+select agent_id, count(*) as held, coalesce(max(place) filter (where counted), 0) as counted_to, 0::bigint as bytes
+from held_intents where world_id = $1 and agent_id = any($2::text[]) and outcome is null group by agent_id
+union all
+select null, count(*), 0, coalesce(sum(bytes), 0)::bigint from held_intents where world_id = $1 and outcome is null
+"""
+
+#: Hold intents: a value for the world ($1) and the tick ($2), and an array for each other column. What was refused by
+#: an earlier tick gives way.
+HOLD = """
+insert into held_intents (world_id, tick, agent_id, req_id, place, counted, intent, body_sha256, context_seq, list_id,
+                          list_index, list_atomic, list_ordered, bytes)
+select $1, $2, u.agent_id, u.req_id, u.place, u.counted, u.intent::json, u.body_sha256, u.context_seq, u.list_id,
+       u.list_index, u.list_atomic, u.list_ordered, octet_length(u.intent)
+from unnest($3::text[], $4::text[], $5::bigint[], $6::boolean[], $7::text[], $8::bytea[], $9::bigint[], $10::uuid[],
+            $11::integer[], $12::boolean[], $13::boolean[])
+    as u (agent_id, req_id, place, counted, intent, body_sha256, context_seq, list_id, list_index, list_atomic,
+          list_ordered)
+on conflict (world_id, agent_id, req_id) do update set
+    tick = excluded.tick, place = excluded.place, counted = excluded.counted, intent = excluded.intent,
+    body_sha256 = excluded.body_sha256, context_seq = excluded.context_seq, list_id = excluded.list_id,
+    list_index = excluded.list_index, list_atomic = excluded.list_atomic, list_ordered = excluded.list_ordered,
+    bytes = excluded.bytes, received_at = excluded.received_at, outcome = null
+"""
+
+#: All that is held for the open tick of a world.
+HELD = """
+select agent_id, req_id, tick, place, intent::text as intent, context_seq, list_id, list_index, list_atomic,
+       list_ordered
+from held_intents where world_id = $1 and outcome is null order by agent_id, req_id
+"""
+
+#: Keep for those who ask why their intents were refused: $1 world_id, $2 agent_id, $3 req_id, $4 outcome.
+REFUSE_HELD = """
+update held_intents h set outcome = u.outcome::json
+from unnest($2::text[], $3::text[], $4::text[]) as u (agent_id, req_id, outcome)
+where h.world_id = $1 and h.agent_id = u.agent_id and h.req_id = u.req_id
+"""
+
+#: What was accepted is held no longer, and what an earlier tick ($2, or one before it) refused is forgotten.
+CLEAR_HELD = "delete from held_intents where world_id = $1 and (outcome is null or tick <= $2)"
+
+#: While a tick is closed its intents are judged in one transaction, whose session says nothing meanwhile.
+FOR_CLOSING = "set local idle_in_transaction_session_timeout = '60s'"
+
 # -- verification ------------------------------------------------------------------------------------------
 
 #: In one snapshot: the world's head and the last seq that really stands in the log.
@@ -233,7 +309,7 @@ select world_id from (
 #: What is done with a world by its genesis: its ruleset, the spacing of snapshots, and how its agents are served.
 WORLD_RULES = """
 select w.ruleset, e.effect -> 'payload' ->> 'snapshot_every' as snapshot_every,
-       e.effect -> 'payload' ->> 'orchestrator' as orchestrator
+       e.effect -> 'payload' ->> 'orchestrator' as orchestrator, e.effect -> 'payload' ->> 'order' as "order"
 from worlds w left join effects e on e.world_id = w.world_id and e.global_seq = 1
 where w.world_id = $1
 """

@@ -16,6 +16,7 @@ from service.store.snapshots import Base, SnapshotRecord, Snapshots, Taken, quie
 from service.store.turns import Turns
 from worldledger.errors import MomentNotFoundError
 from worldledger.folding import Fold
+from worldledger.genesis import Order
 from worldledger.rulesets import Ruleset, load_ruleset
 from worldledger.world import WorldState
 
@@ -51,12 +52,14 @@ class StateAt(NamedTuple):
 class Rules(NamedTuple):
     """How a world is folded and served: its ruleset, and after how many effects a snapshot is due.
 
-    ``orchestrator`` is the configuration that its genesis has for its agents (a JSON value), if there is one.
+    ``orchestrator`` is the configuration that its genesis has for its agents (a JSON value), if there is one, and
+    ``order`` says when their intents become effects (`worldledger.genesis.NewWorld`).
     """
 
     ruleset: Ruleset
     every: int
     orchestrator: Any = None
+    order: Order = "arrival"
 
 
 class States:
@@ -176,7 +179,9 @@ class States:
         asked = row["snapshot_every"] or ""
         every = int(asked) if asked.isdecimal() and 0 < len(asked) < 10 else self._every
         orchestrator = None if row["orchestrator"] is None else orjson.loads(row["orchestrator"])
-        found = self._rules[world_id] = Rules(load_ruleset(row["ruleset"]), max(every, 2), orchestrator)
+        found = self._rules[world_id] = Rules(
+            load_ruleset(row["ruleset"]), max(every, 2), orchestrator, "tick" if row["order"] == "tick" else "arrival"
+        )
         if len(self._rules) > _REMEMBERED:
             self._rules.popitem(last=False)
         return found

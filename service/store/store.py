@@ -26,6 +26,7 @@ from service.store.copying import bulk_transaction
 from service.store.cursors import AgentCursors
 from service.store.echoes import Echoes
 from service.store.event_log import EventLog
+from service.store.holding import Holding
 from service.store.identity import Uuids
 from service.store.outages import Outages, is_outage, retrying
 from service.store.reader import Reader, storable
@@ -76,6 +77,8 @@ class Store:
         self.states = States(self.reader, settings, self.world)
         #: what those who follow worlds in this process need not read back
         self.echoes = Echoes()
+        #: intents of worlds that are ordered by ticks, until a tick decides them
+        self.holding = Holding(pool, settings, url, self.outages)
         self._committer = Committer(pool, settings, url, outages=self.outages, states=self.states, echoes=self.echoes)
         self._snapshotter = Snapshotter(self.states, self.log, self._sealer_of)
         self._listener: Callable[[str, int], None] | None = None
@@ -114,6 +117,7 @@ class Store:
     async def close(self) -> None:
         """Write what waits and refuse anything further."""
         await self._snapshotter.close()
+        await self.holding.close()
         await self._committer.close()
         await self.outages.silence.close()
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from service.store.records import Head, Receipt
 from worldledger.drafts import CheckedDraft, check_draft, check_req_id
 from worldledger.effects import order_key
 from worldledger.errors import InvalidEffectError, RequestConflictError
 from worldledger.world import WorldState
+
+if TYPE_CHECKING:
+    from service.store.closing import Close
 
 #: Looks at the state that a draft would follow, and refuses the draft's whole unit by raising a SimulationError.
 Judge: TypeAlias = Callable[[WorldState], None]
@@ -34,7 +37,7 @@ class Request(NamedTuple):
 class Unit:
     """The drafts of one call and the future its caller waits on."""
 
-    __slots__ = ("aliases", "drafts", "future", "judges", "known", "refusal", "requests", "size")
+    __slots__ = ("aliases", "close", "drafts", "future", "judges", "known", "refusal", "requests", "size")
 
     def __init__(
         self, drafts: Sequence[CheckedDraft], requests: Sequence[Request], aliases: Mapping[int, int] | None = None
@@ -45,6 +48,8 @@ class Unit:
         self.aliases = aliases
         #: draft index -> who judges it, before the ruleset does
         self.judges: Mapping[int, Judge] = {}
+        #: where it is the effect of a tick, what closes that tick: all that is held for it becomes effects before it
+        self.close: Close | None = None
         #: draft index -> receipt, for requests that an earlier call has made already
         self.known: dict[int, Receipt] = {}
         #: why it was refused when it was sealed last: its caller is told once what the refusal rests on is committed

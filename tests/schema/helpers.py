@@ -20,6 +20,8 @@ TABLES = ("worlds", "heads", "effects", "requests")
 #: What is no history: made from the log, or kept for convenience.
 DERIVED = (
     "agent_cursors",
+    "held_intents",
+    "open_ticks",
     "snapshots",
     "projection_builds",
     "projection_cursors",
@@ -122,6 +124,9 @@ async def write_derived(connection: Connection) -> None:
     await connection.execute(
         """
         insert into agent_cursors values ('w', 'alice', 9);
+        insert into held_intents values
+            ('w', 'alice', 'r', 1, 1, true, '{}', sha256('b'), 9, null, null, false, false, 2, now(), '{}');
+        insert into open_ticks values ('w', 3, 9, 2.25, 'unity');
         insert into snapshots values ('w', 9, sha256('c'), 'sandbox', 1, sha256('{}'), '{}', 2);
         insert into projection_builds (build, projection, version, status) values ('games_1', 'games', 1, 'live');
         insert into projection_cursors values ('games_1', 'w', 8);

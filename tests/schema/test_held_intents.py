@@ -1,0 +1,67 @@
+"""Revision 0005 adds what is held for ticks; a downgrade drops it, unless an intent is held that no tick has decided."""
+
+from __future__ import annotations
+
+import asyncpg
+import pytest
+
+from service.database import schema
+from service.database.catalogue import expected
+from worldledger.errors import StoreUnavailableError
+
+from .helpers import connected, verdict, write_derived, write_world
+
+
+def _without_games(lines: list[str]) -> list[str]:
+    """Leave out the tables of projections that the test has made."""
+    return [line for line in lines if "games" not in line]
+
+
+async def test_downgrade_and_back(two_empty_urls: list[str]) -> None:
+    """Down to 0004 only what was held is dropped; up again the tables are there, empty."""
+    url, plain = two_empty_urls
+    await schema.upgrade(plain, "0004")
+    await schema.upgrade(url)
+    async with connected(url) as connection:
+        await write_world(connection, "w")
+        await write_derived(connection)
+    await schema.downgrade(url, "0004")
+    async with connected(url) as one, connected(plain) as other:
+        assert _without_games(await schema.catalogue(one)) == _without_games(await schema.catalogue(other))
+        assert await one.fetchval("select count(*) from agent_cursors") == 1
+        assert await verdict(one) == (True, None, None)
+    await schema.upgrade(url)
+    async with connected(url) as connection:
+        assert await connection.fetchval("select count(*) from held_intents") == 0
+        assert _without_games(await schema.catalogue(connection)) == _without_games(expected())
+
+
+async def test_what_is_held_is_not_dropped(two_empty_urls: list[str]) -> None:
+    """A downgrade that would drop an intent which no tick has decided is refused, and says what to do."""
+    url, _ = two_empty_urls
+    await schema.upgrade(url)
+    async with connected(url) as connection:
+        await write_derived(connection)
+        await connection.execute("update held_intents set outcome = null")
+    with pytest.raises(StoreUnavailableError, match="intents are held that no tick has decided yet"):
+        await schema.downgrade(url, "0004")
+    async with connected(url) as connection:
+        assert await connection.fetchval("select count(*) from held_intents") == 1
+
+
+BAD_ROWS = {
+    "the same request of an agent twice": "insert into held_intents select * from held_intents",
+    "a digest that is none": "update held_intents set body_sha256 = 'short'",
+    "a list without a place in it": "update held_intents set list_id = gen_random_uuid()",
+    "an intent that is no JSON": "update held_intents set intent = '{'",
+    "two open ticks of a world": "insert into open_ticks select * from open_ticks",
+}
+
+
+@pytest.mark.parametrize("row", BAD_ROWS)
+async def test_constraints(database_url: str, row: str) -> None:
+    """Rows that cannot be right are refused by the tables themselves."""
+    async with connected(database_url) as connection:
+        await write_derived(connection)
+        with pytest.raises((asyncpg.IntegrityConstraintViolationError, asyncpg.InvalidTextRepresentationError)):
+            await connection.execute(BAD_ROWS[row])
