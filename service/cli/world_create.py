@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 EXAMPLES = examples(
     "worldledger world create my-world",
     "worldledger world create island --time-authority unity --config island.json",
+    "worldledger world create arena --time-authority unity --order tick",
     "worldledger world create market --config simulation.yaml",
 )
 
@@ -52,6 +53,14 @@ def command(
             help="Who sets sim_time: wall, client (any draft) or an adapter such as unity.",
         ),
     ] = "wall",
+    order: Annotated[
+        str,
+        typer.Option(
+            "--order",
+            metavar="WHEN",
+            help="When intents become effects: by arrival, or tick: all that are held at the next tick, in one order.",
+        ),
+    ] = "arrival",
     snapshot_every: Annotated[
         int | None,
         typer.Option(
@@ -82,6 +91,7 @@ def command(
         ruleset=ruleset,
         experiment=experiment,
         time_authority=time_authority,
+        order=order,
         snapshot_every=snapshot_every,
         config={} if config is None else _read(config, ruleset),
     )

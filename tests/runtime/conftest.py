@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -59,6 +59,8 @@ class Opening:
         config: OrchestratorConfig | None = None,
         validator: EffectValidator | None = None,
         ruleset: str = "sandbox",
+        time_authority: str = "wall",
+        order: Literal["arrival", "tick"] = "arrival",
         **settings: Any,
     ) -> AbstractAsyncContextManager[Orchestrator]:
         """Open the world until the block ends."""
@@ -68,6 +70,8 @@ class Opening:
             config=config,
             effect_validator=validator,
             ruleset=ruleset,
+            time_authority=time_authority,
+            order=order,
             settings=Settings(**{"pool_size": 4, "snapshot_every": NEVER, **settings}),
         )
 

@@ -1,4 +1,4 @@
-"""Revision 0005 adds what is held for ticks; a downgrade drops it, unless an intent is held that no tick has decided."""
+"""Revision 0005 adds what is held for ticks; a downgrade drops it, unless a tick has yet to decide some of it."""
 
 from __future__ import annotations
 

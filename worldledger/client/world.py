@@ -22,6 +22,7 @@ from worldledger.deltas import ObservedEvent, View
 from worldledger.drafts import check_draft
 from worldledger.effects import EffectDraft
 from worldledger.errors import InvalidConfigError, InvalidEffectError, SimulationError, WorldExistsError
+from worldledger.genesis import Order
 from worldledger.intents import Accepted, check_intent
 from worldledger.observation import ObservationPolicy
 from worldledger.policies import policy_spec
@@ -68,6 +69,7 @@ class RemoteWorld(RemoteRounds):
         config: dict[str, Any] | None = None,
         experiment: str | None = None,
         time_authority: str = "wall",
+        order: Order = "arrival",
         snapshot_every: int | None = None,
         orchestrator: OrchestratorConfig | dict[str, Any] | None = None,
         checkpoint: dict[str, Any] | None = None,
@@ -75,7 +77,8 @@ class RemoteWorld(RemoteRounds):
         """Create the world; give False if it is there already, whatever it is like.
 
         The parameters are those of `worldledger.genesis.NewWorld`: ``config`` is the ruleset's own, ``orchestrator``
-        says how the world's agents are served, ``checkpoint`` what it begins with. Raises InvalidConfigError,
+        says how the world's agents are served, ``checkpoint`` what it begins with; with ``order="tick"`` intents are
+        held until the next tick. Raises InvalidConfigError,
         InvalidNameError or UnknownRulesetError.
         """
         if isinstance(orchestrator, OrchestratorConfig):
@@ -90,6 +93,8 @@ class RemoteWorld(RemoteRounds):
             "orchestrator": orchestrator,
             "checkpoint": checkpoint,
         }
+        if order != "arrival":
+            new["order"] = order
         try:
             gate(new, level=2)  # what JSON would change on the way is refused here
         except InvalidEffectError as error:

@@ -173,6 +173,11 @@ class Intent(Shape):
         default=None, description="Higher goes first among those that wait; the world's usual one if null."
     )
     schema_version: Word | None = Field(default=None, description="Semantic version of the payload's shape.")
+    order: Annotated[int, Field(ge=-MAX_INT, le=MAX_INT)] | None = Field(
+        default=None,
+        description="Its place among the agent's own of a tick, in a world whose `order` is `tick`; its count within "
+        "the tick if null.",
+    )
 
 
 class IntentList(Shape):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, JsonValue, RootModel
 
@@ -53,6 +53,11 @@ class NewWorld(Shape):
         pattern=r"^[a-z][a-z0-9_-]{0,62}$",
         description="Who sets sim_time: `wall` (the clock), `client` (any draft) or the name of an adapter, whose "
         "drafts (source_id equal to that name) alone may; `worldledger` is reserved.",
+    )
+    order: Literal["arrival", "tick"] = Field(
+        default="arrival",
+        description="`arrival`: each intent is decided as it arrives; `tick`: intents are held, and the next tick "
+        "decides all of them in one order.",
     )
     snapshot_every: Annotated[int, Field(ge=2, le=999_999_999)] | None = Field(
         default=None, description="Effects between two snapshots of the state, at least; the service's own if null."
