@@ -2,8 +2,8 @@
 
 Each constant is a list of single statements, because a prepared statement takes one. The order is ``ROLES``
 (by whoever migrates, before anything), then under the owner's role the tables, ``verification.VIEWS``,
-``TRIGGERS``, ``PRIVILEGES``, ``COMMENTS``, what ``projecting``, ``delivery``, ``holding`` and ``analytics.schema`` have of the
-same, and ``VERSION_TABLE`` once Alembic has made its table.
+``TRIGGERS``, ``PRIVILEGES``, ``COMMENTS``, what ``projecting``, ``delivery``, ``holding`` and ``analytics.schema``
+have of the same, and ``VERSION_TABLE`` once Alembic has made its table.
 
 History is protected twice (docs/architecture.md, promise 6): privileges refuse the service, the reader and even
 the owner; triggers refuse everyone else, superusers included. Either holds alone: Citus has no triggers.

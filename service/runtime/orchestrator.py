@@ -138,7 +138,8 @@ class Orchestrator(Gauges):
 
         ``config`` goes before the one in the world's genesis; a new world gets it as its own. ``ruleset``,
         ``world_config`` (the ruleset's own), ``time_authority`` and ``order`` (``tick``: intents are held until the
-        next tick) are for a new world. Raises StoreUnavailableError, SchemaVersionError, InvalidNameError, UnknownRulesetError, InvalidConfigError, FoldError or TamperedError.
+        next tick) are for a new world. Raises StoreUnavailableError, SchemaVersionError, InvalidNameError,
+        UnknownRulesetError, InvalidConfigError, FoldError or TamperedError.
         """
         settings = settings or Settings()
         async with (

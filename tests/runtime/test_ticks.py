@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from service.runtime import Orchestrator, OrchestratorConfig
+from service.store.closing import TickReceipt
 from worldledger.errors import (
     BackpressureError,
     IntentConflictError,
@@ -68,6 +69,13 @@ async def hold(world: Orchestrator, agent_id: str, req_id: str, **fields: Any) -
     return answer
 
 
+async def tick(world: Orchestrator, adapter: str, sim_time: float) -> TickReceipt:
+    """Close a tick."""
+    closed = await world.tick(adapter, sim_time)
+    assert isinstance(closed, TickReceipt)
+    return closed
+
+
 async def until_held(world: Orchestrator, count: int) -> None:
     """Wait until so many intents are held."""
     store = world._observing._store
@@ -88,7 +96,7 @@ async def test_an_intent_is_held_until_the_tick(world: Orchestrator) -> None:
     held = await hold(world, "A", "r1")
     assert held == Held("A", "r1", tick=1, order=1, replayed=False)
     assert await effects(world) == []
-    closed = await world.tick("unity", 2.5)
+    closed = await tick(world, "unity", 2.5)
     first, second = await effects(world)
     assert (first["req_id"], first["source_id"], first["sim_time"]) == ("r1", "A", 0.0)
     assert first["source_metadata"] == {"intent": "Speak", "context_seq": 0, "tick": 1, "order": 1}
@@ -104,7 +112,7 @@ async def test_submit_returns_when_the_tick_is_closed(world: Orchestrator) -> No
     await until_held(world, 1)
     await hold(world, "B", "r2")
     assert (submitting.done(), world.waiting) == (False, 1)
-    await world.tick("unity", 1.0)
+    await tick(world, "unity", 1.0)
     accepted = await submitting
     first = (await effects(world))[0]
     assert (str(accepted), accepted.global_seq, accepted.req_id) == (first["uuid"], first["global_seq"], "r1")
@@ -120,7 +128,7 @@ async def test_the_order_is_that_of_the_fields(world: Orchestrator) -> None:
     await hold(world, "A", "r1", order=1)
     await hold(world, "B", "late", priority=5)
     await hold(world, "A", "last", priority=-1)
-    await world.tick("unity", 1.0)
+    await tick(world, "unity", 1.0)
     assert await requests(world) == ["late", "r1", "r2", "x", "r10", "r1", "last", "tick"]
 
 
@@ -131,7 +139,7 @@ async def test_the_order_is_counted_within_the_tick(world: Orchestrator) -> None
     assert (await hold(world, "B", "r1")).order == 1
     assert (await hold(world, "A", "stated", order=-3)).order == -3
     assert (await hold(world, "A", "r12")).order == 12
-    await world.tick("unity", 1.0)
+    await tick(world, "unity", 1.0)
     assert await requests(world) == ["stated", *(f"r{number}" for number in range(1, 13)), "r1", "tick"]
     assert (await hold(world, "A", "r13")).order == 1
 
@@ -142,14 +150,14 @@ async def test_the_same_request_is_held_once(world: Orchestrator) -> None:
     assert await hold(world, "A", "r1") == first._replace(replayed=True)
     with pytest.raises(RequestConflictError):
         await world.hold_intent(whole("A", 0, req_id="r1", payload={"text": "else"}))
-    await world.tick("unity", 1.0)
+    await tick(world, "unity", 1.0)
     again = await world.hold_intent(whole("A", 0, req_id="r1"))
     assert isinstance(again, Accepted)
     assert (again.replayed, again.global_seq) == (True, (await effects(world))[0]["global_seq"])
     assert str(await world.submit_intent(whole("A", 0, req_id="r1"))) == str(again)
     with pytest.raises(RequestConflictError):
         await world.submit_intent(whole("A", 0, req_id="r1", payload={"text": "else"}))
-    await world.tick("unity", 2.0)
+    await tick(world, "unity", 2.0)
     assert await requests(world) == ["r1", "tick", "tick"]
 
 
@@ -161,7 +169,7 @@ async def test_what_cannot_be_held_is_refused_at_once(world: Orchestrator) -> No
         await world.hold_intent(whole("A", 0, order="first"))
     with pytest.raises(InvalidIntentError, match="beyond the world's head"):
         await world.hold_intent(whole("A", 999_999))
-    assert (await world.tick("unity", 1.0)).refused == 0
+    assert (await tick(world, "unity", 1.0)).refused == 0
 
 
 async def test_so_many_may_be_held(opening: Opening) -> None:
@@ -175,12 +183,12 @@ async def test_so_many_may_be_held(opening: Opening) -> None:
     await hold(world, "B", "r1")
     with pytest.raises(BackpressureError):
         await hold(world, "B", "r2")
-    await world.tick("unity", 1.0)
+    await tick(world, "unity", 1.0)
     await hold(world, "B", "r2")
 
 
 async def test_arrival_holds_nothing(opening: Opening) -> None:
-    """In a world that is ordered by arrival no intent is held, no tick is closed, and the genesis does not say order."""
+    """In a world that is ordered by arrival no intent is held, no tick is closed, and the genesis says no order."""
     world = await opening(time_authority="unity")
     await world.register_agent("A", ALL)
     with pytest.raises(InvalidIntentError, match="ordered by arrival"):
@@ -190,9 +198,9 @@ async def test_arrival_holds_nothing(opening: Opening) -> None:
     assert not world.holds_intents
     await world.submit_intent(whole("A", 2, order=7))
     await world.tick("unity", 1.0)
-    genesis, *_, tick = await world.event_log.get_entries_since(0)
+    genesis, *_, tick_ = await world.event_log.get_entries_since(0)
     assert "order" not in genesis.effect["payload"]
-    assert "tick" not in tick.effect["payload"]
+    assert "tick" not in tick_.effect["payload"]
 
 
 # -- judging -------------------------------------------------------------------------------------------------
@@ -206,7 +214,7 @@ async def test_each_is_judged_by_the_state_that_it_follows(world: Orchestrator) 
     going = asyncio.create_task(world.submit_intent(first))
     await world.hold_intent(second)
     await until_held(world, 2)
-    closed = await world.tick("unity", 1.0)
+    closed = await tick(world, "unity", 1.0)
     assert (closed.accepted, closed.refused) == (1, 1)
     with pytest.raises(IntentConflictError, match="stands at"):
         await going
@@ -221,7 +229,7 @@ async def test_refusals_are_told_and_recorded(opening: Opening) -> None:
     waiting = asyncio.create_task(world.submit_intent(whole("mute", 0, req_id="r1")))
     await hold(world, "A", "r1")
     await until_held(world, 2)
-    closed = await world.tick("unity", 1.0)
+    closed = await tick(world, "unity", 1.0)
     assert (closed.accepted, closed.refused) == (1, 1)
     with pytest.raises(PermissionDeniedError) as told:
         await waiting
@@ -238,15 +246,15 @@ async def test_a_refused_request_is_not_used_up(world: Orchestrator) -> None:
     await world.register_agent("mute", ALL, ["submit_intent"])
     refused = whole("mute", 0, req_id="r1")
     await world.hold_intent(refused)
-    await world.tick("unity", 1.0)
+    await tick(world, "unity", 1.0)
     with pytest.raises(PermissionDeniedError):
         await world.hold_intent(refused)
     await world.register_agent("mute", ALL)
-    await world.tick("unity", 2.0)
+    await tick(world, "unity", 2.0)
     with pytest.raises(PermissionDeniedError):
         await world.hold_intent(refused)
     assert isinstance(await world.hold_intent(refused | {"context_seq": 3}), Held)
-    await world.tick("unity", 3.0)
+    await tick(world, "unity", 3.0)
     assert (await requests(world))[-2:] == ["r1", "tick"]
 
 
@@ -256,10 +264,10 @@ async def test_refusals_are_forgotten(world: Orchestrator) -> None:
     refused = whole("mute", 0, req_id="r1")
     await world.hold_intent(refused)
     for time in (1.0, 2.0):
-        await world.tick("unity", time)
+        await tick(world, "unity", time)
         with pytest.raises(PermissionDeniedError):
             await world.hold_intent(refused)
-    await world.tick("unity", 3.0)
+    await tick(world, "unity", 3.0)
     assert isinstance(await world.hold_intent(refused), Held)
 
 
@@ -269,7 +277,7 @@ async def test_staleness_is_judged_as_of_the_tick_before(opening: Opening) -> No
     context = world.world_state.metadata["agents"]["B"]["registered_seq"]
     await world.broadcast_event(draft("Noise", {"text": "!"}))
     assert isinstance(await world.hold_intent(whole("A", context, req_id="r1")), Held)
-    await world.tick("unity", 1.0)
+    await tick(world, "unity", 1.0)
     with pytest.raises(StaleContextError):
         await world.hold_intent(whole("A", context, req_id="r2"))
     assert isinstance(await world.hold_intent(whole("A", context, req_id="r1")), Accepted)
@@ -283,7 +291,7 @@ async def test_quotas_are_those_of_one_tick(opening: Opening) -> None:
         await hold(world, "A", f"r{order}", order=order)
     await hold(world, "B", "much", order=2, payload={"text": "", "token_count": 60})
     await hold(world, "B", "some", order=1, payload={"text": "", "token_count": 60})
-    closed = await world.tick("unity", 0.001)
+    closed = await tick(world, "unity", 0.001)
     assert (closed.accepted, closed.refused) == (3, 2)
     assert await requests(world) == ["r1", "r2", "some", "tick"]
     with pytest.raises(QuotaExceededError) as told:
@@ -291,7 +299,7 @@ async def test_quotas_are_those_of_one_tick(opening: Opening) -> None:
     assert (told.value.quota_type, told.value.limit) == ("intents", 2)
     for order in (4, 5):
         await hold(world, "A", f"r{order}")
-    assert (await world.tick("unity", 0.002)).accepted == 2
+    assert (await tick(world, "unity", 0.002)).accepted == 2
 
 
 async def test_a_validator_that_fails_fails_for_its_own_intent(opening: Opening) -> None:
@@ -306,7 +314,7 @@ async def test_a_validator_that_fails_fails_for_its_own_intent(opening: Opening)
     world = await ticking(opening, validator=Failing())
     for req_id in ("a", "bad", "c"):
         await hold(world, "A", req_id)
-    closed = await world.tick("unity", 1.0)
+    closed = await tick(world, "unity", 1.0)
     assert (closed.accepted, closed.refused) == (2, 1)
     with pytest.raises(SimulationError, match="validator failed on 'bad'"):
         await hold(world, "A", "bad")
@@ -326,7 +334,7 @@ async def test_a_list_keeps_its_order(world: Orchestrator) -> None:
     mixed = [whole("B", 0, req_id="b"), whole("A", 0, req_id="a1", order=1), whole("A", 0, req_id="a9", order=9)]
     held = await world.hold_intents(mixed)
     assert all(isinstance(each, Held) for each in held)
-    await world.tick("unity", 1.0)
+    await tick(world, "unity", 1.0)
     assert await requests(world) == ["b", "a1", "a9", "a2", "tick"]
 
 
@@ -335,7 +343,7 @@ async def test_a_list_that_is_not_ordered(world: Orchestrator) -> None:
     await hold(world, "A", "a2", order=2)
     mixed = [whole("B", 0, req_id="b"), whole("A", 0, req_id="a3", order=3), whole("A", 0, req_id="a1", order=1)]
     await world.hold_intents(mixed, ordered=False)
-    await world.tick("unity", 1.0)
+    await tick(world, "unity", 1.0)
     assert await requests(world) == ["a1", "a2", "a3", "b", "tick"]
 
 
@@ -356,7 +364,7 @@ async def test_an_atomic_list_is_decided_whole(world: Orchestrator) -> None:
     after = asyncio.create_task(world.submit_intent(whole("B", 0, req_id="z", order=1)))
     await hold(world, "B", "z2", order=2)
     await until_held(world, 6)
-    closed = await world.tick("unity", 1.0)
+    closed = await tick(world, "unity", 1.0)
     assert (closed.accepted, closed.refused) == (4, 2)
     with pytest.raises(IntentConflictError) as told:
         await failing
@@ -375,7 +383,7 @@ async def test_a_list_answers_each(world: Orchestrator) -> None:
     submitting = asyncio.create_task(world.submit_intents(values))
     await hold(world, "B", "r1")
     await until_held(world, 3)
-    await world.tick("unity", 1.0)
+    await tick(world, "unity", 1.0)
     first, second, third, fourth = await submitting
     assert isinstance(first, Accepted)
     assert isinstance(second, InvalidIntentError)
@@ -394,7 +402,7 @@ async def test_an_atomic_list_is_held_whole(opening: Opening) -> None:
     assert wrong.value.index == 1
     with pytest.raises(UnknownAgentError):
         await world.hold_intents([*several("r1"), *several("r2", agent_id="nobody")], atomic=True)
-    assert (await world.tick("unity", 1.0)).accepted == 0
+    assert (await tick(world, "unity", 1.0)).accepted == 0
 
 
 # -- ticks ---------------------------------------------------------------------------------------------------
@@ -407,12 +415,12 @@ async def test_who_may_tick(world: Orchestrator) -> None:
         await world.tick("unreal", 1.0)
     with pytest.raises(TimeAuthorityError):
         await world.close_tick("anybody")
-    await world.tick("unity", 0.0)
+    await tick(world, "unity", 0.0)
     await hold(world, "A", "r2")
     with pytest.raises(SimTimeOrderError):
-        await world.tick("unity", -1.0)
+        await tick(world, "unity", -1.0)
     with pytest.raises(SimTimeOrderError, match="not later"):
-        await world.tick("unity", 0.0)
+        await tick(world, "unity", 0.0)
     await world.close_tick("unity")
     assert await requests(world) == ["r1", "tick", "r2", "tick"]
     assert [e["payload"]["tick"] for e in await effects(world) if e["kind"] == "WorldTimeSet"] == [1, 2]
@@ -425,17 +433,17 @@ async def test_ticks_without_an_adapter(opening: Opening, authority: str) -> Non
     await hold(world, "A", "r1")
     closed = await world.close_tick("referee")
     assert (closed.tick, closed.accepted) == (1, 1)
-    tick = (await effects(world))[-1]
-    assert (tick["kind"], tick["source_id"], tick["payload"]["tick"]) == ("WorldTimeSet", "referee", 1)
+    last = (await effects(world))[-1]
+    assert (last["kind"], last["source_id"], last["payload"]["tick"]) == ("WorldTimeSet", "referee", 1)
 
 
 async def test_the_authority_is_handed_over(opening: Opening) -> None:
     """A new authority's first tick may be at the time of the last tick; what is held is decided by it."""
     world = await ticking(opening)
-    await world.tick("unity", 3.0)
+    await tick(world, "unity", 3.0)
     await hold(world, "A", "r1")
     await world.set_sim_time_authority("client")
-    closed = await world.tick("client", 3.0)
+    closed = await tick(world, "client", 3.0)
     assert (closed.tick, closed.accepted) == (2, 1)
 
 
@@ -443,7 +451,7 @@ async def test_an_effect_in_between_is_judged_in(world: Orchestrator) -> None:
     """What the operator writes between two ticks is in the state by which the held intents are judged."""
     await world.hold_intent(whole("A", 0, req_id="go", **move(1.0, 0.0, 0.0, start=(0.0, 0.0, 0.0))))
     await world.broadcast_event(created("A", 7.0, 0.0, 0.0))
-    assert (await world.tick("unity", 1.0)).refused == 1
+    assert (await tick(world, "unity", 1.0)).refused == 1
 
 
 # -- processes -----------------------------------------------------------------------------------------------
@@ -458,7 +466,7 @@ async def test_another_process_closes(opening: Opening) -> None:
     refused = asyncio.create_task(one.submit_intent(whole("mute", 0, req_id="r1")))
     assert (await hold(other, "B", "r1")).tick == 1
     await until_held(other, 3)
-    await other.tick("unity", 1.0)
+    await tick(other, "unity", 1.0)
     assert (await accepted).req_id == "r1"
     with pytest.raises(PermissionDeniedError):
         await refused
@@ -466,13 +474,13 @@ async def test_another_process_closes(opening: Opening) -> None:
 
 
 async def test_two_close_at_once(opening: Opening) -> None:
-    """Of two processes that tick at once to one time, one closes the tick and the other is refused; nothing is twice."""
+    """Of two processes that tick at once to one time, one closes the tick, the other is refused; nothing is twice."""
     one = await ticking(opening)
     other = await opening(config=PLAIN)
     for time in range(1, 6):
         for number in range(10):
             await hold(one if number % 2 else other, "A", f"t{time}-{number}")
-        ticks = [each.tick("unity", float(time)) for each in (one, other, one, other)]
+        ticks = [tick(each, "unity", float(time)) for each in (one, other, one, other)]
         results = await asyncio.gather(*ticks, return_exceptions=True)
         assert sum(isinstance(each, SimTimeOrderError) for each in results) == 3
     told = await requests(one)
@@ -489,17 +497,17 @@ async def test_those_who_wait_are_told_when_the_world_is_closed(opening: Opening
     with pytest.raises(StoreUnavailableError, match="its tick decides it"):
         await waiting
     again = await opening(config=PLAIN)
-    assert (await again.tick("unity", 1.0)).accepted == 1
+    assert (await tick(again, "unity", 1.0)).accepted == 1
 
 
 async def test_the_open_tick_is_found_in_the_log(opening: Opening) -> None:
     """Where the row of the open tick is lost, as in a world whose log was brought here, the log says which it is."""
     world = await ticking(opening)
-    await world.tick("unity", 1.0)
-    await world.tick("unity", 2.0)
+    await tick(world, "unity", 1.0)
+    await tick(world, "unity", 2.0)
     await world._observing._store.reader.fetch("delete from open_ticks where world_id = $1", world.world_id)
     with pytest.raises(SimTimeOrderError, match="not later"):
-        await world.tick("unity", 2.0)
+        await tick(world, "unity", 2.0)
     assert (await hold(world, "A", "r1")).tick == 3
 
 
