@@ -82,6 +82,7 @@ _FIELDS = [
     "config",
     "experiment",
     "orchestrator",
+    "order",
     "ruleset",
     "snapshot_every",
     "time_authority",

@@ -352,12 +352,12 @@ async def test_an_atomic_list_is_decided_whole(world: Orchestrator) -> None:
     await world.broadcast_event(created("A", 0.0, 0.0, 0.0))
     step = {"start": (0.0, 0.0, 0.0)}
     bad = [
-        whole("A", 0, req_id="x1", **move(1.0, 0.0, 0.0, **step)),
-        whole("A", 0, req_id="x2", **move(2.0, 0.0, 0.0, **step)),
+        whole("A", 0, req_id="x1", order=1, **move(1.0, 0.0, 0.0, **step)),
+        whole("A", 0, req_id="x2", order=2, **move(2.0, 0.0, 0.0, **step)),
     ]
     good = [
-        whole("A", 0, req_id="y1", **move(3.0, 0.0, 0.0, **step)),
-        whole("A", 0, req_id="y2", **move(4.0, 0.0, 0.0, start=(3.0, 0.0, 0.0))),
+        whole("A", 0, req_id="y1", order=3, **move(3.0, 0.0, 0.0, **step)),
+        whole("A", 0, req_id="y2", order=4, **move(4.0, 0.0, 0.0, start=(3.0, 0.0, 0.0))),
     ]
     failing = asyncio.create_task(world.submit_intents(bad, atomic=True))
     passing = asyncio.create_task(world.submit_intents(good, atomic=True))
