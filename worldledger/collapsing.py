@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from worldledger.composing import Composition
-from worldledger.deltas import DELTA_VERSION, PARTS, ObservationDelta, ObservedEvent, View
+from worldledger.deltas import DELTA_VERSION, PARTS, ObservationDelta, ObservedEvent, Patch, View
 
 #: Most events that a collapsed delta keeps, the newest; each may be as large as an effect.
 MOST_EVENTS: Final = 100
@@ -24,14 +24,14 @@ def collapse(deltas: Sequence[ObservationDelta]) -> ObservationDelta:
         composition.follow(delta["patches"])
     events: list[ObservedEvent] = [event for delta in deltas for event in delta["events"]]
     dropped = sum(delta.get("events_dropped", 0) for delta in deltas) + max(len(events) - MOST_EVENTS, 0)
-    collapsed: ObservationDelta = {
-        "view_seq": deltas[-1]["view_seq"],
-        "patches": composition.patch(),
-        "context_digest": deltas[-1]["context_digest"],
-        "schema_version": DELTA_VERSION,
-        "events": events[-MOST_EVENTS:],
-        "collapsed": sum(delta.get("collapsed", 1) for delta in deltas),
-    }
+    collapsed = ObservationDelta(
+        view_seq=deltas[-1]["view_seq"],
+        patches=composition.patch(),
+        context_digest=deltas[-1]["context_digest"],
+        schema_version=DELTA_VERSION,
+        events=events[-MOST_EVENTS:],
+        collapsed=sum(delta.get("collapsed", 1) for delta in deltas),
+    )
     if dropped:
         collapsed["events_dropped"] = dropped
     return collapsed
@@ -39,13 +39,19 @@ def collapse(deltas: Sequence[ObservationDelta]) -> ObservationDelta:
 
 def beginning(view: View) -> ObservationDelta:
     """Give the delta that turns any view of the agent, and none, into this one."""
-    return {
-        "view_seq": view.view_seq,
-        "patches": [{"op": "replace", "path": f"/{part}", "value": getattr(view, part)} for part in PARTS],
-        "context_digest": view.context_digest,
-        "schema_version": DELTA_VERSION,
-        "events": [],
-    }
+    return ObservationDelta(
+        view_seq=view.view_seq,
+        patches=replacing(view.visible_entities, view.visible_relationships),
+        context_digest=view.context_digest,
+        schema_version=DELTA_VERSION,
+        events=[],
+    )
+
+
+def replacing(entities: dict[str, Any], relationships: dict[str, list[str]]) -> Patch:
+    """Return the patch that replaces all that any view shows by these contents."""
+    contents = dict(zip(PARTS, (entities, relationships), strict=True))
+    return [{"op": "replace", "path": f"/{part}", "value": value} for part, value in contents.items()]
 
 
 def whole(view: View, *, stands_for: int) -> ObservationDelta:
@@ -53,4 +59,4 @@ def whole(view: View, *, stands_for: int) -> ObservationDelta:
 
     ``stands_for``: how many deltas it may stand for at most; so many events may be missing.
     """
-    return {**beginning(view), "collapsed": stands_for, "events_dropped": stands_for}
+    return ObservationDelta(beginning(view), collapsed=stands_for, events_dropped=stands_for)

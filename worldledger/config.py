@@ -91,7 +91,7 @@ class OrchestratorConfig(BaseModel):
         default=0,
         ge=-MAX_PRIORITY,
         le=MAX_PRIORITY,
-        description="Priority of an intent that has none; higher is first.",
+        description="Priority of an intent or draft that has none; higher is first.",
     )
     max_pending: int = Field(default=10_000, ge=1, le=_MANY, description="Most intents of the world that may wait.")
     max_pending_per_agent: int = Field(
@@ -114,6 +114,12 @@ class OrchestratorConfig(BaseModel):
         ge=1,
         le=_MANY,
         description="Most observations queued for one reader; beyond, the oldest collapse.",
+    )
+    max_patch_ops: int = Field(
+        default=200,
+        ge=2,
+        le=_MANY,
+        description="Most operations of an observation's patch; one with more comes as the whole view instead.",
     )
     record_rejections: bool | None = Field(
         default=None,
@@ -153,3 +159,12 @@ def read_config(value: Any, path: str = "$.orchestrator") -> OrchestratorConfig:
         for key in first["loc"]:
             path = child(path, key)
         raise InvalidConfigError(f"{path}: {first['msg']}", path=path) from None
+
+
+def default_priority_of(value: Any) -> int:
+    """Return the ``default_priority`` of a configuration as a genesis has it, the usual one where it has none.
+
+    It raises nothing: a genesis that cannot be used otherwise must not keep effects from being appended.
+    """
+    found = value.get("default_priority") if isinstance(value, dict) else None
+    return found if type(found) is int and abs(found) <= MAX_PRIORITY else 0

@@ -5,7 +5,7 @@ Source: seeds/simulation_core.md, "Core Data Types" and "Stable Path Design".
 
 from __future__ import annotations
 
-from typing import Any, Final, NotRequired
+from typing import TYPE_CHECKING, Any, Final, Literal, NotRequired, TypeAlias, overload
 
 from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypedDict  # Pydantic on Python 3.11 needs this one
@@ -70,30 +70,97 @@ class ObservedEvent(TypedDict):
     schema_version: str
 
 
-class ObservationDelta(TypedDict):
+class DeltaMembers(TypedDict):
+    """The members of an ObservationDelta, as a plain object: what a policy of your own may return."""
+
+    view_seq: int
+    patches: Patch
+    context_digest: str
+    schema_version: str
+    events: NotRequired[list[ObservedEvent]]
+    collapsed: NotRequired[int]
+    events_dropped: NotRequired[int]
+
+
+class ObservationDelta(dict[str, Any]):
     """What an agent observes by one effect (seed), or by several that were put together.
+
+    It is a dict, for JSON and for ``delta["view_seq"]``; its members can be read as attributes too, ``delta.view_seq``:
 
     - ``view_seq``: the global_seq of the (last) effect; it is the view's own after the delta.
     - ``patches``: RFC 6902 operations on the View as an object: ``/visible_entities/<id>[/<field>…]`` and
       ``/visible_relationships/<id>``, ids escaped as RFC 6901 says; "add", "remove" and "replace" only.
     - ``context_digest``: the view's after the delta.
     - ``events``: what happened that the patches do not tell, in order.
-    - ``collapsed``: how many deltas this one stands for, if more than one; ``events_dropped``: how many of their events
-      it does not have.
+    - ``collapsed``: how many deltas this one stands for; as a member, if more than one.
+    - ``events_dropped``: how many of their events it does not have; as a member, if any.
 
     Values inside a delta may be shared with other deltas: change none.
     """
 
-    view_seq: int
-    patches: list[dict[str, Any]]
-    context_digest: str
-    schema_version: str
-    events: list[ObservedEvent]
-    collapsed: NotRequired[int]
-    events_dropped: NotRequired[int]
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __getitem__(self, key: Literal["view_seq", "collapsed", "events_dropped"]) -> int: ...
+        @overload
+        def __getitem__(self, key: Literal["context_digest", "schema_version"]) -> str: ...
+        @overload
+        def __getitem__(self, key: Literal["patches"]) -> Patch: ...
+        @overload
+        def __getitem__(self, key: Literal["events"]) -> list[ObservedEvent]: ...
+        @overload
+        def __getitem__(self, key: str) -> Any: ...
+        def __getitem__(self, key: str) -> Any: ...
+
+    @property
+    def view_seq(self) -> int:
+        """The global_seq of the (last) effect."""
+        return self["view_seq"]
+
+    @property
+    def patches(self) -> Patch:
+        """RFC 6902 operations on the view."""
+        return self["patches"]
+
+    @property
+    def context_digest(self) -> str:
+        """The digest of the view after the delta."""
+        return self["context_digest"]
+
+    @property
+    def schema_version(self) -> str:
+        """The version of this form (semantic versioning)."""
+        return self["schema_version"]
+
+    @property
+    def events(self) -> list[ObservedEvent]:
+        """What happened that the patches do not tell."""
+        return self["events"]
+
+    @property
+    def collapsed(self) -> int:
+        """How many deltas this one stands for, usually 1."""
+        count: int = self.get("collapsed", 1)
+        return count
+
+    @property
+    def events_dropped(self) -> int:
+        """How many of their events it does not have, usually 0."""
+        count: int = self.get("events_dropped", 0)
+        return count
+
+    def copy(self) -> ObservationDelta:
+        """Return a shallow copy, an ObservationDelta like this one."""
+        return ObservationDelta(self)
 
 
-def apply_delta(view: View, delta: ObservationDelta) -> View:
+#: A delta in either form.
+AnyDelta: TypeAlias = ObservationDelta | DeltaMembers
+
+
+def apply_delta(view: View, delta: AnyDelta) -> View:
     """Give what a view becomes by the delta that follows it; the view stays as it is.
 
     Raises ValueError if a patch cannot be applied, or the result has not the digest that the delta promises: then a

@@ -25,6 +25,13 @@ MAX_PRIORITY: Final = 2**31 - 1
 #: The member of ``source_metadata`` that has the digest of a request whose payload the ruleset has written anew.
 REQUEST_DIGEST: Final = "request_sha256"
 _HEX64: Final = re.compile(r"[0-9a-f]{64}\Z")
+#: MAJOR.MINOR.PATCH, and perhaps a pre-release and a build (semver.org, version 2.0.0).
+SEMANTIC_VERSION: Final = (
+    r"(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)"
+    r"(-(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)(\.(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*))*)?"
+    r"(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?"
+)
+_SEMANTIC_VERSION: Final = re.compile(SEMANTIC_VERSION)
 
 _KNOWN: Final = frozenset(
     {
@@ -58,20 +65,39 @@ class CheckedDraft(NamedTuple):
         """Give SHA-256 over what makes two requests the same, 32 bytes.
 
         req_id itself and sim_time are left out: the first is the key, the second is compared with the stored
-        effect where a draft states it. So the digest follows from the log alone.
+        effect where a draft states it. Where what is written differs from the request as it came, the digest of the
+        latter stands in ``source_metadata``. So the digest follows from the log alone.
         """
+        if self.source_metadata is not None and _QUOTED_DIGEST in self.source_metadata:
+            said = _said_digest(orjson.loads(self.source_metadata))
+            if said is not None:
+                return said
         return body_digest(self.kind, self.payload, self.source_id, self.schema_version, self.priority, self.caused_by)
+
+    def defaulted(self, priority: int) -> CheckedDraft:
+        """Return the draft, which came without a priority, with the one that its world has for such drafts.
+
+        A request is the same whatever that is: its digest is that of the request as it came, whose priority counts as
+        0, as it did before worlds had one.
+        """
+        if priority == 0:
+            return self
+        return self._as_it_came()._replace(priority=priority)
 
     def rewritten(self, payload: bytes) -> CheckedDraft:
         """Give the draft with another payload (canonical), as a ruleset wants it written.
 
         The digest of the request as it came is kept in ``source_metadata``, so that it follows from the log alone.
         """
+        return self._as_it_came()._replace(payload=payload)
+
+    def _as_it_came(self) -> CheckedDraft:
+        """Return the draft with its digest as it is now in ``source_metadata``; one without a req_id needs none."""
         if self.req_id is None:
-            return self._replace(payload=payload)
+            return self
         metadata = {} if self.source_metadata is None else orjson.loads(self.source_metadata)
         metadata[REQUEST_DIGEST] = self.body_digest().hex()
-        return self._replace(payload=payload, source_metadata=canonical_json(metadata))
+        return self._replace(source_metadata=canonical_json(metadata))
 
 
 def body_digest(
@@ -84,9 +110,9 @@ def body_digest(
 
 def effect_body_digest(effect: Mapping[str, Any], payload: bytes | None = None) -> bytes:
     """Give the digest that the draft of a stored effect had."""
-    said = effect.get("source_metadata", {}).get(REQUEST_DIGEST)
-    if isinstance(said, str) and _HEX64.match(said):
-        return bytes.fromhex(said)
+    said = _said_digest(effect.get("source_metadata", {}))
+    if said is not None:
+        return said
     return body_digest(
         effect["kind"],
         canonical_json(effect["payload"]) if payload is None else payload,
@@ -97,11 +123,20 @@ def effect_body_digest(effect: Mapping[str, Any], payload: bytes | None = None) 
     )
 
 
-def check_draft(draft: Any, *, system: bool = False) -> CheckedDraft:
+def _said_digest(metadata: Mapping[str, Any]) -> bytes | None:
+    """Return the digest of a request that metadata name, None where they name none."""
+    said = metadata.get(REQUEST_DIGEST)
+    return bytes.fromhex(said) if isinstance(said, str) and _HEX64.match(said) else None
+
+
+def check_draft(draft: Any, *, system: bool = False, default_priority: int = 0, recorded: bool = False) -> CheckedDraft:
     """Check one draft's shape and values.
 
-    ``system`` allows the kinds that only the service writes, and its source_id. Raises InvalidEffectError
-    (ReservedKindError for those) with the JSON path of what is wrong.
+    - ``system`` allows the kinds that only the service writes, and its source_id.
+    - ``default_priority`` is that of a draft without one (see `CheckedDraft.defaulted`).
+    - ``recorded`` is for what was recorded elsewhere and is imported: its schema_version may be any word.
+
+    Raises InvalidEffectError (ReservedKindError for what only the service writes) with the JSON path of what is wrong.
     """
     if type(draft) is not dict and not isinstance(draft, Mapping):
         raise InvalidEffectError(f"a draft is an object, not {json_name(draft)}")
@@ -110,12 +145,16 @@ def check_draft(draft: Any, *, system: bool = False) -> CheckedDraft:
     source_id: Any = get("source_id")
     schema_version: Any = get("schema_version")
     try:
-        known = kind in _HARMLESS and source_id in _HARMLESS and schema_version in _HARMLESS
+        known = (
+            kind in _HARMLESS and source_id in _HARMLESS and schema_version in (_HARMLESS if recorded else _VERSIONS)
+        )
     except TypeError:  # without a hash: no string at all
         known = False
     if not known or not (type(kind) is type(source_id) is type(schema_version) is str):
         for name in ("kind", "source_id", "schema_version"):
             read_word(draft, name)
+        if not recorded:
+            read_version(draft)
     if not system and is_system_kind(kind):
         raise ReservedKindError(f"{kind} effects are written by the service alone", "$.kind")
     if not system and source_id == SERVICE_SOURCE:
@@ -126,14 +165,18 @@ def check_draft(draft: Any, *, system: bool = False) -> CheckedDraft:
     body = gate(payload, path="$.payload", level=2)
     if len(draft) == 4:
         # What CheckedDraft(…) does, without its Python function: a bulk import makes one for every effect.
-        return _tuple(CheckedDraft, (kind, body, source_id, schema_version, None, 0, None, None, None))
-    return CheckedDraft(kind, body, source_id, schema_version, *_optional(draft))
+        return _tuple(CheckedDraft, (kind, body, source_id, schema_version, None, default_priority, None, None, None))
+    checked = CheckedDraft(kind, body, source_id, schema_version, *_optional(draft))
+    return checked if "priority" in draft else checked.defaulted(default_priority)
 
 
 _tuple: Final = tuple.__new__
 #: Short strings that were found plainly harmless: the same few kinds, sources and versions come again and again.
 _HARMLESS: Final[set[str]] = set()
 _MOST_REMEMBERED: Final = 4096
+#: Those that were found to be semantic versions.
+_VERSIONS: Final[set[str]] = set()
+_QUOTED_DIGEST: Final = f'"{REQUEST_DIGEST}"'.encode()
 
 
 def _optional(draft: Mapping[str, Any]) -> tuple[float | None, int, str | None, int | None, bytes | None]:
@@ -208,6 +251,23 @@ def read_word(value: Mapping[str, Any], name: str, path: str = "$") -> str:
         if len(_HARMLESS) >= _MOST_REMEMBERED:
             _HARMLESS.clear()
         _HARMLESS.add(word)
+    return word
+
+
+def read_version(value: Mapping[str, Any], path: str = "$") -> str:
+    """Return the member ``schema_version``, a semantic version (semver.org); raise InvalidEffectError if it is none.
+
+    ``path`` is the JSON path of ``value``.
+    """
+    word = read_word(value, "schema_version", path)
+    if word in _VERSIONS:
+        return word
+    if not _SEMANTIC_VERSION.fullmatch(word):
+        what = f'schema_version is a semantic version (MAJOR.MINOR.PATCH, semver.org) such as "1.0.0", not "{word}"'
+        raise InvalidEffectError(what, f"{path}.schema_version")
+    if len(_VERSIONS) >= _MOST_REMEMBERED:
+        _VERSIONS.clear()
+    _VERSIONS.add(word)
     return word
 
 

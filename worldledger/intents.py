@@ -15,7 +15,7 @@ import orjson
 
 from worldledger.canonical import MAX_INT, child, gate
 from worldledger.core_kinds import AGENT_REGISTERED_KIND
-from worldledger.drafts import MAX_PRIORITY, json_name, missing_or, read_word
+from worldledger.drafts import MAX_PRIORITY, json_name, missing_or, read_version, read_word
 from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft, Intent, is_system_kind
 from worldledger.errors import InvalidEffectError, InvalidIntentError, ReservedKindError
 
@@ -150,7 +150,7 @@ def _checked(value: Any, default_priority: int) -> CheckedIntent:
     order = value.get("order")
     if order is not None and (type(order) is not int or abs(order) > MAX_INT):
         raise InvalidIntentError("order is an integer: the intent's place among the agent's own of a tick", "$.order")
-    version = SCHEMA_VERSION if value.get("schema_version") is None else read_word(value, "schema_version")
+    version = SCHEMA_VERSION if value.get("schema_version") is None else read_version(value)
     if not _KNOWN.issuperset(value):
         unknown = next(str(name) for name in value if name not in _KNOWN)
         what = f"unknown field {unknown!r}; an Intent has {', '.join(sorted(_KNOWN))}"

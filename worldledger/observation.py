@@ -266,13 +266,13 @@ class ObservationPolicy:
         """
         after = new_view if self.remove_operations else remembering(old_view, new_view)
         before, now = ({name: getattr(view, name) for name in PARTS} for view in (old_view, after))
-        return {
-            "view_seq": after.view_seq,
-            "patches": diff(before, now),
-            "context_digest": after.context_digest,
-            "schema_version": DELTA_VERSION,
-            "events": [],
-        }
+        return ObservationDelta(
+            view_seq=after.view_seq,
+            patches=diff(before, now),
+            context_digest=after.context_digest,
+            schema_version=DELTA_VERSION,
+            events=[],
+        )
 
     # -- what they are made of --------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import secrets
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from service.cli.options import DatabaseUrl, Home, Quiet, examples
 from service.cli.output import plain, put, put_bytes, say
 from service.cli.progress import Tell, progress_bar
 from service.cli.rows import put_rows
+from worldledger.aio.running import run_blocking
 from worldledger.errors import InvalidConfigError, SimulationError
 
 if TYPE_CHECKING:
@@ -119,14 +119,14 @@ def command(
     first, _ = (_setup(report, number, swap=swap, **common) for number in (0, games - 1))
     _must_go_on(first)
     log_to_stderr()
-    asyncio.run(try_out(contestants, first.board(), first.limit("white")))
+    run_blocking(try_out(contestants, first.board(), first.limit("white")))
     setups = (_setup(report, number, swap=swap, **common) for number in range(games))
     try:
         with database(where) as url, progress_bar("playing", quiet=quiet) as tell:
             if quiet:
                 log_to_stderr(_without_failures)
             telling = _Telling(report, games, tell, table=not as_json)
-            asyncio.run(_play(url, where.settings, setups, report, min(jobs, games), telling))
+            run_blocking(_play(url, where.settings, setups, report, min(jobs, games), telling))
     finally:
         if report.entries:
             _conclude(report, as_json=as_json)

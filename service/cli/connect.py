@@ -7,7 +7,6 @@ to date by itself; that of an existing server only by ``worldledger db upgrade``
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Iterator, MutableMapping
 from contextlib import AbstractAsyncContextManager, contextmanager
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 import typer
 
 from service.cli.output import Above, say
+from worldledger.aio.running import run_blocking
 from worldledger.errors import SimulationError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def database(target: Target, *, upgrade: bool = True, serving: bool = False) -> 
     with attach(target.settings.home, keep=True) as server:
         url = server.url()
         if upgrade:
-            asyncio.run(_bring_up_to_date(url))
+            run_blocking(_bring_up_to_date(url))
         yield url
 
 
@@ -112,7 +112,7 @@ async def _bring_up_to_date(url: str) -> None:
 def with_store(target: Target, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
     """Open the store, do the work, close it, and give what the work gave."""
     with database(target) as url:
-        return asyncio.run(_work(url, target.settings, work))
+        return run_blocking(_work(url, target.settings, work))
 
 
 async def _work(url: str, settings: Settings, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:

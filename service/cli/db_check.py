@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import typer
 
 from service.cli.connect import database, target
 from service.cli.options import DatabaseUrl, Home, examples
 from service.cli.output import put
+from worldledger.aio.running import run_blocking
 
 EXAMPLES = examples("worldledger db check --database-url postgresql://me@localhost/worldledger")
 
@@ -21,7 +20,7 @@ def command(ctx: typer.Context, database_url: DatabaseUrl = None, home: Home = N
     from service.database.catalogue import check  # noqa: PLC0415
 
     with database(target(ctx, database_url, home), upgrade=False) as url:
-        findings = asyncio.run(check(url))
+        findings = run_blocking(check(url))
     for finding in findings:
         put(finding)
     if findings:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import typer
 
 from service.cli.connect import database, target
 from service.cli.options import DatabaseUrl, Home, examples
 from service.cli.output import put
+from worldledger.aio.running import run_blocking
 
 EXAMPLES = examples("worldledger db upgrade --database-url postgresql://me@localhost/worldledger")
 
@@ -22,5 +21,5 @@ def command(ctx: typer.Context, database_url: DatabaseUrl = None, home: Home = N
     from service.database.revision import REVISIONS  # noqa: PLC0415
 
     with database(target(ctx, database_url, home), upgrade=False) as url:
-        asyncio.run(schema.upgrade(url))
+        run_blocking(schema.upgrade(url))
     put(f"the database is at revision {REVISIONS[-1]}")

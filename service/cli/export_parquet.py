@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -15,6 +14,7 @@ from service.cli.moments import MOMENT_RULE, Moment, first_seq_from, read_moment
 from service.cli.options import DatabaseUrl, Home, Quiet, examples
 from service.cli.output import put_bytes, say
 from service.cli.progress import effects, progress_bar
+from worldledger.aio.running import run_blocking
 from worldledger.errors import MomentNotFoundError, TamperedError
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _export(where: Target, place: Path, asked: _Asked, *, quiet: bool) -> Summar
 
     with database(where) as url:
         try:
-            return asyncio.run(work(url))
+            return run_blocking(work(url))
         except TamperedError as error:
             say(f"{error.message}; the lake is as it was")
             raise typer.Exit(1) from None

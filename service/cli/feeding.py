@@ -14,6 +14,7 @@ import typer
 
 from service.cli.connect import Target, database, opened
 from service.collecting import collect_seldom
+from worldledger.aio.running import run_blocking
 from worldledger.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def with_projections(
 ) -> T:
     """Open the store and an engine that feeds these projections and no others, and do the work."""
     with database(where, serving=serving) as url:
-        return asyncio.run(_work(url, where.settings, names, work))
+        return run_blocking(_work(url, where.settings, names, work))
 
 
 async def _work(

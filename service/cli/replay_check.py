@@ -14,6 +14,7 @@ from service.cli.connect import Target, database, opened
 from service.cli.output import json_list, put, say
 from service.cli.progress import Tell, progress_bar
 from service.cli.workers import CONNECTIONS, processors, share_out
+from worldledger.aio.running import run_blocking
 
 if TYPE_CHECKING:
     from service.store import Store
@@ -57,7 +58,7 @@ def check(where: Target, names: list[str], *, jobs: int | None, as_json: bool, q
     bar = progress_bar("replaying", quiet=quiet or as_json)
     with bar as tell, json_list() if as_json else nullcontext() as item, database(where) as url:
         run = _Run(tell, _in_words(quiet=quiet) if item is None else lambda verdict: item(_object(verdict)))
-        asyncio.run(run.check(where, url, names, jobs or processors()))
+        run_blocking(run.check(where, url, names, jobs or processors()))
     if not quiet:
         run.sum_up(findings=not as_json)
     if run.code:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +13,7 @@ from service.cli.files import written_whole
 from service.cli.options import DatabaseUrl, Home, Quiet, examples
 from service.cli.output import put_bytes, say
 from service.cli.progress import Tell, progress_bar
+from worldledger.aio.running import run_blocking
 
 if TYPE_CHECKING:
     from service.report.blocks import Report
@@ -64,7 +64,7 @@ def command(
         require_drawing()
     with progress_bar("reporting", quiet=quiet or output == "-") as tell:
         with database(target(ctx, database_url, home)) as url:
-            report = asyncio.run(_read(url, experiment, tell))
+            report = run_blocking(_read(url, experiment, tell))
         if output is not None:
             _write(report, output, tell)
     if as_json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import sys
@@ -17,6 +16,7 @@ from service.cli.options import DatabaseUrl, Home, Quiet, examples
 from service.cli.output import put, put_bytes, say
 from service.cli.rows import put_rows
 from service.cli.sql_formats import FORMATS, Format, format_of, written
+from worldledger.aio.running import run_blocking
 from worldledger.errors import (
     QueryRefusedError,
     QueryTimeoutError,
@@ -109,7 +109,7 @@ def command(
     given = dict(_read_param(text) for text in param or [])
     text, params = _question(query, given)
     with database(target(ctx, database_url, home)) as url:
-        asyncio.run(_ask(url, text, params, chosen, output, limit, timeout or _NO_LIMIT, quiet=quiet))
+        run_blocking(_ask(url, text, params, chosen, output, limit, timeout or _NO_LIMIT, quiet=quiet))
 
 
 async def _ask(

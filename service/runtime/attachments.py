@@ -113,8 +113,7 @@ class Attachment:
         """Give the view_seq that the agent's view had at a seq up to which all is known here; None if it is not."""
         for _, delta, _ in reversed(self._kept):
             if delta["view_seq"] <= seq:
-                found: int = delta["view_seq"]
-                return found
+                return delta["view_seq"]
         return self._kept_from if self._sure and seq >= self._kept_from else None
 
     def found(self, seq: int, origin: int) -> None:

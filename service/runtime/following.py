@@ -43,11 +43,20 @@ class Follower:
     whoever comes later. An outage of the database is waited out.
     """
 
-    def __init__(self, store: Store, watcher: HeadWatcher, world_id: str, on_effect: OnEffect) -> None:
+    def __init__(
+        self,
+        store: Store,
+        watcher: HeadWatcher,
+        world_id: str,
+        on_effect: OnEffect,
+        *,
+        max_patch_ops: int | None = None,
+    ) -> None:
         self._store = store
         self._watcher = watcher
         self.world_id = world_id
         self._on_effect = on_effect
+        self._max_patch_ops = max_patch_ops
         self._echo: Echo | None = None
         self._verifier: Verifier | None = None
         self._views: Views | None = None
@@ -81,7 +90,7 @@ class Follower:
         """Fold the world up to its head, and follow it from there on."""
         world = await self._store.world(self.world_id)
         base = await self._store.states.base_at(self.world_id, world.head_seq)
-        self._views = Views(base.fold)
+        self._views = Views(base.fold, max_patch_ops=self._max_patch_ops)
         self._verifier = Verifier(self.world_id, start=Position(base.fold.seq, base.checksum))
         self._echo = self._store.echoes.follow(self.world_id)
         self._task = asyncio.get_running_loop().create_task(self._run())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from worldledger.deltas import ObservationDelta
 from worldledger.effects import SCHEMA_VERSION
 from worldledger.errors import UnknownGenerationError
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from service.runtime.subscriptions import Subscription
     from worldledger.aio import CancelToken
     from worldledger.intents import Accepted, Held
-    from worldledger.observation import ObservationDelta, View
+    from worldledger.observation import View
 
 
 class AgentHandle:
@@ -43,8 +44,7 @@ class AgentHandle:
         delta = await self._subscription.get()
         self.view_seq = delta["view_seq"]
         # Agents who see the same share what they are shown: a copy is the caller's own to change.
-        own: ObservationDelta = orjson.loads(orjson.dumps(delta))
-        return own
+        return ObservationDelta(orjson.loads(orjson.dumps(delta)))
 
     async def submit_intent(self, intent: Mapping[str, Any]) -> Accepted:
         """Submit an intent; what is missing is filled in.

@@ -46,6 +46,7 @@ class Observing:
         self._world_id = follower.world_id
         self._attachments = attachments
         self._most = config.max_queued_deltas
+        self._max_patch_ops = config.max_patch_ops
         self._digests = Digests(attachments, outbox, config.view_digest_every)
         self._origins = Origins(store, follower.world_id)
         self._attaching: dict[str, asyncio.Task[Attachment]] = {}
@@ -138,7 +139,9 @@ class Observing:
     async def _replay(self, agent_id: str, start: int, acknowledged: int | None) -> tuple[Attachment, Replay]:
         """Make an agent's attachment as of now, with what it was to see after ``start``."""
         store, world_id, registered_seq = self._store, self._world_id, self._registered(agent_id)
-        replay = await Replay.up_to(store, world_id, agent_id, start, registered_seq=registered_seq)
+        replay = await Replay.up_to(
+            store, world_id, agent_id, start, registered_seq=registered_seq, max_patch_ops=self._max_patch_ops
+        )
         made_seq = replay.made_seq
         if made_seq is None:
             # An agent that has seen nothing for very long is not worth reading all of the log before it may act. Until
@@ -230,7 +233,13 @@ class Observing:
 
     def _subscription(self, agent_id: str, start: int, view: View | None) -> Subscription:
         return Subscription(
-            agent_id, start, view, most=self._most, source=lambda: self._follower.views, on_close=self._closed
+            agent_id,
+            start,
+            view,
+            most=self._most,
+            max_patch_ops=self._max_patch_ops,
+            source=lambda: self._follower.views,
+            on_close=self._closed,
         )
 
     async def _fill(self, attachment: Attachment, subscription: Subscription, start: int, *, far: bool) -> None:
@@ -254,7 +263,9 @@ class Observing:
         """Queue what the agent was to see after ``start``; give False, with nothing queued, where its policy fails."""
         source = subscription.source
         try:
-            replay = await Replay.begin(self._store, self._world_id, subscription.agent_id, start)
+            replay = await Replay.begin(
+                self._store, self._world_id, subscription.agent_id, start, max_patch_ops=self._max_patch_ops
+            )
             subscription.source = lambda: replay.views
             while replay.seq < self._follower.seq:
                 await replay.go(

@@ -77,7 +77,7 @@ class Orchestrator(Gauges):
         #: the seed's table: every handle that was given out here and is still open
         self.agent_handles: dict[str, AgentHandle] = {}
         self._outbox = Outbox(event_log)
-        self._follower = Follower(store, watcher, self.world_id, self._on_effect)
+        self._follower = Follower(store, watcher, self.world_id, self._on_effect, max_patch_ops=config.max_patch_ops)
         self._attachments = Attachments(config.memory.view_cache_size, arrived=self._arrived, let_go=self._let_go)
         self._generations = Generations(config, self._outbox.put, self._attachments.hold, uuid.uuid4().hex[:12])
         self._observing = Observing(store, self._follower, self._attachments, self._outbox, config)
@@ -195,6 +195,10 @@ class Orchestrator(Gauges):
     def world_state(self) -> WorldState:
         """The world's state as far as it is followed here; it goes on changing, and is only to be read (seed)."""
         return self._follower.views.fold.state
+
+    async def orchestrator_config(self) -> OrchestratorConfig:
+        """Return how the world's agents are served here: ``config``, for programs that run over the wire too."""
+        return self.config
 
     # -- agents --------------------------------------------------------------------------------------------
 

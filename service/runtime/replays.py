@@ -61,38 +61,49 @@ class Replay:
         self.views = views
 
     @classmethod
-    async def begin(cls, store: Store, world_id: str, agent_id: str, seq: int) -> Replay:
+    async def begin(
+        cls, store: Store, world_id: str, agent_id: str, seq: int, *, max_patch_ops: int | None = None
+    ) -> Replay:
         """Begin with the agent's view at a seq at which it was registered.
 
-        What a policy lets an agent remember is worked out from its registration on. Raises UnknownAgentError,
-        PolicyFailedError, what `policy_from_spec` and `States.fold_at` raise.
+        ``max_patch_ops``: see `Views`. What a policy lets an agent remember is worked out from its registration on.
+        Raises UnknownAgentError, PolicyFailedError, what `policy_from_spec` and `States.fold_at` raise.
         """
         fold = await store.states.fold_at(world_id, seq)
         known = fold.state.metadata["agents"].get(agent_id)
         if known is None:
             raise UnknownAgentError(agent_id, world_id)
-        views = await _attached(fold, agent_id)
+        views = await _attached(fold, agent_id, max_patch_ops)
         registered = known["registered_seq"]
         if registered == seq or views.policy(agent_id).remove_operations:
             return cls(store, agent_id, views, registered if registered == seq else None)
-        views = await _attached(await store.states.fold_at(world_id, registered), agent_id)
+        views = await _attached(await store.states.fold_at(world_id, registered), agent_id, max_patch_ops)
         replay = cls(store, agent_id, views, registered)
         await replay.go(seq, lambda _: None)
         replay.began_at = seq
         return replay
 
     @classmethod
-    async def up_to(cls, store: Store, world_id: str, agent_id: str, seq: int, *, registered_seq: int) -> Replay:
+    async def up_to(
+        cls,
+        store: Store,
+        world_id: str,
+        agent_id: str,
+        seq: int,
+        *,
+        registered_seq: int,
+        max_patch_ops: int | None = None,
+    ) -> Replay:
         """Begin a little before a seq, where the policy did not fail there, and go to it: then made_seq may be known.
 
         Raises as `begin`.
         """
         start = max(seq - _BEFORE, registered_seq)
         try:
-            replay = await cls.begin(store, world_id, agent_id, start)
+            replay = await cls.begin(store, world_id, agent_id, start, max_patch_ops=max_patch_ops)
             await replay.go(seq, lambda _: None)
         except POLICY_ERRORS:
-            return await cls.begin(store, world_id, agent_id, seq)
+            return await cls.begin(store, world_id, agent_id, seq, max_patch_ops=max_patch_ops)
         return replay
 
     @property
@@ -135,9 +146,9 @@ class Replay:
         return found
 
 
-async def _attached(fold: Fold, agent_id: str) -> Views:
+async def _attached(fold: Fold, agent_id: str, max_patch_ops: int | None) -> Views:
     """Give Views with this one agent attached. Raises as `Views.attach`, but PolicyFailedError for the policy's own."""
-    views = Views(fold)
+    views = Views(fold, max_patch_ops=max_patch_ops)
     try:
         if len(fold.state.entities) > _AT_ONCE:
             await asyncio.to_thread(views.attach, agent_id)

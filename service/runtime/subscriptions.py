@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 import orjson
 
 from worldledger.aio import TimedQueue
-from worldledger.collapsing import collapse, whole
+from worldledger.collapsing import collapse, replacing, whole
 from worldledger.observation import ObservationDelta, ObservationPolicy, View
 
 if TYPE_CHECKING:
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 #: Bytes of effects whose deltas may be queued for one reader.
 _MOST_BYTES: Final = 8 * 1024 * 1024
+
+
+class _TooLongError(Exception):
+    """A patch that deltas were put together to has too many operations."""
 
 
 class _Queued(NamedTuple):
@@ -32,7 +37,8 @@ class Subscription:
     the first delta applies to, where the reader did not bring one.
 
     A reader that does not keep up holds no more than ``most`` deltas: then the older half becomes one, which says how
-    many it stands for (``collapsed``) and how many of their events it leaves out (``events_dropped``).
+    many it stands for (``collapsed``) and how many of their events it leaves out (``events_dropped``). Where its patch
+    would have more than ``max_patch_ops`` operations, all that is queued becomes one that replaces the whole view.
     """
 
     def __init__(
@@ -42,6 +48,7 @@ class Subscription:
         view: View | None,
         *,
         most: int,
+        max_patch_ops: int | None = None,
         source: Callable[[], Views],
         on_close: Callable[[Subscription], None],
     ) -> None:
@@ -51,6 +58,7 @@ class Subscription:
         #: gives the views that the deltas come from, the agent's being as the one that is put last leaves it
         self.source = source
         self._most = max(most, 2)
+        self._max_patch_ops = sys.maxsize if max_patch_ops is None else max_patch_ops
         self._on_close = on_close
         self._last_at = 0.0
         self._queue: TimedQueue[_Queued] = TimedQueue()
@@ -76,7 +84,10 @@ class Subscription:
         try:
             policy = self.source().policy(self.agent_id)
             if type(policy).calculate_observation_delta is ObservationPolicy.calculate_observation_delta:
-                self._queue.merge_oldest(count, self._merge)
+                try:
+                    self._queue.merge_oldest(count, self._merge)
+                except _TooLongError:
+                    self._queue.merge_oldest(len(self._queue), self._replace)
                 return
         except ValueError:
             pass
@@ -84,7 +95,16 @@ class Subscription:
         self._queue.merge_oldest(len(self._queue), self._anew)
 
     def _merge(self, queued: Sequence[_Queued]) -> _Queued:
-        return self._instead(queued, collapse([each.delta for each in queued]))
+        delta = collapse([each.delta for each in queued])
+        if len(delta.patches) > self._max_patch_ops:
+            raise _TooLongError
+        return self._instead(queued, delta)
+
+    def _replace(self, queued: Sequence[_Queued]) -> _Queued:
+        """Have one delta with what happened in all that is queued, and the view after it instead of patches."""
+        view = self.source().view(self.agent_id)
+        patch = replacing(view.visible_entities, view.visible_relationships)
+        return self._instead(queued, ObservationDelta(collapse([each.delta for each in queued]), patches=patch))
 
     def _anew(self, queued: Sequence[_Queued]) -> _Queued:
         last = queued[-1].delta["view_seq"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -56,12 +57,23 @@ class BulkWriter:
 
     Order is the order given; nothing is sorted. Memory is bounded whatever the number of drafts. Requests are
     gathered along the way; one that the world has already seen makes the whole write fail.
+
+    ``system``, ``default_priority`` and ``recorded``: see `check_draft`.
     """
 
-    def __init__(self, connection: PooledConnection, sealer: Sealer, head: Head, *, system: bool = False) -> None:
+    def __init__(
+        self,
+        connection: PooledConnection,
+        sealer: Sealer,
+        head: Head,
+        *,
+        system: bool = False,
+        default_priority: int = 0,
+        recorded: bool = False,
+    ) -> None:
         self._connection = connection
         self._sealer = sealer
-        self._system = system
+        self._check = partial(check_draft, system=system, default_priority=default_priority, recorded=recorded)
         self.head = head
         self._requests: list[tuple[str, str, str, bytes, int, int]] = []
 
@@ -103,10 +115,10 @@ class BulkWriter:
         seq, checksum, sim_time, _ = self.head
         prefix = checksum.hex().encode()
         index = -1
-        system = self._system
+        check = self._check
         for index, given in enumerate(_from_caller(drafts)):
             try:
-                draft = check_draft(given, system=system)
+                draft = check(given)
             except InvalidEffectError as error:
                 raise error.at(index) from None
             seq += 1

@@ -29,9 +29,18 @@ class EventLog:
     """
 
     def __init__(
-        self, world_id: str, *, queue: WorldQueue, committer: Committer, reader: Reader, max_unit: int
+        self,
+        world_id: str,
+        *,
+        queue: WorldQueue,
+        committer: Committer,
+        reader: Reader,
+        max_unit: int,
+        default_priority: int = 0,
     ) -> None:
         self.world_id = world_id
+        #: that of drafts which come without one, as the world's genesis says; the service's own have 0
+        self.default_priority = default_priority
         self._queue = queue
         self._committer = committer
         self._reader = reader
@@ -62,13 +71,13 @@ class EventLog:
         if not drafts:
             return []
         if len(drafts) == 1:
-            draft = check_draft(drafts[0], system=system)
+            draft = check_draft(drafts[0], system=system, default_priority=self._default(system))
             if draft.req_id is None and draft.kind != TIME_AUTHORITY_KIND:
                 receipt = await self._committer.write_alone(self._queue, draft)
                 if receipt is not None:
                     return [receipt]
             return await self._submit(Unit.of_checked(draft))
-        return await self._submit(Unit.of(drafts, limit=self._max_unit, system=system))
+        return await self._submit(self._unit(drafts, system))
 
     async def append_judged(
         self, drafts: Sequence[EffectDraft], judges: Mapping[int, Judge], *, system: bool = False
@@ -79,7 +88,7 @@ class EventLog:
         state. What it raises, a SimulationError, refuses the whole unit; a request that was accepted before is not
         judged again but answered with its first receipt. Otherwise as `append_all`.
         """
-        unit = Unit.of(drafts, limit=self._max_unit, system=system)
+        unit = self._unit(drafts, system)
         unit.judges = judges
         return await self._submit(unit)
 
@@ -88,7 +97,7 @@ class EventLog:
 
         Raises RequestConflictError where the req_id was used with another body.
         """
-        checked = check_draft(draft)
+        checked = check_draft(draft, default_priority=self.default_priority)
         if checked.req_id is None:
             return None
         for row in await self._reader.fetch(
@@ -111,7 +120,14 @@ class EventLog:
         """
         if not drafts:
             return []
-        unit = Unit.of_request(drafts, source_id=source_id, req_id=req_id, limit=self._max_unit, system=system)
+        unit = Unit.of_request(
+            drafts,
+            source_id=source_id,
+            req_id=req_id,
+            limit=self._max_unit,
+            system=system,
+            default_priority=self._default(system),
+        )
         return await self._submit(unit)
 
     async def close_tick(self, draft: EffectDraft, closing: Closing) -> TickReceipt:
@@ -123,6 +139,12 @@ class EventLog:
         unit.close = Close(closing)
         (receipt,) = await self._submit(unit)
         return unit.close.receipt(receipt)
+
+    def _unit(self, drafts: Sequence[EffectDraft], system: bool) -> Unit:
+        return Unit.of(drafts, limit=self._max_unit, system=system, default_priority=self._default(system))
+
+    def _default(self, system: bool) -> int:
+        return 0 if system else self.default_priority
 
     async def _submit(self, unit: Unit) -> list[Receipt]:
         return await self._committer.commit(self._queue, unit)

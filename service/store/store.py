@@ -36,6 +36,7 @@ from service.store.snapshots import SnapshotRecord
 from service.store.snapshotter import Snapshotter
 from service.store.states import States
 from worldledger.chain import Finding
+from worldledger.config import default_priority_of
 from worldledger.drafts import check_draft
 from worldledger.effects import EffectDraft
 from worldledger.errors import EffectTooLargeError, InvalidConfigError, WorldExistsError, WorldNotFoundError
@@ -193,7 +194,7 @@ class Store:
             writer = BulkWriter(connection, sealer, first, system=True)
             await writer.write([genesis, *opening])
             if drafts:
-                await BulkWriter(connection, sealer, writer.head).write(drafts, progress)
+                await BulkWriter(connection, sealer, writer.head, recorded=True).write(drafts, progress)
         return await self.world(world.world_id)
 
     @asynccontextmanager
@@ -224,7 +225,8 @@ class Store:
             if row is None:
                 raise WorldNotFoundError(f"no world named {world_id!r}", world_id=world_id)
             await look_up_authority(connection, log.sealer, row["head_seq"])
-            head = await BulkWriter(connection, log.sealer, Head(*row)).write(drafts, progress)
+            writer = BulkWriter(connection, log.sealer, Head(*row), default_priority=log.default_priority)
+            head = await writer.write(drafts, progress)
         self._committed(world_id, head.seq)
         return head
 
@@ -291,6 +293,7 @@ class Store:
             with attempt, self.outages.noticed():
                 record = await self.world(world_id)
                 sealer = self._sealer(world_id, record.time_authority, load_ruleset(record.ruleset))
+                rules = await self.states.rules(world_id)
                 async with self.reader.connection() as connection:
                     await look_up_authority(connection, sealer, record.head_seq)
         log = self._held.get(world_id)  # another caller may have been quicker
@@ -302,6 +305,7 @@ class Store:
                 committer=self._committer,
                 reader=self.reader,
                 max_unit=self._settings.max_unit,
+                default_priority=default_priority_of(rules.orchestrator),
             )
             self._held[world_id] = log
         self._logs[world_id] = log

@@ -58,16 +58,17 @@ class Unit:
         self.future: asyncio.Future[list[Receipt]] = asyncio.get_running_loop().create_future()
 
     @classmethod
-    def of(cls, drafts: Sequence[Any], *, limit: int, system: bool = False) -> Unit:
+    def of(cls, drafts: Sequence[Any], *, limit: int, system: bool = False, default_priority: int = 0) -> Unit:
         """Check the drafts of one call, each with a req_id of its own or none.
 
-        Raises InvalidEffectError naming index and path, RequestConflictError for one req_id with two bodies.
+        ``system`` and ``default_priority``: see `check_draft`. Raises InvalidEffectError naming index and path,
+        RequestConflictError for one req_id with two bodies.
         """
         if len(drafts) > limit:
             raise InvalidEffectError(f"{len(drafts)} drafts in one call; at most {limit}", limit=limit)
         if len(drafts) == 1:
-            return cls.of_checked(check_draft(drafts[0], system=system))
-        checked = list(check_each(drafts, system=system))
+            return cls.of_checked(check_draft(drafts[0], system=system, default_priority=default_priority))
+        checked = list(check_each(drafts, system=system, default_priority=default_priority))
         requests: list[Request] = []
         aliases: dict[int, int] = {}
         seen: dict[tuple[str, str], tuple[int, bytes]] = {}
@@ -93,13 +94,22 @@ class Unit:
         return cls((draft,), (Request(draft.source_id, draft.req_id, draft.body_digest(), 0, 0),))
 
     @classmethod
-    def of_request(cls, drafts: Sequence[Any], *, source_id: str, req_id: str, limit: int, system: bool) -> Unit:
+    def of_request(
+        cls,
+        drafts: Sequence[Any],
+        *,
+        source_id: str,
+        req_id: str,
+        limit: int,
+        system: bool,
+        default_priority: int = 0,
+    ) -> Unit:
         """Check the drafts that one request makes together; its req_id takes the place of their own."""
         if len(drafts) > limit:
             raise InvalidEffectError(f"{len(drafts)} drafts in one call; at most {limit}", limit=limit)
         check_req_id(req_id)
-        unit = cls(list(check_each(drafts, system=system)), ())
-        unit.drafts = [draft._replace(req_id=req_id) for draft in unit.drafts]
+        named = [{**draft, "req_id": req_id} if isinstance(draft, Mapping) else draft for draft in drafts]
+        unit = cls(list(check_each(named, system=system, default_priority=default_priority)), ())
         if any(draft.source_id != source_id for draft in unit.drafts):
             raise InvalidEffectError("the drafts of one request have its source_id", "$.source_id")
         digest = request_digest([draft.body_digest() for draft in unit.drafts])
@@ -134,11 +144,11 @@ def request_digest(digests: Sequence[bytes]) -> bytes:
     return digests[0] if len(digests) == 1 else sha256(b"".join(digests)).digest()
 
 
-def check_each(drafts: Iterable[Any], *, system: bool = False) -> Iterable[CheckedDraft]:
+def check_each(drafts: Iterable[Any], *, system: bool = False, default_priority: int = 0) -> Iterable[CheckedDraft]:
     """Check drafts one by one; a refusal names the draft's index."""
     for index, draft in enumerate(drafts):
         try:
-            yield check_draft(draft, system=system)
+            yield check_draft(draft, system=system, default_priority=default_priority)
         except InvalidEffectError as error:
             raise error.at(index) from None
 

@@ -46,6 +46,30 @@ async def test_every_field_of_a_draft_is_kept(client: httpx2.AsyncClient, world:
     assert {name: effect[name] for name in said} == said
 
 
+async def test_drafts_without_priority_have_the_world_s(client: httpx2.AsyncClient) -> None:
+    """A world's default priority is that of single drafts and of lists; sent again, they are known."""
+    new = {"world_id": "urgent", "orchestrator": {"default_priority": 7}}
+    assert (await client.post("/v1/worlds", json=new)).status_code == 201
+    path = "/v1/worlds/urgent/effects"
+    one, several = draft(1, req_id="r"), [draft(2), draft(3, priority=0)]
+    assert (await client.post(path, json=one)).status_code == 201
+    assert (await client.post(path, json=several)).status_code == 201
+    again = await client.post(path, json=one)
+    assert (again.status_code, again.json()["replayed"]) == (200, True)
+    page = (await client.get(f"{path}?after_seq=1")).json()
+    assert [effect["priority"] for effect in page["effects"]] == [7, 7, 0]
+
+
+async def test_a_version_that_is_not_semantic_is_refused(client: httpx2.AsyncClient, world: str) -> None:
+    """Path and example tell what is wanted."""
+    path = f"/v1/worlds/{world}/effects"
+    response = await client.post(path, json=[draft(1), draft(2, schema_version="1.0")])
+    found = problem(response, 422, "invalid_effect", index=1)
+    assert found["path"] == "$.schema_version"
+    assert '"1.0.0"' in found["detail"]
+    assert (await client.post(path, json=draft(1, schema_version="1.0.0-rc.1"))).status_code == 201
+
+
 async def test_a_list_is_appended_in_its_order(client: httpx2.AsyncClient, world: str) -> None:
     """A list of drafts gets as many receipts, in its order, without a gap."""
     response = await client.post(f"/v1/worlds/{world}/effects", json=[draft(n) for n in range(1000)])
@@ -95,21 +119,21 @@ _NO_DRAFTS: list[tuple[bytes, int | None, str | None]] = [
     (b'{"payload":{"a":{"b":1,"c":{},"b":2}}}', None, "$.payload.a"),
     (b'[{"kind":"a"},{"payload":{"x":[0,{"y":1,"y":1}]}}]', 1, "$.payload.x[1]"),
     (b'[{},[{"y":1,"y":1}]]', 1, "$[0]"),
-    (b'{"kind":"K","payload":{"v":NaN},"source_id":"s","schema_version":"1"}', None, "$.payload.v"),
-    (b'[{"kind":"K","payload":{"v":-Infinity},"source_id":"s","schema_version":"1"}]', 0, "$.payload.v"),
-    (b'{"kind":"K","payload":{"v":1e999},"source_id":"s","schema_version":"1"}', None, "$.payload.v"),
-    (b'{"kind":"K","payload":{"v":-0.0},"source_id":"s","schema_version":"1"}', None, "$.payload.v"),
-    (b'{"kind":"K","payload":{"v":"\\u0000"},"source_id":"s","schema_version":"1"}', None, "$.payload.v"),
-    (b'{"kind":"K","payload":{"v":"\\ud800"},"source_id":"s","schema_version":"1"}', None, "$.payload.v"),
-    (b'{"kind":"K","payload":{"\\udfff":1},"source_id":"s","schema_version":"1"}', None, "$.payload"),
+    (b'{"kind":"K","payload":{"v":NaN},"source_id":"s","schema_version":"1.0.0"}', None, "$.payload.v"),
+    (b'[{"kind":"K","payload":{"v":-Infinity},"source_id":"s","schema_version":"1.0.0"}]', 0, "$.payload.v"),
+    (b'{"kind":"K","payload":{"v":1e999},"source_id":"s","schema_version":"1.0.0"}', None, "$.payload.v"),
+    (b'{"kind":"K","payload":{"v":-0.0},"source_id":"s","schema_version":"1.0.0"}', None, "$.payload.v"),
+    (b'{"kind":"K","payload":{"v":"\\u0000"},"source_id":"s","schema_version":"1.0.0"}', None, "$.payload.v"),
+    (b'{"kind":"K","payload":{"v":"\\ud800"},"source_id":"s","schema_version":"1.0.0"}', None, "$.payload.v"),
+    (b'{"kind":"K","payload":{"\\udfff":1},"source_id":"s","schema_version":"1.0.0"}', None, "$.payload"),
     (
-        b'{"kind":"K","payload":{"v":' + b"9" * 5000 + b'},"source_id":"s","schema_version":"1"}',
+        b'{"kind":"K","payload":{"v":' + b"9" * 5000 + b'},"source_id":"s","schema_version":"1.0.0"}',
         None,
         "$.payload.v",
     ),
-    (b'{"kind":"K\\u0000","payload":{},"source_id":"s","schema_version":"1"}', None, "$.kind"),
+    (b'{"kind":"K\\u0000","payload":{},"source_id":"s","schema_version":"1.0.0"}', None, "$.kind"),
     (
-        b'{"kind":"K","payload":{"a":' + b"[" * 99 + b"]" * 99 + b'},"source_id":"s","schema_version":"1"}',
+        b'{"kind":"K","payload":{"a":' + b"[" * 99 + b"]" * 99 + b'},"source_id":"s","schema_version":"1.0.0"}',
         None,
         None,
     ),

@@ -188,6 +188,32 @@ async def test_a_large_backlog_comes_in_parts(town: httpx2.AsyncClient) -> None:
     assert len(sizes) > 1
 
 
+async def test_long_patches_replace_the_view(served: Served) -> None:
+    """By long poll and as events: a patch that has too many operations is two that replace the view."""
+    async with httpx2.AsyncClient(base_url=served.url, timeout=60) as client:
+        await new_world(client, max_patch_ops=3)
+        await register(client, "alice")
+        await client.post(EFFECTS, json=created("e"))
+        watched = Watched((await client.get(of("alice", "view"), params={"at_seq": 3})).json())
+        for count in (3, 4):
+            patch = [{"op": "add", "path": f"/f{n}", "value": count} for n in range(count)]
+            changed = draft(kind="EntityUpdated", payload={"entity_id": "e", "patch": patch})
+            assert (await client.post(EFFECTS, json=changed)).status_code == 201
+        async with _watching(client, after=3) as tail:
+            events = await tail.events(2)
+        found = await _poll(client, after=3)
+        assert [_data(event) for event in events] == found["deltas"]
+        for delta in found["deltas"]:
+            watched.apply(delta)
+        short, long = found["deltas"]
+        assert len(short["patches"]) == 3
+        assert [(each["op"], each["path"]) for each in long["patches"]] == [
+            ("replace", "/visible_entities"),
+            ("replace", "/visible_relationships"),
+        ]
+        assert (await client.get(of("alice", "view"))).json() == watched.view
+
+
 async def test_answers_are_for_the_agent_alone(town: httpx2.AsyncClient) -> None:
     """No cache keeps observations, and those of the past only the client's own."""
     assert (await town.get(POLL)).headers["cache-control"] == "private, no-store"

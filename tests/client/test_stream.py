@@ -31,13 +31,13 @@ def delta_between(old: View, new: View) -> ObservationDelta:
     """Give the delta from one view to the next."""
     parts = ("visible_entities", "visible_relationships")
     before, now = ({name: getattr(view, name) for name in parts} for view in (old, new))
-    return {
-        "view_seq": new.view_seq,
-        "patches": diff(before, now),
-        "context_digest": new.context_digest,
-        "schema_version": "1.0.0",
-        "events": [],
-    }
+    return ObservationDelta(
+        view_seq=new.view_seq,
+        patches=diff(before, now),
+        context_digest=new.context_digest,
+        schema_version="1.0.0",
+        events=[],
+    )
 
 
 class Service:

@@ -8,6 +8,7 @@ import signal
 from contextlib import ExitStack
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from service.database.embedded import attach, remove, status, stop
@@ -186,3 +187,14 @@ def test_tcp_only_on_demand(made: Path, unused_tcp_port: int) -> None:
     with attach(made, linger=0, tcp_port=unused_tcp_port) as server:
         address = f"postgresql://postgres:{server.password}@127.0.0.1:{unused_tcp_port}/worldledger"
         assert sql_at(address, "SELECT 1") == 1
+
+
+async def test_attaching_inside_a_running_event_loop(made: Path) -> None:
+    """A coroutine, or a notebook, attaches as any program does: the server is started, and attached to again."""
+    with attach(made, linger=0) as server, attach(made) as again:
+        connection = await asyncpg.connect(server.url())
+        try:
+            assert await connection.fetchval("SELECT 42") == 42
+        finally:
+            await connection.close()
+        assert again.url() == server.url()

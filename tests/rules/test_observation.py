@@ -293,7 +293,7 @@ def test_a_delta_that_does_not_fit_is_found_out() -> None:
         apply_delta(_view({"ann": {"hp": 1}}), delta)
     with pytest.raises(ValueError, match="operation 0"):
         apply_delta(_view({}), delta)
-    gone: ObservationDelta = {**delta, "patches": [{"op": "replace", "path": "", "value": {"visible_entities": {}}}]}
+    gone = ObservationDelta(delta, patches=[{"op": "replace", "path": "", "value": {"visible_entities": {}}}])
     with pytest.raises(ValueError, match="no view left"):
         apply_delta(old, gone)
     assert old == _view({"ann": {"hp": 1}, "bob": {}})

@@ -94,7 +94,7 @@ def test_a_ruleset_that_cannot_be_loaded_is_a_clear_error(name: str, what: str) 
 
 
 def _draft(kind: str) -> CheckedDraft:
-    return check_draft({"kind": kind, "payload": {"n": 1}, "source_id": "a", "schema_version": "1"})
+    return check_draft({"kind": kind, "payload": {"n": 1}, "source_id": "a", "schema_version": "1.0.0"})
 
 
 def test_the_base_takes_any_config_and_passes_drafts_on() -> None:

@@ -139,11 +139,8 @@ class Follower:
             assert sighting is None
             return
         assert sighting is not None
-        assert sighting.delta == {
-            **delta,
-            "view_seq": effect["global_seq"],
-            "events": [] if event is None else [event],
-        }
+        events = [] if event is None else [event]
+        assert sighting.delta == ObservationDelta(delta, view_seq=effect["global_seq"], events=events)
         assert same(sighting.delta["patches"], _copy(delta["patches"])) or policy.__class__ is OwnDelta
         assert sighting.delay == bounded(policy.latency_model.delay(effect["source_id"], self.agent_id, effect, state))
         _assert_paths_exist(_copy(self.document), sighting.delta["patches"])

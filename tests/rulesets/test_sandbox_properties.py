@@ -75,7 +75,7 @@ def test_what_decide_lets_through_is_never_malformed(said: list[Said], last: Sai
         fold.apply(effect)
     kind, payload, *source = last
     draft = check_draft(
-        {"kind": kind, "payload": payload, "source_id": source[0] if source else "ann", "schema_version": "1"}
+        {"kind": kind, "payload": payload, "source_id": source[0] if source else "ann", "schema_version": "1.0.0"}
     )
     before = fold.state.text()
     malformed = fold.state.metadata["malformed_effects"]

@@ -47,13 +47,13 @@ class Lists(ObservationPolicy):
             for place, name in enumerate(after)
             if name not in before
         ]
-        return {
-            "view_seq": new_view.view_seq,
-            "patches": patches,
-            "context_digest": new_view.context_digest,
-            "schema_version": "1.0.0",
-            "events": [],
-        }
+        return ObservationDelta(
+            view_seq=new_view.view_seq,
+            patches=patches,
+            context_digest=new_view.context_digest,
+            schema_version="1.0.0",
+            events=[],
+        )
 
 
 async def test_one_whose_first_policy_failed_is_brought_what_it_sees_now(world: Orchestrator) -> None:

@@ -31,7 +31,7 @@ def lagging(model: LatencyModel, **config: Any) -> ObservationPolicy:
 
 def delta(seq: int) -> ObservationDelta:
     """Make a delta that changes nothing."""
-    return {"view_seq": seq, "patches": [], "context_digest": "", "schema_version": "1.0.0", "events": []}
+    return ObservationDelta(view_seq=seq, patches=[], context_digest="", schema_version="1.0.0", events=[])
 
 
 class Delivery:

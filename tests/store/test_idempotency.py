@@ -82,7 +82,7 @@ async def test_the_key_belongs_to_the_source(log: EventLog, store: Store) -> Non
 
 @pytest.mark.parametrize(
     "other",
-    [{"n": 2}, {"kind": "Moved"}, {"schema_version": "2"}, {"priority": 1}, {"caused_by": 1}, {"sim_time": 0.5}],
+    [{"n": 2}, {"kind": "Moved"}, {"schema_version": "2.0.0"}, {"priority": 1}, {"caused_by": 1}, {"sim_time": 0.5}],
     ids=lambda other: next(iter(other)),
 )
 async def test_another_body_under_the_same_key_is_refused(

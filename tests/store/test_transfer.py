@@ -86,7 +86,7 @@ async def filled(store: Store, world_id: str) -> None:
             experiment="ünï",
             time_authority="client",
             config={"a": 1e16, "ä": [None, {}]},
-            orchestrator=OrchestratorConfig(max_agents=7),
+            orchestrator=OrchestratorConfig(max_agents=7, default_priority=2),
         )
     )
     log = await store.log(world_id)

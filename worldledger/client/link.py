@@ -16,7 +16,7 @@ from worldledger.client.generations import Generations
 from worldledger.client.problems import ServiceUnavailableError, error_of
 from worldledger.client.queueing import DeltaQueue
 from worldledger.client.stream import Missing, Stream
-from worldledger.deltas import View
+from worldledger.deltas import ObservationDelta, View
 from worldledger.errors import SimulationError
 
 #: Largest message either way, in bytes of UTF-8.
@@ -199,7 +199,7 @@ class Link:
         """Take a message; one of a kind that this client does not know is passed over."""
         kind = message.get("type")
         if kind == "observation":
-            self.stream.take(message["delta"])
+            self.stream.take(ObservationDelta(message["delta"]))
         elif kind == "resync" and "id" not in message:
             self.stream.take(Missing(message["view_seq"]))
         elif kind == "hello":

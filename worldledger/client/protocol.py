@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from worldledger.aio import CancelToken
+from worldledger.config import OrchestratorConfig
 from worldledger.deltas import ObservationDelta, ObservedEvent, View
 from worldledger.effects import EffectDraft, EventLogEntry
 from worldledger.errors import SimulationError
@@ -141,6 +142,10 @@ class World(Protocol):
     @property
     def event_log(self) -> Log:
         """The world's log."""
+        ...
+
+    async def orchestrator_config(self) -> OrchestratorConfig:
+        """Return how the world's agents are served."""
         ...
 
     # -- agents --------------------------------------------------------------------------------------------

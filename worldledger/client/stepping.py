@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from worldledger.aio import CancelToken, QueueClosedError
+from worldledger.client.fitting import fitted
 from worldledger.client.handle import completed
 from worldledger.client.protocol import World
 from worldledger.client.pumps import Pump
@@ -108,7 +109,7 @@ class RLFacade(AbstractAsyncContextManager["RLFacade"]):
         """
         seen = await self._begin(agent_id)
         self.world.acknowledge(agent_id, seen.view_seq)
-        return seen.give(await seen.deltas.get())
+        return seen.give(await fitted(self.world, agent_id, await seen.deltas.get()))
 
     async def step(self, agent_id: str, intent: Mapping[str, Any]) -> tuple[Effect, ObservationDelta]:
         """Submit an intent; give its effect, and one delta from the last view that was given to the one that has it.
@@ -193,17 +194,17 @@ class RLFacade(AbstractAsyncContextManager["RLFacade"]):
         (entry,) = await self.world.event_log.get_entries_since(accepted.global_seq - 1, limit=1)
         deltas = await seen.until(accepted.global_seq)
         if deltas:
-            return entry.effect, seen.give(collapse(deltas))
+            return entry.effect, seen.give(await fitted(self.world, token.agent_id, collapse(deltas)))
         # Somebody else has been given it by observe(): nothing is left to be done to the view.
         if seen.digest is None:
             seen.digest = (await self.world.view(token.agent_id, at_seq=seen.view_seq)).context_digest
-        nothing: ObservationDelta = {
-            "view_seq": seen.view_seq,
-            "patches": [],
-            "context_digest": seen.digest,
-            "schema_version": DELTA_VERSION,
-            "events": [],
-        }
+        nothing = ObservationDelta(
+            view_seq=seen.view_seq,
+            patches=[],
+            context_digest=seen.digest,
+            schema_version=DELTA_VERSION,
+            events=[],
+        )
         return entry.effect, nothing
 
     async def _begin(self, agent_id: str) -> _Seen:

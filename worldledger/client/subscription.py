@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -19,11 +19,15 @@ class RemoteSubscription:
     ``view_seq`` is that of the last delta that was given out (at first, where it begins); ``view`` is the view that
     the first delta applies to, where the reader did not bring one. Connections that are lost are made up for, and what
     was missed meanwhile comes too; an observation too large for a message comes as the whole view. A reader that does
-    not keep up holds no more than ``most`` deltas (`worldledger.collapsing`).
+    not keep up holds no more than ``most`` deltas (`worldledger.collapsing`). ``fitted`` is asked for each delta before
+    it is given, and may give the whole view in its place.
     """
 
-    def __init__(self, agent_id: str, *, most: int) -> None:
+    def __init__(
+        self, agent_id: str, *, most: int, fitted: Callable[[ObservationDelta], Awaitable[ObservationDelta]]
+    ) -> None:
         self.agent_id = agent_id
+        self._fitted = fitted
         self.view_seq = 0
         self.view: View | None = None
         self.deltas = DeltaQueue(most)
@@ -45,7 +49,7 @@ class RemoteSubscription:
 
         Raises QueueClosedError once the subscription is closed, and the service's error if it will not go on.
         """
-        delta = await self.deltas.get()
+        delta = await self._fitted(await self.deltas.get())
         self.view_seq = delta["view_seq"]
         return delta
 

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, cast
 from worldledger.aio import CancelToken
 from worldledger.canonical import gate
 from worldledger.client.event_log import RemoteEventLog
+from worldledger.client.fitting import fitted
 from worldledger.client.handle import RemoteHandle
 from worldledger.client.link import MessageTooLargeError
 from worldledger.client.links import Links
@@ -104,6 +105,12 @@ class RemoteWorld(RemoteRounds):
         except WorldExistsError:
             return False
         return True
+
+    async def orchestrator_config(self) -> OrchestratorConfig:
+        """Return how the world's agents are served, as its genesis says. It is asked for once."""
+        if self._config is None:
+            self._config = await self.event_log.config()
+        return self._config
 
     # -- agents --------------------------------------------------------------------------------------------
 
@@ -235,9 +242,7 @@ class RemoteWorld(RemoteRounds):
         token = self.generation(agent_id, req_id)
         if token is None or token.cancelled:
             return False
-        if self._config is None:
-            self._config = await self.event_log.config()
-        if new_view_seq - token.context_seq <= self._config.staleness_threshold:
+        if new_view_seq - token.context_seq <= (await self.orchestrator_config()).staleness_threshold:
             return False
         token.cancel(f"stale_due_to_effect_{new_view_seq}")
         return True
@@ -272,7 +277,9 @@ class RemoteWorld(RemoteRounds):
 
         Raises UnknownAgentError, and PositionAheadError for a view_seq that the log has not come to.
         """
-        subscription = RemoteSubscription(agent_id, most=self._max_queued)
+        subscription = RemoteSubscription(
+            agent_id, most=self._max_queued, fitted=lambda delta: fitted(self, agent_id, delta)
+        )
         await subscription.begin(self._links.open(agent_id, view_seq, subscription.deltas))
         return subscription
 

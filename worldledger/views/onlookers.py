@@ -156,13 +156,13 @@ class Onlooker:
         self.view_seq = seq = effect["global_seq"]
         if patch:
             self.note_digest()
-        delta: ObservationDelta = {
-            "view_seq": seq,
-            "patches": patch,
-            "context_digest": self.digest,
-            "schema_version": DELTA_VERSION,
-            "events": events,
-        }
+        delta = ObservationDelta(
+            view_seq=seq,
+            patches=patch,
+            context_digest=self.digest,
+            schema_version=DELTA_VERSION,
+            events=events,
+        )
         if self._instant:
             return Sighting(self.agent_id, delta, 0.0)
         delay = self.policy.latency_model.delay(effect["source_id"], self.agent_id, effect, state)

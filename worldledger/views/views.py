@@ -8,12 +8,14 @@ share the work.
 
 from __future__ import annotations
 
+import sys
 from operator import itemgetter
 from typing import Any
 
 import orjson
 
 from worldledger.canonical import canonical_json
+from worldledger.collapsing import replacing
 from worldledger.core_kinds import AGENT_REGISTERED_KIND
 from worldledger.deltas import Contents, ObservedEvent, Patch, View
 from worldledger.effects import Effect, is_system_kind
@@ -36,9 +38,13 @@ class Views:
     While no agent is attached, the fold may also be fed directly.
     """
 
-    def __init__(self, fold: Fold) -> None:
-        """Take over a fold; from here on `apply` advances it."""
+    def __init__(self, fold: Fold, *, max_patch_ops: int | None = None) -> None:
+        """Take over a fold; from here on `apply` advances it.
+
+        ``max_patch_ops``: a delta whose patch has more operations replaces the whole view instead (None: no limit).
+        """
         self.fold = fold
+        self._most = sys.maxsize if max_patch_ops is None else max_patch_ops
         self.failed: dict[str, Exception] = {}
         self._policies: dict[bytes, ObservationPolicy] = {}
         self._stage: Stage | None = None
@@ -150,14 +156,19 @@ class Views:
     ) -> list[Sighting]:
         state = self.fold.state
         found = []
+        wholes: dict[object, Patch] = {}  # by scene: agents who share one see the same
         for onlooker in {**patches, **events} if events else patches:
             if onlooker.agent_id not in stage.onlookers:  # turned out since
                 continue
             event = events.get(onlooker)
+            patch = patches.get(onlooker, [])
+            if len(patch) > self._most:
+                seen: object = onlooker.scene or onlooker
+                if seen not in wholes:
+                    wholes[seen] = replacing(*onlooker.contents())
+                patch = wholes[seen]
             try:
-                found.append(
-                    onlooker.sighting(effect, patches.get(onlooker, []), [] if event is None else [event], state)
-                )
+                found.append(onlooker.sighting(effect, patch, [] if event is None else [event], state))
             except Exception as error:  # noqa: BLE001 - a latency model of somebody's own may raise anything
                 stage.turn_out(onlooker, error)
         found.sort(key=itemgetter(0))

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, JsonValue, RootModel
 
-from service.api.schemas.base import CHECKSUM, HEX32, HEX64, GlobalSeq, Problem, Shape, Word
+from service.api.schemas.base import CHECKSUM, HEX32, HEX64, GlobalSeq, Problem, SemanticVersion, Shape, Word
 from service.api.schemas.states import PatchOperation
 from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_PRIORITY
@@ -172,7 +172,7 @@ class Intent(Shape):
     priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] | None = Field(
         default=None, description="Higher goes first among those that wait; the world's usual one if null."
     )
-    schema_version: Word | None = Field(default=None, description="Semantic version of the payload's shape.")
+    schema_version: SemanticVersion | None = None
     order: Annotated[int, Field(ge=-MAX_INT, le=MAX_INT)] | None = Field(
         default=None,
         description="Its place among the agent's own of a tick, in a world whose `order` is `tick`; its count within "

@@ -7,13 +7,21 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from worldledger.canonical import MAX_INT
-from worldledger.drafts import MAX_WORD
+from worldledger.drafts import MAX_WORD, SEMANTIC_VERSION
 from worldledger.errors import RecoveryAction
 
 HEX64 = r"^[0-9a-f]{64}$"
 HEX32 = r"^[0-9a-f]{32}$"
 
 Word = Annotated[str, Field(min_length=1, max_length=MAX_WORD)]
+SemanticVersion = Annotated[
+    str,
+    Field(
+        pattern=f"^{SEMANTIC_VERSION}$",
+        max_length=MAX_WORD,
+        description="Semantic version (semver.org) of the payload's shape, such as 1.0.0.",
+    ),
+]
 WorldName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._~-]{0,199}$", max_length=200)]
 GlobalSeq = Annotated[int, Field(ge=1, le=MAX_INT)]
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, JsonValue, RootModel
 
-from service.api.schemas.base import CHECKSUM, HEX32, HEX64, GlobalSeq, Shape, Word, WorldName
+from service.api.schemas.base import CHECKSUM, HEX32, HEX64, GlobalSeq, SemanticVersion, Shape, Word, WorldName
 from service.store import WorldRecord
 from worldledger.config import OrchestratorConfig
 from worldledger.drafts import MAX_PRIORITY
@@ -81,14 +81,17 @@ class EffectDraft(Shape):
         "or lone surrogates, no key twice, nested at most 100 deep."
     )
     source_id: Word = Field(description="Who or what the effect comes from, such as an agent_id.")
-    schema_version: Word = Field(description="Semantic version of the payload's shape.")
+    schema_version: SemanticVersion
     sim_time: float | None = Field(
         default=None,
         description="Seconds of the world's own time; only where its time_authority is `client` or this source. "
         "Never lower than the world's.",
     )
     priority: int = Field(
-        default=0, ge=-MAX_PRIORITY, le=MAX_PRIORITY, description="Higher goes first among drafts that wait together."
+        default=0,
+        ge=-MAX_PRIORITY,
+        le=MAX_PRIORITY,
+        description="Higher goes first among drafts that wait together; the world's `default_priority` if left out.",
     )
     req_id: Word | None = Field(default=None, description="Idempotency key, unique per (world, source_id).")
     caused_by: GlobalSeq | None = Field(default=None, description="global_seq of an earlier effect of this world.")

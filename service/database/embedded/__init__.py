@@ -70,7 +70,10 @@ def attach(
     bin_dir: Path | None = None,
     keep: bool = False,
 ) -> Iterator[EmbeddedServer]:
-    """Use the embedded server of ``home`` for the length of a ``with`` block; blocks, so call it outside a loop.
+    """Use the embedded server of ``home`` for the length of a ``with`` block.
+
+    It may be called from a coroutine or a notebook too. It blocks until the server answers, which takes seconds where
+    it has to be started: an event loop that runs in this thread stands still meanwhile.
 
     The home and the database are made if absent. ``linger`` (seconds without users before the server stops),
     ``tcp_port`` (listen on 127.0.0.1 too) and ``bin_dir`` (a folder of PostgreSQL programs to use instead of those

@@ -19,6 +19,7 @@ from typing import Any, Final
 from service.database.embedded.accounts import refusal
 from service.database.embedded.home import USER, Home, ServerState, log_size, log_tail
 from service.database.embedded.locks import FileLock
+from worldledger.aio.running import run_blocking
 from worldledger.errors import EmbeddedServerError
 
 # Seconds between two looks at a lock or at the server's state.
@@ -176,9 +177,8 @@ class Starter:
         password = self._home.password()
         if password is None:
             return False
-        # A loop of its own, which leaves the thread's current loop as it is.
-        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
-            return runner.run(self._connect(state, password, database))
+        # A loop of its own, which leaves the thread's current loop as it is; the caller may be a coroutine.
+        return run_blocking(self._connect(state, password, database), loop_factory=asyncio.new_event_loop)
 
     async def _connect(self, state: ServerState, password: str, database: str) -> bool:
         """Tell whether the server answers and has the database; make the database if not."""

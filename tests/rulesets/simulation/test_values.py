@@ -175,7 +175,7 @@ def test_a_request_without_a_number_of_its_turn_is_the_same_again() -> None:
 @pytest.mark.parametrize("said", ["0" * 64, "", None, 1, "x"])
 def test_nobody_says_what_a_request_was(said: Any) -> None:
     """A draft that brings the service's own member of source_metadata is refused."""
-    draft = {"kind": "Said", "payload": {}, "source_id": "Ann", "schema_version": "1", "req_id": "r"}
+    draft = {"kind": "Said", "payload": {}, "source_id": "Ann", "schema_version": "1.0.0", "req_id": "r"}
     with pytest.raises(InvalidEffectError, match=r"\$\.source_metadata\.request_sha256"):
         check_draft({**draft, "source_metadata": {REQUEST_DIGEST: said}})
 

@@ -215,7 +215,7 @@ def test_what_is_recorded_anew_counts_anew() -> None:
     last: dict[str, Any] = {}
     for order in (effects, effects[:1] + effects[2:0:-1] + effects[3:]):
         drafts: list[Any] = [
-            {"kind": kind, "payload": payload, "source_id": "x", "schema_version": "1"} for kind, payload in order
+            {"kind": kind, "payload": payload, "source_id": "x", "schema_version": "1.0.0"} for kind, payload in order
         ]
         files = list(write_run(effects_of_drafts(drafts)))
         assert [file.meant for file in files] == [None] * len(files)

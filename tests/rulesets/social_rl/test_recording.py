@@ -334,7 +334,7 @@ def test_a_name_in_a_log_that_leads_elsewhere_is_not_written() -> None:
                     "kind": kind,
                     "payload": {"round_number": 1, "name": "../../etc/passwd", "content": 1},
                     "source_id": "x",
-                    "schema_version": "1",
+                    "schema_version": "1.0.0",
                 }
             ]
         )
