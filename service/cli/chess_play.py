@@ -14,7 +14,7 @@ from service.cli.options import DatabaseUrl, Home, Quiet, examples
 from service.cli.output import plain, put, put_bytes, say
 from service.cli.progress import Tell, progress_bar
 from service.cli.rows import put_rows
-from worldledger.aio.running import run_blocking
+from service.running import run_blocking
 from worldledger.errors import InvalidConfigError, SimulationError
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 import typer
 
 from service.cli.output import Above, say
-from worldledger.aio.running import run_blocking
+from service.running import run_blocking
 from worldledger.errors import SimulationError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import typer
 from service.cli.connect import database, target
 from service.cli.options import DatabaseUrl, Home, examples
 from service.cli.output import put
-from worldledger.aio.running import run_blocking
+from service.running import run_blocking
 
 EXAMPLES = examples("worldledger db check --database-url postgresql://me@localhost/worldledger")
 

@@ -14,7 +14,7 @@ from service.cli.moments import MOMENT_RULE, Moment, first_seq_from, read_moment
 from service.cli.options import DatabaseUrl, Home, Quiet, examples
 from service.cli.output import put_bytes, say
 from service.cli.progress import effects, progress_bar
-from worldledger.aio.running import run_blocking
+from service.running import run_blocking
 from worldledger.errors import MomentNotFoundError, TamperedError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import typer
 
 from service.cli.connect import Target, database, opened
 from service.collecting import collect_seldom
-from worldledger.aio.running import run_blocking
+from service.running import run_blocking
 from worldledger.errors import StoreUnavailableError
 
 if TYPE_CHECKING:

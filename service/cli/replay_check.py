@@ -14,7 +14,7 @@ from service.cli.connect import Target, database, opened
 from service.cli.output import json_list, put, say
 from service.cli.progress import Tell, progress_bar
 from service.cli.workers import CONNECTIONS, processors, share_out
-from worldledger.aio.running import run_blocking
+from service.running import run_blocking
 
 if TYPE_CHECKING:
     from service.store import Store

@@ -13,7 +13,7 @@ from service.cli.files import written_whole
 from service.cli.options import DatabaseUrl, Home, Quiet, examples
 from service.cli.output import put_bytes, say
 from service.cli.progress import Tell, progress_bar
-from worldledger.aio.running import run_blocking
+from service.running import run_blocking
 
 if TYPE_CHECKING:
     from service.report.blocks import Report

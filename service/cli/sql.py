@@ -16,7 +16,7 @@ from service.cli.options import DatabaseUrl, Home, Quiet, examples
 from service.cli.output import put, put_bytes, say
 from service.cli.rows import put_rows
 from service.cli.sql_formats import FORMATS, Format, format_of, written
-from worldledger.aio.running import run_blocking
+from service.running import run_blocking
 from worldledger.errors import (
     QueryRefusedError,
     QueryTimeoutError,

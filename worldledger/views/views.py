@@ -8,13 +8,12 @@ share the work.
 
 from __future__ import annotations
 
-import sys
 from operator import itemgetter
 from typing import Any
 
 import orjson
 
-from worldledger.canonical import canonical_json
+from worldledger.canonical import MAX_INT, canonical_json
 from worldledger.collapsing import replacing
 from worldledger.core_kinds import AGENT_REGISTERED_KIND
 from worldledger.deltas import Contents, ObservedEvent, Patch, View
@@ -44,7 +43,7 @@ class Views:
         ``max_patch_ops``: a delta whose patch has more operations replaces the whole view instead (None: no limit).
         """
         self.fold = fold
-        self._most = sys.maxsize if max_patch_ops is None else max_patch_ops
+        self._most = MAX_INT if max_patch_ops is None else max_patch_ops
         self.failed: dict[str, Exception] = {}
         self._policies: dict[bytes, ObservationPolicy] = {}
         self._stage: Stage | None = None

@@ -19,7 +19,7 @@ from typing import Any, Final
 from service.database.embedded.accounts import refusal
 from service.database.embedded.home import USER, Home, ServerState, log_size, log_tail
 from service.database.embedded.locks import FileLock
-from worldledger.aio.running import run_blocking
+from service.running import run_blocking
 from worldledger.errors import EmbeddedServerError
 
 # Seconds between two looks at a lock or at the server's state.
