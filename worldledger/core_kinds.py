@@ -1,7 +1,8 @@
 """The system kinds that the core folds itself, whatever the ruleset, and what becomes of the state by them.
 
 - ``AgentRegistered {agent_id, policy, permissions, weight}``: the agent stands in ``metadata["agents"]``
-- ``WorldTimeAuthoritySet {authority}``: ``metadata["time_authority"]`` says who sets sim_time from here on
+- ``WorldTimeAuthoritySet {authority, offset}``: ``metadata["time_authority"]`` says who sets sim_time from here on,
+  ``metadata["time_offset"]`` what is added to its own time; effects of before this was known have no ``offset``
 
 The other system kinds named here tell what happened around the world and change nothing in it. (The genesis and
 state digests have their own places, `worldledger.genesis` and `worldledger.folding`.)
@@ -15,13 +16,13 @@ from typing import Any, Final, TypeGuard
 from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_WORD
 from worldledger.effects import Effect
-from worldledger.genesis import is_authority
 from worldledger.rulesets.base import Handler, MalformedEffectError, Touched
+from worldledger.time_authority import TimeAuthority
 from worldledger.world import WorldState
 
 AGENT_REGISTERED_KIND: Final = "AgentRegistered"
 TIME_AUTHORITY_KIND: Final = "WorldTimeAuthoritySet"
-#: An adapter has moved sim_time on: ``{adapter}``.
+#: An adapter has moved sim_time on: ``{adapter, time}``, the time as the adapter stated it.
 TIME_SET_KIND: Final = "WorldTimeSet"
 #: What an agent was shown: ``{agent_id, at_seq, digest}``.
 VIEW_DIGEST_KIND: Final = "ViewDigest"
@@ -64,10 +65,16 @@ def register(state: WorldState, effect: Effect) -> Touched:
 
 def set_authority(state: WorldState, effect: Effect) -> Touched:
     """WorldTimeAuthoritySet: this one sets sim_time from here on."""
-    authority = effect["payload"].get("authority")
-    if not isinstance(authority, str) or not is_authority(authority):
-        raise MalformedEffectError("authority is 'wall', 'client' or an adapter's name")
-    state.metadata["time_authority"] = authority
+    payload = effect["payload"]
+    try:
+        authority = TimeAuthority.of_setting(payload)
+    except ValueError as error:
+        raise MalformedEffectError(str(error)) from None
+    state.metadata["time_authority"] = authority.name
+    if "offset" in payload:
+        state.metadata["time_offset"] = authority.offset
+    else:
+        state.metadata.pop("time_offset", None)
     return _NOTHING
 
 

@@ -184,7 +184,7 @@ def _optional(draft: Mapping[str, Any]) -> tuple[float | None, int, str | None, 
     get = draft.get
     sim_time = get("sim_time")
     if sim_time is not None:
-        sim_time = _sim_time(sim_time)
+        sim_time = check_sim_time(sim_time)
     priority = get("priority", 0)
     if type(priority) is not int or abs(priority) > MAX_PRIORITY:
         raise InvalidEffectError("priority is an integer of 32 bits", "$.priority")
@@ -271,7 +271,8 @@ def read_version(value: Mapping[str, Any], path: str = "$") -> str:
     return word
 
 
-def _sim_time(value: Any) -> float:
+def check_sim_time(value: Any) -> float:
+    """Return a time in seconds if a draft may state it; raise InvalidEffectError if not."""
     if type(value) is int and abs(value) <= MAX_INT:
         value = float(value)
     if type(value) is not float or not math.isfinite(value):

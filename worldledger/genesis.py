@@ -32,6 +32,8 @@ Order: TypeAlias = Literal["arrival", "tick"]
 
 #: The kind of every world's first effect.
 GENESIS_KIND: Final = "WorldCreated"
+#: The member of a genesis that says from where a world under the wall clock counts its seconds: epoch seconds.
+TIME_ZERO: Final = "time_zero"
 
 
 def check_world_name(name: str) -> str:
@@ -60,8 +62,9 @@ class Parent(BaseModel):
 class NewWorld(BaseModel):
     """A world to be created.
 
-    - ``time_authority``: ``wall`` (sim_time is the wall clock), ``client`` (any draft may set sim_time) or the
-      name of an adapter such as ``unity``, whose drafts (``source_id`` equal to that name) alone may set it.
+    - ``time_authority``: ``wall`` (sim_time is the wall clock, counted from the genesis), ``client`` (any draft may
+      set sim_time) or the name of an adapter such as ``unity``, whose drafts (``source_id`` equal to that name) alone
+      may set it.
     - ``order``: ``arrival`` (each intent is decided as it arrives) or ``tick`` (intents are held until the next tick,
       which decides all of them in one order that does not depend on their arrival).
     - ``config``: the ruleset's own settings.
@@ -127,8 +130,8 @@ def _check_parent(parent: Parent) -> None:
             raise InvalidConfigError(f"$.parent.{name}: must be {what}", path=f"$.parent.{name}")
 
 
-def genesis_draft(world: NewWorld, *, world_uuid: str, ruleset_version: int) -> EffectDraft:
-    """Give the draft of a world's first effect."""
+def genesis_draft(world: NewWorld, *, world_uuid: str, ruleset_version: int, wall_time: float) -> EffectDraft:
+    """Return the draft of a world's first effect, which is to have this wall_time (epoch seconds)."""
     payload: dict[str, Any] = {
         "world_uuid": world_uuid,
         "ruleset": world.ruleset,
@@ -140,6 +143,8 @@ def genesis_draft(world: NewWorld, *, world_uuid: str, ruleset_version: int) -> 
     }
     if world.order != "arrival":
         payload["order"] = world.order
+    if world.time_authority == "wall":
+        payload[TIME_ZERO] = wall_time
     if world.snapshot_every is not None:
         payload["snapshot_every"] = world.snapshot_every
     if world.orchestrator is not None:

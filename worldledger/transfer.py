@@ -20,7 +20,8 @@ from worldledger.chain import Position
 from worldledger.drafts import MAX_PRIORITY, MAX_WORD
 from worldledger.errors import FileRefusedError, InvalidEffectError, SimulationError
 from worldledger.exports import FORMAT, MAX_TRAILER, TRAILER_START, Marks, Trailer
-from worldledger.genesis import GENESIS_KIND, NewWorld
+from worldledger.genesis import GENESIS_KIND, TIME_ZERO, NewWorld
+from worldledger.time_authority import is_time
 
 #: Most bytes of a line that a check without a limit of its own should read: an honest export may have large effects.
 MAX_LINE: Final = 64 * 1024 * 1024
@@ -195,6 +196,8 @@ class _Check:
             raise self._refusal("$.payload.ruleset_version: not a version number", seq=1)
         if type(uuid := payload.get("world_uuid")) is not str or not _UUID.match(uuid):
             raise self._refusal("$.payload.world_uuid: not 32 hex digits", seq=1)
+        if TIME_ZERO in payload and not is_time(payload[TIME_ZERO]):
+            raise self._refusal(f"$.payload.{TIME_ZERO}: not a finite number of seconds", seq=1)
         fields = {name: payload[name] for name in NewWorld.model_fields if name in payload}
         try:
             return NewWorld.model_validate({**fields, "world_id": effect.get("world_id")}).checked()

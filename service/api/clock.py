@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
@@ -58,15 +59,23 @@ async def tick(request: Request, world: WorldName) -> Response:
     openapi_extra={"requestBody": body_of("TimeAuthority")},
 )
 async def set_time_authority(request: Request, world: WorldName) -> Response:
-    """Have an adapter (`unity`, `unreal` …) set sim_time from here on, `client` any draft, or `none` the wall clock."""
-    authority = _named(await _read(request, "a time authority", ("authority",)), "authority")
-    receipt = await (await services(request).worlds.get(world)).set_sim_time_authority(authority)
-    answer = {"authority": authority, "global_seq": receipt.global_seq}
+    """Have an adapter (`unity`, `unreal` …) set sim_time from here on, `client` any draft, or `none` the wall clock.
+
+    `zero` is the world's sim_time at which the authority's own 0.0 lies: by default where the world stands.
+    """
+    body = await _read(request, "a time authority", ("authority",), ("zero",))
+    authority, zero = _named(body, "authority"), body.get("zero")
+    found = services(request)
+    receipt = await (await found.worlds.get(world)).set_sim_time_authority(authority, zero=zero)
+    effect = orjson.loads((await found.store.reader.effect(world, receipt.global_seq)).text)
+    answer = {"authority": authority, "offset": effect["payload"]["offset"], "global_seq": receipt.global_seq}
     return Response(to_json(answer), 200, {"Cache-Control": "no-store"}, "application/json")
 
 
-async def _read(request: Request, what: str, required: tuple[str, ...]) -> dict[str, Any]:
-    return await read_object(request, services(request).settings.max_body_bytes, what, required)
+async def _read(
+    request: Request, what: str, required: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    return await read_object(request, services(request).settings.max_body_bytes, what, required, optional)
 
 
 def check_tick(body: Mapping[str, Any]) -> tuple[str, float]:

@@ -25,6 +25,7 @@ from worldledger.errors import (
 from worldledger.rulesets.social_rl import RULESET
 from worldledger.rulesets.social_rl.recording import round_drafts, write_run
 from worldledger.rulesets.social_rl.words import known
+from worldledger.time_authority import CLIENT, TimeAuthority
 
 if TYPE_CHECKING:
     from service.api.context import Services
@@ -91,12 +92,18 @@ def _drafts(record: WorldRecord, state: WorldState, value: Any) -> list[EffectDr
         return round_drafts(
             value,
             strict=known(state)["strict"],
-            now=state.metadata["last_effect_time"] if authority == "client" else None,
+            now=None if authority != CLIENT else _own_time(state),
             first_seq=record.head_seq + 1,
             agents=[*state.entities, *state.metadata["agents"]],
         )
     except InvalidRunError as error:
         raise _in_body(error.problems) from None
+
+
+def _own_time(state: WorldState) -> float:
+    """Return the world's time as drafts state it where any may."""
+    client = TimeAuthority(CLIENT, state.metadata.get("time_offset", 0.0))
+    return client.own_time(state.metadata["last_effect_time"])
 
 
 def _in_body(problems: Sequence[Mapping[str, Any]]) -> InvalidRunError:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from worldledger.core_kinds import TIME_AUTHORITY_KIND, TIME_SET_KIND
+from worldledger.drafts import check_sim_time
 from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
 from worldledger.errors import InvalidEffectError
 from worldledger.genesis import is_authority
+from worldledger.time_authority import check_zero
 
 if TYPE_CHECKING:
     from service.runtime.ticks import Ticks
@@ -30,10 +32,10 @@ class Clocks:
         """Whether an authority is being set."""
         return self._setting is not None and not self._setting.done()
 
-    def set_authority(self, authority: str) -> asyncio.Task[Receipt]:
-        """Begin to set the authority; the task gives the effect's receipt."""
+    def set_authority(self, authority: str, zero: float | None = None) -> asyncio.Task[Receipt]:
+        """Begin to set the authority, whose own 0.0 is to lie at ``zero``; the task gives the effect's receipt."""
         before = self._setting
-        task = asyncio.get_running_loop().create_task(self._set(authority, before))
+        task = asyncio.get_running_loop().create_task(self._set(authority, zero, before))
         task.add_done_callback(_retrieve)
         self._setting = task
         return task
@@ -41,18 +43,19 @@ class Clocks:
     async def tick(self, adapter: str, sim_time: float | None) -> Receipt | TickReceipt:
         """Move sim_time on, after whatever authority was set before."""
         await self.settled()
-        draft: EffectDraft = {
-            "kind": TIME_SET_KIND,
-            "payload": {"adapter": adapter},
-            "source_id": adapter,
-            "schema_version": SCHEMA_VERSION,
-            "sim_time": sim_time,
-        }
         if not is_authority(adapter):
             what = "adapter is an adapter's name: lower-case letters, digits, '_' and '-'"
             raise InvalidEffectError(what, "$.adapter")
         if sim_time is None:  # what a caller sends need not be a number; as a draft's it may be left out
             raise InvalidEffectError("sim_time is missing; it is a number", "$.sim_time")
+        own = check_sim_time(sim_time)
+        draft: EffectDraft = {
+            "kind": TIME_SET_KIND,
+            "payload": {"adapter": adapter, "time": own},
+            "source_id": adapter,
+            "schema_version": SCHEMA_VERSION,
+            "sim_time": own,
+        }
         if self._ticks is not None:
             return await self._ticks.end(draft)
         (receipt,) = await self._log.append_all([draft], system=True)
@@ -84,16 +87,19 @@ class Clocks:
         if self._setting is not None:
             await asyncio.wait([self._setting])
 
-    async def _set(self, authority: str, before: asyncio.Task[Receipt] | None) -> Receipt:
+    async def _set(self, authority: str, zero: float | None, before: asyncio.Task[Receipt] | None) -> Receipt:
         if before is not None:
             await asyncio.wait([before])
         named = "wall" if authority == "none" else authority
         if not is_authority(named):
             what = "authority is 'none', 'client' or an adapter's name such as 'unity'"
             raise InvalidEffectError(what, "$.authority")
+        payload: dict[str, Any] = {"authority": named}
+        if (lies_at := check_zero(named, zero)) is not None:
+            payload["zero"] = lies_at
         draft: EffectDraft = {
             "kind": TIME_AUTHORITY_KIND,
-            "payload": {"authority": named},
+            "payload": payload,
             "source_id": SERVICE_SOURCE,
             "schema_version": SCHEMA_VERSION,
         }

@@ -402,19 +402,24 @@ class Orchestrator(Gauges):
 
     # -- time ----------------------------------------------------------------------------------------------
 
-    def set_sim_time_authority(self, authority: str) -> Awaitable[Receipt]:
-        """Have an adapter ("unity", "unreal" …) set sim_time from here on, or ("none") the wall clock.
+    def set_sim_time_authority(self, authority: str, *, zero: float | None = None) -> Awaitable[Receipt]:
+        """Have an adapter ("unity", "unreal" …) set sim_time from here on, any "client", or ("none") the wall clock.
+
+        ``zero`` is the world's sim_time at which the authority's own 0.0 lies: by default where the world stands when
+        the effect is written, and for "client" 0.0. The wall clock goes on from where the world stands.
 
         The call is the seed's: its effect follows, before any later tick of this process. What it gives may be awaited
         for the effect's receipt, and raises InvalidEffectError for what is no adapter's name.
         """
-        return self._clocks.set_authority(authority)
+        return self._clocks.set_authority(authority, zero)
 
     async def tick(self, adapter: str, sim_time: float) -> Receipt | TickReceipt:
-        """Move sim_time on. Raises TimeAuthorityError for a foreign adapter, SimTimeOrderError for going backwards.
+        """Move sim_time on, to the adapter's own time plus its offset.
 
         In a world that is ordered by ticks this closes the tick: all intents that are held become effects or are
         refused, in one order and one transaction, before time moves on. There each tick is later than the one before.
+
+        Raises TimeAuthorityError for a foreign adapter, SimTimeOrderError for going backwards.
         """
         return await self._clocks.tick(adapter, sim_time)
 

@@ -56,7 +56,8 @@ class BulkWriter:
     """Streams drafts into COPY after a world's locked head, and moves the head at the end.
 
     Order is the order given; nothing is sorted. Memory is bounded whatever the number of drafts. Requests are
-    gathered along the way; one that the world has already seen makes the whole write fail.
+    gathered along the way; one that the world has already seen makes the whole write fail. ``wall_time`` is that of
+    the effects, by default the clock's.
 
     ``system``, ``default_priority`` and ``recorded``: see `check_draft`.
     """
@@ -70,10 +71,12 @@ class BulkWriter:
         system: bool = False,
         default_priority: int = 0,
         recorded: bool = False,
+        wall_time: float | None = None,
     ) -> None:
         self._connection = connection
         self._sealer = sealer
         self._check = partial(check_draft, system=system, default_priority=default_priority, recorded=recorded)
+        self._wall_time = wall_time
         self.head = head
         self._requests: list[tuple[str, str, str, bytes, int, int]] = []
 
@@ -111,7 +114,7 @@ class BulkWriter:
     def _rows(self, drafts: Iterable[Any], progress: Callable[[int], None] | None) -> Iterator[Row]:
         sealer = self._sealer
         world_id = sealer.world_id
-        wall_time = sealer.now(self.head)
+        wall_time = sealer.now(self.head) if self._wall_time is None else self._wall_time
         seq, checksum, sim_time, _ = self.head
         prefix = checksum.hex().encode()
         index = -1

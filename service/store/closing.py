@@ -172,8 +172,8 @@ def _check(sealer: Sealer, unit: Unit, tick: OpenTick, group: Group) -> None:
             f"world {sealer.world_id}: the tick before was at sim_time {tick.sim_time}, and this one is not later "
             f"({at})",
             world_id=sealer.world_id,
-            expected_min=tick.sim_time,
-            sim_time=at,
+            expected_min=(group.authority or sealer.authority).own_time(tick.sim_time),
+            sim_time=draft.sim_time,
             path="$.sim_time",
         )
 

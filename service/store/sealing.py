@@ -5,6 +5,7 @@ A group is what one statement writes to one world.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -14,6 +15,7 @@ import orjson
 from service.store.live import LiveState, Recent, StateNeededError
 from service.store.records import Head, Receipt
 from service.store.units import Unit
+from worldledger.canonical import canonical_json
 from worldledger.chain import StoredEffect
 from worldledger.core_kinds import TIME_AUTHORITY_KIND
 from worldledger.drafts import CheckedDraft, effect_text
@@ -25,6 +27,7 @@ from worldledger.errors import (
     TimeAuthorityError,
 )
 from worldledger.rulesets import Ruleset
+from worldledger.time_authority import WALL, TimeAuthority, hand_over
 from worldledger.world import WorldState
 
 
@@ -43,7 +46,7 @@ class Group:
     requests: list[tuple[str, str, bytes, int, int]] = field(default_factory=list)
     units: list[tuple[Unit, dict[int, Receipt]]] = field(default_factory=list)
     #: who sets sim_time from here on, where an effect of the group says so
-    authority: str | None = None
+    authority: TimeAuthority | None = None
 
     @classmethod
     def of_one(
@@ -90,7 +93,7 @@ class Sealer:
     def __init__(
         self,
         world_id: str,
-        authority: str,
+        authority: TimeAuthority,
         *,
         clock: Callable[[], float],
         new_uuid: Callable[[], str],
@@ -112,25 +115,25 @@ class Sealer:
         self._new_uuid = new_uuid
         self._max_effect_bytes = max_effect_bytes
 
-    def _check_authority(self, draft: CheckedDraft, authority: str, index: int | None) -> None:
-        if authority == "client" or (authority != "wall" and draft.source_id == authority):
+    def _check_authority(self, draft: CheckedDraft, authority: TimeAuthority, index: int | None) -> None:
+        if authority.allows(draft.source_id):
             return
-        who = "the wall clock alone" if authority == "wall" else f"the adapter {authority!r} alone"
+        who = f"the adapter {authority.name!r} alone" if authority.is_adapter else "the wall clock alone"
         raise TimeAuthorityError(
             f"world {self.world_id}: {who} sets sim_time, not {draft.source_id!r}; leave sim_time out",
             world_id=self.world_id,
-            time_authority=authority,
+            time_authority=authority.name,
             path="$.sim_time",
             index=index,
         )
 
-    def check_closing(self, draft: CheckedDraft, authority: str | None) -> None:
+    def check_closing(self, draft: CheckedDraft, authority: TimeAuthority | None) -> None:
         """Raise TimeAuthorityError unless a tick that states no time may be closed by this draft's source.
 
         Whoever has the authority over time closes the ticks; where that is no adapter, anybody does.
         """
         authority = self.authority if authority is None else authority
-        if authority != "wall":
+        if authority.name != WALL:
             self._check_authority(draft, authority, None)
 
     def seal(
@@ -151,7 +154,10 @@ class Sealer:
         refused: list[Unit] = []
         requested: set[tuple[str, str]] = set()
         keys: set[tuple[str, str]] = set()
-        ordered = units if len(units) == 1 or onto is not None else sorted(units, key=lambda unit: unit.key(head))
+        if len(units) == 1 or onto is not None:
+            ordered = units
+        else:
+            ordered = sorted(units, key=lambda unit: unit.key(head, self.authority))
         for unit in ordered:
             if unit.future.cancelled():
                 continue  # its caller went away before anything was written
@@ -200,7 +206,7 @@ class Sealer:
                     authority=group.authority,
                 )
                 if draft.kind == TIME_AUTHORITY_KIND:
-                    group.authority = orjson.loads(draft.payload)["authority"]
+                    group.authority = TimeAuthority.of_setting(orjson.loads(text)["payload"])
                 digest = sha256(prefix + text)
                 checksum = digest.digest()
                 hexdigest = digest.hexdigest()
@@ -261,11 +267,12 @@ class Sealer:
         sim_time: float,
         wall_time: float,
         index: int | None = None,
-        authority: str | None = None,
+        authority: TimeAuthority | None = None,
     ) -> tuple[bytes, str, float]:
         """Write the effect that a draft becomes at ``seq``, after an effect at ``sim_time``.
 
-        ``authority`` sets sim_time there, where it is not the one that is known of the log.
+        ``authority`` sets sim_time there, where it is not the one that is known of the log. Of a setting of the
+        authority the draft says who, and where its ``zero`` lies; the effect has the ``offset`` that follows.
 
         Gives the canonical bytes, the uuid and the effect's sim_time. Raises TimeAuthorityError,
         SimTimeOrderError, InvalidEffectError (caused_by) and EffectTooLargeError, naming ``index`` if given.
@@ -273,10 +280,12 @@ class Sealer:
         if authority is None:
             authority = self.authority
         if draft.sim_time is not None:
-            self._check_time(draft, sim_time, authority, index)
-            sim_time = draft.sim_time
-        elif authority == "wall":
-            sim_time = wall_time if wall_time > sim_time else sim_time  # noqa: FURB136 - max() takes twice as long
+            sim_time = self._stated_time(draft, draft.sim_time, sim_time, authority, index)
+        elif authority.name == WALL:
+            now = wall_time + authority.offset
+            sim_time = now if now > sim_time else sim_time  # noqa: FURB136 - max() takes twice as long
+        if draft.kind == TIME_AUTHORITY_KIND:
+            draft = _with_offset(draft, sim_time, wall_time)
         if draft.caused_by is not None and draft.caused_by >= seq:
             what = f"caused_by names seq {draft.caused_by}, which does not come before this effect (seq {seq})"
             raise InvalidEffectError(what, "$.caused_by", index)
@@ -293,14 +302,30 @@ class Sealer:
         """Give the wall time of an effect after this head: the clock's, but never before the head's."""
         return max(self._clock(), head.wall_time)
 
-    def _check_time(self, draft: CheckedDraft, sim_time: float, authority: str, index: int | None) -> None:
+    def _stated_time(
+        self, draft: CheckedDraft, own: float, before: float, authority: TimeAuthority, index: int | None
+    ) -> float:
+        """Return the world's sim_time where a draft states a time of the authority's own."""
         self._check_authority(draft, authority, index)
-        if draft.sim_time is not None and draft.sim_time < sim_time:
+        sim_time = authority.sim_time(own)
+        if not math.isfinite(sim_time):
+            what = f"with the authority's offset of {authority.offset} this is beyond any sim_time"
+            raise InvalidEffectError(what, "$.sim_time", index)
+        if sim_time < before:
+            shifted = f" (with the authority's offset, {sim_time})" if authority.offset else ""
             raise SimTimeOrderError(
-                f"world {self.world_id}: sim_time {draft.sim_time} is lower than the world's {sim_time}",
+                f"world {self.world_id}: sim_time {own}{shifted} is lower than the world's {before}",
                 world_id=self.world_id,
-                expected_min=sim_time,
-                sim_time=draft.sim_time,
+                expected_min=authority.own_time(before),
+                sim_time=own,
                 path="$.sim_time",
                 index=index,
             )
+        return sim_time
+
+
+def _with_offset(draft: CheckedDraft, sim_time: float, wall_time: float) -> CheckedDraft:
+    """Return the setting of an authority with what is added to that authority's own time from here on."""
+    payload = orjson.loads(draft.payload)
+    authority = hand_over(payload["authority"], payload.get("zero"), sim_time=sim_time, wall_time=wall_time)
+    return draft._replace(payload=canonical_json({"authority": authority.name, "offset": authority.offset}))

@@ -21,7 +21,7 @@ import asyncpg
 from service.database.engine import transaction
 from service.database.failures import explain
 from service.store import statements
-from service.store.authority import look_up_authority
+from service.store.authority import authority_at, look_up_authority
 from service.store.closing import close_tick
 from service.store.holding import OpenTick, lock_tick
 from service.store.live import confirm_group
@@ -248,6 +248,11 @@ class _Round:
                 remaining.append(unit)
         return remaining
 
+    async def _sim_time(self, stated: float, seq: int) -> float:
+        """Return the sim_time of the effect that a draft with this time became at ``seq``, by its authority of then."""
+        authority = await authority_at(self._connection, self._sealer.world_id, seq - 1)
+        return stated if authority is None else authority.sim_time(stated)
+
     async def _recall(self, unit: Unit, first: int, last: int, body_sha256: bytes, row: asyncpg.Record) -> None:
         effects = await self._connection.fetch(
             statements.EFFECTS_BETWEEN, self._sealer.world_id, row["first_seq"], row["last_seq"]
@@ -258,7 +263,7 @@ class _Round:
             raise conflict(req_id, index=index, global_seq=row["first_seq"])
         for offset, effect in enumerate(effects):
             stated = unit.drafts[first + offset].sim_time
-            if stated is not None and stated != effect["sim_time"]:
+            if stated is not None and await self._sim_time(stated, effect["global_seq"]) != effect["sim_time"]:
                 raise conflict(req_id, index=index, global_seq=row["first_seq"])
             unit.known[first + offset] = Receipt(
                 effect["global_seq"], effect["uuid"], effect["checksum"].hex(), replayed=True

@@ -75,11 +75,15 @@ LOCK_HEAD = "select head_seq, head_checksum, sim_time, wall_time from heads wher
 
 HEAD = "select head_seq, head_checksum, sim_time, wall_time from heads where world_id = $1"
 
-#: The last word on who sets a world's sim_time: $1 world_id, $2 the kind that says so, $3 after global_seq.
+#: The last word on who sets a world's sim_time: $1 world_id, $2 the kind that says so, $3 after, $4 up to a seq.
 LAST_AUTHORITY = """
-select effect -> 'payload' ->> 'authority' from effects
-where world_id = $1 and kind = $2 and global_seq > $3 order by world_id desc, kind desc, global_seq desc limit 1
+select global_seq, (effect -> 'payload')::text as payload from effects
+where world_id = $1 and kind = $2 and global_seq > $3 and global_seq <= $4
+order by world_id desc, kind desc, global_seq desc limit 1
 """
+
+#: What a world's genesis says, as text.
+GENESIS_PAYLOAD = "select (effect -> 'payload')::text from effects where world_id = $1 and global_seq = 1"
 
 #: A page of worlds by name with their heads: $1 after world_id, $2 limit.
 WORLD_HEADS = """

@@ -42,6 +42,7 @@ from worldledger.effects import EffectDraft
 from worldledger.errors import EffectTooLargeError, InvalidConfigError, WorldExistsError, WorldNotFoundError
 from worldledger.genesis import NewWorld, check_world_name, genesis_draft
 from worldledger.rulesets import Ruleset, load_ruleset
+from worldledger.time_authority import TimeAuthority
 
 if TYPE_CHECKING:
     from service.database.engine import PooledConnection
@@ -175,8 +176,9 @@ class Store:
         world_uuid = uuid.UUID(self._new_uuid())
         # A large configuration takes a while.
         world, opening = await asyncio.to_thread(_opened, world, ruleset, world_uuid.hex)
-        genesis = genesis_draft(world, world_uuid=world_uuid.hex, ruleset_version=ruleset.version)
-        sealer = self._sealer(world.world_id, world.time_authority, ruleset)
+        now = max(self._clock(), 0.0)
+        genesis = genesis_draft(world, world_uuid=world_uuid.hex, ruleset_version=ruleset.version, wall_time=now)
+        sealer = self._sealer(world.world_id, TimeAuthority.of_genesis(genesis["payload"]), ruleset)
         first = self._first_head(sealer, genesis)
         async with self._bulk_transaction() as connection:
             created = await connection.fetchval(
@@ -191,7 +193,7 @@ class Store:
             )
             if created is None:
                 raise WorldExistsError(f"a world named {world.world_id!r} is already there", world_id=world.world_id)
-            writer = BulkWriter(connection, sealer, first, system=True)
+            writer = BulkWriter(connection, sealer, first, system=True, wall_time=now)
             await writer.write([genesis, *opening])
             if drafts:
                 await BulkWriter(connection, sealer, writer.head, recorded=True).write(drafts, progress)
@@ -292,7 +294,8 @@ class Store:
         async for attempt in retrying(self._settings.append_deadline, on=self._may_pass):
             with attempt, self.outages.noticed():
                 record = await self.world(world_id)
-                sealer = self._sealer(world_id, record.time_authority, load_ruleset(record.ruleset))
+                authority = TimeAuthority(record.time_authority)  # the genesis says more, which is looked up next
+                sealer = self._sealer(world_id, authority, load_ruleset(record.ruleset))
                 rules = await self.states.rules(world_id)
                 async with self.reader.connection() as connection:
                     await look_up_authority(connection, sealer, record.head_seq)
@@ -320,7 +323,7 @@ class Store:
     def _may_pass(self, error: Exception) -> bool:
         return is_outage(error) and not self._pool.is_closing()
 
-    def _sealer(self, world_id: str, authority: str, ruleset: Ruleset) -> Sealer:
+    def _sealer(self, world_id: str, authority: TimeAuthority, ruleset: Ruleset) -> Sealer:
         return Sealer(
             world_id,
             authority,

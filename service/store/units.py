@@ -15,6 +15,7 @@ from service.store.records import Head, Receipt
 from worldledger.drafts import CheckedDraft, check_draft, check_req_id
 from worldledger.effects import order_key
 from worldledger.errors import InvalidEffectError, RequestConflictError
+from worldledger.time_authority import TimeAuthority
 from worldledger.world import WorldState
 
 if TYPE_CHECKING:
@@ -116,10 +117,18 @@ class Unit:
         unit.requests = [Request(source_id, req_id, digest, 0, len(drafts) - 1)] if drafts else []
         return unit
 
-    def key(self, head: Head) -> tuple[float, int, str]:
-        """Give the key by which waiting units are sorted; a unit without a sim_time has the world's."""
+    def key(self, head: Head, authority: TimeAuthority) -> tuple[bool, float, int, str]:
+        """Return the key by which waiting units are sorted; a unit without a sim_time has the world's.
+
+        Units that state a time which the present authority does not let them state come last: if anything can be
+        written of them, then behind an effect that gives them the authority.
+        """
         first = self.drafts[0]
-        return order_key(head.sim_time if first.sim_time is None else first.sim_time, first.priority, first.source_id)
+        sim_time, is_foreign = head.sim_time, False
+        if first.sim_time is not None:
+            is_foreign = not authority.allows(first.source_id)
+            sim_time = first.sim_time if is_foreign else authority.sim_time(first.sim_time)
+        return (is_foreign, *order_key(sim_time, first.priority, first.source_id))
 
     def answer(self, written: Mapping[int, Receipt]) -> None:
         """Tell the caller what became of each draft."""

@@ -22,6 +22,7 @@ from worldledger.errors import SimulationError, TamperedError, WorldExistsError
 from worldledger.genesis import NewWorld, genesis_draft
 from worldledger.plain_drafts import PlainDrafts
 from worldledger.rulesets import load_ruleset
+from worldledger.time_authority import CLIENT, TimeAuthority
 
 if TYPE_CHECKING:
     from service.store.bulk import Row
@@ -84,17 +85,17 @@ class WorldsAtOnce:
         world = given.checked()
         world_uuid = self._new_uuid()
         world = world.model_copy(update={"config": ruleset.check_config(world.config)}).checked()
-        genesis = genesis_draft(world, world_uuid=world_uuid, ruleset_version=ruleset.version)
+        wall_time = max(self._clock(), 0.0)
+        genesis = genesis_draft(world, world_uuid=world_uuid, ruleset_version=ruleset.version, wall_time=wall_time)
         opening = ruleset.opening(world.config, world_uuid=world_uuid, checkpoint=world.checkpoint)
         sealer = Sealer(
             world.world_id,
-            world.time_authority,
+            TimeAuthority.of_genesis(genesis["payload"]),
             clock=self._clock,
             new_uuid=self._new_uuid,
             max_effect_bytes=self._max_effect_bytes,
             ruleset=ruleset,
         )
-        wall_time = sealer.now(Head(0, b"", 0.0, 0.0))
         first = [check_draft(draft, system=True) for draft in (genesis, *opening)]
         rows: list[Row] = []
         world_id, sim_time, checksum, prefix = world.world_id, 0.0, b"", b""
@@ -126,7 +127,8 @@ class WorldsAtOnce:
     ) -> Iterator[_Effect]:
         """Give the same of the drafts, which follow; those of recordings in a part of the sealer's time."""
         world_id, new_uuid = sealer.world_id, self._new_uuid
-        is_simple = sealer.authority == "client"  # whoever says a time may, and it stays where none is said
+        # Whoever states a time may, and it stays where none is stated.
+        is_simple = sealer.authority == TimeAuthority(CLIENT)
         if is_simple and isinstance(drafts, PlainDrafts):
             texts = drafts.texts(world_id=world_id, first_seq=begun + 1, new_uuid=new_uuid, wall_time=wall_time)
             for at, effect in enumerate(zip(texts, drafts.kinds, drafts.sources, drafts.sim_times, strict=True)):

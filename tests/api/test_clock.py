@@ -23,7 +23,7 @@ async def test_an_adapter_moves_time(client: httpx2.AsyncClient) -> None:
     """Once an adapter has the authority, its ticks are effects that move sim_time."""
     await client.post("/v1/worlds", json={"world_id": "town", "time_authority": "client"})
     answer = await client.put(AUTHORITY, json={"authority": "unity"})
-    assert (answer.status_code, answer.json()) == (200, {"authority": "unity", "global_seq": 2})
+    assert (answer.status_code, answer.json()) == (200, {"authority": "unity", "offset": 0.0, "global_seq": 2})
     for n in (1, 2.5, 2.5):
         tick = await client.post(TIME, json={"adapter": "unity", "sim_time": n})
         assert tick.status_code == 201
@@ -31,6 +31,26 @@ async def test_an_adapter_moves_time(client: httpx2.AsyncClient) -> None:
         effect = (await client.get(tick.headers["location"])).json()
         assert (effect["kind"], effect["sim_time"]) == ("WorldTimeSet", float(n))
         assert await _sim_time(client) == n
+
+
+async def test_time_is_handed_over(client: httpx2.AsyncClient) -> None:
+    """In a world made with defaults an engine that counts from 0.0 takes over, gives back, and so does another."""
+    await new_world(client)
+    taken = (await client.put(AUTHORITY, json={"authority": "unity"})).json()
+    start = await _sim_time(client)
+    assert taken["offset"] == start < 1e6
+    tick = await client.post(TIME, json={"adapter": "unity", "sim_time": 2.5})
+    effect = (await client.get(tick.headers["location"])).json()
+    assert (effect["sim_time"], effect["payload"]) == (start + 2.5, {"adapter": "unity", "time": 2.5})
+    await client.put(AUTHORITY, json={"authority": "none"})
+    now = await _sim_time(client)
+    assert now == start + 2.5
+    taken = await client.put(AUTHORITY, json={"authority": "unreal", "zero": now + 1000})
+    assert taken.json()["offset"] == now + 1000
+    assert (await client.post(TIME, json={"adapter": "unreal", "sim_time": 1.0})).status_code == 201
+    assert await _sim_time(client) == now + 1001.0
+    late = problem(await client.post(TIME, json={"adapter": "unreal", "sim_time": -1}), 409, "sim_time_order")
+    assert late["expected_min"] == pytest.approx(1.0)
 
 
 async def test_nobody_else_moves_time(client: httpx2.AsyncClient) -> None:
@@ -82,6 +102,9 @@ async def test_what_is_no_tick_is_refused(client: httpx2.AsyncClient, body: Any,
         ({"authority": "No Name"}, "$.authority"),
         ({"authority": ""}, "$.authority"),
         ({"authority": "unity", "since": 1}, "$.since"),
+        ({"authority": "unity", "zero": "0"}, "$.zero"),
+        ({"authority": "unity", "zero": True}, "$.zero"),
+        ({"authority": "none", "zero": 0}, "$.zero"),
     ],
 )
 async def test_what_is_no_authority_is_refused(client: httpx2.AsyncClient, body: Any, path: str) -> None:

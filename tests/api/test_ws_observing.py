@@ -147,7 +147,7 @@ async def test_a_generation_outlives_its_socket(served: Served, inhabited: httpx
 
 async def test_time_moves_by_ticks(served: Served, inhabited: httpx2.AsyncClient) -> None:
     """The adapter that has the authority moves sim_time over a socket; a tick before is refused."""
-    await inhabited.put("/v1/worlds/town/time-authority", json={"authority": "unity"})
+    await inhabited.put("/v1/worlds/town/time-authority", json={"authority": "unity", "zero": 0})
     async with socket_of(served) as alice:
         await alice.send("tick", id=1, adapter="unity", sim_time=1e12)
         found = await alice.receive("accepted")

@@ -10,6 +10,7 @@ from worldledger.aio import QueueClosedError
 from worldledger.client import World
 from worldledger.errors import (
     IntentConflictError,
+    InvalidEffectError,
     InvalidIntentError,
     MomentNotFoundError,
     PermissionDeniedError,
@@ -276,13 +277,19 @@ async def test_what_was_made_from_an_old_view_is_cancelled_at_once(world: World)
 
 async def test_an_adapter_moves_the_time(world: World) -> None:
     """Under an authority only its adapter moves sim_time, and only on; ticks follow the authority that was set."""
-    world.set_sim_time_authority("unity")
-    receipt = await world.tick("unity", 5_000_000_000.0)
-    assert (await world.event_log.get_entries_since(receipt.global_seq - 1))[0].sim_time == 5_000_000_000.0
+    world.set_sim_time_authority("unity", zero=1000)
+    receipt = await world.tick("unity", 4_000.0)
+    assert (await world.event_log.get_entries_since(receipt.global_seq - 1))[0].sim_time == 5_000.0
     with pytest.raises(TimeAuthorityError):
-        await world.tick("unreal", 6_000_000_000.0)
+        await world.tick("unreal", 6_000.0)
     with pytest.raises(SimTimeOrderError):
         await world.tick("unity", 1.0)
     with pytest.raises(SimulationError, match="adapter's name"):
         await world.set_sim_time_authority("Not A Name")
+    with pytest.raises(InvalidEffectError, match="leave zero out"):
+        await world.set_sim_time_authority("none", zero=1.0)
     await world.set_sim_time_authority("none")
+    await world.set_sim_time_authority("unreal")  # its zero lies where the world stands
+    receipt = await world.tick("unreal", 0.5)
+    before, after = (await world.event_log.get_entries_since(receipt.global_seq - 2))[:2]
+    assert after.sim_time == before.sim_time + 0.5 < 7_000.0

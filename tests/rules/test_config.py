@@ -146,7 +146,7 @@ def test_what_is_taken_can_be_kept(fields: dict[str, Any]) -> None:
 
 
 def _payload(world: NewWorld) -> dict[str, Any]:
-    draft = genesis_draft(world.checked(), world_uuid="0" * 32, ruleset_version=1)
+    draft = genesis_draft(world.checked(), world_uuid="0" * 32, ruleset_version=1, wall_time=1.0)
     check_draft(draft, system=True)
     return draft["payload"]
 

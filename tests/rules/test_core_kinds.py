@@ -116,6 +116,9 @@ _MALFORMED: dict[str, tuple[str, Any]] = {
     "authority a list": ("WorldTimeAuthoritySet", {"authority": ["unity"]}),
     "authority with capitals": ("WorldTimeAuthoritySet", {"authority": "Unity"}),
     "authority the service": ("WorldTimeAuthoritySet", {"authority": "worldledger"}),
+    "offset null": ("WorldTimeAuthoritySet", {"authority": "unity", "offset": None}),
+    "offset a string": ("WorldTimeAuthoritySet", {"authority": "unity", "offset": "0"}),
+    "offset true": ("WorldTimeAuthoritySet", {"authority": "unity", "offset": True}),
 }
 
 
@@ -155,6 +158,14 @@ def test_who_sets_sim_time_is_the_newest_word() -> None:
     assert "time_authority" not in state_of().metadata
     said = [("WorldTimeAuthoritySet", {"authority": name}) for name in ("unity", "none", "client")]
     assert [state_of(*said[:count]).metadata["time_authority"] for count in (1, 2, 3)] == ["unity", "none", "client"]
+
+
+def test_what_is_added_to_an_authority_s_time_stands_in_the_state() -> None:
+    """As long as the authority that has it; a state says nothing of it where an effect of before says nothing."""
+    said = [("WorldTimeAuthoritySet", payload) for payload in ({"authority": "a", "offset": 1.5}, {"authority": "b"})]
+    assert "time_offset" not in state_of().metadata
+    assert state_of(*said[:1]).metadata["time_offset"] == 1.5
+    assert "time_offset" not in state_of(*said).metadata
 
 
 _KINDS = {name: value for name, value in vars(core_kinds).items() if name.endswith("_KIND")}

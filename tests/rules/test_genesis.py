@@ -13,6 +13,7 @@ from worldledger.drafts import check_draft, effect_text
 from worldledger.effects import SERVICE_SOURCE
 from worldledger.errors import InvalidConfigError, InvalidNameError, ReservedKindError
 from worldledger.genesis import NAME_RULE, NewWorld, Parent, check_world_name, genesis_draft, genesis_problem
+from worldledger.time_authority import TimeAuthority
 
 _UUID = "7d3f4c9e0f0a4c589a405f1d6b1f2a11"
 
@@ -40,7 +41,7 @@ def genesis(**changed: Any) -> bytes:
     """Write the genesis of that world, with some of its payload changed."""
     row = columns()
     world = NewWorld(world_id="w", config=row["config"], experiment="e1", time_authority="client")
-    draft = genesis_draft(world, world_uuid=_UUID, ruleset_version=1)
+    draft = genesis_draft(world, world_uuid=_UUID, ruleset_version=1, wall_time=1.0)
     draft["payload"] |= changed
     checked = check_draft(draft, system=True)
     return effect_text(checked, world_id="w", global_seq=1, uuid="u", sim_time=0.0, wall_time=1.0)
@@ -142,13 +143,25 @@ def test_a_genesis_says_once_what_the_world_is() -> None:
         "time_authority": "client",
     }
     with pytest.raises(ReservedKindError):
-        check_draft(genesis_draft(NewWorld(world_id="w"), world_uuid=_UUID, ruleset_version=1))
+        check_draft(genesis_draft(NewWorld(world_id="w"), world_uuid=_UUID, ruleset_version=1, wall_time=1.0))
+
+
+def test_seconds_are_counted_from_the_genesis_under_the_wall_clock_alone() -> None:
+    """A genesis says when its world's time began where the clock sets it; elsewhere time begins at 0.0 anyway."""
+    for authority in ("wall", "client", "unity"):
+        world = NewWorld(world_id="w", time_authority=authority)
+        payload = genesis_draft(world, world_uuid=_UUID, ruleset_version=1, wall_time=1.7e9)["payload"]
+        assert payload.get("time_zero") == (1.7e9 if authority == "wall" else None)
+        offset = -1.7e9 if authority == "wall" else 0.0
+        assert TimeAuthority.of_genesis(payload) == TimeAuthority(authority, offset)
+        payload.pop("time_zero", None)
+        assert TimeAuthority.of_genesis(payload) == TimeAuthority(authority, 0.0)  # one of before: epoch seconds
 
 
 def test_a_fork_names_its_parent() -> None:
     """The genesis of a fork names the place in the parent's chain where it left."""
     world = NewWorld(world_id="w", parent=parent()).checked()
-    draft = genesis_draft(world, world_uuid="0" * 32, ruleset_version=1)
+    draft = genesis_draft(world, world_uuid="0" * 32, ruleset_version=1, wall_time=1.0)
     assert draft["payload"]["parent"] == {
         "world_uuid": _UUID,
         "world_id": "p",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -23,11 +24,11 @@ async def test_an_adapter_moves_the_time(world: Orchestrator) -> None:
     receipt = await world.set_sim_time_authority("unity")
     start = (await times(world))[-1]
     a = await world.register_agent("a", ALL)
-    tick = await world.tick("unity", start + 10.0)
+    tick = await world.tick("unity", 10.0)
     await world.broadcast_event(message())
     await a.next_observation()
     await a.submit_intent(speak())
-    await world.tick("unity", start + 10.0)  # it may stand still
+    await world.tick("unity", 10)  # it may stand still
     found = await effects(world)
     assert [effect["kind"] for effect in found] == [
         "WorldTimeAuthoritySet",
@@ -39,11 +40,12 @@ async def test_an_adapter_moves_the_time(world: Orchestrator) -> None:
     ]
     assert [effect["sim_time"] for effect in found] == [start, start, *[start + 10.0] * 4]
     assert (found[0]["global_seq"], found[2]["global_seq"]) == (receipt.global_seq, tick.global_seq)
-    assert (found[0]["payload"], found[2]["payload"]) == ({"authority": "unity"}, {"adapter": "unity"})
+    assert found[0]["payload"] == {"authority": "unity", "offset": start}
+    assert found[2]["payload"] == {"adapter": "unity", "time": 10.0}
     assert found[2]["source_id"] == "unity"
     assert (await head_of(world), len(a._subscription)) == (tick.global_seq + 3, 1)  # ticks are nothing to observe
     state = (await world._follower._store.states.state_at(world.world_id, await head_of(world))).state
-    assert state.metadata["time_authority"] == "unity"
+    assert (state.metadata["time_authority"], state.metadata["time_offset"]) == ("unity", start)
     assert state.metadata["malformed_effects"] == 0
 
 
@@ -56,7 +58,9 @@ async def test_foreign_and_backward_ticks_are_refused(world: Orchestrator) -> No
     assert isinstance(await refused(world.tick("unreal", 3e9)), TimeAuthorityError)
     error = await refused(world.tick("unity", 2e9 - 0.5))
     assert isinstance(error, SimTimeOrderError)
-    assert error.details["expected_min"] == 2e9
+    assert error.details["expected_min"] == pytest.approx(2e9)
+    await world.tick("unity", error.details["expected_min"])
+    head += 1
     for adapter in ("", "Unity", "no one", "u" * 300):
         error = await refused(world.tick(adapter, 3e9))
         assert isinstance(error, InvalidEffectError)
@@ -78,17 +82,22 @@ async def test_a_tick_without_a_time_is_no_tick(world: Orchestrator) -> None:
 async def test_the_authority_is_switched(world: Orchestrator) -> None:
     """From one adapter to another, to any client and back to the wall clock; time never goes back."""
     await world.set_sim_time_authority("unity")
-    await world.tick("unity", 2e9)
+    start = (await times(world))[-1]
+    await world.tick("unity", 500.0)
     await world.set_sim_time_authority("unreal")
-    assert isinstance(await refused(world.tick("unity", 2e9 + 1)), TimeAuthorityError)
-    await world.tick("unreal", 2e9 + 1)
+    assert isinstance(await refused(world.tick("unity", 501.0)), TimeAuthorityError)
+    await world.tick("unreal", 1.0)
+    assert (await times(world))[-1] == start + 500.0 + 1.0
+    await world.set_sim_time_authority("godot", zero=1000)
+    await world.tick("godot", 1.0)
     await world.set_sim_time_authority("client")
-    for adapter in ("unity", "unreal", "godot"):
-        await world.tick(adapter, 2e9 + 2)
+    for n, adapter in enumerate(("unity", "unreal", "godot")):
+        await world.tick(adapter, 1002.0 + n)
     await world.set_sim_time_authority("none")
-    assert isinstance(await refused(world.tick("unreal", 2e9 + 3)), TimeAuthorityError)
+    assert isinstance(await refused(world.tick("unreal", 1e9)), TimeAuthorityError)
     await world.broadcast_event(message())
-    assert (await times(world))[-1] >= 2e9 + 2
+    assert (await times(world))[-6:-1] == [1001.0, 1002.0, 1003.0, 1004.0, 1004.0]
+    assert 1004.0 <= (await times(world))[-1] < 2000.0  # on from where it stood, by the clock
     assert (await times(world)) == sorted(await times(world))
     state = (await world._follower._store.states.state_at(world.world_id, await head_of(world))).state
     assert state.metadata["time_authority"] == "wall"
@@ -96,10 +105,14 @@ async def test_the_authority_is_switched(world: Orchestrator) -> None:
         error = await refused(_awaited(world, bad))
         assert isinstance(error, InvalidEffectError)
         assert error.path == "$.authority"
+    for name, zero in (("none", 1.0), ("wall", 0), ("unity", "0"), ("unity", float("nan")), ("unity", True)):
+        error = await refused(_awaited(world, name, zero))
+        assert isinstance(error, InvalidEffectError)
+        assert error.path == "$.zero"
 
 
-async def _awaited(world: Orchestrator, authority: str) -> object:
-    return await world.set_sim_time_authority(authority)
+async def _awaited(world: Orchestrator, authority: str, zero: Any = None) -> object:
+    return await world.set_sim_time_authority(authority, zero=zero)
 
 
 async def test_setting_it_does_not_wait_but_counts_for_what_follows(opening: Opening) -> None:
@@ -124,9 +137,9 @@ async def test_every_process_knows_the_authority(opening: Opening) -> None:
     for adapter, other in (("unity", "unreal"), ("unreal", "unity")) * 3:
         await one.set_sim_time_authority(adapter)
         now = (await times(one))[-1]
-        assert isinstance(await refused(two.tick(other, now + 1e9)), TimeAuthorityError)
+        assert isinstance(await refused(two.tick(other, 1e9)), TimeAuthorityError)
         results = await asyncio.gather(
-            *(world.tick(name, now + 1e9) for name in (adapter, other) for world in (one, two) for _ in range(3)),
+            *(world.tick(name, 1e9) for name in (adapter, other) for world in (one, two) for _ in range(3)),
             *(two.submit_intent(whole("a", a.view_seq)) for _ in range(3)),
             return_exceptions=True,
         )

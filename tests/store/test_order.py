@@ -16,6 +16,7 @@ from service.store.units import Unit
 from worldledger.effects import EffectDraft
 from worldledger.errors import SimTimeOrderError
 from worldledger.genesis import NewWorld
+from worldledger.time_authority import TimeAuthority
 
 from .helpers import assert_sound, draft, holding_head, start, wait_for, wait_for_waiters
 
@@ -114,7 +115,8 @@ def _seal(units: list[tuple[list[float | None], int, str]]) -> tuple[list[tuple[
     """Seal units with a Sealer alone; give what was written, as (unit, place), and which units were refused."""
 
     async def run() -> tuple[list[tuple[int, int]], list[int]]:
-        sealer = Sealer("w", "client", clock=lambda: 9.0, new_uuid=lambda: "u", max_effect_bytes=10_000)
+        client = TimeAuthority("client")
+        sealer = Sealer("w", client, clock=lambda: 9.0, new_uuid=lambda: "u", max_effect_bytes=10_000)
         made = []
         for times, priority, source in units:
             drafts = [draft(sim_time=time, priority=priority, source_id=source) for time in times]

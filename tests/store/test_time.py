@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
+from io import BytesIO
 
 import pytest
 
 from service.store import EventLog, Store
+from service.store.transfer import import_export
+from service.store.worlds_at_once import WorldsAtOnce
+from worldledger.drafts import check_draft
 from worldledger.errors import InvalidEffectError, RecoveryAction, SimTimeOrderError, TimeAuthorityError
 from worldledger.genesis import NewWorld
+from worldledger.transfer import check_export
 
+from . import exports
 from .helpers import assert_sound, draft, effects
 
 Opener = Callable[..., Awaitable[Store]]
@@ -32,14 +39,48 @@ async def _world(store: Store, world_id: str, authority: str) -> EventLog:
     return await store.log(world_id)
 
 
-async def test_under_the_wall_clock_sim_time_is_the_wall_time(open_store: Opener, world_id: str) -> None:
-    """In a world of the wall clock every effect's sim_time is its wall_time, in epoch seconds."""
+async def test_under_the_wall_clock_seconds_count_from_the_genesis(open_store: Opener, world_id: str) -> None:
+    """In a world of the wall clock every effect's sim_time is how long after the genesis it was written."""
     clock = Clock(1.7e9)
     log = await _world(await open_store(clock=clock), world_id, "wall")
     clock.now += 1.25
     await log.append_all([draft(), draft()])
     entries = await log.get_entries_since(0)
-    assert [(entry.sim_time, entry.wall_time) for entry in entries] == [(1.7e9, 1.7e9), *[(1.7e9 + 1.25,) * 2] * 2]
+    assert [(entry.sim_time, entry.wall_time) for entry in entries] == [(0.0, 1.7e9), *[(1.25, 1.7e9 + 1.25)] * 2]
+    assert entries[0].effect["payload"]["time_zero"] == 1.7e9
+    other = await (await open_store(clock=clock)).log(world_id)
+    clock.now += 1.0
+    await other.append(draft())
+    assert (await other.get_entries_since(3))[0].sim_time == 2.25
+
+
+@pytest.mark.parametrize("opening", ["create_world", "import_world", "at_once"])
+async def test_the_genesis_is_at_zero(open_store: Opener, world_id: str, opening: str) -> None:
+    """However a world is made, and though the clock goes on meanwhile."""
+    ticking = itertools.count(1_700_000_000)
+    store = await open_store(clock=lambda: next(ticking) + 0.5)
+    world = NewWorld(world_id=world_id)
+    if opening == "at_once":
+        at_once = WorldsAtOnce(store.reader, max_effect_bytes=10_000, clock=lambda: next(ticking) + 0.5)
+        assert await at_once.write([at_once.seal(world, [check_draft(draft())])]) == [None]
+    else:
+        await (store.create_world(world) if opening == "create_world" else store.import_world(world, [draft()]))
+    first = (await (await store.log(world_id)).get_entries_since(0))[0]
+    assert (first.sim_time, first.wall_time) == (0.0, first.effect["payload"]["time_zero"])
+    await assert_sound(store, world_id)
+
+
+async def test_a_world_of_before_goes_on_in_epoch_seconds(open_store: Opener, world_id: str) -> None:
+    """Its genesis does not say where its time begins: sim_time is the wall_time, and so it stays."""
+    store = await open_store(clock=Clock(1.7e9))
+    old = exports.genesis(world_id, time_authority="wall") | {"sim_time": 1.6e9, "wall_time": 1.6e9}
+    later = exports.effect(2, world_id, sim_time=1.6e9 + 1, wall_time=1.6e9 + 1)
+    file = BytesIO(exports.export_of([exports.text(old), exports.text(later)], world_id))
+    assert await import_export(store.reader, file, check_export(file, name="old"), name="old")
+    log = await store.log(world_id)
+    await log.append(draft())
+    assert [effect["sim_time"] for effect in await effects(log)] == [1.6e9 + 1, 1.7e9]
+    await assert_sound(store, world_id)
 
 
 @pytest.mark.parametrize("authority", ["wall", "client", "unity"])

@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from service.store import EventLog, Store
 from service.store.records import Head
 from service.store.sealing import Sealer
+from service.store.transfer import import_export
 from service.store.units import Unit
 from worldledger.core_kinds import TIME_AUTHORITY_KIND
 from worldledger.drafts import check_draft
 from worldledger.effects import EffectDraft
-from worldledger.errors import SimTimeOrderError, SimulationError, TimeAuthorityError
+from worldledger.errors import (
+    InvalidEffectError,
+    RequestConflictError,
+    SimTimeOrderError,
+    SimulationError,
+    TimeAuthorityError,
+)
 from worldledger.genesis import NewWorld
+from worldledger.time_authority import TimeAuthority
+from worldledger.transfer import check_export
 
+from . import exports
 from .helpers import assert_sound, draft, effects, holding_head, start, wait_for_waiters
 from .proxy import Proxy
 from .test_deciding import created
@@ -28,9 +42,9 @@ if TYPE_CHECKING:
 Opener = Callable[..., Awaitable[Store]]
 
 
-def authority(named: str) -> EffectDraft:
-    """Make the setting of an authority, as the service writes it."""
-    return draft(kind=TIME_AUTHORITY_KIND, payload={"authority": named}, source_id="worldledger")
+def authority(named: str, **said: Any) -> EffectDraft:
+    """Make the setting of an authority, as the service has it sealed."""
+    return draft(kind=TIME_AUTHORITY_KIND, payload={"authority": named, **said}, source_id="worldledger")
 
 
 def at(sim_time: float, source_id: str, n: int = 0, **fields: Any) -> EffectDraft:
@@ -55,7 +69,7 @@ async def refused(log: EventLog, *drafts: EffectDraft) -> SimulationError:
 async def test_it_holds_from_its_effect_on(store: Store, wall: EventLog) -> None:
     """Before it the old one, after it the new one, whether an effect is written alone or with others."""
     assert (await refused(wall, at(2e9, "unity"))).details["time_authority"] == "wall"
-    await wall.append_all([authority("unity")], system=True)
+    await wall.append_all([authority("unity", zero=0)], system=True)
     await wall.append(at(2e9, "unity", 1))
     await wall.append(draft(2))
     assert (await refused(wall, at(3e9, "unreal"))).details["time_authority"] == "unity"
@@ -112,14 +126,15 @@ async def test_other_processes_know(open_store: Opener, wall: EventLog) -> None:
     other = await (await open_store()).log(wall.world_id)
     for n, (named, wrong) in enumerate([("unity", "unreal"), ("unreal", "unity"), ("client", ""), ("unity", "unreal")]):
         await other.append(draft(n))
-        await wall.append_all([authority(named)], system=True)
+        await wall.append_all([authority(named, zero=0)], system=True)
         source = "anybody" if named == "client" else named
         if wrong:
             assert (await refused(other, at(2e9 + n, wrong))).details["time_authority"] == named
         assert await other.append(at(2e9 + n, source)) == await _head(other)
     await wall.append_all([authority("wall")], system=True)
     assert (await refused(other, at(3e9, "unity"))).details["time_authority"] == "wall"
-    assert other.sealer.authority == wall.sealer.authority == "wall"
+    assert other.sealer.authority == wall.sealer.authority
+    assert other.sealer.authority.name == "wall"
 
 
 async def _head(log: EventLog) -> int:
@@ -132,7 +147,7 @@ async def test_who_comes_later_knows(open_store: Opener, wall: EventLog) -> None
     await wall.append_all([draft(n) for n in range(50)])
     store = await open_store()
     later = await store.log(wall.world_id)
-    assert later.sealer.authority == "unity"
+    assert later.sealer.authority.name == "unity"
     await later.append(at(2e9, "unity"))
     assert (await refused(later, at(3e9, "unreal"))).details["time_authority"] == "unity"
 
@@ -215,17 +230,190 @@ def test_a_sealer_forgets_what_it_cuts_off() -> None:
     """Pure: the authority of a unit that is refused midway is gone with its rows."""
 
     async def run() -> None:
-        sealer = Sealer("w", "wall", clock=lambda: 5.0, new_uuid=lambda: "0" * 32, max_effect_bytes=10_000)
+        wall = TimeAuthority("wall")
+        sealer = Sealer("w", wall, clock=lambda: 5.0, new_uuid=lambda: "0" * 32, max_effect_bytes=10_000)
         refused_midway, ticks, sets = (
             Unit([check_draft(each, system=True) for each in drafts], ())
             for drafts in ([authority("unity"), at(1.0, "unreal")], [at(9.0, "unity")], [authority("unity")])
         )
-        # Ticks of a later sim_time come last in a group, whoever came first.
+        # Ticks that the authority of before would not allow come last in a group, whoever came first.
         group, later, others = sealer.seal(Head(1, b"\0" * 32, 5.0, 5.0), [refused_midway, ticks, sets], final=True)
         assert (later, others) == ([], [refused_midway])
         assert isinstance(refused_midway.refusal, TimeAuthorityError)
-        assert (group.authority, group.sim_times, sealer.authority) == ("unity", [5.0, 9.0], "wall")
+        assert (group.authority, sealer.authority) == (TimeAuthority("unity", 5.0), wall)
+        assert group.sim_times == [5.0, 14.0]
         group, _, others = sealer.seal(Head(1, b"\0" * 32, 5.0, 5.0), [ticks])
         assert (group.authority, group.texts, others) == (None, [], [ticks])
 
     asyncio.run(run())
+
+
+# -- handing time over -----------------------------------------------------------------------------------------------
+
+
+class Clock:
+    """A clock that goes where it is put."""
+
+    def __init__(self, now: float = 1.7e9) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now
+
+
+async def test_time_is_handed_over_and_back_without_a_jump(open_store: Opener, world_id: str) -> None:
+    """From the clock to an engine that counts from 0.0, back to the clock, and on to another engine."""
+    clock = Clock()
+    store = await open_store(clock=clock)
+    await store.create_world(NewWorld(world_id=world_id))
+    log = await store.log(world_id)
+    clock.now += 10.0
+    await log.append(draft(1))
+    clock.now += 2.0
+    await log.append_all([authority("unity")], system=True)
+    clock.now += 1000.0  # it is the engine's time that counts
+    await log.append_all([at(0.0, "unity", 2), at(5.0, "unity", 3), draft(4)])
+    await log.append_all([authority("wall")], system=True)
+    clock.now += 3.0
+    await log.append(draft(5))
+    await log.append_all([authority("unreal")], system=True)
+    await log.append(at(1.5, "unreal", 6))
+    found = await effects(log)
+    assert [effect["sim_time"] for effect in found] == [10.0, 12.0, 12.0, 17.0, 17.0, 17.0, 20.0, 20.0, 21.5]
+    said = [effect["payload"] for effect in found if effect["kind"] == TIME_AUTHORITY_KIND]
+    assert said == [
+        {"authority": "unity", "offset": 12.0},
+        {"authority": "wall", "offset": 17.0 - (1.7e9 + 1012.0)},
+        {"authority": "unreal", "offset": 20.0},
+    ]
+    await assert_sound(store, world_id)
+
+
+async def test_an_authority_says_where_its_zero_lies(open_store: Opener, world_id: str) -> None:
+    """An engine whose clock is running brings its own zero; what a client states is the world's time."""
+    clock = Clock()
+    store = await open_store(clock=clock)
+    await store.create_world(NewWorld(world_id=world_id))
+    log = await store.log(world_id)
+    clock.now += 100.0
+    await log.append_all([authority("unity", zero=40)], system=True)
+    await log.append(at(60.5, "unity"))
+    error = await refused(log, at(60.25, "unity"))
+    assert (error.details["expected_min"], error.details["sim_time"]) == (60.5, 60.25)
+    await log.append_all([authority("client")], system=True)
+    assert (await refused(log, at(60.5, "anybody"))).details["expected_min"] == 100.5
+    await log.append(at(100.5, "anybody"))
+    assert [effect["sim_time"] for effect in await effects(log)] == [100.0, 100.5, 100.5, 100.5]
+    for offset in (1.7e308, -1.7e308):
+        await log.append_all([authority("unity", zero=offset)], system=True)
+        with pytest.raises((InvalidEffectError, SimTimeOrderError)):
+            await log.append(at(offset, "unity"))
+    await assert_sound(store, world_id)
+
+
+async def test_a_request_again_is_compared_by_the_offset_of_its_time(open_store: Opener, world_id: str) -> None:
+    """The time that a draft states is the same request's, whoever has had the authority since."""
+    clock = Clock()
+    stores = [await open_store(clock=clock) for _ in range(2)]
+    await stores[0].create_world(NewWorld(world_id=world_id))
+    logs = [await store.log(world_id) for store in stores]
+    clock.now += 7.0
+    await logs[0].append_all([authority("unity")], system=True)
+    first = await logs[0].append_all([at(1.5, "unity", req_id="r")])
+    await logs[0].append_all([authority("unreal")], system=True)
+    for log in logs:
+        (again,) = await log.append_all([at(1.5, "unity", req_id="r")])
+        assert again == first[0]._replace(replayed=True)
+        with pytest.raises(RequestConflictError):
+            await log.append(at(8.5, "unity", req_id="r"))  # the sim_time that it got, which nobody has stated
+    await assert_sound(stores[0], world_id)
+
+
+async def test_a_setting_of_before_adds_nothing(open_store: Opener, world_id: str) -> None:
+    """Without an offset in its effect an adapter's own time is the world's, and the wall clock's the epoch's."""
+    clock = Clock()
+    store = await open_store(clock=clock)
+    lines = [
+        exports.genesis(world_id, time_authority="wall"),
+        exports.effect(2, world_id, kind=TIME_AUTHORITY_KIND, payload={"authority": "unity"}, source_id="worldledger"),
+    ]
+    file = BytesIO(exports.export_of(list(map(exports.text, lines)), world_id))
+    assert await import_export(store.reader, file, check_export(file, name="old"), name="old")
+    log = await store.log(world_id)
+    await log.append(at(5.0, "unity"))
+    assert [effect["sim_time"] for effect in await effects(log)] == [2.0, 5.0]
+    await log.append_all([authority("wall")], system=True)
+    clock.now += 1.0
+    await log.append(draft())
+    assert [effect["sim_time"] for effect in await effects(log)] == [2.0, 5.0, 5.0, 6.0]
+    await assert_sound(store, world_id)
+
+
+_STEP = st.one_of(
+    st.tuples(st.just("clock"), st.sampled_from([0.0, 0.1, 3.7, 1e6, -5.0])),
+    st.tuples(st.just("wall effect"), st.just(None)),
+    st.tuples(
+        st.just("set"),
+        st.tuples(
+            st.sampled_from(["wall", "client", "unity", "unreal"]),
+            st.one_of(st.none(), st.floats(-1e9, 1e9, allow_nan=False), st.sampled_from([0, 1e300, -1e300])),
+        ),
+    ),
+    st.tuples(
+        st.just("tick"),
+        st.tuples(st.sampled_from(["unity", "unreal"]), st.floats(-1e10, 1e10, allow_nan=False)),
+    ),
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(0, 1), _STEP, st.booleans()), max_size=25))
+async def test_sim_time_never_decreases(
+    open_store: Opener, two: tuple[Store, Store, Clock], steps: list[tuple[int, tuple[str, Any], bool]]
+) -> None:
+    """Whatever takes over from what, in two processes, and every sim_time follows from the log by its one rule."""
+    *stores, clock = two
+    world_id = f"law-{next(_laws)}"
+    await stores[0].create_world(NewWorld(world_id=world_id))
+    logs = [await store.log(world_id) for store in stores]
+    waiting: list[asyncio.Task[Any]] = []
+    for n, (process, (what, how), waits) in enumerate(steps):
+        if what == "clock":
+            clock.now += how
+            continue
+        if what == "set":
+            name, zero = how
+            made = authority(name) if zero is None or name == "wall" else authority(name, zero=zero)
+        else:
+            made = draft(n) if what == "wall effect" else at(how[1] + 0.0, how[0], n)
+        waiting.append(start(logs[process].append_all([made], system=True)))
+        if waits:
+            await asyncio.wait(waiting)
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert {type(result) for result in results} <= {list, TimeAuthorityError, SimTimeOrderError}
+    first = (await logs[0].get_entries_since(0))[0].effect
+    name, offset, before = "wall", -first["payload"]["time_zero"], first["sim_time"]
+    for effect in await effects(logs[0]):
+        now = effect["sim_time"]
+        assert now >= before
+        if effect["source_id"] in {"unity", "unreal"}:
+            assert name in {effect["source_id"], "client"}
+            _, (_, own) = steps[effect["payload"]["n"]][1]
+            assert now == own + offset
+        else:
+            assert now == (max(before, effect["wall_time"] + offset) if name == "wall" else before)
+        before = now
+        if effect["kind"] == TIME_AUTHORITY_KIND:
+            name, offset = effect["payload"]["authority"], effect["payload"]["offset"]
+    await assert_sound(stores[0], world_id)
+
+
+_laws = itertools.count(1)
+
+
+@pytest.fixture
+async def two(open_store: Opener) -> tuple[Store, Store, Clock]:
+    """Give two stores with one clock."""
+    clock = Clock()
+    return await open_store(clock=clock), await open_store(clock=clock), clock

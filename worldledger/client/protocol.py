@@ -238,8 +238,11 @@ class World(Protocol):
 
     # -- time ----------------------------------------------------------------------------------------------
 
-    def set_sim_time_authority(self, authority: str) -> Awaitable[object]:
-        """Have an adapter set sim_time from here on, or ("none") the wall clock; awaiting it waits for the effect."""
+    def set_sim_time_authority(self, authority: str, *, zero: float | None = None) -> Awaitable[object]:
+        """Have an adapter set sim_time from here on, or ("none") the wall clock; awaiting it waits for the effect.
+
+        ``zero``: the world's sim_time at which the authority's own 0.0 lies; None: where the world stands.
+        """
         ...
 
     async def tick(self, adapter: str, sim_time: float) -> Receipt:

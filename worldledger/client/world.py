@@ -333,25 +333,31 @@ class RemoteWorld(RemoteRounds):
 
     # -- time ----------------------------------------------------------------------------------------------
 
-    def set_sim_time_authority(self, authority: str) -> Awaitable[int]:
-        """Have an adapter ("unity", "unreal" …) set sim_time from here on, or ("none") the wall clock.
+    def set_sim_time_authority(self, authority: str, *, zero: float | None = None) -> Awaitable[int]:
+        """Have an adapter ("unity", "unreal" …) set sim_time from here on, any "client", or ("none") the wall clock.
+
+        ``zero`` is the world's sim_time at which the authority's own 0.0 lies: by default where the world stands when
+        the effect is written, and for "client" 0.0. The wall clock goes on from where the world stands.
 
         The call is the seed's: its effect follows, before any later tick of this client. What it gives may be awaited
         for the effect's global_seq, and raises InvalidEffectError for what is no adapter's name.
         """
         before = self._authority
-        self._authority = self._later(self._set_authority(authority, before))
+        self._authority = self._later(self._set_authority(authority, zero, before))
         return self._authority
 
-    async def _set_authority(self, authority: str, before: asyncio.Task[int] | None) -> int:
+    async def _set_authority(self, authority: str, zero: float | None, before: asyncio.Task[int] | None) -> int:
         if before is not None:
             await asyncio.wait([before])
-        body = {"authority": authority}
+        body = {"authority": authority} if zero is None else {"authority": authority, "zero": zero}
         answer = await self._transport.call("PUT", f"{self._path}/time-authority", body=body)
         return cast(int, answer.value["global_seq"])
 
     async def tick(self, adapter: str, sim_time: float) -> RemoteReceipt:
-        """Move sim_time on. Raises TimeAuthorityError for a foreign adapter, SimTimeOrderError for going backwards."""
+        """Move sim_time on, to the adapter's own time plus its offset.
+
+        Raises TimeAuthorityError for a foreign adapter, SimTimeOrderError for going backwards.
+        """
         if self._authority is not None:
             await asyncio.wait([self._authority])
         body = {"adapter": adapter, "sim_time": sim_time}

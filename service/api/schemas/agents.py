@@ -302,11 +302,13 @@ class Tick(Shape):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"adapter": "unity", "sim_time": 12.5}]})
 
     adapter: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$", description="Who has the authority.")
-    sim_time: float = Field(description="Seconds; never lower than the world's.")
+    sim_time: float = Field(
+        description="Seconds of the adapter's own time; with its offset never lower than the world's."
+    )
 
 
 class TimeAuthority(Shape):
-    """Who sets sim_time."""
+    """Who is to set sim_time."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"authority": "unity"}]})
 
@@ -314,13 +316,20 @@ class TimeAuthority(Shape):
         pattern=r"^[a-z][a-z0-9_-]{0,62}$",
         description="`none` (or `wall`): the clock; `client`: any draft; or the name of an adapter.",
     )
+    zero: float | None = Field(
+        default=None,
+        description="The world's sim_time at which the authority's own 0.0 lies. By default where the world stands; "
+        "for `client` 0.0. Not for `none`, which goes on from where the world stands.",
+    )
 
 
-class TimeAuthoritySet(TimeAuthority):
+class TimeAuthoritySet(Shape):
     """Who sets sim_time, and from which effect on."""
 
     model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"authority": "unity", "global_seq": 43}]}
+        extra="forbid", json_schema_extra={"examples": [{"authority": "unity", "offset": 12.5, "global_seq": 43}]}
     )
 
+    authority: str = Field(description="`none` (or `wall`), `client` or the name of an adapter, as it was asked for.")
+    offset: float = Field(description="What is added to the authority's own time: sim_time is the sum.")
     global_seq: GlobalSeq

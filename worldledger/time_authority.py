@@ -1,0 +1,102 @@
+"""Who sets a world's sim_time, and where that authority's own zero lies. Source: docs/reference/effects.md, "Times".
+
+``sim_time = the authority's own time + offset``. The wall clock's own time is wall_time, in epoch seconds; an adapter's
+and a client's is the time that they state. Pure: the log says it all, the genesis first and then each
+``WorldTimeAuthoritySet``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, TypeGuard
+
+from worldledger.canonical import MAX_INT
+from worldledger.errors import InvalidEffectError
+from worldledger.genesis import TIME_ZERO, is_authority
+
+#: The authority of worlds that name none: the wall clock.
+WALL: Final = "wall"
+#: The authority under which any draft may state a time.
+CLIENT: Final = "client"
+
+
+class TimeAuthority(NamedTuple):
+    """Who sets sim_time (``wall``, ``client`` or an adapter's name), and what is added to its own time."""
+
+    name: str
+    offset: float = 0.0
+
+    @classmethod
+    def of_genesis(cls, payload: Mapping[str, Any]) -> TimeAuthority:
+        """Return the authority that a genesis names.
+
+        Under the wall clock a world's seconds count from ``time_zero``; a genesis without it counts from 1970.
+        """
+        name, zero = payload.get("time_authority"), payload.get(TIME_ZERO)
+        if not isinstance(name, str):
+            return cls(WALL)
+        return cls(name, 0.0 - zero if name == WALL and is_time(zero) else 0.0)
+
+    @classmethod
+    def of_setting(cls, payload: Mapping[str, Any]) -> TimeAuthority:
+        """Return the authority that a stored ``WorldTimeAuthoritySet`` names; without ``offset`` it is 0.
+
+        Raises ValueError where it names none.
+        """
+        name, offset = payload.get("authority"), payload.get("offset", 0.0)
+        if not isinstance(name, str) or not is_authority(name):
+            raise ValueError("authority is 'wall', 'client' or an adapter's name")
+        if not is_time(offset):
+            raise ValueError("offset is a finite number of seconds")
+        return cls(name, float(offset))
+
+    def allows(self, source_id: str) -> bool:
+        """Tell whether a draft of this source may state a time."""
+        return self.name == CLIENT or (self.name != WALL and self.name == source_id)
+
+    def sim_time(self, own: float) -> float:
+        """Return the world's sim_time at a time of the authority's own."""
+        return own + self.offset
+
+    def own_time(self, sim_time: float) -> float:
+        """Return the least own time at which the world's sim_time is not before this one."""
+        own = sim_time - self.offset
+        while own + self.offset < sim_time:
+            own = math.nextafter(own, math.inf)
+        return own
+
+    @property
+    def is_adapter(self) -> bool:
+        """Whether it is an adapter, which ticks."""
+        return self.name not in {WALL, CLIENT}
+
+
+def hand_over(name: str, zero: float | None, *, sim_time: float, wall_time: float) -> TimeAuthority:
+    """Return the authority that takes over from an effect on that stands at these times.
+
+    ``zero`` is the world's sim_time at which the authority's own 0.0 lies: for an adapter by default where the world
+    stands, for ``client``, whose drafts state the world's own times, 0.0. The wall clock goes on from where the world
+    stands, and has no zero of its own.
+    """
+    if name == WALL:
+        return TimeAuthority(name, sim_time - wall_time)
+    if zero is None:
+        zero = 0.0 if name == CLIENT else sim_time
+    return TimeAuthority(name, float(zero))
+
+
+def check_zero(authority: str, zero: Any) -> float | None:
+    """Return where an authority's zero is to lie, if it can be said of this one; raise InvalidEffectError if not."""
+    if zero is None:
+        return None
+    if not is_time(zero):
+        raise InvalidEffectError("zero is a finite number of seconds of the world's own time", "$.zero")
+    if authority == WALL:
+        raise InvalidEffectError("the wall clock goes on from where the world stands; leave zero out", "$.zero")
+    return float(zero) + 0.0  # never -0.0, which no effect may have
+
+
+def is_time(value: Any) -> TypeGuard[float]:
+    """Tell whether a value can be a number of seconds: finite, and an integer only as far as JSON readers agree."""
+    return math.isfinite(value) if type(value) is float else type(value) is int and abs(value) <= MAX_INT
