@@ -384,7 +384,7 @@ async def test_sim_time_never_decreases(
             continue
         if what == "set":
             name, zero = how
-            made = authority(name) if zero is None or name == "wall" else authority(name, zero=zero)
+            made = authority(name) if zero is None or name == "wall" else authority(name, zero=zero + 0.0)
         else:
             made = draft(n) if what == "wall effect" else at(how[1] + 0.0, how[0], n)
         waiting.append(start(logs[process].append_all([made], system=True)))
