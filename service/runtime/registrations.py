@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from worldledger.agent_names import check_namesake
 from worldledger.errors import SimulationError, TooManyAgentsError
 from worldledger.intents import registration_draft
 from worldledger.observation import ObservationPolicy
@@ -42,8 +43,8 @@ class Registrations:
         world = self._world
         if world is None:  # what is asked of it never changes
             world = self._world = await self._store.world(self._log.world_id)
+        ruleset = self._follower.views.fold.ruleset
         if policy is None:
-            ruleset = self._follower.views.fold.ruleset
             policy = ruleset.policy_for(agent_id, world.config) or ObservationPolicy()
         policy = policy.for_world(world.world_uuid)
         draft = registration_draft(agent_id, policy_spec(policy), permissions, weight)
@@ -61,6 +62,8 @@ class Registrations:
                 raise TooManyAgentsError(self._log.world_id, self._config.max_agents)
             if stands(state):
                 raise _AsItStandsError("it is registered so already")
+            if agent_id not in agents:
+                check_namesake(agent_id, ruleset.agent_names(state))
 
         if stands(self._follower.views.fold.state):
             await self._follower.catch_up()  # somebody else may have registered it otherwise a moment ago

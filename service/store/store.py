@@ -35,8 +35,10 @@ from service.store.sealing import Sealer
 from service.store.snapshots import SnapshotRecord
 from service.store.snapshotter import Snapshotter
 from service.store.states import States
+from worldledger.agent_names import namesakes, taken
 from worldledger.chain import Finding
 from worldledger.config import default_priority_of
+from worldledger.core_kinds import AGENT_REGISTERED_KIND
 from worldledger.drafts import check_draft
 from worldledger.effects import EffectDraft
 from worldledger.errors import EffectTooLargeError, InvalidConfigError, WorldExistsError, WorldNotFoundError
@@ -175,7 +177,7 @@ class Store:
         ruleset = load_ruleset(world.ruleset)
         world_uuid = uuid.UUID(self._new_uuid())
         # A large configuration takes a while.
-        world, opening = await asyncio.to_thread(_opened, world, ruleset, world_uuid.hex)
+        world, opening = await asyncio.to_thread(_opened, world, ruleset, world_uuid.hex, new=not drafts)
         now = max(self._clock(), 0.0)
         genesis = genesis_draft(world, world_uuid=world_uuid.hex, ruleset_version=ruleset.version, wall_time=now)
         sealer = self._sealer(world.world_id, TimeAuthority.of_genesis(genesis["payload"]), ruleset)
@@ -334,7 +336,14 @@ class Store:
         )
 
 
-def _opened(world: NewWorld, ruleset: Ruleset, world_uuid: str) -> tuple[NewWorld, Sequence[EffectDraft]]:
-    """Give a world with its configuration as its ruleset has it written, and the effects that it opens with."""
+def _opened(world: NewWorld, ruleset: Ruleset, world_uuid: str, *, new: bool) -> tuple[NewWorld, Sequence[EffectDraft]]:
+    """Give a world with its configuration as its ruleset has it written, and the effects that it opens with.
+
+    Of a ``new`` one, which was not recorded before, no two agents have the same name in different Unicode forms.
+    """
     world = world.model_copy(update={"config": ruleset.check_config(world.config)}).checked()
-    return world, ruleset.opening(world.config, world_uuid=world_uuid, checkpoint=world.checkpoint)
+    opening = ruleset.opening(world.config, world_uuid=world_uuid, checkpoint=world.checkpoint)
+    registered = [draft["payload"]["agent_id"] for draft in opening if draft["kind"] == AGENT_REGISTERED_KIND]
+    for name, other in namesakes(registered) if new else ():
+        raise InvalidConfigError(taken(name, other), path="$.config", agent_id=other)
+    return world, opening

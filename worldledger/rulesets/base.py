@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -90,6 +90,11 @@ class Ruleset:
 
     def begin(self, state: WorldState, config: Mapping[str, Any]) -> None:
         """Put into the state what a world of this config begins with. The base leaves it empty."""
+
+    def agent_names(self, state: WorldState) -> Iterable[str]:
+        """Return the names of the agents that a world has: those that are registered, and the ruleset's own."""
+        names: Iterable[str] = state.metadata.get("agents", ())
+        return names
 
     def check_intent(self, kind: str, payload: Mapping[str, Any], agent_id: str, state: WorldState) -> None:
         """Raise IllegalEffectError if an agent may not intend an effect of this kind.

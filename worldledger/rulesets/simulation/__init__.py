@@ -12,7 +12,8 @@ Source: seeds/state_variable_types.md, seeds/partial_observability.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from worldledger.effects import EffectDraft
@@ -22,11 +23,11 @@ from worldledger.rulesets.base import Ruleset
 from worldledger.rulesets.simulation import checks, handlers
 from worldledger.rulesets.simulation.checkpoint import Checkpoint
 from worldledger.rulesets.simulation.checks import CHECKS
-from worldledger.rulesets.simulation.config import SimulationConfig
+from worldledger.rulesets.simulation.config import SimulationConfig, new_config
 from worldledger.rulesets.simulation.loading import load_config
 from worldledger.rulesets.simulation.opening import opening_effects, policy_for
 from worldledger.rulesets.simulation.state import SimulationState
-from worldledger.rulesets.simulation.words import TURN_ENDED, UNOBSERVED
+from worldledger.rulesets.simulation.words import PLACE, TURN_ENDED, UNOBSERVED
 from worldledger.world import WorldState
 
 __all__ = ["RULESET", "Checkpoint", "Simulation", "SimulationConfig", "SimulationState", "load_config"]
@@ -47,7 +48,7 @@ class Simulation(Ruleset):
     def check_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Give the configuration in its normal form. Raises InvalidSimulationConfigError with every problem."""
         try:
-            return SimulationConfig.from_value(config).to_value()
+            return new_config(SimulationConfig.from_value(config)).to_value()
         except InvalidConfigError as error:
             error.details.setdefault("path", "$.config")
             raise
@@ -70,6 +71,10 @@ class Simulation(Ruleset):
     def policy_for(self, agent_id: str, config: Mapping[str, Any]) -> ObservationPolicy | None:
         """Give the agent's row of the observability matrix as its policy."""
         return policy_for(agent_id, SimulationConfig.from_value(config))
+
+    def agent_names(self, state: WorldState) -> Iterable[str]:
+        """Return the names of those that are registered and those that are in the simulation."""
+        return chain(super().agent_names(state), state.metadata.get(PLACE, {}).get("agents", ()))
 
     def check_intent(self, kind: str, payload: Mapping[str, Any], agent_id: str, state: WorldState) -> None:
         """Agents change their own variables in an open turn, and record their reasoning; the rest is the engine's."""

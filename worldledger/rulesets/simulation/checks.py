@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from operator import itemgetter
 from typing import Any, Final
 
+from worldledger.agent_names import namesake, taken
 from worldledger.drafts import CheckedDraft
 from worldledger.effects import SERVICE_SOURCE
 from worldledger.errors import IllegalEffectError, dotted
@@ -136,6 +137,9 @@ def _add_agent(payload: dict[str, Any], _: str, state: WorldState) -> dict[str, 
         raise UnreadableError(f"{name!r} is the service's own source_id", "$.payload.agent_id", "name")
     if name in state.entities:
         raise UnreadableError(f"there is {name!r} already", "$.payload.agent_id", "agent_exists")
+    other = namesake(name, (*state.metadata[PLACE]["agents"], *state.metadata["agents"]))
+    if other is not None:
+        raise UnreadableError(taken(name, other), "$.payload.agent_id", "agent_exists")
     given = {} if payload.get("state") is None else read_object(payload, "state")
     if given.get("name", name) != name:
         raise UnreadableError("the state has another name than agent_id", "$.payload.state", "name")

@@ -9,7 +9,8 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from worldledger.errors import Problem
+from worldledger.agent_names import namesakes, taken
+from worldledger.errors import InvalidSimulationConfigError, Problem
 from worldledger.observability import ObservabilityConfig
 from worldledger.rulesets.simulation.configuring.first import first_agents, first_global
 from worldledger.rulesets.simulation.configuring.reading import read
@@ -98,6 +99,19 @@ class SimulationConfig(BaseModel):
     def warnings(self) -> list[Problem]:
         """Give what the configuration may say and probably does not mean, each with its path."""
         return warnings_of(self.agents, self.state_variables, self.observability)
+
+
+def new_config(config: SimulationConfig) -> SimulationConfig:
+    """Return a configuration that a world may begin with.
+
+    Raises InvalidSimulationConfigError where two agents have the same name in different Unicode forms. That is asked of
+    new worlds only: one that began with both keeps them.
+    """
+    names = [agent.name for agent in config.agents]
+    problems = [Problem(("agents", names.index(name), "name"), taken(name, other)) for name, other in namesakes(names)]
+    if problems:
+        raise InvalidSimulationConfigError(problems)
+    return config
 
 
 def _observability_value(config: ObservabilityConfig) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path as FilePath
 
 from worldledger.errors import FileRefusedError, InvalidSimulationConfigError, Problem
 from worldledger.errors.simulations import Path
-from worldledger.rulesets.simulation.config import SimulationConfig
+from worldledger.rulesets.simulation.config import SimulationConfig, new_config
 from worldledger.strict_yaml import MAX_BYTES, Document, parse
 
 
@@ -43,7 +43,7 @@ def read_document(source: str | os.PathLike[str] | bytes, *, name: str | None = 
 def config_of(document: Document) -> SimulationConfig:
     """Make the configuration of a document. Raises InvalidSimulationConfigError with the places of the problems."""
     try:
-        return SimulationConfig.from_value(document.value)
+        return new_config(SimulationConfig.from_value(document.value))
     except InvalidSimulationConfigError as error:
         raise InvalidSimulationConfigError(located(error.problems, document)) from error.__cause__
 

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
+from worldledger.agent_names import namesakes, taken
 from worldledger.canonical import canonical_json
 from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
+from worldledger.errors import InvalidSimulationConfigError, Problem
 from worldledger.intents import registration_draft
 from worldledger.observability import MatrixPolicy
 from worldledger.observation import ObservationPolicy
@@ -34,6 +36,9 @@ def opening_effects(
         begun = {"turn": 0, "agents": config.initial_agents(), "global_state": config.initial_global()}
     else:
         begun = Checkpoint.read(checkpoint, config).beginning()
+        problems = [Problem(("agents", name), taken(name, other)) for name, other in namesakes(begun["agents"])]
+        if problems:
+            raise InvalidSimulationConfigError(problems)
     drafts = list(_first_values(begun))
     for agent in config.agents:
         if agent.name in begun["agents"]:
