@@ -179,7 +179,8 @@ def create_app(settings: Settings, database_url: str, *, clock: Callable[[], flo
         },
     )
     for room in _ROOMS:
-        app.include_router(room.router)
+        # The very routes: `include_router` would make each of them a second time for every application.
+        app.router.routes += room.router.routes
     app.router.routes += [handshake.ROUTE, watching.ROUTE, openenv_sockets.ROUTE]
     document(app, version("worldledger"))
     return app

@@ -1,12 +1,9 @@
-"""A program: one runner on a database, until it is killed; see test_engine_kills.
-
-``python -m tests.projections.worker URL BATCH`` prints a line when it has begun.
-"""
+"""A process of its own: one runner on a database, until it is killed; see test_engine_kills."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
+from multiprocessing.connection import Connection
 
 from projections.engine import Engine
 from service.database.engine import connect_pool
@@ -16,17 +13,16 @@ from service.store import Store
 from .tiny import trio
 
 
-async def main(url: str, batch: int) -> None:
-    """Run."""
+def main(url: str, batch: int, told: Connection) -> None:
+    """Run until killed; tell when it has begun."""
+    asyncio.run(_run(url, batch, told))
+
+
+async def _run(url: str, batch: int, told: Connection) -> None:
     pool = await connect_pool(url, max_size=4, application_name="worker")
     async with Store.open(url, Settings(pool_size=2, snapshot_every=50)) as store:
         engine = Engine(
             pool, store.reader, store.states, trio(), batch=batch, poll_interval=0.01, lease_ttl=0.5, grace=0.0
         )
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
+        told.send("ready")
         await engine.run()
-
-
-if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], int(sys.argv[2])))

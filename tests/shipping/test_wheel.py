@@ -103,6 +103,7 @@ def test_the_source_archive_is_a_whole_checkout(built: Path) -> None:
     assert wanted <= names
 
 
+@pytest.mark.packaging
 def test_the_installed_code_is_the_one_that_runs(installed: Path, tmp_path: Path) -> None:
     """Modules and version come from the fresh environment, not from a checkout."""
     code = (
@@ -118,6 +119,7 @@ def test_the_installed_code_is_the_one_that_runs(installed: Path, tmp_path: Path
     assert found[2] == pyproject()["project"]["version"]
 
 
+@pytest.mark.packaging
 def test_help_is_shown(worldledger: Callable[..., str]) -> None:
     """`worldledger --help` names the commands."""
     shown = worldledger("--help")
@@ -125,6 +127,7 @@ def test_help_is_shown(worldledger: Callable[..., str]) -> None:
         assert command in shown
 
 
+@pytest.mark.packaging
 def test_it_migrates_imports_and_verifies(
     worldledger: Callable[..., str], installed: Path, empty_database_url: str
 ) -> None:
@@ -141,6 +144,7 @@ def test_it_migrates_imports_and_verifies(
     worldledger("verify", "--all", **url)
 
 
+@pytest.mark.packaging
 def test_it_plays_the_packaged_market(
     worldledger: Callable[..., str], installed: Path, empty_database_url: str, tmp_path: Path
 ) -> None:
@@ -156,6 +160,7 @@ def test_it_plays_the_packaged_market(
     assert "hidden" in worldledger("view", "market", "Trader_1", "--turn", "10", "--truth", **url)
 
 
+@pytest.mark.packaging
 def test_it_brings_its_own_server(worldledger: Callable[..., str], tmp_path: Path) -> None:
     """Without a database it starts the embedded server under the home that is named."""
     home = tmp_path / "a home"
