@@ -5,7 +5,7 @@ Source: seeds/simulation_core.md, ``LatencyModel``. A model only computes; whoev
 
 from __future__ import annotations
 
-from math import dist, isfinite
+from math import dist, inf, isfinite
 from typing import Any, Final
 
 from worldledger.effects import Effect
@@ -83,6 +83,17 @@ class DistanceLatency(LatencyModel):
 
     def _limited(self, seconds: float) -> float:
         return seconds if self.max_seconds is None else min(seconds, self.max_seconds)
+
+
+def longest_delay(model: LatencyModel) -> float:
+    """Return the most seconds by which a model may delay anything: infinite where it does not say."""
+    if type(model) is NoLatency:
+        return 0.0
+    if type(model) is FixedLatency:
+        return bounded(model.seconds)
+    if type(model) is DistanceLatency and model.max_seconds is not None:
+        return bounded(model.max_seconds)
+    return inf
 
 
 def bounded(delay: float) -> float:

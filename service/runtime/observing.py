@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -14,10 +15,18 @@ from service.runtime.attachments import Attachment, Attachments
 from service.runtime.digests import Digests
 from service.runtime.joining import join
 from service.runtime.origins import Origins
-from service.runtime.replays import Replay, Seen, observed_events
+from service.runtime.replays import POLICY_ERRORS, Replay, Seen, observed_events, remembers
+from service.runtime.starts import Starts
 from service.runtime.subscriptions import Subscription
 from worldledger.collapsing import beginning, whole
-from worldledger.errors import MomentNotFoundError, PolicyFailedError, SimulationError, UnknownAgentError
+from worldledger.errors import (
+    MomentNotFoundError,
+    PolicyFailedError,
+    SimulationError,
+    StoreUnavailableError,
+    UnknownAgentError,
+)
+from worldledger.latency import longest_delay
 
 if TYPE_CHECKING:
     from service.runtime.following import Follower
@@ -27,10 +36,15 @@ if TYPE_CHECKING:
     from worldledger.observation import ObservedEvent, View
     from worldledger.views import Sighting
 
-#: Effects beyond which an agent's missed deltas are not made one by one: it is sent its whole view.
-_FAR: Final = 20_000
-#: Effects that are looked through, to attach an agent, for the one that made its view.
-_SEARCHED: Final = 100_000
+#: Effects before the present that are looked through, to attach an agent, for the one that made its view.
+_LOOKED_BACK: Final = 100
+#: Effects beyond which what an agent has missed is not made one by one: a reader is sent the whole view.
+_FAR: Final = 2_000
+#: Effects that are looked through for what made a view by which an intent would be stale.
+_SEARCHED: Final = 20_000
+#: Agents that are attached at the same time; of those that remember what they have seen, one. Each has a state of its
+#: own meanwhile.
+_AT_ONCE: Final = 4
 
 log = structlog.get_logger("worldledger.runtime")
 
@@ -49,6 +63,11 @@ class Observing:
         self._max_patch_ops = config.max_patch_ops
         self._digests = Digests(attachments, outbox, config.view_digest_every)
         self._origins = Origins(store, follower.world_id)
+        self._starts = Starts(store, follower.world_id)
+        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._room_to_remember = asyncio.Semaphore(1)
+        #: the replays of agents that remember, on their way from the registration, that an outage has interrupted
+        self._interrupted: dict[str, Replay] = {}
         self._attaching: dict[str, asyncio.Task[Attachment]] = {}
         self._acknowledged = Acknowledged(store.cursors, follower.world_id)
 
@@ -72,8 +91,8 @@ class Observing:
     async def attach(self, agent_id: str) -> Attachment:
         """Give an agent's attachment, which may go soon if it is not `held`.
 
-        Where it is not here, its view is replayed from where it acknowledged. Raises UnknownAgentError, once it is sure
-        that nobody has registered the agent, and PolicyFailedError.
+        Where it is not here, its view is made as it is now. Raises UnknownAgentError, once it is sure that nobody has
+        registered the agent, and PolicyFailedError.
         """
         found = self._attachments.get(agent_id)
         if found is not None and not found.provisional:
@@ -121,36 +140,68 @@ class Observing:
         if acknowledged > follower.seq:  # another process has shown the agent what this one has yet to see
             await follower.catch_up()
             acknowledged = min(acknowledged, follower.seq)
-        # From far away it is brought here as it is now.
-        start = acknowledged if follower.seq - acknowledged <= _FAR else follower.seq
-        try:
-            attachment, replay = await self._replay(agent_id, start, acknowledged)
-        except PolicyFailedError:
-            # The policy may have failed at something that is over, or be another one by now.
-            attachment, replay = await self._replay(agent_id, follower.seq, None)
-        # Nothing has been waited for since the replay came to where the views are.
-        try:
-            follower.views.adopt(agent_id, replay.views)
-        except Exception as error:
-            self._attachments.drop(agent_id)
-            raise PolicyFailedError(agent_id, error) from error
-        return self._attachments.add(attachment)
+        remembering = self._views_remember(agent_id)
+        async with self._room_to_remember if remembering else self._room:
+            start = await self._start(agent_id, acknowledged)
+            try:
+                replay = await (self._remembered if remembering else self._begun)(agent_id, start)
+                attachment = await self._attachment(agent_id, replay, acknowledged)
+            except PolicyFailedError:
+                # The policy may have failed at something that is over, or be another one by now.
+                replay = await Replay.up_to(
+                    self._store,
+                    self._world_id,
+                    agent_id,
+                    follower.seq,
+                    registered_seq=self._registered(agent_id),
+                    max_patch_ops=self._max_patch_ops,
+                )
+                attachment = await self._attachment(agent_id, replay, None)
+            # Nothing has been waited for since the replay came to where the views are.
+            try:
+                follower.views.adopt(agent_id, replay.views)
+            except Exception as error:
+                self._attachments.drop(agent_id)
+                raise PolicyFailedError(agent_id, error) from error
+            return self._attachments.add(attachment)
 
-    async def _replay(self, agent_id: str, start: int, acknowledged: int | None) -> tuple[Attachment, Replay]:
-        """Make an agent's attachment as of now, with what it was to see after ``start``."""
-        store, world_id, registered_seq = self._store, self._world_id, self._registered(agent_id)
-        replay = await Replay.up_to(
-            store, world_id, agent_id, start, registered_seq=registered_seq, max_patch_ops=self._max_patch_ops
-        )
+    def _views_remember(self, agent_id: str) -> bool:
+        try:
+            return remembers(self._follower.views, agent_id)
+        except POLICY_ERRORS:
+            return False  # whatever is the matter is raised where the view is begun
+
+    async def _start(self, agent_id: str, acknowledged: int) -> int:
+        """Return the seq from which an agent's deltas are made before it is attached.
+
+        They tell which effect made the view that it has, if it is one of the last few: an agent that has seen nothing
+        for longer is not worth reading the log before it may act. And what is still on its way to it has to be known.
+        """
+        now = self._follower.seq
+        registered_seq = self._registered(agent_id)
+        start = now - _LOOKED_BACK
+        try:
+            delay = longest_delay(self._follower.views.registered_policy(agent_id).latency_model)
+        except Exception:  # noqa: BLE001 - as above
+            delay = 0.0
+        if delay:
+            try:
+                world = await self._store.world(self._world_id)
+                due = await self._store.states.seq_at(world, wall_time=time.time() - delay)
+            except MomentNotFoundError:
+                due = registered_seq
+            start = min(start, max(due, acknowledged, now - _FAR))
+        return max(start, registered_seq)
+
+    async def _attachment(self, agent_id: str, replay: Replay, acknowledged: int | None) -> Attachment:
+        """Make an agent's attachment as of now, with what it was to see after where the replay stands."""
+        # Where nobody knows what made the view there, it counts as made there until it is asked for by a seq.
         made_seq = replay.made_seq
-        if made_seq is None:
-            # An agent that has seen nothing for very long is not worth reading all of the log before it may act. Until
-            # something is shown to it, or its view is asked for by a seq, its view then counts as made by ``start``.
-            made_seq = await self._origins.find(
-                agent_id, replay.began_at, registered_seq=registered_seq, most=_SEARCHED
-            )
         attachment = Attachment(
-            agent_id, start if made_seq is None else made_seq, acknowledged=acknowledged, sure=made_seq is not None
+            agent_id,
+            replay.seq if made_seq is None else made_seq,
+            acknowledged=acknowledged,
+            sure=made_seq is not None,
         )
 
         def keep(each: Seen) -> None:
@@ -158,7 +209,38 @@ class Observing:
 
         while replay.seq < self._follower.seq:
             await replay.go(self._follower.seq, keep)
-        return attachment, replay
+        return attachment
+
+    async def _begun(self, agent_id: str, start: int) -> Replay:
+        fold = await self._starts.fold(start)
+        return await Replay.begin(
+            self._store, self._world_id, agent_id, start, fold=fold, max_patch_ops=self._max_patch_ops
+        )
+
+    async def _remembered(self, agent_id: str, start: int) -> Replay:
+        """Replay the view of an agent that remembers what it has seen, from its registration up to ``start``."""
+        replay = self._interrupted.pop(agent_id, None)
+        if replay is None or replay.seq > start:
+            registered_seq = self._registered(agent_id)
+            replay = await Replay.begin(
+                self._store, self._world_id, agent_id, registered_seq, max_patch_ops=self._max_patch_ops
+            )
+        try:
+            await replay.go(start)
+        except StoreUnavailableError:
+            self._interrupted[agent_id] = replay
+            raise
+        return replay
+
+    async def settle(self, attachment: Attachment) -> None:
+        """Look for what made the view with which an agent was attached, if that is its latest and is not known."""
+        seq = attachment.view_seq
+        if attachment.provisional or attachment.origin(seq) is not None:
+            return
+        registered_seq = self._registered(attachment.agent_id)
+        found = await self._origins.find(attachment.agent_id, seq, registered_seq=registered_seq, most=_SEARCHED)
+        if found is not None:
+            attachment.found(seq, found)
 
     def _registered(self, agent_id: str) -> int:
         registered_seq: int = self.agents[agent_id]["registered_seq"]
@@ -333,6 +415,8 @@ class Observing:
             if view is not None:
                 return view
         made_seq = attachment.origin(seq)
+        if made_seq is None and seq == attachment.view_seq:
+            made_seq = seq  # as which it counts
         if made_seq is None:
             return await self._origins.view(agent_id, seq, registered_seq=self._registered(agent_id))
         view = (await Replay.begin(self._store, self._world_id, agent_id, made_seq)).view()
@@ -395,6 +479,8 @@ class Observing:
         for task in list(self._attaching.values()):
             task.cancel()
         await asyncio.gather(*self._attaching.values(), return_exceptions=True)
+        self._starts.close()
+        self._interrupted.clear()
         await self._acknowledged.close()
 
 

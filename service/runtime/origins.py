@@ -65,7 +65,7 @@ class Origins:
             start = max(quiet - stretch, registered_seq) if failing is None else (failing + quiet) // 2
             try:
                 replay = await Replay.begin(self._store, self._world_id, agent_id, start)
-                await replay.go(quiet, lambda _: None)
+                await replay.go(quiet)
             except POLICY_ERRORS:
                 failing = start
             else:

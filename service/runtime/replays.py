@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection
-from contextlib import aclosing
+from collections.abc import Callable, Collection, Iterator
+from contextlib import aclosing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import orjson
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
     from worldledger.folding import Fold
     from worldledger.observation import ObservationDelta, ObservedEvent, View
 
-#: Effects up to which a replay runs on the event loop (longer ones go to a thread, batch by batch), and entities of a
-#: world up to which an agent's view is begun there.
-_AT_ONCE: Final = 100
+#: Effects up to which a replay runs on the event loop, and entities of a world up to which an agent's view is begun
+#: there. More are for `Store.aside`.
+_AT_ONCE: Final = 20
 #: Effects before a seq that are looked at for the one that made the view there, before it is looked for.
 _BEFORE: Final = 20
 #: What an agent's policy may come to grief by: it failed itself, or this process cannot make it.
@@ -62,26 +63,34 @@ class Replay:
 
     @classmethod
     async def begin(
-        cls, store: Store, world_id: str, agent_id: str, seq: int, *, max_patch_ops: int | None = None
+        cls,
+        store: Store,
+        world_id: str,
+        agent_id: str,
+        seq: int,
+        *,
+        fold: Fold | None = None,
+        max_patch_ops: int | None = None,
     ) -> Replay:
         """Begin with the agent's view at a seq at which it was registered.
 
-        ``max_patch_ops``: see `Views`. What a policy lets an agent remember is worked out from its registration on.
-        Raises UnknownAgentError, PolicyFailedError, what `policy_from_spec` and `States.fold_at` raise.
+        What a policy lets an agent remember is worked out from its registration on. A ``fold`` at that seq, if there is
+        one, is used up. ``max_patch_ops``: see `Views`. Raises UnknownAgentError, PolicyFailedError, what
+        `policy_from_spec` and `States.fold_at` raise.
         """
-        fold = await store.states.fold_at(world_id, seq)
+        if fold is None:
+            fold = await store.states.fold_at(world_id, seq)
         known = fold.state.metadata["agents"].get(agent_id)
         if known is None:
             raise UnknownAgentError(agent_id, world_id)
-        views = await _attached(fold, agent_id, max_patch_ops)
-        registered = known["registered_seq"]
-        if registered == seq or views.policy(agent_id).remove_operations:
-            return cls(store, agent_id, views, registered if registered == seq else None)
-        views = await _attached(await store.states.fold_at(world_id, registered), agent_id, max_patch_ops)
-        replay = cls(store, agent_id, views, registered)
-        await replay.go(seq, lambda _: None)
-        replay.began_at = seq
-        return replay
+        views, registered = Views(fold, max_patch_ops=max_patch_ops), known["registered_seq"]
+        if registered < seq and remembers(views, agent_id):
+            replay = await cls.begin(store, world_id, agent_id, registered, max_patch_ops=max_patch_ops)
+            await replay.go(seq)
+            replay.began_at = seq
+            return replay
+        await _attach(store, views, agent_id)
+        return cls(store, agent_id, views, registered if registered == seq else None)
 
     @classmethod
     async def up_to(
@@ -101,7 +110,7 @@ class Replay:
         start = max(seq - _BEFORE, registered_seq)
         try:
             replay = await cls.begin(store, world_id, agent_id, start, max_patch_ops=max_patch_ops)
-            await replay.go(seq, lambda _: None)
+            await replay.go(seq)
         except POLICY_ERRORS:
             return await cls.begin(store, world_id, agent_id, seq, max_patch_ops=max_patch_ops)
         return replay
@@ -117,48 +126,66 @@ class Replay:
         view = self.views.view(self._agent_id)
         return view if view.view_seq == seq else view.model_copy(update={"view_seq": seq})
 
-    async def go(self, until: int, seen: Callable[[Seen], None]) -> None:
+    async def go(self, until: int, seen: Callable[[Seen], None] | None = None, *, digests: bool | None = None) -> None:
         """Go forward to a seq that the log has, and tell of each delta on the way.
 
-        Raises PolicyFailedError, FoldError and what `Reader.batches` raises.
+        Deltas that nobody is told of have no digest; nor have others without ``digests``. Raises PolicyFailedError,
+        FoldError and what `Reader.batches` raises; it may be gone on with after StoreUnavailableError.
         """
         world_id = self.views.fold.world_id
+        wanted = seen is not None if digests is None else digests
         async with aclosing(self._store.reader.batches(world_id, after_seq=self.seq, until_seq=until)) as batches:
             async for batch in batches:
                 texts = [row.text for row in batch]
-                found = await asyncio.to_thread(self._apply, texts) if len(texts) > _AT_ONCE else self._apply(texts)
+                if len(texts) > _AT_ONCE:
+                    found = await self._store.aside.run(partial(self._apply, texts, digests=wanted))
+                else:
+                    found = self._apply(texts, digests=wanted)
                 for each in found:
                     self.made_seq = each.delta["view_seq"]
-                    seen(each)
+                    if seen is not None:
+                        seen(each)
         if self.seq < until:
             what = f"world {world_id}: the effect at seq {self.seq + 1} is not in the log any more"
             raise FoldError(what, world_id=world_id)
 
-    def _apply(self, texts: list[bytes]) -> list[Seen]:
+    def _apply(self, texts: list[bytes], *, digests: bool) -> list[Seen]:
         found = []
         for text in texts:
             effect = orjson.loads(text)
             at = effect["wall_time"]
-            found += [Seen(delta, at + delay, len(text)) for _, delta, delay in self.views.apply(effect)]
+            found += [
+                Seen(delta, at + delay, len(text)) for _, delta, delay in self.views.apply(effect, digests=digests)
+            ]
         failed = self.views.failed.get(self._agent_id)
         if failed is not None:
             raise PolicyFailedError(self._agent_id, failed) from failed
         return found
 
 
-async def _attached(fold: Fold, agent_id: str, max_patch_ops: int | None) -> Views:
-    """Give Views with this one agent attached. Raises as `Views.attach`, but PolicyFailedError for the policy's own."""
-    views = Views(fold, max_patch_ops=max_patch_ops)
-    try:
-        if len(fold.state.entities) > _AT_ONCE:
-            await asyncio.to_thread(views.attach, agent_id)
+def remembers(views: Views, agent_id: str) -> bool:
+    """Tell whether an agent's view depends on what it has seen before. Raises as `Replay.begin`."""
+    with _policys_errors(agent_id):
+        return not views.registered_policy(agent_id).remove_operations
+
+
+async def _attach(store: Store, views: Views, agent_id: str) -> None:
+    with _policys_errors(agent_id):
+        if len(views.fold.state.entities) > _AT_ONCE:
+            await store.aside.run(partial(views.attach, agent_id))
         else:
             views.attach(agent_id)
+
+
+@contextmanager
+def _policys_errors(agent_id: str) -> Iterator[None]:
+    """Raise PolicyFailedError for what a policy raises itself."""
+    try:
+        yield
     except SimulationError:
         raise
     except Exception as error:
         raise PolicyFailedError(agent_id, error) from error
-    return views
 
 
 async def observed_events(
@@ -189,7 +216,7 @@ async def observed_events(
         deltas.append(each.delta)
 
     while replay.seq < until_seq and len(events) < limit:
-        await replay.go(min(replay.seq + 1000, until_seq), seen)
+        await replay.go(min(replay.seq + 1000, until_seq), seen, digests=False)
         events += [event for delta in deltas for event in delta["events"] if kinds is None or event["kind"] in kinds]
         deltas.clear()
     if len(events) > limit:

@@ -137,6 +137,8 @@ class Submitting:
         if intent.context_seq > self._follower.seq:
             what = f"context_seq {intent.context_seq} lies beyond the world's head, {self._follower.seq}"
             raise InvalidIntentError(what, "$.context_seq", head_seq=self._follower.seq)
+        if intent.context_seq < attachment.view_seq:
+            await self._observing.settle(attachment)
         weight = self._observing.agents[intent.agent_id]["weight"]
         if among is None:
             return Standing(weight, lambda: attachment.view_seq)

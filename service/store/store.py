@@ -19,6 +19,7 @@ from service.database.revision import require_current, revision_state
 from service.settings import Settings
 from service.store import statements
 from service.store.advancing import Progress
+from service.store.aside import Aside
 from service.store.authority import look_up_authority
 from service.store.bulk import BulkWriter, callers_errors_as_they_are
 from service.store.committer import Committer, WorldQueue
@@ -79,6 +80,8 @@ class Store:
         self.cursors = AgentCursors(self.reader)
         #: states at any moment, and snapshots
         self.states = States(self.reader, settings, self.world)
+        #: where views and replays are computed
+        self.aside = Aside()
         #: what those who follow worlds in this process need not read back
         self.echoes = Echoes()
         #: intents of worlds that are ordered by ticks, until a tick decides them
@@ -123,6 +126,7 @@ class Store:
         await self._snapshotter.close()
         await self.holding.close()
         await self._committer.close()
+        self.aside.close()
         await self.outages.silence.close()
 
     @property

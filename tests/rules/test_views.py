@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,6 +22,7 @@ from worldledger.observation import (
     PolicyConfig,
     apply_delta,
 )
+from worldledger.policies import register_policy
 from worldledger.rulesets.chess import RULESET as CHESS
 from worldledger.views import Views
 
@@ -249,3 +252,50 @@ def test_a_chess_game_is_seen_move_by_move() -> None:
     assert kept["ana"].visible_entities["board"]["last_move"]["uci_notation"] == "g1f3"
     assert kept["ana"].visible_entities["white"]["clock"] == 60.0
     assert "clock" not in kept["bo"].visible_entities["white"]
+
+
+# -- what is not worked out twice ----------------------------------------------------------------------------
+
+
+@register_policy("test-counting")
+class Counting(ObservationPolicy):
+    """Counts how often it is asked how an entity looks."""
+
+    asked = 0
+
+    def show_entity(self, entity: Mapping[str, Any]) -> dict[str, Any]:
+        """Show it as it is."""
+        Counting.asked += 1
+        return super().show_entity(entity)
+
+
+def test_a_view_that_is_taken_over_is_not_made_again() -> None:
+    """How entities look was worked out where the view was begun; what changes later is looked at where it is now."""
+    here, there = World(), World()
+    for world in (here, there):
+        for n in range(30):
+            world.moves(f"e{n}", n, 0.0)
+        world.does(*registered("ann", Counting()))
+    there.views.attach("ann")
+    Counting.asked = 0
+    view = here.views.adopt("ann", there.views)
+    assert (Counting.asked, view) == (0, there.views.view("ann"))
+    for world in (here, there):
+        world.moves("e3", 0.0, 9.0)
+    assert here.views.view("ann") == there.views.view("ann")
+    assert Counting.asked == 2
+    here.views.detach("ann")
+    assert here.views.attach("ann") == there.views.view("ann")
+
+
+def test_deltas_have_no_digest_where_none_is_wanted() -> None:
+    """The view's own is right all the same, whenever it is asked for."""
+    here, there = World(), World()
+    for world in (here, there):
+        world.agent("ann")
+        world.moves("bob", 1.0, 1.0)
+    (effect,) = effects_of([("Move", {"to": [2.0, 0.0, 0.0]}, "bob")], here.views.seq + 1)
+    ((_, with_digest, _),) = here.views.apply(effect)
+    ((_, without, _),) = there.views.apply(effect, digests=False)
+    assert without == {**with_digest, "context_digest": ""}
+    assert there.views.view("ann").context_digest == with_digest["context_digest"]

@@ -79,6 +79,7 @@ async def test_at_every_seq_it_is_that_of_the_last_delta(opening: Opening, seed:
 async def test_it_is_found_however_long_ago_it_was(opening: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stretches in which the agent sees nothing are gone back over, to the last delta or to its registration."""
     monkeypatch.setattr("service.runtime.origins._FIRST", 7)
+    monkeypatch.setattr("service.runtime.observing._LOOKED_BACK", 400)
     world = await opening()
     for each in (created("a", 0, 0), created("x", 900, 0)):
         await world.broadcast_event(each)
@@ -97,28 +98,27 @@ async def test_it_is_found_however_long_ago_it_was(opening: Opening, monkeypatch
 
 
 async def test_an_agent_from_far_away(opening: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is brought to a distant present has the view_seq of what made its view there."""
+    """One that has missed more than is made one by one has the view_seq of what made its view, if that was lately."""
     monkeypatch.setattr("service.runtime.observing._FAR", 50)
     world = await opening(config=OrchestratorConfig(view_digest_every=0))
     for each in (created("a", 0, 0), created("x", 900, 0)):
         await world.broadcast_event(each)
     registered = (await world.register_agent("a", near(5.0))).view_seq
-    await quiet(world, 200)
+    await quiet(world, 80)
     anew = await opening()
     view = await anew.view("a")
     assert (view.view_seq, view) == (registered, await anew.view("a", at_seq=await head_of(anew)))
     seen = (await world.broadcast_event(created("y", 1, 1))).global_seq
     assert [delta["view_seq"] for delta in await read_until(await anew.subscribe("a", view_seq=registered), seen)]
-    await quiet(world, 200)
+    await quiet(world, 80)
     assert (await (await opening()).view("a")).view_seq == seen
 
 
 async def test_what_is_not_looked_for_is_known_once_somebody_asks(
     opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An agent that has seen nothing for very long begins where it is attached, until somebody asks for a seq."""
+    """An agent that has seen nothing for long begins where its view was the same, until somebody asks for a seq."""
     monkeypatch.setattr("service.runtime.observing._FAR", 50)
-    monkeypatch.setattr("service.runtime.observing._SEARCHED", 100)
     monkeypatch.setattr("service.runtime.origins._FIRST", 10)
     world = await opening()
     for each in (created("a", 0, 0), created("x", 900, 0)):
@@ -127,7 +127,7 @@ async def test_what_is_not_looked_for_is_known_once_somebody_asks(
     await quiet(world, 400)
     head = await head_of(world)
     anew = await opening()
-    assert (await anew.view("a")).view_seq == head
+    assert (await anew.view("a")).view_seq == head - 100
     assert (await anew.view("a", at_seq=head)).view_seq == registered
     assert (await anew.view("a")).view_seq == registered
     assert (await anew.agent("a", view_seq=head)).view_seq == registered

@@ -63,14 +63,14 @@ class Onlooker:
     """
 
     __slots__ = (
-        "_head", "_instant", "agent_id", "asks", "digest", "kind", "look", "personal", "place", "policy", "scene",
+        "_digest", "_head", "_instant", "agent_id", "asks", "kind", "look", "personal", "place", "policy", "scene",
         "shows_events", "spec", "view", "view_seq",
     )  # fmt: skip
 
     def __init__(self, agent_id: str, view_seq: int) -> None:
         self.agent_id = agent_id
         self.view_seq = view_seq
-        self.digest = ""
+        self._digest: str | None = None
         self.place = ""
         self.scene: Scene | None = None
         self.view: View | None = None
@@ -151,15 +151,17 @@ class Onlooker:
             return self.policy.show_event_to(effect, self.agent_id, state)
         return self.scene.showing.event(effect, state)
 
-    def sighting(self, effect: Effect, patch: Patch, events: list[ObservedEvent], state: WorldState) -> Sighting:
-        """Give what the agent observes by an effect, the view being up to date."""
+    def sighting(
+        self, effect: Effect, patch: Patch, events: list[ObservedEvent], state: WorldState, *, digests: bool
+    ) -> Sighting:
+        """Return what the agent observes by an effect, the view being up to date; see `Views.apply`."""
         self.view_seq = seq = effect["global_seq"]
         if patch:
-            self.note_digest()
+            self.forget_digest()
         delta = ObservationDelta(
             view_seq=seq,
             patches=patch,
-            context_digest=self.digest,
+            context_digest=self.digest if digests else "",
             schema_version=DELTA_VERSION,
             events=events,
         )
@@ -168,9 +170,17 @@ class Onlooker:
         delay = self.policy.latency_model.delay(effect["source_id"], self.agent_id, effect, state)
         return Sighting(self.agent_id, delta, bounded(delay))
 
-    def note_digest(self) -> None:
-        """Work out the digest of the view as it is now."""
-        if self.scene is not None:
-            self.digest = self.scene.digest(self._head)
-        elif self.view is not None:
-            self.digest = self.view.context_digest
+    @property
+    def digest(self) -> str:
+        """The digest of the view as it is now, worked out when it is asked for: that takes as long as the view is."""
+        if self._digest is None:
+            if self.scene is not None:
+                self._digest = self.scene.digest(self._head)
+            else:
+                assert self.view is not None  # noqa: S101 - for the type checker, as above
+                self._digest = self.view.context_digest
+        return self._digest
+
+    def forget_digest(self) -> None:
+        """Note that the view is another one now."""
+        self._digest = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from worldledger.effects import Effect
@@ -27,6 +27,12 @@ class Shown:
         self.piece = member_text(entity_id, data)
         #: How many scenes have it.
         self.users = 0
+
+    def again(self) -> Shown:
+        """Return the same for the scenes of another Showing."""
+        other = Shown.__new__(Shown)
+        other.data, other.piece, other.users = self.data, self.piece, 0
+        return other
 
 
 class Change(NamedTuple):
@@ -64,6 +70,13 @@ class Showing:
             now.pop(entity_id, None)
         self._stale = {entity_id for entity_id in touched if entity_id in now}
         self._changes.clear()
+
+    def take(self, looks: Mapping[str, Shown]) -> None:
+        """Take over how entities look now, as another Showing of the same policy has worked it out."""
+        now = self._now
+        for entity_id, shown in looks.items():
+            if entity_id not in now:
+                now[entity_id] = shown.again()
 
     def look(self, entity_id: str, state: WorldState) -> Shown:
         """Give how an entity of the world looks now."""

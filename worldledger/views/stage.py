@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from worldledger.deltas import PARTS, Contents, Patch
@@ -10,7 +10,7 @@ from worldledger.patches import diff
 from worldledger.views.audience import Audience
 from worldledger.views.onlookers import Onlooker
 from worldledger.views.scenes import AskedScene, Scene
-from worldledger.views.shown import Showing
+from worldledger.views.shown import Showing, Shown
 from worldledger.views.watching import NearScene, RelatedScene
 from worldledger.views.world_index import WorldIndex
 from worldledger.world import Point, WorldState
@@ -36,10 +36,13 @@ class Stage:
         self._shared: dict[bytes, Scene] = {}
         self._showings: dict[bytes, Showing] = {}
 
-    def join(self, onlooker: Onlooker, memory: Contents | None = None) -> None:
+    def join(
+        self, onlooker: Onlooker, memory: Contents | None = None, looks: Mapping[str, Shown] | None = None
+    ) -> None:
         """Let an onlooker see what is there now, and what it remembers if its policy has no remove operations.
 
-        Raises whatever its policy does; then it is not here.
+        ``looks`` are how entities look to it now, as far as that is known already. Raises whatever its policy does;
+        then it is not here.
         """
         if onlooker.kind == "whole":
             onlooker.see_whole(self._state, memory)
@@ -47,10 +50,10 @@ class Stage:
             onlooker.place = self._place_of(onlooker)
             scene = self._shared.get(onlooker.look) if onlooker.place == "shared" else None
             if scene is None:
-                scene = self._open(onlooker, memory)
+                scene = self._open(onlooker, memory, looks)
             self._members.setdefault(scene, {})[onlooker.agent_id] = onlooker
             onlooker.scene = scene
-        onlooker.note_digest()
+        onlooker.forget_digest()
         self.onlookers[onlooker.agent_id] = onlooker
         for group, belongs in self._groups(onlooker):
             if belongs:
@@ -159,12 +162,14 @@ class Stage:
         alike = name in self._state.entities or not self._index.count_related(name)
         return "shared" if policy.remove_operations and alike else "alone"
 
-    def _open(self, onlooker: Onlooker, memory: Contents | None) -> Scene:
+    def _open(self, onlooker: Onlooker, memory: Contents | None, looks: Mapping[str, Shown] | None) -> Scene:
         """Make a scene for an onlooker."""
         name, policy, index, audience = onlooker.agent_id, onlooker.policy, self._index, self._audience
         showing = self._showings.get(onlooker.look)
         if showing is None:
             showing = self._showings[onlooker.look] = Showing(policy, name if onlooker.personal else None)
+        if looks is not None:
+            showing.take(looks)
         scene: Scene
         if onlooker.place == "near":
             view = policy.field_of_view(self._state, name)

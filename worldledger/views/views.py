@@ -84,7 +84,7 @@ class Views:
         if (other.fold.world_id, other.seq) != (self.fold.world_id, self.seq):
             raise ValueError(f"a view at seq {other.seq} cannot be taken over at seq {self.seq}")
         self.detach(agent_id)
-        self._attach(agent_id, theirs.view_seq, contents)
+        self._attach(agent_id, theirs.view_seq, contents, theirs)
         return self.view(agent_id)
 
     def detach(self, agent_id: str) -> None:
@@ -115,13 +115,22 @@ class Views:
         """Give an attached agent's policy. Raises KeyError for one that is not attached."""
         return self._onlooker(agent_id).policy
 
+    def registered_policy(self, agent_id: str) -> ObservationPolicy:
+        """Return the policy that an agent is registered with, attached or not.
+
+        Raises UnknownAgentError for an agent that is not registered, and what `policy_from_spec` and the policy's
+        `check_usable` raise.
+        """
+        return self._made(self._spec(agent_id))
+
     # -- effects ----------------------------------------------------------------------------------------------
 
-    def apply(self, effect: Effect) -> list[Sighting]:
+    def apply(self, effect: Effect, *, digests: bool = True) -> list[Sighting]:
         """Fold the next effect; give what each attached agent observes by it, sorted by agent_id.
 
         An agent observes an effect that changes its view, one that its policy lets it observe and shows it, and each of
-        its own. Raises what `Fold.apply` does.
+        its own. Without ``digests`` the deltas have none (an empty ``context_digest``), for a caller that hands none of
+        them out: a digest costs as much as the view is long. Raises what `Fold.apply` does.
         """
         touched = self.fold.apply(effect)
         stage = self._stage
@@ -143,7 +152,7 @@ class Views:
         own = stage.onlookers.get(effect["source_id"])
         if own is not None and not is_system_kind(effect["kind"]):
             patches.setdefault(own, [])  # whoever acts waits for what comes of it, be it nothing
-        sightings = self._sightings(stage, effect, patches, self._events(stage, effect))
+        sightings = self._sightings(stage, effect, patches, self._events(stage, effect), digests=digests)
         if stage.failed:
             self.failed |= {onlooker.agent_id: error for onlooker, error in stage.failed.items()}
             stage.failed.clear()
@@ -151,7 +160,13 @@ class Views:
         return sightings
 
     def _sightings(
-        self, stage: Stage, effect: Effect, patches: dict[Onlooker, Patch], events: dict[Onlooker, ObservedEvent]
+        self,
+        stage: Stage,
+        effect: Effect,
+        patches: dict[Onlooker, Patch],
+        events: dict[Onlooker, ObservedEvent],
+        *,
+        digests: bool,
     ) -> list[Sighting]:
         state = self.fold.state
         found = []
@@ -160,6 +175,7 @@ class Views:
             if onlooker.agent_id not in stage.onlookers:  # turned out since
                 continue
             event = events.get(onlooker)
+<<<<<<< HEAD
             patch = patches.get(onlooker, [])
             if len(patch) > self._most:
                 seen: object = onlooker.scene or onlooker
@@ -168,6 +184,11 @@ class Views:
                 patch = wholes[seen]
             try:
                 found.append(onlooker.sighting(effect, patch, [] if event is None else [event], state))
+=======
+            shown = [] if event is None else [event]
+            try:
+                found.append(onlooker.sighting(effect, patches.get(onlooker, []), shown, state, digests=digests))
+>>>>>>> 939ca44 (First views are made of the present state, digests only where they are handed out)
             except Exception as error:  # noqa: BLE001 - a latency model of somebody's own may raise anything
                 stage.turn_out(onlooker, error)
         found.sort(key=itemgetter(0))
@@ -229,12 +250,14 @@ class Views:
             raise KeyError(agent_id)
         return self._stage.onlookers[agent_id]
 
-    def _attach(self, agent_id: str, view_seq: int, memory: Contents | None) -> None:
+    def _attach(self, agent_id: str, view_seq: int, memory: Contents | None, theirs: Onlooker | None = None) -> None:
         spec = self._spec(agent_id)
         onlooker = Onlooker(agent_id, view_seq)
         onlooker.take(spec, self._made(spec))
         stage = Stage(self.fold.state) if self._stage is None else self._stage
-        stage.join(onlooker, memory)
+        # What another Views has worked out at this seq, by the same policy, need not be worked out again.
+        scene = None if theirs is None or theirs.look != onlooker.look else theirs.scene
+        stage.join(onlooker, memory, None if scene is None else scene.visible)
         self._stage = stage
         self.failed.pop(agent_id, None)
 
