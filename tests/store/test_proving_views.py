@@ -168,9 +168,9 @@ async def test_views_are_kept_up_no_longer_than_needed(monkeypatch: pytest.Monke
     kept: list[int] = []
 
     class Counted(Views):
-        def apply(self, effect: Effect) -> list[Sighting]:
+        def apply(self, effect: Effect, *, digests: bool = True) -> list[Sighting]:
             kept.append(effect["global_seq"])
-            return super().apply(effect)
+            return super().apply(effect, digests=digests)
 
     monkeypatch.setattr(proving_views, "Views", Counted)
     log = [*story, *(_move(float(n)) for n in range(997)), *digests]

@@ -175,7 +175,7 @@ class Views:
             if onlooker.agent_id not in stage.onlookers:  # turned out since
                 continue
             event = events.get(onlooker)
-<<<<<<< HEAD
+            shown = [] if event is None else [event]
             patch = patches.get(onlooker, [])
             if len(patch) > self._most:
                 seen: object = onlooker.scene or onlooker
@@ -183,12 +183,7 @@ class Views:
                     wholes[seen] = replacing(*onlooker.contents())
                 patch = wholes[seen]
             try:
-                found.append(onlooker.sighting(effect, patch, [] if event is None else [event], state))
-=======
-            shown = [] if event is None else [event]
-            try:
-                found.append(onlooker.sighting(effect, patches.get(onlooker, []), shown, state, digests=digests))
->>>>>>> 939ca44 (First views are made of the present state, digests only where they are handed out)
+                found.append(onlooker.sighting(effect, patch, shown, state, digests=digests))
             except Exception as error:  # noqa: BLE001 - a latency model of somebody's own may raise anything
                 stage.turn_out(onlooker, error)
         found.sort(key=itemgetter(0))
