@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, suppress
 from fcntl import LOCK_EX, flock
@@ -51,6 +52,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option of `make test-all`."""
     told = "both servers for every test that needs one, all examples of Hypothesis, and the tests marked `packaging`"
     parser.addoption("--thorough", action="store_true", help=told)
+
+
+def pytest_configure() -> None:
+    """End on SIGTERM as on Ctrl-C: what the tests have started is stopped, too."""
+    signal.signal(signal.SIGTERM, _interrupt)
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background
+        raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -93,7 +93,7 @@ class Served:
 
 @asynccontextmanager
 async def serving(database_url: str, **changes: Any) -> AsyncIterator[Served]:
-    """Serve for as long as the block runs."""
+    """Serve for as long as the block runs. Signals are for the tests' own process, which the service leaves them to."""
     made: list[FastAPI] = []
     create = composition.create_app
     loop = asyncio.get_running_loop()
@@ -103,7 +103,7 @@ async def serving(database_url: str, **changes: Any) -> AsyncIterator[Served]:
         made.append(create(*arguments, **keywords))
         return made[-1]
 
-    with mock.patch.object(composition, "create_app", keep):
+    with mock.patch.object(composition, "create_app", keep), mock.patch.object(composition, "_signals", nullcontext):
         task = loop.create_task(composition.serve(settings(**changes), database_url, ready=ready.set_result))
         first: set[asyncio.Future[Any]] = {task, ready}
         await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
