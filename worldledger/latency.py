@@ -9,6 +9,7 @@ from math import dist, inf, isfinite
 from typing import Any, Final
 
 from worldledger.effects import Effect
+from worldledger.protocols import MODEL_METHODS, LatencyModelProtocol, lacking
 from worldledger.world import WorldState
 
 #: Longest delay in seconds: more than 30 years, so that adding it to a clock stays exact enough.
@@ -33,6 +34,31 @@ class LatencyModel:
     def config(self) -> dict[str, Any]:
         """Give the keyword arguments that make the same model anew: unless overridden, its public attributes."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+
+class AdaptedLatency(LatencyModel):
+    """A latency model that is no LatencyModel, but has `calculate_delay` (`LatencyModelProtocol`): ``model``."""
+
+    def __init__(self, model: LatencyModelProtocol) -> None:
+        self.model = model
+
+    def calculate_delay(self, from_agent: str, to_agent: str, effect: Effect) -> float:
+        """Return what the model says."""
+        return self.model.calculate_delay(from_agent, to_agent, effect)
+
+    def config(self) -> dict[str, Any]:
+        """Return the model's own ``config()``, its public attributes where it has none."""
+        own = getattr(self.model, "config", None)
+        if callable(own):
+            return dict(own())
+        return {name: value for name, value in vars(self.model).items() if not name.startswith("_")}
+
+
+def as_latency_model(model: Any) -> Any:
+    """Return a latency model as a LatencyModel; anything that is none at all as it is."""
+    if isinstance(model, LatencyModel | type) or lacking(model, MODEL_METHODS, methods=True):
+        return model
+    return AdaptedLatency(model)
 
 
 class NoLatency(LatencyModel):

@@ -13,12 +13,14 @@ from collections.abc import Mapping
 from math import dist, inf, isfinite
 from typing import Any, ClassVar, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from worldledger.deltas import DELTA_VERSION, PARTS, ObservationDelta, ObservedEvent, View, apply_delta, remembering
 from worldledger.effects import Effect, is_private, is_system_kind
-from worldledger.latency import DistanceLatency, FixedLatency, LatencyModel, NoLatency
+from worldledger.errors import InvalidPolicyError
+from worldledger.latency import DistanceLatency, FixedLatency, LatencyModel, NoLatency, as_latency_model
 from worldledger.patches import diff
+from worldledger.protocols import CONFIG_ATTRIBUTES, PolicyConfigProtocol, lacking
 from worldledger.space import FieldOfView, cone_of
 from worldledger.world import Point, WorldState
 
@@ -90,6 +92,11 @@ class FirstPolicyConfig(BaseModel):
     latency_model: LatencyModel = Field(default_factory=NoLatency)
     remove_operations: bool = True
 
+    @field_validator("latency_model", mode="before")
+    @classmethod
+    def _adapted(cls, value: Any) -> Any:
+        return as_latency_model(value)
+
     @field_validator("distance_limit", mode="before")
     @classmethod
     def _null_is_no_limit(cls, value: Any) -> Any:
@@ -99,6 +106,29 @@ class FirstPolicyConfig(BaseModel):
     @classmethod
     def _no_minus_zero(cls, value: float) -> float:
         return value + 0.0
+
+
+def config_of(config: Any, config_class: type[FirstPolicyConfig]) -> FirstPolicyConfig:
+    """Return a configuration as it is, or one of ``config_class`` made of the attributes of another class's.
+
+    Raises InvalidPolicyError where those of `PolicyConfigProtocol` are missing, or cannot be used.
+    """
+    if isinstance(config, FirstPolicyConfig):
+        return config
+    missing = lacking(config, CONFIG_ATTRIBUTES, methods=False)
+    if missing:
+        what = (
+            f"{type(config).__qualname__} lacks {', '.join(missing)}: a policy goes by {', '.join(CONFIG_ATTRIBUTES)}"
+        )
+        raise InvalidPolicyError(what, "$.config")
+    given = {name: getattr(config, name) for name in config_class.model_fields if hasattr(config, name)}
+    given["relationship_filter"] = list(given["relationship_filter"])
+    given["field_visibility"] = dict(given["field_visibility"])
+    try:
+        return config_class.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        raise InvalidPolicyError(first["msg"], ".".join(["$.config", *map(str, first["loc"])])) from None
 
 
 class ViewCone(BaseModel):
@@ -186,9 +216,14 @@ class ObservationPolicy:
     #: What `config` is an instance of.
     config_class: ClassVar[type[FirstPolicyConfig]] = PolicyConfig
 
-    def __init__(self, config: FirstPolicyConfig | None = None) -> None:
-        """Take the configuration, or the usual one of the policy's ``config_class``."""
-        self.config = config = self.config_class() if config is None else config
+    def __init__(self, config: FirstPolicyConfig | PolicyConfigProtocol | None = None) -> None:
+        """Take the configuration, or the usual one of the policy's ``config_class``.
+
+        One of another class that has the attributes of `PolicyConfigProtocol` is copied into that. Raises
+        InvalidPolicyError where it lacks some.
+        """
+        config = self.config_class() if config is None else config_of(config, self.config_class)
+        self.config: FirstPolicyConfig = config
         self.distance_limit: float = config.distance_limit
         self.relationship_filter: list[str] = config.relationship_filter
         self.field_visibility: dict[str, bool] = config.field_visibility

@@ -6,6 +6,8 @@ make the same one. A class of your own needs a name before an agent can be regis
     @register_policy("scout", version=1)
     class Scout(ObservationPolicy): ...
 
+It need not be a subclass: what it has to have says `worldledger.protocols`.
+
 Processes that have not imported that module find it through the entry-point group ``worldledger.policies`` (or
 ``worldledger.latency_models``), under the policy's name. What a version of a policy shows must not change: whoever
 changes it raises the version, and keeps the old class for worlds that were recorded with it.
@@ -13,17 +15,27 @@ changes it raises the version, and keeps the old class for worlds that were reco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any, Final, Generic, TypeVar
 
 from pydantic import ValidationError
 
 from worldledger.canonical import MAX_INT, child, gate
+from worldledger.deltas import ObservationDelta, View
 from worldledger.drafts import MAX_WORD
+from worldledger.effects import Effect, is_system_kind
 from worldledger.errors import InvalidEffectError, InvalidPolicyError, UnregisteredPolicyError
-from worldledger.latency import DistanceLatency, FixedLatency, LatencyModel, NoLatency
-from worldledger.observation import FirstObservationPolicy, ObservationPolicy, PolicyConfig
+from worldledger.latency import AdaptedLatency, DistanceLatency, FixedLatency, LatencyModel, NoLatency, as_latency_model
+from worldledger.observation import (
+    FirstObservationPolicy,
+    FirstPolicyConfig,
+    ObservationPolicy,
+    PolicyConfig,
+    config_of,
+)
+from worldledger.protocols import MODEL_METHODS, POLICY_METHODS, ObservationPolicyProtocol, lacking
+from worldledger.world import WorldState
 
 #: The nesting level at which a stored policy stands in the effect AgentRegistered.
 SPEC_LEVEL: Final = 3
@@ -35,20 +47,26 @@ _Class = TypeVar("_Class", bound=type)
 class _Registry(Generic[_Base]):
     """Classes of one base by name and version."""
 
-    def __init__(self, base: type[_Base], what: str, decorator: str, group: str) -> None:
+    def __init__(self, base: type[_Base], what: str, decorator: str, group: str, methods: Sequence[str]) -> None:
         self.what = what
+        self._methods = methods
         self._base = base
         self._decorator = decorator
         self._group = group
         self._classes: dict[tuple[str, int], type[_Base]] = {}
-        self._names: dict[type[_Base], tuple[str, int]] = {}
+        self._names: dict[type, tuple[str, int]] = {}
         self._searched: set[str] = set()
 
     def add(self, name: Any, version: Any, cls: Any) -> None:
         if not (type(name) is str and 0 < len(name) <= MAX_WORD and type(version) is int and 1 <= version <= MAX_INT):
             raise ValueError(f"a {self.what} has a name of 1 to {MAX_WORD} characters and a version from 1 on")
-        if not (isinstance(cls, type) and issubclass(cls, self._base)):
-            raise TypeError(f"{cls!r} is no subclass of {self._base.__name__}")
+        if not isinstance(cls, type):
+            raise TypeError(f"{cls!r} is no class, so no subclass of {self._base.__name__}")
+        missing = self._missing(cls)
+        if missing:
+            raise TypeError(
+                f"{cls!r} is no {self.what}: it is no subclass of {self._base.__name__}, and lacks {', '.join(missing)}"
+            )
         other = self._classes.get((name, version))
         # A module that is loaded once more brings its own class again.
         if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
@@ -60,7 +78,7 @@ class _Registry(Generic[_Base]):
         self._classes[name, version] = cls
         self._names[cls] = (name, version)
 
-    def name_of(self, cls: type[_Base]) -> tuple[str, int]:
+    def name_of(self, cls: type) -> tuple[str, int]:
         """Give name and version of a class; raise UnregisteredPolicyError if it has none of its own."""
         known = self._names.get(cls)
         if known is None:
@@ -90,6 +108,10 @@ class _Registry(Generic[_Base]):
             known=self.known(),
         )
 
+    def _missing(self, cls: type) -> list[str]:
+        """Return the methods that a class lacks to be one of these; a subclass of the base has them all."""
+        return [] if issubclass(cls, self._base) else lacking(cls, self._methods, methods=True)
+
     def known(self) -> list[str]:
         """Give what is registered, as ``name version``, sorted."""
         return [f"{name} {version}" for name, version in sorted(self._classes)]
@@ -105,25 +127,34 @@ class _Registry(Generic[_Base]):
                 raise UnregisteredPolicyError(
                     f"{self.what} {name!r} ({point.value}) cannot be loaded: {error}", name=name, known=self.known()
                 ) from error
-            if isinstance(loaded, type) and issubclass(loaded, self._base) and loaded not in self._names:
+            if isinstance(loaded, type) and not self._missing(loaded) and loaded not in self._names:
                 self.add(name, 1, loaded)
         self._searched.add(name)
 
 
-_POLICIES: Final = _Registry(ObservationPolicy, "observation policy", "register_policy", "worldledger.policies")
-_MODELS: Final = _Registry(LatencyModel, "latency model", "register_latency_model", "worldledger.latency_models")
+_POLICIES: Final = _Registry(
+    ObservationPolicy, "observation policy", "register_policy", "worldledger.policies", POLICY_METHODS
+)
+_MODELS: Final = _Registry(
+    LatencyModel, "latency model", "register_latency_model", "worldledger.latency_models", MODEL_METHODS
+)
 
 
 def register_policy(name: str, version: int = 1) -> Callable[[_Class], _Class]:
-    """Register an ObservationPolicy under a name: a class decorator.
+    """Register a subclass of ObservationPolicy, or a class that has the methods of `ObservationPolicyProtocol`.
 
-    Raises ValueError if another class has that name and version, TypeError for anything but a subclass.
+    It is a class decorator.
+
+    Raises ValueError if another class has that name and version, TypeError for a class that lacks methods.
     """
     return _adding(_POLICIES, name, version)
 
 
 def register_latency_model(name: str, version: int = 1) -> Callable[[_Class], _Class]:
-    """Register a LatencyModel under a name: a class decorator. Raises as `register_policy` does."""
+    """Register a subclass of LatencyModel, or a class that has the method of `LatencyModelProtocol`.
+
+    It is a class decorator. Raises as `register_policy` does.
+    """
     return _adding(_MODELS, name, version)
 
 
@@ -145,13 +176,51 @@ register_latency_model("distance")(DistanceLatency)
 # -- to JSON and back ----------------------------------------------------------------------------------------
 
 
-def policy_spec(policy: ObservationPolicy) -> dict[str, Any]:
+class AdaptedPolicy(ObservationPolicy):
+    """A policy that is no ObservationPolicy, but has what `ObservationPolicyProtocol` asks for: ``policy``."""
+
+    config_class = FirstPolicyConfig
+
+    def __init__(self, policy: ObservationPolicyProtocol) -> None:
+        """Raise InvalidPolicyError where the policy lacks an attribute, or one cannot be used."""
+        super().__init__(config_of(policy, self.config_class))
+        self.policy = policy
+
+    def filter_world_state(self, world_state: WorldState, agent_id: str) -> View:
+        """Return what the policy shows; view_seq and digest are worked out here."""
+        seen = self.policy.filter_world_state(world_state, agent_id)
+        entities, relationships = dict(seen.visible_entities), dict(seen.visible_relationships)
+        return View.of(agent_id, world_state.metadata.get("last_effect_seq", 0), entities, relationships)
+
+    def should_observe_event(self, effect: Effect, agent_id: str, world_state: WorldState) -> bool:
+        """Return what the policy says, but nobody observes system kinds."""
+        if is_system_kind(effect["kind"]):
+            return False
+        return bool(self.policy.should_observe_event(effect, agent_id, world_state))
+
+    def calculate_observation_delta(self, old_view: View, new_view: View) -> ObservationDelta:
+        """Return the policy's delta, without events."""
+        return ObservationDelta(self.policy.calculate_observation_delta(old_view, new_view), events=[])
+
+
+def as_policy(policy: ObservationPolicyProtocol) -> ObservationPolicy:
+    """Return a policy as an ObservationPolicy. Raises InvalidPolicyError with what it lacks."""
+    if isinstance(policy, ObservationPolicy):
+        return policy
+    missing = lacking(policy, POLICY_METHODS, methods=True)
+    if missing:
+        raise InvalidPolicyError(f"{type(policy).__qualname__} is no observation policy: it lacks {', '.join(missing)}")
+    return AdaptedPolicy(policy)
+
+
+def policy_spec(policy: ObservationPolicyProtocol) -> dict[str, Any]:
     """Give a policy as it is stored: ``{"name", "version", "config"}``, every setting written out.
 
     Raises UnregisteredPolicyError if its class or that of its latency model is not registered, InvalidPolicyError if
     its configuration cannot be written as JSON.
     """
-    name, version = _POLICIES.name_of(type(policy))
+    policy = as_policy(policy)
+    name, version = _POLICIES.name_of(type(policy.policy if isinstance(policy, AdaptedPolicy) else policy))
     config = policy.config.model_dump(mode="json", exclude={"latency_model"})
     if policy.config.distance_limit == float("inf"):
         config["distance_limit"] = None
@@ -165,7 +234,7 @@ def policy_spec(policy: ObservationPolicy) -> dict[str, Any]:
 
 
 def _model_spec(model: LatencyModel) -> dict[str, Any]:
-    name, version = _MODELS.name_of(type(model))
+    name, version = _MODELS.name_of(type(model.model if isinstance(model, AdaptedLatency) else model))
     return {"name": name, "version": version, "config": model.config()}
 
 
@@ -180,12 +249,13 @@ def policy_from_spec(spec: Any, *, path: str = "$", stored: bool = False) -> Obs
     """
     cls, config = _read(_POLICIES, spec, path)
     where = f"{path}.config"
-    if stored and issubclass(cls.config_class, PolicyConfig):
+    config_class: type[FirstPolicyConfig] = getattr(cls, "config_class", FirstPolicyConfig)
+    if stored and issubclass(config_class, PolicyConfig):
         config.setdefault("rules", 1)
     if "latency_model" in config:
         config["latency_model"] = _model_from_spec(config["latency_model"], f"{where}.latency_model")
     try:
-        return cls(cls.config_class.model_validate(config))
+        return as_policy(cls(config_class.model_validate(config)))
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         for part in first["loc"]:
@@ -198,9 +268,11 @@ def policy_from_spec(spec: Any, *, path: str = "$", stored: bool = False) -> Obs
 def _model_from_spec(spec: Any, path: str) -> LatencyModel:
     cls, config = _read(_MODELS, spec, path)
     try:
-        return cls(**config)
+        made = cls(**config)
     except Exception as error:  # somebody's own class may raise anything
         raise InvalidPolicyError(_said(error), f"{path}.config") from error
+    model: LatencyModel = as_latency_model(made)
+    return model
 
 
 def _said(error: Exception) -> str:

@@ -39,7 +39,8 @@ from worldledger.errors import (
 )
 from worldledger.genesis import NewWorld, Order
 from worldledger.intents import Accepted, Held
-from worldledger.observation import ObservationPolicy, ObservedEvent, View
+from worldledger.observation import ObservedEvent, View
+from worldledger.protocols import ObservationPolicyProtocol
 from worldledger.validation import DefaultEffectValidator, EffectValidator
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ class Orchestrator(Gauges):
     async def register_agent(
         self,
         agent_id: str,
-        policy: ObservationPolicy | None = None,
+        policy: ObservationPolicyProtocol | None = None,
         permissions: Collection[str] | None = None,
         *,
         weight: int = 1,

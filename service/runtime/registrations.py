@@ -9,7 +9,8 @@ from worldledger.agent_names import check_namesake
 from worldledger.errors import SimulationError, TooManyAgentsError
 from worldledger.intents import registration_draft
 from worldledger.observation import ObservationPolicy
-from worldledger.policies import policy_spec
+from worldledger.policies import as_policy, policy_spec
+from worldledger.protocols import ObservationPolicyProtocol
 
 if TYPE_CHECKING:
     from service.runtime.following import Follower
@@ -34,7 +35,7 @@ class Registrations:
         self._world: WorldRecord | None = None
 
     async def register(
-        self, agent_id: str, policy: ObservationPolicy | None, permissions: Collection[str] | None, weight: int
+        self, agent_id: str, policy: ObservationPolicyProtocol | None, permissions: Collection[str] | None, weight: int
     ) -> bool:
         """Write an agent's registration, unless it stands so already; tell whether it was written.
 
@@ -46,8 +47,9 @@ class Registrations:
         ruleset = self._follower.views.fold.ruleset
         if policy is None:
             policy = ruleset.policy_for(agent_id, world.config) or ObservationPolicy()
-        policy = policy.for_world(world.world_uuid)
-        draft = registration_draft(agent_id, policy_spec(policy), permissions, weight)
+        draft = registration_draft(
+            agent_id, policy_spec(as_policy(policy).for_world(world.world_uuid)), permissions, weight
+        )
         wanted = draft["payload"]
 
         def stands(state: WorldState) -> bool:

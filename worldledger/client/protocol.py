@@ -14,7 +14,7 @@ from worldledger.deltas import ObservationDelta, ObservedEvent, View
 from worldledger.effects import EffectDraft, EventLogEntry
 from worldledger.errors import SimulationError
 from worldledger.intents import Accepted
-from worldledger.observation import ObservationPolicy
+from worldledger.protocols import ObservationPolicyProtocol
 
 
 class Receipt(Protocol):
@@ -153,7 +153,7 @@ class World(Protocol):
     async def register_agent(
         self,
         agent_id: str,
-        policy: ObservationPolicy | None = None,
+        policy: ObservationPolicyProtocol | None = None,
         permissions: Collection[str] | None = None,
         *,
         weight: int = 1,

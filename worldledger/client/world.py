@@ -25,8 +25,8 @@ from worldledger.effects import EffectDraft
 from worldledger.errors import InvalidConfigError, InvalidEffectError, SimulationError, WorldExistsError
 from worldledger.genesis import Order
 from worldledger.intents import Accepted, check_intent
-from worldledger.observation import ObservationPolicy
 from worldledger.policies import policy_spec
+from worldledger.protocols import ObservationPolicyProtocol
 
 #: Most intents of one list.
 _LIST: Final = 1000
@@ -117,7 +117,7 @@ class RemoteWorld(RemoteRounds):
     async def register_agent(
         self,
         agent_id: str,
-        policy: ObservationPolicy | None = None,
+        policy: ObservationPolicyProtocol | None = None,
         permissions: Collection[str] | None = None,
         *,
         weight: int = 1,

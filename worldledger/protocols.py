@@ -1,0 +1,86 @@
+"""What a policy, its configuration and a latency model have to have, where they subclass nothing of ours.
+
+Source: seeds/simulation_core.md, "Observation Policy Interface" and "Configuration Protocols". `ObservationPolicy`,
+`PolicyConfig` and `LatencyModel` have all of it, and more; classes of your own that have it are registered like theirs
+(`worldledger.policies`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from worldledger.deltas import AnyDelta, View
+from worldledger.effects import Effect
+
+if TYPE_CHECKING:
+    from worldledger.world import WorldState
+
+#: What `LatencyModelProtocol`, `PolicyConfigProtocol` and `ObservationPolicyProtocol` ask for, by name.
+MODEL_METHODS: Final = ("calculate_delay",)
+CONFIG_ATTRIBUTES: Final = ("distance_limit", "relationship_filter", "field_visibility", "latency_model")
+POLICY_METHODS: Final = ("filter_world_state", "should_observe_event", "calculate_observation_delta")
+
+
+class LatencyModelProtocol(Protocol):
+    """How long it takes until an agent sees what happened (seed). It keeps nothing from one call to the next.
+
+    A model is stored by its registered name and version and by the keyword arguments that make it anew: what a method
+    ``config()`` returns, its public attributes where it has none.
+    """
+
+    def calculate_delay(self, from_agent: str, to_agent: str, effect: Effect) -> float:
+        """Return the seconds until ``to_agent`` sees an effect whose source is ``from_agent``."""
+        ...
+
+
+class PolicyConfigProtocol(Protocol):
+    """What a policy goes by (seed); see `worldledger.observation.PolicyConfig` for the meanings."""
+
+    @property
+    def distance_limit(self) -> float:
+        """How far the agent sees, in units of the world; infinite for no limit."""
+        ...
+
+    @property
+    def relationship_filter(self) -> list[str]:
+        """The relationship types that the agent goes by; none for no filter."""
+        ...
+
+    @property
+    def field_visibility(self) -> dict[str, bool]:
+        """Field -> whether it is shown."""
+        ...
+
+    @property
+    def latency_model(self) -> LatencyModelProtocol:
+        """How long it takes until the agent sees what happened."""
+        ...
+
+
+class ObservationPolicyProtocol(PolicyConfigProtocol, Protocol):
+    """Decides what an agent sees (seed): three methods, and the four attributes of its configuration.
+
+    The class is called with a configuration that has the four attributes. It keeps nothing from one call to the next,
+    and nothing but those four is stored with an agent. The whole view is made anew for every effect.
+    """
+
+    def filter_world_state(self, world_state: WorldState, agent_id: str) -> View:
+        """Return what the agent sees of this state; of the view only what it shows counts."""
+        ...
+
+    def should_observe_event(self, effect: Effect, agent_id: str, world_state: WorldState) -> bool:
+        """Return whether the agent observes an effect, given the state after it."""
+        ...
+
+    def calculate_observation_delta(self, old_view: View, new_view: View) -> AnyDelta:
+        """Return the delta between two views of an agent. Its ``events`` do not count, and may be left out."""
+        ...
+
+
+def lacking(what: object, names: Iterable[str], *, methods: bool) -> list[str]:
+    """Return which of these attributes an object lacks; of ``methods``, which it does not have as such."""
+    found: dict[str, Any] = {name: getattr(what, name, None) for name in names}
+    if methods:
+        return [name for name, value in found.items() if not callable(value)]
+    return [name for name in found if not hasattr(what, name)]
