@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import os
 import signal
@@ -86,6 +87,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return FIRST.index(folder) if folder in FIRST else len(FIRST)
 
     items.sort(key=place)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the thousands of tests: they stay, and every full collection would walk them."""
+    gc.collect()
+    gc.freeze()
 
 
 def _take_fewer_examples(items: list[pytest.Item]) -> None:
