@@ -134,6 +134,13 @@ class OrchestratorConfig(BaseModel):
     breaker_recovery_s: float = Field(
         default=5.0, gt=0.0, le=86_400.0, description="Seconds that it is left alone before it is tried again."
     )
+    authority_silence_s: float | None = Field(
+        default=None,
+        gt=0.0,
+        le=86_400.0,
+        description="Seconds without a tick after which an adapter that has the time authority counts as silent; "
+        "null: however long.",
+    )
     memory: MemoryConfig = Field(default=MemoryConfig(), description="What one process keeps in memory.")
 
     @property

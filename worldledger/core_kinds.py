@@ -3,6 +3,8 @@
 - ``AgentRegistered {agent_id, policy, permissions, weight}``: the agent stands in ``metadata["agents"]``
 - ``WorldTimeAuthoritySet {authority, offset}``: ``metadata["time_authority"]`` says who sets sim_time from here on,
   ``metadata["time_offset"]`` what is added to its own time; effects of before this was known have no ``offset``
+- ``WorldTimeAuthoritySilent {authority, last_tick_seq, reason}``: ``metadata["time_authority_silent"]`` says so, until
+  the next ``WorldTimeSet`` or ``WorldTimeAuthoritySet``
 
 The other system kinds named here tell what happened around the world and change nothing in it. (The genesis and
 state digests have their own places, `worldledger.genesis` and `worldledger.folding`.)
@@ -17,13 +19,10 @@ from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_WORD
 from worldledger.effects import Effect
 from worldledger.rulesets.base import Handler, MalformedEffectError, Touched
-from worldledger.time_authority import TimeAuthority
+from worldledger.time_authority import TIME_AUTHORITY_KIND, TIME_SET_KIND, TIME_SILENT_KIND, Silence, TimeAuthority
 from worldledger.world import WorldState
 
 AGENT_REGISTERED_KIND: Final = "AgentRegistered"
-TIME_AUTHORITY_KIND: Final = "WorldTimeAuthoritySet"
-#: An adapter has moved sim_time on: ``{adapter, time}``, the time as the adapter stated it.
-TIME_SET_KIND: Final = "WorldTimeSet"
 #: What an agent was shown: ``{agent_id, at_seq, digest}``.
 VIEW_DIGEST_KIND: Final = "ViewDigest"
 #: An intent that the world's validator or ruleset refused.
@@ -34,6 +33,7 @@ GENERATION_CANCELLED_KIND: Final = "GenerationCancelled"
 GENERATION_FINISHED_KIND: Final = "GenerationFinished"
 
 _NOTHING: Final = ()
+_SILENT: Final = "time_authority_silent"
 
 
 def register(state: WorldState, effect: Effect) -> Touched:
@@ -67,7 +67,7 @@ def set_authority(state: WorldState, effect: Effect) -> Touched:
     """WorldTimeAuthoritySet: this one sets sim_time from here on."""
     payload = effect["payload"]
     try:
-        authority = TimeAuthority.of_setting(payload)
+        authority = TimeAuthority.of_setting(payload, effect["global_seq"])
     except ValueError as error:
         raise MalformedEffectError(str(error)) from None
     state.metadata["time_authority"] = authority.name
@@ -75,11 +75,33 @@ def set_authority(state: WorldState, effect: Effect) -> Touched:
         state.metadata["time_offset"] = authority.offset
     else:
         state.metadata.pop("time_offset", None)
+    state.metadata.pop(_SILENT, None)
+    return _NOTHING
+
+
+def note_silence(state: WorldState, effect: Effect) -> Touched:
+    """WorldTimeAuthoritySilent: the adapter with the authority is not heard any more."""
+    try:
+        silence = Silence.of(effect["payload"], effect["global_seq"])
+    except ValueError as error:
+        raise MalformedEffectError(str(error)) from None
+    state.metadata[_SILENT] = silence._asdict()
+    return _NOTHING
+
+
+def end_silence(state: WorldState, effect: Effect) -> Touched:
+    """WorldTimeSet: the adapter is heard."""
+    state.metadata.pop(_SILENT, None)
     return _NOTHING
 
 
 #: kind -> what folds it; a kind of the service's own that is not here folds to nothing.
-HANDLERS: Final[Mapping[str, Handler]] = {AGENT_REGISTERED_KIND: register, TIME_AUTHORITY_KIND: set_authority}
+HANDLERS: Final[Mapping[str, Handler]] = {
+    AGENT_REGISTERED_KIND: register,
+    TIME_AUTHORITY_KIND: set_authority,
+    TIME_SET_KIND: end_silence,
+    TIME_SILENT_KIND: note_silence,
+}
 
 
 def _is_word(value: Any) -> bool:

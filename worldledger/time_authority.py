@@ -1,19 +1,33 @@
-"""Who sets a world's sim_time, and where that authority's own zero lies. Source: docs/reference/effects.md, "Times".
+"""Who sets a world's sim_time, where that authority's own zero lies, and whether it is silent.
 
-``sim_time = the authority's own time + offset``. The wall clock's own time is wall_time, in epoch seconds; an adapter's
-and a client's is the time that they state. Pure: the log says it all, the genesis first and then each
-``WorldTimeAuthoritySet``.
+Source: docs/reference/effects.md, "Times". ``sim_time = the authority's own time + offset``. The wall clock's own time
+is wall_time, in epoch seconds; an adapter's and a client's is the time that they state. Pure: the log says it all, the
+genesis first and then these kinds:
+
+- ``WorldTimeAuthoritySet {authority, offset}``: this one sets sim_time from here on
+- ``WorldTimeSet {adapter, time}``: a tick, with the time as the adapter stated it
+- ``WorldTimeAuthoritySilent {authority, last_tick_seq, reason}``: the adapter is not heard any more; its next tick ends
+  that
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, TypeGuard
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeGuard
 
 from worldledger.canonical import MAX_INT
 from worldledger.errors import InvalidEffectError
 from worldledger.genesis import TIME_ZERO, is_authority
+
+TIME_AUTHORITY_KIND: Final = "WorldTimeAuthoritySet"
+TIME_SET_KIND: Final = "WorldTimeSet"
+TIME_SILENT_KIND: Final = "WorldTimeAuthoritySilent"
+#: The kinds that say something of the authority.
+TIME_KINDS: Final = frozenset({TIME_AUTHORITY_KIND, TIME_SET_KIND, TIME_SILENT_KIND})
+
+#: Why an authority is silent: the connection that its last tick came by has ended, or no tick came for too long.
+SilenceReason: TypeAlias = Literal["disconnected", "no_tick"]
 
 #: The authority of worlds that name none: the wall clock.
 WALL: Final = "wall"
@@ -21,11 +35,42 @@ WALL: Final = "wall"
 CLIENT: Final = "client"
 
 
+class Silence(NamedTuple):
+    """That an adapter with the authority is not heard any more.
+
+    ``last_tick_seq`` is its last tick, None where none came since it took over; ``global_seq`` is the effect that says
+    so.
+    """
+
+    authority: str
+    last_tick_seq: int | None
+    reason: str
+    global_seq: int
+
+    @classmethod
+    def of(cls, payload: Mapping[str, Any], global_seq: int) -> Silence:
+        """Return what a stored ``WorldTimeAuthoritySilent`` says. Raises ValueError where it is none."""
+        authority, last_tick_seq = payload.get("authority"), payload.get("last_tick_seq")
+        reason = payload.get("reason")
+        if not isinstance(authority, str) or not is_authority(authority) or not isinstance(reason, str):
+            raise ValueError("authority is an adapter's name, reason a text")
+        if last_tick_seq is not None and type(last_tick_seq) is not int:
+            raise ValueError("last_tick_seq is a global_seq or null")
+        return cls(authority, last_tick_seq, reason, global_seq)
+
+
 class TimeAuthority(NamedTuple):
-    """Who sets sim_time (``wall``, ``client`` or an adapter's name), and what is added to its own time."""
+    """Who sets sim_time (``wall``, ``client`` or an adapter's name), and what is added to its own time.
+
+    ``since_seq`` is the effect that named it, ``last_tick_seq`` the last tick since then, ``silence`` says that it is
+    not heard any more.
+    """
 
     name: str
     offset: float = 0.0
+    since_seq: int = 1
+    last_tick_seq: int | None = None
+    silence: Silence | None = None
 
     @classmethod
     def of_genesis(cls, payload: Mapping[str, Any]) -> TimeAuthority:
@@ -39,7 +84,7 @@ class TimeAuthority(NamedTuple):
         return cls(name, 0.0 - zero if name == WALL and is_time(zero) else 0.0)
 
     @classmethod
-    def of_setting(cls, payload: Mapping[str, Any]) -> TimeAuthority:
+    def of_setting(cls, payload: Mapping[str, Any], global_seq: int) -> TimeAuthority:
         """Return the authority that a stored ``WorldTimeAuthoritySet`` names; without ``offset`` it is 0.
 
         Raises ValueError where it names none.
@@ -49,7 +94,26 @@ class TimeAuthority(NamedTuple):
             raise ValueError("authority is 'wall', 'client' or an adapter's name")
         if not is_time(offset):
             raise ValueError("offset is a finite number of seconds")
-        return cls(name, float(offset))
+        return cls(name, float(offset), global_seq)
+
+    def after(self, kind: str, payload: Mapping[str, Any], global_seq: int) -> TimeAuthority:
+        """Return how it is after an effect of one of TIME_KINDS. Raises ValueError for one that cannot be read."""
+        if kind == TIME_AUTHORITY_KIND:
+            return self.of_setting(payload, global_seq)
+        if kind == TIME_SET_KIND:
+            return self._replace(last_tick_seq=global_seq, silence=None)
+        silence = Silence.of(payload, global_seq)
+        return self._replace(silence=silence) if silence.authority == self.name else self
+
+    @property
+    def silence_id(self) -> str:
+        """The req_id under which it is written, once, that nothing has been heard of it since its last tick."""
+        heard = self.since_seq if self.last_tick_seq is None else self.last_tick_seq
+        return f"silent:{self.name}:{heard}"
+
+    def holds_against(self, name: str) -> bool:
+        """Whether it is an adapter that is heard, and another adapter of this name cannot simply take over."""
+        return self.is_adapter and self.silence is None and name not in {self.name, WALL, CLIENT}
 
     def allows(self, source_id: str) -> bool:
         """Tell whether a draft of this source may state a time."""

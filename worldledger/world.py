@@ -30,7 +30,8 @@ class WorldState(BaseModel):
       ``last_effect_seq``, ``last_effect_time`` (its sim_time), ``last_effect_kind``, ``unknown_effects`` (how many had
       a kind that the ruleset does not know) and ``malformed_effects`` (how many had a payload that cannot be read);
       such effects change nothing else. ``time_authority``: who sets sim_time, once an effect has changed it, and
-      ``time_offset`` what is added to its own time.
+      ``time_offset`` what is added to its own time; ``time_authority_silent`` {authority, last_tick_seq, reason,
+      global_seq} while it is not heard.
     """
 
     entities: dict[str, Any] = Field(default_factory=dict)

@@ -47,26 +47,54 @@ async def tick(request: Request, world: WorldName) -> Response:
     return Response(to_json(receipt._asdict()), 201, headers, "application/json")
 
 
+@router.get(
+    "/v1/worlds/{world}/time-authority",
+    operation_id="get_time_authority",
+    summary="Who sets a world's sim_time",
+    response_class=Response,
+    responses={
+        200: {**json_of("TimeAuthorityNow"), "description": "Who sets sim_time, and whether it is silent."},
+        **problems(404, 422, 503),
+    },
+)
+async def get_time_authority(request: Request, world: WorldName) -> Response:
+    """Tell who sets sim_time as of the world's head, what is added to its own time, and whether it is silent."""
+    store = services(request).store
+    await store.world(world)
+    found = await store.time_authority(world)
+    answer = {
+        "authority": found.name,
+        "offset": found.offset,
+        "since_seq": found.since_seq,
+        "last_tick_seq": found.last_tick_seq,
+        "silence": None if found.silence is None else found.silence._asdict(),
+    }
+    return Response(to_json(answer), 200, {"Cache-Control": "no-store"}, "application/json")
+
+
 @router.put(
     "/v1/worlds/{world}/time-authority",
     operation_id="set_time_authority",
-    summary="Say who sets a world's sim_time",
+    summary="Say who is to set a world's sim_time",
     response_class=Response,
     responses={
         200: {**json_of("TimeAuthoritySet"), "description": "The effect WorldTimeAuthoritySet is durable."},
-        **problems(404, 413, 415, 422, 503),
+        **problems(404, 409, 413, 415, 422, 503),
     },
     openapi_extra={"requestBody": body_of("TimeAuthority")},
 )
 async def set_time_authority(request: Request, world: WorldName) -> Response:
     """Have an adapter (`unity`, `unreal` …) set sim_time from here on, `client` any draft, or `none` the wall clock.
 
-    `zero` is the world's sim_time at which the authority's own 0.0 lies: by default where the world stands.
+    `zero` is the world's sim_time at which the authority's own 0.0 lies: by default where the world stands. With
+    `force` false an adapter takes over only from another one that is silent.
     """
-    body = await _read(request, "a time authority", ("authority",), ("zero",))
-    authority, zero = _named(body, "authority"), body.get("zero")
+    body = await _read(request, "a time authority", ("authority",), ("zero", "force"))
+    authority, zero, force = _named(body, "authority"), body.get("zero"), body.get("force", True)
+    if type(force) is not bool:
+        raise InvalidEffectError(f"force is true or false, not {json_name(force)}", "$.force")
     found = services(request)
-    receipt = await (await found.worlds.get(world)).set_sim_time_authority(authority, zero=zero)
+    receipt = await (await found.worlds.get(world)).set_sim_time_authority(authority, zero=zero, force=force)
     effect = orjson.loads((await found.store.reader.effect(world, receipt.global_seq)).text)
     answer = {"authority": authority, "offset": effect["payload"]["offset"], "global_seq": receipt.global_seq}
     return Response(to_json(answer), 200, {"Cache-Control": "no-store"}, "application/json")

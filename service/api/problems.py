@@ -76,6 +76,8 @@ TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     errors.IllegalEffectError: Answer(422, "The ruleset refuses the effect"),
     errors.InvalidNameError: Answer(422, "This cannot be a world's name"),
     errors.TimeAuthorityError: Answer(422, "This source may not set sim_time"),
+    errors.TimeAuthorityHeldError: Answer(409, "Another adapter has the time authority"),
+    errors.AuthoritySilentError: Answer(409, "The time authority is silent"),
     errors.SimTimeOrderError: Answer(409, "sim_time would go backwards"),
     errors.RequestConflictError: Answer(422, "The req_id was used with another body"),
     errors.InvalidConfigError: Answer(422, "The world is refused"),

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from service.runtime.attachments import Attachment, Attachments
-from service.runtime.clocks import Clocks
+from service.runtime.clocks import Clocks, Tick
 from service.runtime.following import Follower
 from service.runtime.gauges import Gauges
 from service.runtime.generations import Generations
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from service.store.event_log import EventLog
     from worldledger.effects import Effect
     from worldledger.rulesets import Ruleset
+    from worldledger.time_authority import Silence, TimeAuthority
     from worldledger.views import Sighting
     from worldledger.world import WorldState
 
@@ -77,6 +78,7 @@ class Orchestrator(Gauges):
         self.event_log = event_log
         #: the seed's table: every handle that was given out here and is still open
         self.agent_handles: dict[str, AgentHandle] = {}
+        self._store = store
         self._outbox = Outbox(event_log)
         self._follower = Follower(store, watcher, self.world_id, self._on_effect, max_patch_ops=config.max_patch_ops)
         self._attachments = Attachments(config.memory.view_cache_size, arrived=self._arrived, let_go=self._let_go)
@@ -109,7 +111,7 @@ class Orchestrator(Gauges):
                 held=self._generations.finish,
                 clock=clock,
             )
-        self._clocks = Clocks(event_log, self._ticks)
+        self._clocks = Clocks(event_log, self._ticks, silence_s=config.authority_silence_s)
         self.memory = MemoryManager(
             config.memory,
             attachments=self._attachments,
@@ -174,13 +176,19 @@ class Orchestrator(Gauges):
         world = cls(store, watcher, event_log, config, rules.ruleset, effect_validator, order=rules.order)
         await world._follower.start()
         try:
+            await world._begin_watching()
             yield world
         finally:
             await world._close()
 
+    async def _begin_watching(self) -> None:
+        seq = self._follower.seq
+        self._clocks.begin(await self._store.time_authority(self.world_id, seq), seq)
+
     async def _close(self) -> None:
         """Stop; whoever waits is told. What has happened so far is written, if the database is not away for long."""
         self._generations.close()
+        self._clocks.close()
         for handle in list(self.agent_handles.values()):
             handle.close()
         self._attachments.close()
@@ -403,16 +411,48 @@ class Orchestrator(Gauges):
 
     # -- time ----------------------------------------------------------------------------------------------
 
-    def set_sim_time_authority(self, authority: str, *, zero: float | None = None) -> Awaitable[Receipt]:
+    def set_sim_time_authority(
+        self, authority: str, *, zero: float | None = None, force: bool = True
+    ) -> Awaitable[Receipt]:
         """Have an adapter ("unity", "unreal" …) set sim_time from here on, any "client", or ("none") the wall clock.
 
         ``zero`` is the world's sim_time at which the authority's own 0.0 lies: by default where the world stands when
-        the effect is written, and for "client" 0.0. The wall clock goes on from where the world stands.
+        the effect is written, and for "client" 0.0. The wall clock goes on from where the world stands. Without
+        ``force``, which is an operator's, an adapter takes over only from another one that is silent.
 
         The call is the seed's: its effect follows, before any later tick of this process. What it gives may be awaited
-        for the effect's receipt, and raises InvalidEffectError for what is no adapter's name.
+        for the effect's receipt, and raises InvalidEffectError for what is no adapter's name, and without ``force``
+        TimeAuthorityHeldError.
         """
-        return self._clocks.set_authority(authority, zero)
+        return self._clocks.set_authority(authority, zero, force=force)
+
+    async def time_authority(self) -> TimeAuthority:
+        """Return who sets sim_time as of the world's head, what is added to its own time, and whether it is silent."""
+        return await self._guard.read(self._store.time_authority(self.world_id))
+
+    @property
+    def authority_silent(self) -> Silence | None:
+        """That the adapter with the time authority is not heard any more, if it is so: until its next tick."""
+        return self._clocks.authority.silence
+
+    def on_authority_silent(self, listener: Callable[[Silence], None]) -> Callable[[], None]:
+        """Have a function called whenever the time authority falls silent; call what is returned to end that."""
+        return self._clocks.on_silence(listener)
+
+    async def wait_for_tick(self) -> Tick:
+        """Wait for the next tick that is seen here.
+
+        Raises AuthoritySilentError where the time authority is silent or falls silent, StoreUnavailableError where the
+        world is closed meanwhile.
+        """
+        return await self._clocks.wait_for_tick()
+
+    def authority_disconnected(self, adapter: str, tick_seq: int) -> None:
+        """Take note that the connection by which an adapter's tick came has ended.
+
+        If that was the last tick of the time authority, the effect WorldTimeAuthoritySilent follows.
+        """
+        self._clocks.disconnected(adapter, tick_seq)
 
     async def tick(self, adapter: str, sim_time: float) -> Receipt | TickReceipt:
         """Move sim_time on, to the adapter's own time plus its offset.
@@ -462,6 +502,7 @@ class Orchestrator(Gauges):
 
     def _on_effect(self, effect: Effect, sightings: list[Sighting], size: int) -> None:
         self._submitting.lists.took(effect, sightings)
+        self._clocks.seen(effect)
         if self._ticks is not None:
             self._ticks.seen(effect)
         self._generations.seen(effect)  # first: an intent's own effect ends its generation, and does not make it stale

@@ -22,9 +22,9 @@ from service.store.closing import Closing, Planned, TickReceipt
 from service.store.holding import HeldAt, HeldIntent, Key, Limits, OpenTick, OtherTick, RefusedAt, Wanted
 from service.store.records import Receipt
 from worldledger.canonical import canonical_json
-from worldledger.core_kinds import TIME_SET_KIND
 from worldledger.drafts import check_draft
 from worldledger.errors import (
+    AuthoritySilentError,
     DeadlineExceededError,
     InvalidEffectError,
     InvalidIntentError,
@@ -35,6 +35,7 @@ from worldledger.errors import (
 )
 from worldledger.errors.remaking import remade
 from worldledger.intents import Accepted, CheckedIntent, Held, check_intent, intent_draft
+from worldledger.time_authority import TIME_SET_KIND
 
 if TYPE_CHECKING:
     from service.runtime.attachments import Attachment
@@ -107,6 +108,8 @@ class Ticks:
         self._held = held
         self._clock = clock
         self._open: OpenTick | None = None
+        #: what those who wait are told while the time authority is silent
+        self._silent: AuthoritySilentError | None = None
         self._waiters: dict[Key, list[_Waiter]] = {}
         self._telling: set[asyncio.Task[None]] = set()
 
@@ -290,7 +293,22 @@ class Ticks:
         self._follower.raise_if_ended()
         if self._open is not None and self._open.number > answer.tick:
             self._ask([key])
+        elif self._silent is not None:
+            return self._silent
         return await waiter.future
+
+    def authority_silent(self, error: AuthoritySilentError | None) -> None:
+        """Take note that the time authority is silent, or is heard again (None).
+
+        Those who wait for what the open tick decides are told; what they submitted stays held for it.
+        """
+        self._silent = error
+        if error is None:
+            return
+        for waiters in self._waiters.values():
+            for waiter in waiters:
+                if waiter.tick is not None and (self._open is None or self._open.number <= waiter.tick):
+                    waiter.tell(error)
 
     def seen(self, effect: Effect) -> None:
         """Take note of an effect that was folded here: an intent that is waited for, or the end of a tick."""

@@ -12,9 +12,9 @@ from service.store.closing import Close, Closing, TickReceipt
 from service.store.records import Receipt
 from service.store.sealing import Sealer
 from service.store.units import Judge, Unit, conflict
-from worldledger.core_kinds import TIME_AUTHORITY_KIND
 from worldledger.drafts import check_draft
 from worldledger.effects import EffectDraft, EventLogEntry
+from worldledger.time_authority import TIME_KINDS
 
 if TYPE_CHECKING:
     from service.store.committer import Committer, WorldQueue
@@ -72,7 +72,7 @@ class EventLog:
             return []
         if len(drafts) == 1:
             draft = check_draft(drafts[0], system=system, default_priority=self._default(system))
-            if draft.req_id is None and draft.kind != TIME_AUTHORITY_KIND:
+            if draft.req_id is None and draft.kind not in TIME_KINDS:
                 receipt = await self._committer.write_alone(self._queue, draft)
                 if receipt is not None:
                     return [receipt]

@@ -21,8 +21,8 @@ from service.store import statements
 from service.store.outages import Outages, retrying
 from service.store.records import Receipt
 from service.store.units import conflict
-from worldledger.core_kinds import TIME_SET_KIND
 from worldledger.errors import BackpressureError, OverloadedError, SimulationError
+from worldledger.time_authority import TIME_SET_KIND
 
 if TYPE_CHECKING:
     import asyncpg

@@ -17,7 +17,6 @@ from service.store.records import Head, Receipt
 from service.store.units import Unit
 from worldledger.canonical import canonical_json
 from worldledger.chain import StoredEffect
-from worldledger.core_kinds import TIME_AUTHORITY_KIND
 from worldledger.drafts import CheckedDraft, effect_text
 from worldledger.errors import (
     EffectTooLargeError,
@@ -25,9 +24,17 @@ from worldledger.errors import (
     SimTimeOrderError,
     SimulationError,
     TimeAuthorityError,
+    TimeAuthorityHeldError,
 )
 from worldledger.rulesets import Ruleset
-from worldledger.time_authority import WALL, TimeAuthority, hand_over
+from worldledger.time_authority import (
+    TIME_AUTHORITY_KIND,
+    TIME_KINDS,
+    TIME_SILENT_KIND,
+    WALL,
+    TimeAuthority,
+    hand_over,
+)
 from worldledger.world import WorldState
 
 
@@ -45,7 +52,7 @@ class Group:
     sim_times: list[float] = field(default_factory=list)
     requests: list[tuple[str, str, bytes, int, int]] = field(default_factory=list)
     units: list[tuple[Unit, dict[int, Receipt]]] = field(default_factory=list)
-    #: who sets sim_time from here on, where an effect of the group says so
+    #: who sets sim_time from here on, where an effect of the group says something of it
     authority: TimeAuthority | None = None
 
     @classmethod
@@ -205,8 +212,9 @@ class Sealer:
                     index=index if several else None,
                     authority=group.authority,
                 )
-                if draft.kind == TIME_AUTHORITY_KIND:
-                    group.authority = TimeAuthority.of_setting(orjson.loads(text)["payload"])
+                if draft.kind in TIME_KINDS:
+                    known = self.authority if group.authority is None else group.authority
+                    group.authority = known.after(draft.kind, orjson.loads(text)["payload"], seq)
                 digest = sha256(prefix + text)
                 checksum = digest.digest()
                 hexdigest = digest.hexdigest()
@@ -271,8 +279,10 @@ class Sealer:
     ) -> tuple[bytes, str, float]:
         """Write the effect that a draft becomes at ``seq``, after an effect at ``sim_time``.
 
-        ``authority`` sets sim_time there, where it is not the one that is known of the log. Of a setting of the
-        authority the draft says who, and where its ``zero`` lies; the effect has the ``offset`` that follows.
+        ``authority`` sets sim_time there, where it is not the one that is known of the log. The draft of a
+        WorldTimeAuthoritySet says who, where its ``zero`` lies, and with ``force: false`` that an adapter that has it
+        and is heard is to keep it (TimeAuthorityHeldError); the effect has the ``offset`` that follows. That an
+        authority is silent is refused where it was heard since.
 
         Gives the canonical bytes, the uuid and the effect's sim_time. Raises TimeAuthorityError,
         SimTimeOrderError, InvalidEffectError (caused_by) and EffectTooLargeError, naming ``index`` if given.
@@ -285,7 +295,10 @@ class Sealer:
             now = wall_time + authority.offset
             sim_time = now if now > sim_time else sim_time  # noqa: FURB136 - max() takes twice as long
         if draft.kind == TIME_AUTHORITY_KIND:
-            draft = _with_offset(draft, sim_time, wall_time)
+            draft = self._with_offset(draft, authority, sim_time, wall_time, index)
+        elif draft.kind == TIME_SILENT_KIND and (authority.silence is not None or draft.req_id != authority.silence_id):
+            what = f"world {self.world_id}: since then the time authority was heard, or is known to be silent"
+            raise TimeAuthorityError(what, world_id=self.world_id, time_authority=authority.name, index=index)
         if draft.caused_by is not None and draft.caused_by >= seq:
             what = f"caused_by names seq {draft.caused_by}, which does not come before this effect (seq {seq})"
             raise InvalidEffectError(what, "$.caused_by", index)
@@ -323,9 +336,19 @@ class Sealer:
             )
         return sim_time
 
-
-def _with_offset(draft: CheckedDraft, sim_time: float, wall_time: float) -> CheckedDraft:
-    """Return the setting of an authority with what is added to that authority's own time from here on."""
-    payload = orjson.loads(draft.payload)
-    authority = hand_over(payload["authority"], payload.get("zero"), sim_time=sim_time, wall_time=wall_time)
-    return draft._replace(payload=canonical_json({"authority": authority.name, "offset": authority.offset}))
+    def _with_offset(
+        self, draft: CheckedDraft, before: TimeAuthority, sim_time: float, wall_time: float, index: int | None
+    ) -> CheckedDraft:
+        """Return the setting of an authority with what is added to that authority's own time from here on."""
+        payload = orjson.loads(draft.payload)
+        name = payload["authority"]
+        if payload.get("force") is False and before.holds_against(name):
+            raise TimeAuthorityHeldError(
+                f"world {self.world_id}: the adapter {before.name!r} has the time authority and is not silent",
+                world_id=self.world_id,
+                time_authority=before.name,
+                path="$.authority",
+                index=index,
+            )
+        authority = hand_over(name, payload.get("zero"), sim_time=sim_time, wall_time=wall_time)
+        return draft._replace(payload=canonical_json({"authority": authority.name, "offset": authority.offset}))

@@ -251,7 +251,7 @@ class _Round:
     async def _sim_time(self, stated: float, seq: int) -> float:
         """Return the sim_time of the effect that a draft with this time became at ``seq``, by its authority of then."""
         authority = await authority_at(self._connection, self._sealer.world_id, seq - 1)
-        return stated if authority is None else authority.sim_time(stated)
+        return authority.sim_time(stated)
 
     async def _recall(self, unit: Unit, first: int, last: int, body_sha256: bytes, row: asyncpg.Record) -> None:
         effects = await self._connection.fetch(

@@ -75,11 +75,14 @@ LOCK_HEAD = "select head_seq, head_checksum, sim_time, wall_time from heads wher
 
 HEAD = "select head_seq, head_checksum, sim_time, wall_time from heads where world_id = $1"
 
-#: The last word on who sets a world's sim_time: $1 world_id, $2 the kind that says so, $3 after, $4 up to a seq.
-LAST_AUTHORITY = """
-select global_seq, (effect -> 'payload')::text as payload from effects
-where world_id = $1 and kind = $2 and global_seq > $3 and global_seq <= $4
-order by world_id desc, kind desc, global_seq desc limit 1
+#: The last of each kind that says something of the time authority: $1 world_id, $2 kinds, $3 after, $4 up to a seq.
+LAST_OF_AUTHORITY = """
+select k.kind, last.global_seq, last.payload from unnest($2::text[]) as k (kind)
+cross join lateral (
+    select global_seq, (effect -> 'payload')::text as payload from effects e
+    where e.world_id = $1 and e.kind = k.kind and e.global_seq > $3 and e.global_seq <= $4
+    order by e.world_id desc, e.kind desc, e.global_seq desc limit 1) last
+order by last.global_seq
 """
 
 #: What a world's genesis says, as text.

@@ -20,7 +20,7 @@ from service.settings import Settings
 from service.store import statements
 from service.store.advancing import Progress
 from service.store.aside import Aside
-from service.store.authority import look_up_authority
+from service.store.authority import authority_at, look_up_authority
 from service.store.bulk import BulkWriter, callers_errors_as_they_are
 from service.store.committer import Committer, WorldQueue
 from service.store.copying import bulk_transaction
@@ -37,6 +37,7 @@ from service.store.snapshots import SnapshotRecord
 from service.store.snapshotter import Snapshotter
 from service.store.states import States
 from worldledger.agent_names import namesakes, taken
+from worldledger.canonical import MAX_INT
 from worldledger.chain import Finding
 from worldledger.config import default_priority_of
 from worldledger.core_kinds import AGENT_REGISTERED_KIND
@@ -204,6 +205,11 @@ class Store:
             if drafts:
                 await BulkWriter(connection, sealer, writer.head, recorded=True).write(drafts, progress)
         return await self.world(world.world_id)
+
+    async def time_authority(self, world_id: str, seq: int = MAX_INT) -> TimeAuthority:
+        """Return who sets a world's sim_time after ``seq`` (by default the last effect), and whether it is silent."""
+        async with self.reader.connection() as connection:
+            return await authority_at(connection, world_id, seq)
 
     @asynccontextmanager
     async def _bulk_transaction(self) -> AsyncIterator[PooledConnection]:

@@ -128,7 +128,7 @@ class WorldsAtOnce:
         """Give the same of the drafts, which follow; those of recordings in a part of the sealer's time."""
         world_id, new_uuid = sealer.world_id, self._new_uuid
         # Whoever states a time may, and it stays where none is stated.
-        is_simple = sealer.authority == TimeAuthority(CLIENT)
+        is_simple = sealer.authority.name == CLIENT
         if is_simple and isinstance(drafts, PlainDrafts):
             texts = drafts.texts(world_id=world_id, first_seq=begun + 1, new_uuid=new_uuid, wall_time=wall_time)
             for at, effect in enumerate(zip(texts, drafts.kinds, drafts.sources, drafts.sim_times, strict=True)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import httpx2
@@ -51,6 +52,51 @@ async def test_time_is_handed_over(client: httpx2.AsyncClient) -> None:
     assert await _sim_time(client) == now + 1001.0
     late = problem(await client.post(TIME, json={"adapter": "unreal", "sim_time": -1}), 409, "sim_time_order")
     assert late["expected_min"] == pytest.approx(1.0)
+
+
+async def test_who_has_the_authority_is_told(client: httpx2.AsyncClient) -> None:
+    """With what is added to its time, since when, and whether it is heard."""
+    await new_world(client)
+    first = (await client.get(AUTHORITY)).json()
+    genesis = (await client.get("/v1/worlds/town/effects/1")).json()
+    offset = -genesis["payload"]["time_zero"]
+    quiet = {"last_tick_seq": None, "silence": None}
+    assert first == {"authority": "wall", "offset": offset, "since_seq": 1, **quiet}
+    await client.put(AUTHORITY, json={"authority": "unity", "zero": 7})
+    now = (await client.get(AUTHORITY)).json()
+    assert now == {"authority": "unity", "offset": 7.0, "since_seq": 2, **quiet}
+    tick = (await client.post(TIME, json={"adapter": "unity", "sim_time": 1})).json()
+    assert (await client.get(AUTHORITY)).json() == {**now, "last_tick_seq": tick["global_seq"]}
+    problem(await client.get(AUTHORITY.replace("town", "nowhere")), 404, "world_not_found")
+
+
+async def test_an_adapter_takes_over_from_a_silent_one_alone(client: httpx2.AsyncClient) -> None:
+    """Where it does not force it; who operates the world may always set it."""
+    await client.post("/v1/worlds", json={"world_id": "town", "orchestrator": {"authority_silence_s": 0.05}})
+    await client.put(AUTHORITY, json={"authority": "unity"})
+    tick = (await client.post(TIME, json={"adapter": "unity", "sim_time": 1})).json()
+    async with asyncio.timeout(60):
+        while (now := (await client.get(AUTHORITY)).json())["silence"] is None or now["last_tick_seq"] is None:
+            await asyncio.sleep(0.01)
+    assert now["silence"] == {
+        "authority": "unity",
+        "last_tick_seq": tick["global_seq"],
+        "reason": "no_tick",
+        "global_seq": now["silence"]["global_seq"],
+    }
+    assert (await client.put(AUTHORITY, json={"authority": "unreal", "force": False})).status_code == 200
+    await client.post("/v1/worlds", json={"world_id": "village", "time_authority": "unity"})
+    village = "/v1/worlds/village/time-authority"
+    held = problem(await client.put(village, json={"authority": "unreal", "force": False}), 409, "time_authority_held")
+    assert held["time_authority"] == "unity"
+    for name in ("unreal", "none"):
+        assert (await client.put(village, json={"authority": name})).status_code == 200
+    problem(
+        await client.put(village, json={"authority": "unity", "force": "yes"}),
+        422,
+        path="$.force",
+        code="invalid_effect",
+    )
 
 
 async def test_nobody_else_moves_time(client: httpx2.AsyncClient) -> None:

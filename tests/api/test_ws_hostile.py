@@ -70,6 +70,8 @@ _UNREADABLE: dict[str, tuple[Any, str, Any]] = {
     "a long name": ({"type": "cancel", "req_id": "g" * 201, "id": 1}, "$.req_id", 1),
     "a NUL in a name": ({"type": "finished", "req_id": "g\0", "id": 1}, "$.req_id", 1),
     "a time that is text": ({"type": "tick", "adapter": "unity", "sim_time": "1", "id": 1}, "$.sim_time", 1),
+    "an authority that is none": ({"type": "authority", "authority": 1, "id": 1}, "$.authority", 1),
+    "an authority by force": ({"type": "authority", "authority": "a", "force": True, "id": 1}, "$.force", 1),
     "an adapter that is none": ({"type": "tick", "adapter": None, "sim_time": 1, "id": 1}, "$.adapter", 1),
 }
 

@@ -159,6 +159,41 @@ async def test_time_moves_by_ticks(served: Served, inhabited: httpx2.AsyncClient
     assert (await inhabited.get("/v1/worlds/town")).json()["sim_time"] == 1e12
 
 
+async def test_an_authority_s_end_is_told(served: Served, inhabited: httpx2.AsyncClient) -> None:
+    """Where the socket ends by which its last tick came, everybody is told, and another adapter may take over."""
+    async with socket_of(served) as alice:
+        await alice.receive("view")
+        async with socket_of(served, "bob") as unity:
+            await unity.send("authority", id=1, authority="unity")
+            assert (await unity.receive("accepted"))["id"] == 1
+            await unity.send("tick", id=2, adapter="unity", sim_time=0.5)
+            tick = await unity.receive("accepted")
+            await alice.send("authority", id=3, authority="unreal")
+            held = await alice.receive("rejected")
+            assert (held["id"], held["problem"]["code"], held["problem"]["status"]) == (3, "time_authority_held", 409)
+            async with socket_of(served, "bob") as other:  # it has sent no tick: its end is no silence
+                await other.send("ping")
+                await other.receive("pong")
+        told = await alice.receive("authority_silent")
+        wanted = {"authority": "unity", "last_tick_seq": tick["global_seq"], "reason": "disconnected"}
+        assert told == {"type": "authority_silent", **wanted, "global_seq": tick["global_seq"] + 1}
+        async with socket_of(served, "bob") as late:
+            await late.receive("view")
+            assert await late.receive("authority_silent") == told
+        now = (await inhabited.get("/v1/worlds/town/time-authority")).json()
+        assert (now["silence"], now["last_tick_seq"]) == (
+            {**wanted, "global_seq": told["global_seq"]},
+            tick["global_seq"],
+        )
+        await alice.send("authority", id=4, authority="unreal", zero=1000)
+        assert (await alice.receive("accepted"))["id"] == 4
+        await alice.send("tick", id=5, adapter="unreal", sim_time=1)
+        assert (await alice.receive("accepted"))["id"] == 5
+        await alice.send("authority", id=6, authority="none", zero=1)
+        assert (await alice.receive("rejected"))["problem"]["path"] == "$.zero"
+    assert (await inhabited.get("/v1/worlds/town")).json()["sim_time"] == 1001.0
+
+
 # -- stopping ----------------------------------------------------------------------------------------------
 
 

@@ -6,8 +6,10 @@ import asyncio
 
 import pytest
 
+from tests.api.helpers import Served
 from worldledger.aio import QueueClosedError
-from worldledger.client import World
+from worldledger.client import Client, World
+from worldledger.config import OrchestratorConfig
 from worldledger.errors import (
     IntentConflictError,
     InvalidEffectError,
@@ -19,11 +21,13 @@ from worldledger.errors import (
     SimulationError,
     StaleContextError,
     TimeAuthorityError,
+    TimeAuthorityHeldError,
     UnknownAgentError,
     UnknownGenerationError,
 )
 from worldledger.intents import Accepted
 from worldledger.observation import ObservationPolicy, PolicyConfig, View
+from worldledger.time_authority import Silence
 
 from .helpers import after, emitted, entity, same_view, soon, speak, texts
 
@@ -293,3 +297,34 @@ async def test_an_adapter_moves_the_time(world: World) -> None:
     receipt = await world.tick("unreal", 0.5)
     before, after = (await world.event_log.get_entries_since(receipt.global_seq - 2))[:2]
     assert after.sim_time == before.sim_time + 0.5 < 7_000.0
+
+
+async def test_an_adapter_does_not_take_over_from_one_that_is_heard(world: World) -> None:
+    """Unless it is forced to, as an operator does; who has the authority can be asked for."""
+    await world.set_sim_time_authority("unity", zero=50.0)
+    with pytest.raises(TimeAuthorityHeldError):
+        await world.set_sim_time_authority("unreal", force=False)
+    receipt = await world.tick("unity", 1.0)
+    found = await world.time_authority()
+    assert (found.name, found.offset, found.last_tick_seq, found.silence) == ("unity", 50.0, receipt.global_seq, None)
+    await world.set_sim_time_authority("unreal")
+
+
+async def test_an_authority_that_falls_silent_is_told(served: Served) -> None:
+    """The service tells it to each client once, which calls those that asked; then another adapter may take over."""
+    async with Client(served.url, "quiet") as world:
+        await world.create_world(orchestrator=OrchestratorConfig(authority_silence_s=0.05))
+        await world.register_agent("alice", ObservationPolicy())
+        await world.register_agent("bob", ObservationPolicy())
+        told: asyncio.Queue[Silence] = asyncio.Queue()
+        remove = world.on_authority_silent(told.put_nowait)
+        await world.set_sim_time_authority("unity")
+        tick = await world.tick("unity", 1.0)
+        silence = await soon(told.get())
+        if silence.last_tick_seq is None:  # it was silent before the tick
+            silence = await soon(told.get())
+        assert (silence.authority, silence.last_tick_seq, silence.reason) == ("unity", tick.global_seq, "no_tick")
+        assert (await world.time_authority()).silence == silence
+        await world.set_sim_time_authority("unreal", force=False)
+        assert told.empty() or told.get_nowait().authority == "unreal"
+        remove()

@@ -116,6 +116,11 @@ _MALFORMED: dict[str, tuple[str, Any]] = {
     "authority a list": ("WorldTimeAuthoritySet", {"authority": ["unity"]}),
     "authority with capitals": ("WorldTimeAuthoritySet", {"authority": "Unity"}),
     "authority the service": ("WorldTimeAuthoritySet", {"authority": "worldledger"}),
+    "silence of nobody": ("WorldTimeAuthoritySilent", {"last_tick_seq": 2, "reason": "no_tick"}),
+    "silence since a word": (
+        "WorldTimeAuthoritySilent",
+        {"authority": "unreal", "last_tick_seq": "2", "reason": "no_tick"},
+    ),
     "offset null": ("WorldTimeAuthoritySet", {"authority": "unity", "offset": None}),
     "offset a string": ("WorldTimeAuthoritySet", {"authority": "unity", "offset": "0"}),
     "offset true": ("WorldTimeAuthoritySet", {"authority": "unity", "offset": True}),
@@ -160,6 +165,17 @@ def test_who_sets_sim_time_is_the_newest_word() -> None:
     assert [state_of(*said[:count]).metadata["time_authority"] for count in (1, 2, 3)] == ["unity", "none", "client"]
 
 
+def test_a_silence_stands_in_the_state_until_it_ends() -> None:
+    """By a tick, or another authority; a state says nothing of it before."""
+    payload = {"authority": "unity", "last_tick_seq": 7, "reason": "no_tick"}
+    silent = ("WorldTimeAuthoritySilent", payload)
+    known = state_of(silent).metadata
+    assert known["time_authority_silent"] == {**payload, "global_seq": known["last_effect_seq"]}
+    for end in (("WorldTimeSet", {"adapter": "unity"}), ("WorldTimeAuthoritySet", {"authority": "b"})):
+        assert "time_authority_silent" not in state_of(silent, end).metadata
+        assert state_of(end).metadata.keys() >= state_of(silent, end).metadata.keys()
+
+
 def test_what_is_added_to_an_authority_s_time_stands_in_the_state() -> None:
     """As long as the authority that has it; a state says nothing of it where an effect of before says nothing."""
     said = [("WorldTimeAuthoritySet", payload) for payload in ({"authority": "a", "offset": 1.5}, {"authority": "b"})]
@@ -181,7 +197,7 @@ def test_the_service_s_other_kinds_fold_to_nothing(kind: str) -> None:
 
 def test_all_of_them_are_the_service_s_alone() -> None:
     """Every kind that the core names can be written by the service only."""
-    assert len(set(_KINDS.values())) == len(_KINDS) == 8
+    assert len(set(_KINDS.values())) == len(_KINDS) == 9
     assert all(map(is_system_kind, _KINDS.values()))
     assert set(core_kinds.HANDLERS) <= set(_KINDS.values())
 

@@ -7,8 +7,17 @@ from typing import Any
 
 import pytest
 
-from service.runtime import Orchestrator
-from worldledger.errors import InvalidEffectError, SimTimeOrderError, SimulationError, TimeAuthorityError
+from service.runtime import Orchestrator, OrchestratorConfig
+from worldledger.errors import (
+    AuthoritySilentError,
+    InvalidEffectError,
+    SimTimeOrderError,
+    SimulationError,
+    StoreUnavailableError,
+    TimeAuthorityError,
+    TimeAuthorityHeldError,
+)
+from worldledger.time_authority import Silence
 
 from .conftest import Opening
 from .helpers import ALL, created, effects, head_of, message, refused, speak, whole
@@ -177,3 +186,147 @@ async def test_two_processes_fight_for_the_authority(opening: Opening, rounds: i
     assert ticks
     assert await times(worlds[0]) == sorted(await times(worlds[0]))
     assert await worlds[0].event_log.validate_integrity()
+
+
+# -- silence ---------------------------------------------------------------------------------------------------------
+
+_IMPATIENT = OrchestratorConfig(authority_silence_s=0.05)
+
+
+async def silence_of(world: Orchestrator) -> Silence:
+    """Wait until the authority is silent; give the silence."""
+    told: asyncio.Future[Silence] = asyncio.get_running_loop().create_future()
+    remove = world.on_authority_silent(lambda silence: None if told.done() else told.set_result(silence))
+    try:
+        return world.authority_silent or await told
+    finally:
+        remove()
+
+
+async def silences(world: Orchestrator) -> list[dict[str, Any]]:
+    """Give the payloads of the effects that tell of silences."""
+    return [effect["payload"] for effect in await effects(world) if effect["kind"] == "WorldTimeAuthoritySilent"]
+
+
+async def test_an_authority_that_ticks_no_more_is_silent(opening: Opening) -> None:
+    """After the time that was set it is written once, however many processes look, and told to those who wait."""
+    worlds = [await opening(config=_IMPATIENT) for _ in range(2)]
+    await worlds[0].set_sim_time_authority("unity")
+    first = await silence_of(worlds[1])
+    assert (first.authority, first.last_tick_seq, first.reason) == ("unity", None, "no_tick")
+    tick = await worlds[0].tick("unity", 1.0)
+    await worlds[1].reached(tick.global_seq)
+    for world in worlds:
+        await world.reached(tick.global_seq)
+        found = await silence_of(world)
+        assert found.last_tick_seq == tick.global_seq
+        state = world.world_state.metadata["time_authority_silent"]
+        assert state == found._asdict()
+        error = await refused(world.wait_for_tick())
+        assert isinstance(error, AuthoritySilentError)
+        assert error.details["last_tick_seq"] == tick.global_seq
+    for world in worlds:
+        await world.flush()
+    assert [said["last_tick_seq"] for said in await silences(worlds[0])] == [None, tick.global_seq]
+    assert await worlds[0].event_log.validate_integrity()
+
+
+async def test_without_a_time_nobody_is_silent_by_it(world: Orchestrator) -> None:
+    """By default it takes the end of a connection; under the clock or any client there is nothing to watch."""
+    assert world.config.authority_silence_s is None
+    await world.set_sim_time_authority("unity")
+    await world.reached(2)
+    assert world._clocks._timer is None
+    assert not world.in_use
+
+
+@pytest.mark.parametrize("authority", ["none", "client"])
+async def test_who_does_not_tick_is_not_watched(opening: Opening, authority: str) -> None:
+    """The wall clock and clients owe no ticks."""
+    world = await opening(config=OrchestratorConfig(authority_silence_s=3600))
+    receipt = await world.set_sim_time_authority("unity")
+    await world.reached(receipt.global_seq)
+    assert world.in_use
+    receipt = await world.set_sim_time_authority(authority)
+    await world.reached(receipt.global_seq)
+    assert world._clocks._timer is None
+    assert not world.in_use
+
+
+async def test_those_who_wait_are_told_of_ticks_and_of_silence(opening: Opening) -> None:
+    """In every process; and of the end of the world's being open."""
+    one, two = await opening(), await opening()
+    await one.set_sim_time_authority("unity")
+    waits = [asyncio.create_task(world.wait_for_tick()) for world in (one, two)]
+    await asyncio.sleep(0)
+    tick = await one.tick("unity", 3.0)
+    ticks = await asyncio.gather(*waits)
+    assert {(each.global_seq, each.adapter) for each in ticks} == {(tick.global_seq, "unity")}
+    waits = [asyncio.create_task(world.wait_for_tick()) for world in (one, two)]
+    await asyncio.sleep(0)
+    one.authority_disconnected("unity", tick.global_seq)
+    told = await asyncio.gather(*waits, return_exceptions=True)
+    assert [type(each) for each in told] == [AuthoritySilentError] * 2
+    assert one.authority_silent == two.authority_silent == (await one.time_authority()).silence
+    again = await two.tick("unity", 4.0)  # which ends it
+    await one.reached(again.global_seq)
+    assert one.authority_silent is None
+    async with opening.until() as three:
+        assert three.authority_silent is None
+        wait = asyncio.create_task(three.wait_for_tick())
+        await asyncio.sleep(0)
+    assert isinstance((await asyncio.gather(wait, return_exceptions=True))[0], StoreUnavailableError)
+
+
+async def test_an_older_connection_s_end_is_no_silence(opening: Opening) -> None:
+    """Only the one that sent the last accepted tick, and only once."""
+    one, two = await opening(), await opening()
+    await one.set_sim_time_authority("unity")
+    first = await one.tick("unity", 1.0)
+    second = await two.tick("unity", 2.0)
+    one.authority_disconnected("unity", first.global_seq)
+    one.authority_disconnected("unreal", second.global_seq)
+    await one._clocks.settled()
+    assert await silences(one) == []
+    for world in (one, two, one):
+        world.authority_disconnected("unity", second.global_seq)
+        await world._clocks.settled()
+    said = {"authority": "unity", "last_tick_seq": second.global_seq, "reason": "disconnected"}
+    assert await silences(two) == [said]
+
+
+async def test_a_silent_authority_can_be_taken_over(opening: Opening) -> None:
+    """By another adapter, and not before; an operator may always set it, and nobody stands in the way of the clock."""
+    one, two = await opening(), await opening()
+    await one.set_sim_time_authority("unity", force=False)  # from the clock
+    tick = await one.tick("unity", 1.0)
+    error = await refused(_taken(two, "unreal"))
+    assert isinstance(error, TimeAuthorityHeldError)
+    assert error.details["time_authority"] == "unity"
+    await _taken(two, "unity")  # itself, with a zero that lies here
+    tick = await one.tick("unity", 1.0)
+    one.authority_disconnected("unity", tick.global_seq)
+    await one._clocks.settled()
+    await _taken(two, "unreal")
+    assert isinstance(await refused(_taken(one, "unity")), TimeAuthorityHeldError)
+    await _taken(one, "none")
+    await _taken(one, "godot")
+    await two.set_sim_time_authority("unity")  # an operator
+    assert await times(one) == sorted(await times(one))
+
+
+async def _taken(world: Orchestrator, authority: str) -> object:
+    return await world.set_sim_time_authority(authority, force=False)
+
+
+async def test_a_silence_is_known_to_who_comes_later(opening: Opening) -> None:
+    """It stands in the log: a process that opens the world then knows it, and waits for no tick."""
+    async with opening.until() as world:
+        await world.set_sim_time_authority("unity")
+        tick = await world.tick("unity", 1.0)
+        world.authority_disconnected("unity", tick.global_seq)
+    later = await opening(config=_IMPATIENT)
+    assert later.authority_silent is not None
+    assert later.authority_silent.last_tick_seq == tick.global_seq
+    assert isinstance(await refused(later.wait_for_tick()), AuthoritySilentError)
+    await _taken(later, "unreal")

@@ -11,6 +11,7 @@ import pytest
 from service.runtime import Orchestrator, OrchestratorConfig
 from service.store.closing import TickReceipt
 from worldledger.errors import (
+    AuthoritySilentError,
     BackpressureError,
     IntentConflictError,
     InvalidEffectError,
@@ -516,3 +517,23 @@ async def test_what_is_held_is_in_no_export(world: Orchestrator) -> None:
     await hold(world, "A", "secret")
     text = orjson.dumps([entry.model_dump() for entry in await world.event_log.get_entries_since(0)])
     assert b"secret" not in text
+
+
+async def test_a_silent_authority_keeps_nobody_waiting(opening: Opening) -> None:
+    """Those who wait for the tick, or submit while it is silent, are told; what they submitted stays held."""
+    one, two = await ticking(opening), await opening(config=PLAIN)
+    closed = await tick(one, "unity", 1.0)
+    waits = [
+        asyncio.create_task(world.submit_intent(whole(name, 0, req_id="r1")))
+        for world, name in ((one, "A"), (two, "B"))
+    ]
+    await until_held(one, 2)
+    two.authority_disconnected("unity", closed.global_seq)
+    told = await asyncio.gather(*waits, return_exceptions=True)
+    assert [type(each) for each in told] == [AuthoritySilentError] * 2
+    with pytest.raises(AuthoritySilentError):
+        await one.submit_intent(whole("A", 0, req_id="r2"))
+    again = await tick(two, "unity", 2.0)
+    assert (again.accepted, again.refused) == (3, 0)
+    await one.reached(again.global_seq)
+    assert (await one.submit_intent(whole("A", 0, req_id="r1"))).replayed

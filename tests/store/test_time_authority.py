@@ -17,7 +17,6 @@ from service.store.records import Head
 from service.store.sealing import Sealer
 from service.store.transfer import import_export
 from service.store.units import Unit
-from worldledger.core_kinds import TIME_AUTHORITY_KIND
 from worldledger.drafts import check_draft
 from worldledger.effects import EffectDraft
 from worldledger.errors import (
@@ -28,7 +27,7 @@ from worldledger.errors import (
     TimeAuthorityError,
 )
 from worldledger.genesis import NewWorld
-from worldledger.time_authority import TimeAuthority
+from worldledger.time_authority import TIME_AUTHORITY_KIND, TimeAuthority
 from worldledger.transfer import check_export
 
 from . import exports
@@ -240,7 +239,7 @@ def test_a_sealer_forgets_what_it_cuts_off() -> None:
         group, later, others = sealer.seal(Head(1, b"\0" * 32, 5.0, 5.0), [refused_midway, ticks, sets], final=True)
         assert (later, others) == ([], [refused_midway])
         assert isinstance(refused_midway.refusal, TimeAuthorityError)
-        assert (group.authority, sealer.authority) == (TimeAuthority("unity", 5.0), wall)
+        assert (group.authority, sealer.authority) == (TimeAuthority("unity", 5.0, since_seq=2), wall)
         assert group.sim_times == [5.0, 14.0]
         group, _, others = sealer.seal(Head(1, b"\0" * 32, 5.0, 5.0), [ticks])
         assert (group.authority, group.texts, others) == (None, [], [ticks])

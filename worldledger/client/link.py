@@ -18,6 +18,7 @@ from worldledger.client.queueing import DeltaQueue
 from worldledger.client.stream import Missing, Stream
 from worldledger.deltas import ObservationDelta, View
 from worldledger.errors import SimulationError
+from worldledger.time_authority import Silence
 
 #: Largest message either way, in bytes of UTF-8.
 MOST_BYTES: Final = 65_536
@@ -43,7 +44,8 @@ class Link:
 
     It connects by itself, again and again, until it is closed or the service refuses the agent (``error``). Requests
     without an answer are sent again with the same ids and req_ids; live generations are issued again with their
-    context. ``ended`` is told of each token that is live no longer, ``closed`` when the link is of no more use.
+    context. ``ended`` is told of each token that is live no longer, ``closed`` when the link is of no more use,
+    ``silent`` when the world's time authority is not heard any more.
     """
 
     def __init__(
@@ -57,12 +59,14 @@ class Link:
         ended: Callable[[CancelToken], None],
         ended_since: Callable[[int], Awaitable[Mapping[str, str]]],
         closed: Callable[[Link], None],
+        silent: Callable[[Silence], None],
     ) -> None:
         self.agent_id = agent_id
         self.stream = Stream(view_seq, view_at=view_at, receive=receive, failed=self._fail)
         self.error: SimulationError | None = None
         self._address = address
         self._closed = closed
+        self._silent = silent
         self._ended = ended
         self._ids = count(1)
         self._pending: dict[int, _Pending] = {}
@@ -211,6 +215,8 @@ class Link:
             self._settle(message)
         elif kind in {"rejected", "error"}:
             self._refused(message)
+        elif kind == "authority_silent":
+            self._silent(Silence(**{name: message[name] for name in Silence._fields}))
         else:
             if kind == "accepted":
                 self._generations.over(message["req_id"])

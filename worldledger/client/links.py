@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, Final
 
 from worldledger.aio import CancelToken
@@ -13,6 +14,7 @@ from worldledger.client.transport import Transport, path_of
 from worldledger.core_kinds import GENERATION_CANCELLED_KIND, GENERATION_STARTED_KIND
 from worldledger.deltas import View
 from worldledger.errors import UnknownGenerationError
+from worldledger.time_authority import Silence
 
 #: Generations that have ended and are still told of, and effects that are read at once.
 _REMEMBERED: Final = 1000
@@ -28,6 +30,8 @@ class Links:
         self._links: dict[str, list[Link]] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._ended: OrderedDict[tuple[str, str], CancelToken] = OrderedDict()
+        self._listeners: list[Callable[[Silence], None]] = []
+        self._silent_seq = 0
 
     def open(self, agent_id: str, view_seq: int | None = None, receive: DeltaQueue | None = None) -> Link:
         """Open a link whose observations go on after a view (None: from now on, with the view to begin with).
@@ -45,6 +49,7 @@ class Links:
             ended=self._note_end,
             ended_since=lambda seq: self._ended_since(agent_id, seq),
             closed=self._note_closed,
+            silent=self._note_silence,
         )
         self._links.setdefault(agent_id, []).append(link)
         return link
@@ -59,6 +64,25 @@ class Links:
         params = None if at_seq is None else {"at_seq": at_seq}
         answer = await self._transport.call("GET", f"{self._path}{path_of('agents', agent_id, 'view')}", params=params)
         return View.model_validate(answer.value)
+
+    # -- time ----------------------------------------------------------------------------------------------
+
+    def on_silence(self, listener: Callable[[Silence], None]) -> Callable[[], None]:
+        """Have a function called whenever the time authority falls silent; what is returned ends that."""
+        self._listeners.append(listener)
+
+        def remove() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return remove
+
+    def _note_silence(self, silence: Silence) -> None:
+        """Tell of a silence, once, though every link and every new connection says so."""
+        if silence.global_seq > self._silent_seq:
+            self._silent_seq = silence.global_seq
+            for listener in list(self._listeners):
+                listener(silence)
 
     # -- generations ---------------------------------------------------------------------------------------
 

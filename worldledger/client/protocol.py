@@ -5,7 +5,7 @@ A program that is written against `World` and `Agent` runs in process and over t
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from worldledger.aio import CancelToken
@@ -15,6 +15,7 @@ from worldledger.effects import EffectDraft, EventLogEntry
 from worldledger.errors import SimulationError
 from worldledger.intents import Accepted
 from worldledger.protocols import ObservationPolicyProtocol
+from worldledger.time_authority import Silence, TimeAuthority
 
 
 class Receipt(Protocol):
@@ -238,11 +239,22 @@ class World(Protocol):
 
     # -- time ----------------------------------------------------------------------------------------------
 
-    def set_sim_time_authority(self, authority: str, *, zero: float | None = None) -> Awaitable[object]:
+    def set_sim_time_authority(
+        self, authority: str, *, zero: float | None = None, force: bool = True
+    ) -> Awaitable[object]:
         """Have an adapter set sim_time from here on, or ("none") the wall clock; awaiting it waits for the effect.
 
-        ``zero``: the world's sim_time at which the authority's own 0.0 lies; None: where the world stands.
+        ``zero``: the world's sim_time at which the authority's own 0.0 lies; None: where the world stands. Without
+        ``force`` an adapter takes over only from another one that is silent.
         """
+        ...
+
+    async def time_authority(self) -> TimeAuthority:
+        """Return who sets sim_time, what is added to its own time, and whether it is silent."""
+        ...
+
+    def on_authority_silent(self, listener: Callable[[Silence], None]) -> Callable[[], None]:
+        """Have a function called whenever the time authority falls silent; call what is returned to end that."""
         ...
 
     async def tick(self, adapter: str, sim_time: float) -> Receipt:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from worldledger.aio import CancelToken
@@ -27,6 +27,7 @@ from worldledger.genesis import Order
 from worldledger.intents import Accepted, check_intent
 from worldledger.policies import policy_spec
 from worldledger.protocols import ObservationPolicyProtocol
+from worldledger.time_authority import Silence, TimeAuthority
 
 #: Most intents of one list.
 _LIST: Final = 1000
@@ -333,23 +334,42 @@ class RemoteWorld(RemoteRounds):
 
     # -- time ----------------------------------------------------------------------------------------------
 
-    def set_sim_time_authority(self, authority: str, *, zero: float | None = None) -> Awaitable[int]:
+    def set_sim_time_authority(
+        self, authority: str, *, zero: float | None = None, force: bool = True
+    ) -> Awaitable[int]:
         """Have an adapter ("unity", "unreal" …) set sim_time from here on, any "client", or ("none") the wall clock.
 
         ``zero`` is the world's sim_time at which the authority's own 0.0 lies: by default where the world stands when
-        the effect is written, and for "client" 0.0. The wall clock goes on from where the world stands.
+        the effect is written, and for "client" 0.0. The wall clock goes on from where the world stands. Without
+        ``force``, which is an operator's, an adapter takes over only from another one that is silent.
 
         The call is the seed's: its effect follows, before any later tick of this client. What it gives may be awaited
-        for the effect's global_seq, and raises InvalidEffectError for what is no adapter's name.
+        for the effect's global_seq, and raises InvalidEffectError for what is no adapter's name, and without ``force``
+        TimeAuthorityHeldError.
         """
+        wanted: dict[str, Any] = {"authority": authority}
+        wanted |= {} if zero is None else {"zero": zero}
+        wanted |= {} if force else {"force": False}
         before = self._authority
-        self._authority = self._later(self._set_authority(authority, zero, before))
+        self._authority = self._later(self._set_authority(wanted, before))
         return self._authority
 
-    async def _set_authority(self, authority: str, zero: float | None, before: asyncio.Task[int] | None) -> int:
+    async def time_authority(self) -> TimeAuthority:
+        """Return who sets sim_time as of the world's head, what is added to its own time, and whether it is silent."""
+        told = (await self._transport.call("GET", f"{self._path}/time-authority")).value
+        silence = None if told["silence"] is None else Silence(**told["silence"])
+        return TimeAuthority(told["authority"], told["offset"], told["since_seq"], told["last_tick_seq"], silence)
+
+    def on_authority_silent(self, listener: Callable[[Silence], None]) -> Callable[[], None]:
+        """Have a function called whenever the time authority falls silent; call what is returned to end that.
+
+        The service tells it over the agents' connections: without a handle, subscription or generation nothing is told.
+        """
+        return self._links.on_silence(listener)
+
+    async def _set_authority(self, body: dict[str, Any], before: asyncio.Task[int] | None) -> int:
         if before is not None:
             await asyncio.wait([before])
-        body = {"authority": authority} if zero is None else {"authority": authority, "zero": zero}
         answer = await self._transport.call("PUT", f"{self._path}/time-authority", body=body)
         return cast(int, answer.value["global_seq"])
 

@@ -30,6 +30,7 @@ from worldledger.errors.intents import (
     ValidatorError,
 )
 from worldledger.errors.log import (
+    AuthoritySilentError,
     EffectNotFoundError,
     EffectTooLargeError,
     EmbeddedServerError,
@@ -50,6 +51,7 @@ from worldledger.errors.log import (
     StoreUnavailableError,
     TamperedError,
     TimeAuthorityError,
+    TimeAuthorityHeldError,
     UnknownRulesetError,
     WorldExistsError,
     WorldNotFoundError,
@@ -65,6 +67,7 @@ from worldledger.errors.simulations import (
 from worldledger.errors.social_rl import InvalidRunError
 
 __all__ = [
+    "AuthoritySilentError",
     "BackpressureError",
     "CircuitBreakerOpenError",
     "CircularSchemaError",
@@ -106,6 +109,7 @@ __all__ = [
     "StoreUnavailableError",
     "TamperedError",
     "TimeAuthorityError",
+    "TimeAuthorityHeldError",
     "TooManyAgentsError",
     "UnknownAgentError",
     "UnknownGenerationError",

@@ -67,6 +67,23 @@ class TimeAuthorityError(SimulationError):
     recovery = RecoveryAction.MODIFY_INTENT
 
 
+class TimeAuthorityHeldError(TimeAuthorityError):
+    """Another adapter has the time authority, and is not silent; details: ``time_authority``."""
+
+    code = "time_authority_held"
+    recovery = RecoveryAction.RETRY_WITH_DELAY
+
+
+class AuthoritySilentError(SimulationError):
+    """The adapter that has the time authority is silent, so that there is no tick to wait for.
+
+    Details: ``time_authority``, ``last_tick_seq``, ``reason``. A tick ends it, or another authority.
+    """
+
+    code = "authority_silent"
+    recovery = RecoveryAction.RETRY_WITH_DELAY
+
+
 class SimTimeOrderError(SimulationError):
     """A draft whose sim_time is lower than the world's; details: ``expected_min``, ``sim_time``."""
 

@@ -30,6 +30,12 @@ _VIEW: dict[str, Any] = {
     "visible_entities": {"alice": {"position": [1.0, 2.5, 0.0]}},
     "visible_relationships": {},
 }
+_SILENCE: dict[str, Any] = {
+    "authority": "unity",
+    "last_tick_seq": 57,
+    "reason": "disconnected",
+    "global_seq": 58,
+}
 _INTENT: dict[str, Any] = {
     "kind": "Move",
     "payload": {"to": [1.0, 2.5]},
@@ -321,6 +327,39 @@ class TimeAuthority(Shape):
         description="The world's sim_time at which the authority's own 0.0 lies. By default where the world stands; "
         "for `client` 0.0. Not for `none`, which goes on from where the world stands.",
     )
+    force: bool = Field(
+        default=True, description="False: an adapter takes over only from another one that is silent (409 else)."
+    )
+
+
+class AuthoritySilence(Shape):
+    """That the adapter with the time authority is not heard any more."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_SILENCE]})
+
+    authority: str
+    last_tick_seq: GlobalSeq | None = Field(description="Its last tick; null where none came since it took over.")
+    reason: str = Field(description="`disconnected`: the connection of its last tick ended; `no_tick`: none came.")
+    global_seq: GlobalSeq = Field(description="The effect WorldTimeAuthoritySilent.")
+
+
+class TimeAuthorityNow(Shape):
+    """Who sets sim_time."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"authority": "unity", "offset": 12.5, "since_seq": 43, "last_tick_seq": 57, "silence": _SILENCE}
+            ]
+        },
+    )
+
+    authority: str = Field(description="`wall` (the clock), `client` (any draft) or the name of an adapter.")
+    offset: float = Field(description="What is added to the authority's own time: sim_time is the sum.")
+    since_seq: GlobalSeq = Field(description="The effect that named it.")
+    last_tick_seq: GlobalSeq | None = Field(description="The last tick since then.")
+    silence: AuthoritySilence | None = Field(description="That it is not heard any more, until its next tick.")
 
 
 class TimeAuthoritySet(Shape):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -17,6 +18,7 @@ from worldledger.errors import SimulationError
 if TYPE_CHECKING:
     from service.api.context import Services
     from service.runtime import Orchestrator, Subscription
+    from worldledger.time_authority import Silence
 
 #: Messages in a row that cannot be read, after which the socket is closed.
 MOST_UNREADABLE: Final = 100
@@ -59,6 +61,8 @@ class Connection:
         self._out = out
         self._head_seq = head_seq
         self._taker = Taker(found, world, out)
+        #: ends that this socket is told of the time authority's silence
+        self._untell: Callable[[], None] = lambda: None
 
     async def run(self) -> None:
         """Open the socket, and serve until either side closes it."""
@@ -71,7 +75,14 @@ class Connection:
             self._found.metrics.socket(-1)
             self._subscription.close()
             self._taker.let_go()
+            self._untell()
             await self._taker.settle()  # what was asked for is done, also for a client that has left
+            if self._taker.last_tick is not None and not self._found.stopping.is_set():
+                # The adapter has gone; where it is the service that goes, it will come again.
+                self._world.authority_disconnected(*self._taker.last_tick)
+
+    def _tell_silence(self, silence: Silence) -> None:
+        self._taker.start(self._out.tell("authority_silent", **silence._asdict()))
 
     async def _greet(self) -> None:
         view_seq = self._subscription.view_seq
@@ -85,6 +96,10 @@ class Connection:
         )
         if self._subscription.view is not None:
             await self._out.view(self._subscription.view)
+        self._untell = self._world.on_authority_silent(self._tell_silence)
+        silence = self._world.authority_silent
+        if silence is not None:
+            await self._out.tell("authority_silent", **silence._asdict())
 
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()

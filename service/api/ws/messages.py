@@ -31,6 +31,7 @@ _SHAPES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "cancel": (("type", "req_id"), ("id",)),
     "finished": (("type", "req_id"), ("id",)),
     "tick": (("type", "adapter", "sim_time"), ("id",)),
+    "authority": (("type", "authority"), ("zero", "id")),
     "view": (("type",), ("at_seq", "id")),
     "ping": (("type",), ("id",)),
 }

@@ -16,13 +16,15 @@ from service.api.intents import accepted_of, check_list, results_of
 from service.api.ws.messages import Message, MessageId, UnreadableError, write_results
 from service.api.ws.outgoing import Outgoing
 from worldledger.canonical import MAX_INT
-from worldledger.drafts import MAX_WORD, read_word
+from worldledger.drafts import MAX_WORD, json_name, read_word
 from worldledger.errors import InvalidEffectError, InvalidIntentError, SimulationError
 from worldledger.intents import Accepted
 
 if TYPE_CHECKING:
     from service.api.context import Services
     from service.runtime import Orchestrator
+    from service.store import Receipt
+    from service.store.closing import TickReceipt
     from worldledger.aio import CancelToken
 
 #: Intents of one socket that are under way at once; beyond, nothing more is read.
@@ -48,6 +50,8 @@ class Taker:
         self._in_flight = 0
         self._room = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        #: the last tick of this socket that was accepted: its adapter, and its place in the log
+        self.last_tick: tuple[str, int] | None = None
         #: tokens of generations that were begun on this socket, and what they call when they are cancelled
         self._tokens: dict[str, tuple[CancelToken, Callable[[], None]]] = {}
         self._handlers: Mapping[str, Callable[[Message], Awaitable[None]]] = {
@@ -58,6 +62,7 @@ class Taker:
             "cancel": self._cancel,
             "finished": self._finished,
             "tick": self._tick,
+            "authority": self._take_over,
             "view": self._view,
             "ping": self._ping,
         }
@@ -93,9 +98,10 @@ class Taker:
             self._in_flight -= weight
             self._room.set()
 
-        self._start(work).add_done_callback(done)
+        self.start(work).add_done_callback(done)
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do something beside reading on, whatever else is under way."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -188,7 +194,7 @@ class Taker:
 
         def cancelled() -> None:
             self._tokens.pop(req_id, None)
-            self._start(self._out.tell("cancelled", req_id=req_id, reason=token.reason))
+            self.start(self._out.tell("cancelled", req_id=req_id, reason=token.reason))
 
         if len(self._tokens) >= _MOST_WATCHED:
             self._unwatch(next(iter(self._tokens)))
@@ -234,8 +240,27 @@ class Taker:
         except SimulationError as error:
             await self._out.problem("rejected", message_id, error, req_id=None)
         else:
-            told = {"global_seq": receipt.global_seq, "uuid": receipt.uuid, "replayed": receipt.replayed}
-            await self._out.tell("accepted", message_id, agent_id=self._agent_id, req_id=None, **told)
+            if self.last_tick is None or self.last_tick[1] < receipt.global_seq:
+                self.last_tick = adapter, receipt.global_seq
+            await self._accept(message_id, receipt)
+
+    async def _accept(self, message_id: MessageId, receipt: Receipt | TickReceipt) -> None:
+        told = {"global_seq": receipt.global_seq, "uuid": receipt.uuid, "replayed": receipt.replayed}
+        await self._out.tell("accepted", message_id, agent_id=self._agent_id, req_id=None, **told)
+
+    async def _take_over(self, message: Message) -> None:
+        authority, zero = message.body["authority"], message.body.get("zero")
+        if type(authority) is not str:
+            raise _unreadable(message, f"authority is a name, not {json_name(authority)}", "$.authority")
+        await self._begin(1, self._set_authority(message.id, authority, zero))
+
+    async def _set_authority(self, message_id: MessageId, authority: str, zero: Any) -> None:
+        try:
+            receipt = await self._world.set_sim_time_authority(authority, zero=zero, force=False)
+        except SimulationError as error:
+            await self._out.problem("rejected", message_id, error, req_id=None)
+        else:
+            await self._accept(message_id, receipt)
 
     async def _view(self, message: Message) -> None:
         at_seq = message.body.get("at_seq")
