@@ -41,6 +41,7 @@ __all__ = [
     "is_private",
     "names_in",
     "place_of",
+    "point_of",
     "remembering",
 ]
 
@@ -67,10 +68,11 @@ def place_of(effect: Effect) -> Point | None:
     where = payload.get("position")
     if effect["kind"] == "Move" and payload.get("to") is not None:
         where = payload["to"]
-    return _point(where)
+    return point_of(where)
 
 
-def _point(value: Any) -> Point | None:
+def point_of(value: Any) -> Point | None:
+    """Return a point, three numbers, if a value is one; else None."""
     if not isinstance(value, list | tuple) or not 2 <= len(value) <= 3 or not all(map(_is_number, value)):
         return None
     x, y, z = (*value, 0.0) if len(value) == 2 else value
@@ -155,7 +157,7 @@ class ViewCone(BaseModel):
 
 
 def _direction(value: Any) -> Point | None:
-    point = _point(value)
+    point = point_of(value)
     return point if point is not None and any(point) else None
 
 

@@ -5,7 +5,7 @@ Source: seeds/simulation_core.md, ``EffectValidator``: it depends on the world's
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from typing import Any, Final, Protocol
 
@@ -45,13 +45,21 @@ class DefaultEffectValidator:
         return intent["kind"] != "Move" or _is_move(intent["payload"])
 
 
-def judge_intent(intent: CheckedIntent, state: WorldState, validator: EffectValidator, *, world_id: str = "") -> None:
+def judge_intent(
+    intent: CheckedIntent,
+    state: WorldState,
+    validator: EffectValidator,
+    *,
+    world_id: str = "",
+    position: Callable[[WorldState, str], Sequence[float] | None] | None = None,
+) -> None:
     """Judge an intent by the state that its effect would follow, in this order.
 
     - UnknownAgentError: its agent is not registered there (``world_id`` is for the message)
     - PermissionDeniedError: the agent lacks a permission, which it names
-    - IntentConflictError: a Move whose ``from`` is not where the agent's entity stands; its conflicting_effects are
-      left to the caller, who has the log
+    - IntentConflictError: a Move whose ``from`` is not where the agent stands; its conflicting_effects are left to the
+      caller, who has the log. ``position`` tells where it is shown to stand (None: nowhere, and nothing is compared);
+      without it, it is where its entity stands
     - IntentRefusedError: the validator gives False; what it raises goes on to the caller
     """
     agent = state.metadata["agents"].get(intent.agent_id)
@@ -61,7 +69,7 @@ def judge_intent(intent: CheckedIntent, state: WorldState, validator: EffectVali
     if lacking is not None:
         raise PermissionDeniedError(intent.agent_id, lacking)
     if intent.kind == "Move" and "from" in intent.payload:
-        _check_start(intent, state)
+        _check_start(intent, (_position if position is None else position)(state, intent.agent_id))
     shown = intent.to_intent()
     verdict = validator.validate_intent(shown, state)
     if hasattr(verdict, "__await__"):
@@ -93,9 +101,12 @@ def mentions(effect: Effect, entity_id: str) -> bool:
     return effect["source_id"] == entity_id or any(payload.get(name) == entity_id for name in NAMING_FIELDS)
 
 
-def _check_start(intent: CheckedIntent, state: WorldState) -> None:
+def _position(state: WorldState, agent_id: str) -> Sequence[float] | None:
+    return state.spatial_index.get(agent_id)
+
+
+def _check_start(intent: CheckedIntent, actual: Sequence[float] | None) -> None:
     """Raise IntentConflictError if an agent that stands somewhere would move from somewhere else."""
-    actual = state.spatial_index.get(intent.agent_id)
     if actual is None:
         return
     stands = [*actual, 0.0] if len(actual) == 2 else list(actual)

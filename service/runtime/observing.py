@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from service.runtime.outbox import Outbox
     from service.store import Store
     from worldledger.config import OrchestratorConfig
-    from worldledger.observation import ObservedEvent, View
+    from worldledger.observation import ObservationDelta, ObservedEvent, View
     from worldledger.views import Sighting
 
 #: Effects before the present that are looked through, to attach an agent, for the one that made its view.
@@ -45,6 +45,9 @@ _SEARCHED: Final = 20_000
 #: Agents that are attached at the same time; of those that remember what they have seen, one. Each has a state of its
 #: own meanwhile.
 _AT_ONCE: Final = 4
+
+#: Effects up to now of which it is told what an agent was shown.
+_SHOWN: Final = 5000
 
 log = structlog.get_logger("worldledger.runtime")
 
@@ -421,6 +424,20 @@ class Observing:
             return await self._origins.view(agent_id, seq, registered_seq=self._registered(agent_id))
         view = (await Replay.begin(self._store, self._world_id, agent_id, made_seq)).view()
         return view if view.view_seq == made_seq else view.model_copy(update={"view_seq": made_seq})
+
+    async def shown_since(self, agent_id: str, seq: int) -> list[ObservationDelta]:
+        """Return what an agent was shown after a seq, up to now; of very much, the last of it. Raises as `view`."""
+        async with self.attached(agent_id) as attachment:
+            until = attachment.view_seq
+            start = max(seq, self._registered(agent_id), until - _SHOWN)
+            kept = attachment.after(start)
+            if kept is not None:
+                return [sent.delta for sent in kept if sent.delta["view_seq"] <= until]
+            found: list[ObservationDelta] = []
+            if start < until:
+                replay = await Replay.begin(self._store, self._world_id, agent_id, start)
+                await replay.go(until, lambda each: found.append(each.delta))
+            return found
 
     async def events(
         self, agent_id: str, after_seq: int, until_seq: int | None, kinds: Collection[str] | None, limit: int

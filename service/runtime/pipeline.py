@@ -19,13 +19,14 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeVar, cast
 
 import orjson
 import structlog
 
 from service.store.records import Receipt
 from service.store.units import Judge
+from worldledger.answering import REFUSALS, Answering, Telling, is_instant, position_of, truth_of, without_truth
 from worldledger.canonical import canonical_json
 from worldledger.core_kinds import INTENT_REJECTED_KIND
 from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, Effect, EffectDraft
@@ -45,15 +46,17 @@ from worldledger.errors import (
     ValidatorError,
 )
 from worldledger.intents import Accepted, CheckedIntent, intent_draft
-from worldledger.validation import EffectValidator, judge_intent, mentions
+from worldledger.validation import judge_intent, mentions
+from worldledger.views.shown import place_of
 
 if TYPE_CHECKING:
     from service.runtime.guarding import StoreGuard
+    from service.runtime.observing import Observing
     from service.runtime.quotas import Quotas
     from service.runtime.scheduling import Scheduler
     from service.store.event_log import EventLog
     from worldledger.config import OrchestratorConfig
-    from worldledger.rulesets import Ruleset
+    from worldledger.deltas import ObservationDelta
     from worldledger.world import WorldState
 
 #: Effects that are looked through for those that an intent conflicts with, and most of them that are named.
@@ -89,8 +92,8 @@ class Pipeline:
         quotas: Quotas,
         scheduler: Scheduler,
         guard: StoreGuard,
-        validator: EffectValidator,
-        ruleset: Ruleset,
+        observing: Observing,
+        answering: Answering,
         record_rejections: bool,
         clock: Callable[[], float],
     ) -> None:
@@ -99,8 +102,8 @@ class Pipeline:
         self._quotas = quotas
         self._scheduler = scheduler
         self._guard = guard
-        self._validator = validator
-        self._ruleset = ruleset
+        self._observing = observing
+        self._answering = answering
         self._record_rejections = record_rejections
         self._clock = clock
 
@@ -111,7 +114,7 @@ class Pipeline:
         """
         drafts = [intent_draft(intent) for intent in intents]
         try:
-            receipts = await self._admit(intents, drafts, standings)
+            receipts = await self._admit(intents, drafts, standings, await self._telling(intents))
         except _PASSES_FOR_KNOWN:
             receipts = await self._recall(drafts)
             if not receipts:
@@ -120,15 +123,31 @@ class Pipeline:
             if isinstance(error, IntentConflictError):
                 await self._find_conflicts(error)
             if self._record_rejections:
-                await self._record(intents[error.details.get("index") or 0], error)
-            raise
+                await self._record(intents, error)
+            raise without_truth(error) from None
         return [
             Accepted(receipt.uuid, global_seq=receipt.global_seq, req_id=intent.req_id, replayed=receipt.replayed)
             for intent, receipt in zip(intents, receipts, strict=True)
         ]
 
+    async def _telling(self, intents: Sequence[CheckedIntent]) -> Telling:
+        """Return what says how a refusal is told, knowing where agents stand that see themselves late."""
+        telling = self._answering.about(intents)
+        for intent in intents:
+            agent_id = intent.agent_id
+            if intent.kind == "Move" and "from" in intent.payload and agent_id not in telling.positions:
+                policy = self._answering.policy(self._observing.agents, agent_id)
+                if policy is None or not is_instant(policy):
+                    view = await self._observing.view(agent_id, None)
+                    telling.positions[agent_id] = position_of(view.visible_entities.get(agent_id))
+        return telling
+
     async def _admit(
-        self, intents: Sequence[CheckedIntent], drafts: Sequence[EffectDraft], standings: Mapping[str, Standing]
+        self,
+        intents: Sequence[CheckedIntent],
+        drafts: Sequence[EffectDraft],
+        standings: Mapping[str, Standing],
+        telling: Telling,
     ) -> list[Receipt]:
         deadline_at = self._clock() + self._config.deadline_ms / 1000.0 if self._config.deadline_ms else None
         several = len(intents) > 1
@@ -140,7 +159,7 @@ class Pipeline:
                 if not several or not await self._recall([drafts[index]]):
                     raise
         judges = {
-            index: self._judge(index, several, intent, standings[intent.agent_id], deadline_at)
+            index: self._judge(index, telling, intent, standings[intent.agent_id], deadline_at)
             for index, intent in enumerate(intents)
         }
         first = max(intents, key=lambda intent: intent.priority)
@@ -173,17 +192,14 @@ class Pipeline:
             raise StaleContextError(intent.req_id, expected, intent.context_seq)
 
     def _judge(
-        self, index: int, several: bool, intent: CheckedIntent, standing: Standing, deadline_at: float | None
+        self, index: int, telling: Telling, intent: CheckedIntent, standing: Standing, deadline_at: float | None
     ) -> Judge:
-        def judge(state: WorldState) -> None:
+        def look() -> None:
             if deadline_at is not None and self._clock() > deadline_at:
                 raise DeadlineExceededError(intent.req_id, self._config.deadline_ms)
             self._check_staleness(intent, standing)
-            judge_by_rules(intent, state, self._validator, self._ruleset)
 
-        if not several:
-            return judge
-        return lambda state: _indexed(index, True, judge, state)
+        return IntentJudge(index, telling, look)
 
     async def _recall(self, drafts: Sequence[EffectDraft]) -> list[Receipt]:
         """Give the first receipts, if every one of these requests was accepted before; else none."""
@@ -194,52 +210,107 @@ class Pipeline:
         return [receipt for receipt in found if receipt is not None] if None not in found else []
 
     async def _find_conflicts(self, error: IntentConflictError) -> None:
-        """Name the effects since the intent's context that concern its agent."""
+        """Name the effects since the intent's context that concern its agent, as far as they were shown to it."""
         agent_id, context_seq = error.intent["agent_id"], error.intent["context_seq"]
-        found: deque[Effect] = deque(maxlen=_NAMED)
+        found: deque[dict[str, Any]] = deque(maxlen=_NAMED)
         try:
-            async for batch in self._log.batches(after_seq=context_seq, limit=_LOOKED_THROUGH):
-                effects = map(orjson.loads, (row.text for row in batch))
-                found.extend(effect for effect in effects if mentions(effect, agent_id))
+            shown = {delta["view_seq"]: delta for delta in await self._observing.shown_since(agent_id, context_seq)}
+            after = min(shown, default=context_seq + 1) - 1
+            async for batch in self._log.batches(after_seq=after, limit=_LOOKED_THROUGH):
+                for row in batch:
+                    effect: Effect = orjson.loads(row.text)
+                    delta = shown.get(effect["global_seq"])
+                    if delta is not None and (told := shown_conflict(effect, delta, agent_id)) is not None:
+                        found.append(told)
         except SimulationError:
             return  # the refusal stands; what led to it cannot be read now
         error.conflicting_effects.extend(found)
         error.details["conflicting_effects"] = [
-            {"global_seq": effect["global_seq"], "kind": effect["kind"], "source_id": effect["source_id"]}
-            for effect in found
+            {name: told.get(name) for name in ("global_seq", "kind", "source_id")} for told in found
         ]
 
-    async def _record(self, intent: CheckedIntent, error: SimulationError) -> None:
+    async def _record(self, intents: Sequence[CheckedIntent], error: SimulationError) -> None:
         """Have the log tell of a refusal; where that cannot be done, the refusal stands all the same.
 
         What is tried again and again, and refused for the same reason, is told once: nobody fills the log with it.
         """
-        draft = rejection_draft(intent, error)
+        refused, told = (intents[each.details.get("index") or 0] for each in (truth_of(error), error))
+        draft = rejection_draft(refused, error, told)
         try:
             await asyncio.shield(self._log.append_all([draft], system=True))
         except RequestConflictError:
             pass  # it was refused before, from another view
         except SimulationError as failed:
-            log.warning("a rejected intent could not be recorded", req_id=intent.req_id, error=failed.message)
+            log.warning("a rejected intent could not be recorded", req_id=refused.req_id, error=failed.message)
 
 
-def judge_by_rules(intent: CheckedIntent, state: WorldState, validator: EffectValidator, ruleset: Ruleset) -> None:
+class IntentJudge:
+    """Judges one of the intents that are judged together, and says how a refusal of it is told.
+
+    ``look`` is called first, and may raise what refuses it for another reason than the rules.
+    """
+
+    def __init__(self, index: int, telling: Telling, look: Callable[[], None]) -> None:
+        self._index = index
+        self._telling = telling
+        self._look = look
+
+    def __call__(self, state: WorldState) -> None:
+        """Judge the intent by the state that it would follow; raise what its agent is told where it is refused."""
+        telling, index = self._telling, self._index
+        several = len(telling.intents) > 1
+        _indexed(index, several, self._look)
+        telling.judging(index, state)
+        try:
+            _indexed(index, several, judge_by_rules, telling.intents[index], state, telling)
+        except REFUSALS as error:
+            raise self.told(error, state) from error
+
+    def told(self, error: SimulationError, state: WorldState) -> SimulationError:
+        """Return what is told of a refusal by the rules."""
+        return self._telling.told(self._index, error, state)
+
+
+def judge_by_rules(intent: CheckedIntent, state: WorldState, telling: Telling) -> None:
     """Judge an intent by permissions, validator and ruleset. Raises what refuses it; ValidatorError where one fails."""
+    answering = telling.answering
     try:
-        judge_intent(intent, state, validator)
+        judge_intent(intent, state, answering.validator, position=telling.position)
         if intent.kind == "Custom":
-            ruleset.check_intent(intent.payload["kind"], intent.payload, intent.agent_id, state)
+            answering.ruleset.check_intent(intent.payload["kind"], intent.payload, intent.agent_id, state)
     except SimulationError:
         raise
     except Exception as error:
         log.exception("a validator failed", kind=intent.kind, agent_id=intent.agent_id)
-        what = f"the world's validator failed on {intent.req_id!r} ({type(error).__name__}: {error})"
+        what = f"the world's validator failed on {intent.req_id!r}; the service's log says more"
         raise ValidatorError(what, req_id=intent.req_id, agent_id=intent.agent_id) from error
 
 
-def rejection_draft(intent: CheckedIntent, error: SimulationError) -> EffectDraft:
-    """Return the draft of the effect by which the log is told of a refusal; of the same one again it is the same."""
-    same = canonical_json([intent.agent_id, intent.req_id, intent.kind, intent.payload, error.code, error.message])
+def shown_conflict(effect: Effect, delta: ObservationDelta, agent_id: str) -> dict[str, Any] | None:
+    """Return what an agent was shown of an effect that concerns it; None for one that does not, as far as it knows.
+
+    That is the event, where it was shown one. What the agent saw of itself by patches alone has no source, unless that
+    is the agent.
+    """
+    for event in delta["events"]:
+        if event["global_seq"] == effect["global_seq"] and mentions(cast("Effect", event), agent_id):
+            return dict(event)
+    own = effect["source_id"] == agent_id
+    place = place_of("visible_entities", agent_id)
+    if own or any(f"{operation['path']}/".startswith(f"{place}/") for operation in delta["patches"]):
+        source_id = agent_id if own else None
+        return {"global_seq": effect["global_seq"], "kind": effect["kind"], "source_id": source_id}
+    return None
+
+
+def rejection_draft(intent: CheckedIntent, error: SimulationError, told: CheckedIntent | None = None) -> EffectDraft:
+    """Return the draft of the effect by which the log is told of a refusal; of the same one again it is the same.
+
+    It has the true reason, which no agent is shown. How often it is written goes by what the agent is told: that
+    ``told``, if it is another than this intent, is refused.
+    """
+    truth, asked = truth_of(error), told or intent
+    same = canonical_json([asked.agent_id, asked.req_id, asked.kind, asked.payload, error.code, error.message])
     return {
         "kind": INTENT_REJECTED_KIND,
         "payload": {
@@ -248,9 +319,9 @@ def rejection_draft(intent: CheckedIntent, error: SimulationError) -> EffectDraf
             "kind": intent.kind,
             "payload": intent.payload,
             "context_seq": intent.context_seq,
-            "code": error.code,
-            "reason": error.message,
-            "rule": error.details.get("rule"),
+            "code": truth.code,
+            "reason": truth.message,
+            "rule": truth.details.get("rule"),
         },
         "source_id": SERVICE_SOURCE,
         "schema_version": SCHEMA_VERSION,

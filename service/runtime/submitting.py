@@ -14,6 +14,7 @@ from service.runtime.lists import IntentList, IntentLists
 from service.runtime.pipeline import Pipeline, Standing
 from service.runtime.quotas import Quotas
 from service.runtime.scheduling import Scheduler
+from worldledger.answering import Answering
 from worldledger.canonical import canonical_json
 from worldledger.errors import InvalidEffectError, InvalidIntentError, SimulationError
 from worldledger.intents import Accepted, CheckedIntent, check_intent
@@ -63,8 +64,8 @@ class Submitting:
             quotas=self.quotas,
             scheduler=self.scheduler,
             guard=self.guard,
-            validator=validator,
-            ruleset=ruleset,
+            observing=observing,
+            answering=Answering(ruleset, validator),
             record_rejections=ruleset.records_rejections if recorded is None else recorded,
             clock=clock,
         )

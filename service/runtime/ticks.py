@@ -17,10 +17,11 @@ from uuid import UUID, uuid4
 import orjson
 import structlog
 
-from service.runtime.pipeline import REJECTIONS, judge_by_rules, rejection_draft
+from service.runtime.pipeline import REJECTIONS, IntentJudge, rejection_draft
 from service.store.closing import Closing, Planned, TickReceipt
 from service.store.holding import HeldAt, HeldIntent, Key, Limits, OpenTick, OtherTick, RefusedAt, Wanted
 from service.store.records import Receipt
+from worldledger.answering import Answering
 from worldledger.canonical import canonical_json
 from worldledger.drafts import check_draft
 from worldledger.errors import (
@@ -45,11 +46,11 @@ if TYPE_CHECKING:
     from service.store.event_log import EventLog
     from service.store.holding import Holding
     from service.store.units import Judge
+    from worldledger.answering import Telling
     from worldledger.config import OrchestratorConfig
     from worldledger.effects import Effect, EffectDraft
     from worldledger.rulesets import Ruleset
     from worldledger.validation import EffectValidator
-    from worldledger.world import WorldState
 
 #: Seconds that an intent waits for this process to see the tick before its own, or the view that it was made from.
 _PATIENCE: Final = 2.0
@@ -388,8 +389,7 @@ class _Closing(Closing):
         clock: Callable[[], float],
     ) -> None:
         self._config = config
-        self._validator = validator
-        self._ruleset = ruleset
+        self._answering = Answering(ruleset, validator)
         self._clock = clock
         recorded = config.record_rejections
         self._records = ruleset.records_rejections if recorded is None else recorded
@@ -422,27 +422,21 @@ class _Closing(Closing):
         return planned
 
     def _planned(self, held: Sequence[HeldIntent], intents: Sequence[CheckedIntent], quotas: _Quotas) -> Planned:
-        several = len(held) > 1
         try:
             quotas.charge(intents)
         except SimulationError as error:
             return Planned(held, (), {}, error)
         drafts = [_draft(intent, each) for intent, each in zip(intents, held, strict=True)]
-        judges = {index: self._judge(intent, index if several else None) for index, intent in enumerate(intents)}
+        telling = self._answering.about(intents)
+        judges = {index: self._judge(intent, index, telling) for index, intent in enumerate(intents)}
         return Planned(held, drafts, judges)
 
-    def _judge(self, intent: CheckedIntent, index: int | None) -> Judge:
-        def judge(state: WorldState) -> None:
-            try:
-                if self._deadline_at is not None and self._clock() > self._deadline_at:
-                    raise DeadlineExceededError(intent.req_id, self._config.deadline_ms)
-                judge_by_rules(intent, state, self._validator, self._ruleset)
-            except SimulationError as error:
-                if index is not None:
-                    error.details["index"] = index
-                raise
+    def _judge(self, intent: CheckedIntent, index: int, telling: Telling) -> Judge:
+        def look() -> None:
+            if self._deadline_at is not None and self._clock() > self._deadline_at:
+                raise DeadlineExceededError(intent.req_id, self._config.deadline_ms)
 
-        return judge
+        return IntentJudge(index, telling, look)
 
     def rejection(self, held: HeldIntent, error: SimulationError) -> EffectDraft | None:
         """Give the IntentRejected of a refusal by permissions, validator or ruleset, where the world records them."""

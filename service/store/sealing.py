@@ -199,10 +199,16 @@ class Sealer:
                 if index in unit.known or (several and unit.aliases and index in unit.aliases):
                     continue
                 draft = given
-                if unit.judges and index in unit.judges:
-                    unit.judges[index](self._state(group.before.seq, group.texts))
+                judge = unit.judges.get(index) if unit.judges else None
+                if judge is not None:
+                    judge(self._state(group.before.seq, group.texts))
                 if given.kind in self.checked_kinds:
-                    draft = self.decide(given, group.before.seq, group.texts, index if several else None)
+                    try:
+                        draft = self.decide(given, group.before.seq, group.texts, index if several else None)
+                    except InvalidEffectError as error:
+                        if (told := getattr(judge, "told", None)) is None:
+                            raise
+                        raise told(error, self._state(group.before.seq, group.texts)) from error
                 seq += 1
                 text, uuid, sim_time = self.effect(
                     draft,

@@ -21,7 +21,8 @@ from worldledger.world import WorldState
 if TYPE_CHECKING:
     from service.store.closing import Close
 
-#: Looks at the state that a draft would follow, and refuses the draft's whole unit by raising a SimulationError.
+#: Looks at the state that a draft would follow, and refuses the draft's whole unit by raising a SimulationError. One
+#: with a method ``told(error, state)`` says what is raised where the ruleset refuses the draft with an error.
 Judge: TypeAlias = Callable[[WorldState], None]
 
 

@@ -40,8 +40,11 @@ async def test_a_move_from_elsewhere_conflicts(opening: Opening) -> None:
     assert isinstance(error, IntentConflictError)
     assert error.recovery is RecoveryAction.MODIFY_INTENT
     assert [effect["global_seq"] for effect in error.conflicting_effects] == [pushed.global_seq, hit.global_seq]
-    assert error.conflicting_effects[0]["payload"] == {"agent_id": "a", "to": [3.0, 4.0]}
-    assert [each["kind"] for each in error.details["conflicting_effects"]] == ["Move", "Hit"]
+    # Of what it has seen by patches alone it is not told who has done it.
+    assert error.conflicting_effects[0] == {"global_seq": pushed.global_seq, "kind": "Move", "source_id": None}
+    assert error.conflicting_effects[1]["payload"] == {"target_id": "a"}
+    told = error.details["conflicting_effects"]
+    assert [(each["kind"], each["source_id"]) for each in told] == [("Move", None), ("Hit", "b")]
     assert error.details["actual_position"] == [3.0, 4.0, 0.0]
     assert error.intent["req_id"] == "r"
     assert await head_of(world) == before

@@ -72,7 +72,7 @@ async def _play(submit: Callable[[dict[str, Any]], Awaitable[Accepted]], world: 
         except IllegalEffectError as error:
             return error.details["rule"]
 
-    async def refuses(intent: dict[str, Any]) -> Any:
+    async def refuses(intent: dict[str, Any], because: str | None = None) -> Any:
         before = await head_of(world)
         state = world.world_state.entities.copy()
         rule = await act(intent)
@@ -81,7 +81,7 @@ async def _play(submit: Callable[[dict[str, Any]], Awaitable[Accepted]], world: 
         assert [effect["kind"] for effect in found[before - 1 :]] == ["IntentRejected"]
         (rejected,) = found[before - 1 :]
         payload = rejected["payload"]
-        assert (payload["agent_id"], payload["rule"], payload["code"]) == ("Ann", rule, "illegal_effect")
+        assert (payload["agent_id"], payload["rule"], payload["code"]) == ("Ann", because or rule, "illegal_effect")
         assert payload["payload"] == intent["payload"]
         return rule
 
@@ -100,7 +100,7 @@ async def _play(submit: Callable[[dict[str, Any]], Awaitable[Accepted]], world: 
     assert await refuses(custom("TurnEnded")) == "not_for_agents"
     assert await refuses(custom("AgentStateChanged", {"patch": [{"op": "remove", "path": "/x"}]})) == "patch"
     await world.broadcast_event(said("AgentPaused", agent_id="Ann"))
-    assert await refuses(changing("/gold", 2)) == "paused"
+    assert await refuses(changing("/gold", 2), "paused") == "hidden"  # no agent is shown who is paused
     thought = await act(custom("ReasoningRecorded", {"reasoning": "secret", "model": "m"}))
     assert isinstance(thought, Accepted)
     await world.broadcast_event(said("AgentResumed", agent_id="Ann"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import orjson
 
@@ -34,6 +34,26 @@ class MalformedEffectError(ValueError):
     """
 
 
+class UnknowableError(Exception):
+    """Raised by `Ruleset.as_shown` where it hangs on hidden values alone whether the rules refuse an intent."""
+
+
+class Knowing(Protocol):
+    """What an agent knows of what it is not shown, by its policy alone."""
+
+    def is_absent(self, entity_id: str) -> bool:
+        """Tell whether an entity that the agent is not shown is not there: it would be shown wherever it was."""
+        ...
+
+    def is_shown(self, entity_id: str, field: str) -> bool:
+        """Tell whether the agent is shown a field of an entity that it sees, if the entity has it."""
+        ...
+
+    def is_exact(self, entity_id: str) -> bool:
+        """Tell whether the agent is shown the very values of an entity that it sees."""
+        ...
+
+
 class Ruleset:
     """The rules of one kind of world; subclass it and name an instance in the entry points.
 
@@ -49,6 +69,8 @@ class Ruleset:
       mean, or nobody is to know.
     - ``digest_after``: kinds after which the log is told what the agents that observe the effect see (ViewDigest),
       besides every so many effects: where a turn ends, say.
+    - ``judges_by_hidden``: whether its rules look at more of the state than entities, such as notes in ``metadata``
+      that no policy shows. Where they do not, an agent that is shown all entities is told every refusal in full.
     - ``records_rejections``: whether refused intents of its worlds become IntentRejected effects, where a world's own
       configuration does not say so.
 
@@ -64,6 +86,7 @@ class Ruleset:
     unobserved: frozenset[str] = frozenset()
     digest_after: frozenset[str] = frozenset()
     records_rejections: bool = False
+    judges_by_hidden: bool = False
 
     def check_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Give the config as it is to stand in a world's genesis; the base takes any, as it is.
@@ -102,6 +125,17 @@ class Ruleset:
         It is asked of agents' intents, before `decide`, which is asked of every draft: operators may post what agents
         may not. ``state`` is what the effect would follow. The base lets agents intend anything.
         """
+
+    def as_shown(
+        self, kind: str, payload: dict[str, Any], agent_id: str, shown: WorldState, knowing: Knowing
+    ) -> dict[str, Any]:
+        """Return the payload of an intent as far as it can be judged by what its agent is shown.
+
+        ``shown`` is a state with the entities that the intent names, as far as the agent is shown them, and with the
+        whole ``metadata``: what no agent is shown is to be taken out of it here. Raises UnknowableError where nothing
+        of the intent can be judged so. The base takes all as it is.
+        """
+        return payload
 
     def decide(self, draft: CheckedDraft, state: WorldState | None) -> CheckedDraft:
         """Give the draft that is to be written for this one.

@@ -5,9 +5,12 @@
 - ``checks.py``: what is refused before it becomes an effect (decide)
 """
 
-from worldledger.rulesets.base import Ruleset
-from worldledger.rulesets.sandbox.checks import CHECKS, STATEFUL
+from typing import Any
+
+from worldledger.rulesets.base import Knowing, Ruleset
+from worldledger.rulesets.sandbox.checks import CHECKS, STATEFUL, as_shown
 from worldledger.rulesets.sandbox.handlers import HANDLERS
+from worldledger.world import WorldState
 
 
 class Sandbox(Ruleset):
@@ -18,6 +21,12 @@ class Sandbox(Ruleset):
     handlers = HANDLERS
     checks = CHECKS
     stateful = STATEFUL
+
+    def as_shown(
+        self, kind: str, payload: dict[str, Any], agent_id: str, shown: WorldState, knowing: Knowing
+    ) -> dict[str, Any]:
+        """Leave out what an EntityUpdated says of hidden fields, and entities that may or may not be there."""
+        return as_shown(kind, payload, shown, knowing)
 
 
 RULESET = Sandbox()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from worldledger.drafts import CheckedDraft
-from worldledger.rulesets.base import Check
+from worldledger.rulesets.base import Check, Knowing, UnknowableError
 from worldledger.rulesets.reading import UnreadableError, read_number, read_point, refusing
 from worldledger.rulesets.sandbox.payloads import (
     audience_of,
@@ -105,3 +105,51 @@ CHECKS: Final[Mapping[str, Check]] = {
 
 #: The kinds whose legality hangs on what is there already.
 STATEFUL: Final = frozenset({"EntityCreated", "EntityRemoved", "EntityUpdated"})
+
+
+# -- what is told of a refusal -------------------------------------------------------------------------------
+
+
+def as_shown(kind: str, payload: dict[str, Any], shown: WorldState, knowing: Knowing) -> dict[str, Any]:
+    """Return the payload of an agent's intent as far as it can be judged by what the agent is shown.
+
+    Operations on fields that are hidden from it are left out, and tests of values that it is not shown exactly. Raises
+    UnknowableError for an entity that may be there or not.
+    """
+    if kind not in ("EntityRemoved", "EntityUpdated"):
+        return payload
+    entity_id = payload.get("entity_id")
+    if not isinstance(entity_id, str):
+        return payload
+    entity = shown.entities.get(entity_id)
+    if entity is None:
+        if knowing.is_absent(entity_id):
+            return payload
+        raise UnknowableError
+    operations = payload.get("patch")
+    if kind == "EntityRemoved" or not isinstance(operations, list):
+        return payload
+    exact = knowing.is_exact(entity_id)
+    seen: list[Any] = []
+    for operation in operations:
+        name = operation.get("op") if isinstance(operation, dict) else None
+        hidden = [
+            not pointer or not knowing.is_shown(entity_id, _field(pointer))
+            for pointer in ((operation.get("path"), operation.get("from")) if name is not None else ())
+            if isinstance(pointer, str)
+        ]
+        if name in ("copy", "move") and any(hidden):
+            raise UnknowableError  # what is shown may come from what is not
+        if name == "test" and (any(hidden) or not exact):
+            seen.append(_NOTHING)
+        else:
+            seen.append(_NOTHING if any(hidden) and operation["path"] else operation)
+    return {**payload, "patch": seen}
+
+
+#: An operation that changes nothing.
+_NOTHING: Final[Mapping[str, Any]] = {"op": "move", "from": "", "path": ""}
+
+
+def _field(pointer: str) -> str:
+    return pointer.split("/", 2)[1].replace("~1", "/").replace("~0", "~") if pointer.startswith("/") else pointer

@@ -19,7 +19,7 @@ from typing import Any
 from worldledger.effects import EffectDraft
 from worldledger.errors import InvalidConfigError
 from worldledger.observation import ObservationPolicy
-from worldledger.rulesets.base import Ruleset
+from worldledger.rulesets.base import Knowing, Ruleset
 from worldledger.rulesets.simulation import checks, handlers
 from worldledger.rulesets.simulation.checkpoint import Checkpoint
 from worldledger.rulesets.simulation.checks import CHECKS
@@ -44,6 +44,7 @@ class Simulation(Ruleset):
     unobserved = UNOBSERVED
     digest_after = frozenset({TURN_ENDED})
     records_rejections = True
+    judges_by_hidden = True
 
     def check_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Give the configuration in its normal form. Raises InvalidSimulationConfigError with every problem."""
@@ -79,6 +80,12 @@ class Simulation(Ruleset):
     def check_intent(self, kind: str, payload: Mapping[str, Any], agent_id: str, state: WorldState) -> None:
         """Agents change their own variables in an open turn, and record their reasoning; the rest is the engine's."""
         checks.check_intent(kind, payload, agent_id, state)
+
+    def as_shown(
+        self, kind: str, payload: dict[str, Any], agent_id: str, shown: WorldState, knowing: Knowing
+    ) -> dict[str, Any]:
+        """Leave out who is paused, and the operations on variables that the agent is not shown."""
+        return checks.as_shown(kind, payload, agent_id, shown, knowing)
 
 
 RULESET = Simulation()

@@ -15,7 +15,8 @@ What is written is what comes of it: values are taken for their variables' types
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from collections.abc import Set as AbstractSet
 from operator import itemgetter
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ from worldledger.effects import SERVICE_SOURCE
 from worldledger.errors import IllegalEffectError, dotted
 from worldledger.errors.simulations import worded
 from worldledger.patches import diff
-from worldledger.rulesets.base import Check
+from worldledger.rulesets.base import Check, Knowing
 from worldledger.rulesets.reading import (
     MAX_ENTITY,
     UnreadableError,
@@ -36,7 +37,7 @@ from worldledger.rulesets.reading import (
     refusing,
 )
 from worldledger.rulesets.simulation import words
-from worldledger.rulesets.simulation.models import defaults_of, models_of
+from worldledger.rulesets.simulation.models import defaults_of, models_of, variables_digest
 from worldledger.rulesets.simulation.words import GLOBAL, PLACE, known_agent, must_have_begun
 from worldledger.variables import ObjectState, StateInvalidError, dump_state, validate_state
 from worldledger.world import WorldState, state_text
@@ -229,3 +230,59 @@ def _check_operations(payload: Mapping[str, Any]) -> None:
         if name in ("test", "copy", "move"):
             what = f"an agent's patch adds, removes and replaces; {name} looks at what the agent may not see"
             raise IllegalEffectError(what, f"$.payload.patch[{index}].op", rule="patch")
+
+
+# -- what is told of a refusal -------------------------------------------------------------------------------
+
+
+def as_shown(kind: str, payload: dict[str, Any], agent_id: str, shown: WorldState, knowing: Knowing) -> dict[str, Any]:
+    """Return the payload of an agent's intent as far as it can be judged by what the agent is shown.
+
+    ``shown`` then knows of this agent alone, and of its variables only those that the intent changes and the agent is
+    shown, wherever they are hidden from it: nothing hangs on the others. That it is paused no agent is shown. In the
+    place of an operation on a hidden variable stands one that changes nothing.
+    """
+    place = shown.metadata.get(PLACE)
+    if place is None:
+        return payload
+    gone = agent_id not in shown.entities and knowing.is_absent(agent_id)
+    known = {} if gone else {agent_id: {"paused": False, "resume_turn": None}}
+    place = shown.metadata[PLACE] = {**place, "agents": known}
+    operations = payload.get("patch")
+    if kind != words.AGENT_STATE_CHANGED or not isinstance(operations, list):
+        return payload
+    own = shown.entities.get(agent_id, {})
+    defined: dict[str, Any] = place["variables"]["agent_vars"]
+    hidden = defined.keys() - own.keys()
+    seen = [_without(operation, hidden) for operation in operations]
+    changed = {name for operation in seen for name in _named(operation, own)} & defined.keys()
+    variables = {"agent_vars": {name: each for name, each in defined.items() if name in changed}, "global_vars": {}}
+    place["variables"] = variables
+    place["variables_digest"] = variables_digest(variables)
+    shown.entities[agent_id] = {**{name: own[name] for name in changed}, "name": agent_id}
+    if any("name" in _named(operation, own) for operation in seen):
+        return {**payload, "patch": [operation for operation in seen if operation is not None]}
+    nothing = {"op": "replace", "path": "/name", "value": agent_id}
+    return {**payload, "patch": [nothing if operation is None else operation for operation in seen]}
+
+
+def _without(operation: Any, hidden: AbstractSet[str]) -> Any:
+    """Return an operation without what it says of hidden variables; None if that is all it says."""
+    path = operation.get("path") if isinstance(operation, dict) else None
+    if not isinstance(path, str):
+        return operation
+    if not path and isinstance(value := operation.get("value"), dict):
+        return {**operation, "value": {name: item for name, item in value.items() if name not in hidden}}
+    return None if path and _variable(path) in hidden else operation
+
+
+def _named(operation: Any, own: Mapping[str, Any]) -> Collection[str]:
+    """Return the names of the members that an operation may change."""
+    path = operation.get("path") if isinstance(operation, dict) else None
+    if not isinstance(path, str):
+        return ()
+    return (_variable(path),) if path else {*own, "name"}
+
+
+def _variable(path: str) -> str:
+    return path.split("/")[1].replace("~1", "/").replace("~0", "~") if path.startswith("/") else path

@@ -70,6 +70,7 @@ class SocialRL(Ruleset):
     stateful = frozenset(CHECKS)
     digest_after = frozenset({ROUND_ENDED})
     records_rejections = True
+    judges_by_hidden = True
 
     def check_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Give the configuration in its normal form. Raises InvalidConfigError with every problem."""

@@ -1,0 +1,333 @@
+"""What an agent is answered: it depends on what the agent was shown and on what it asked for, not on what is hidden.
+
+The rules of a world judge an intent by the state as it is. Where they refuse it, they are asked once more, about the
+state as it is shown to the agent: what they refuse there as well is told in full. What they refuse for hidden values
+alone is told by one fixed text (`hidden_refusal`), whichever rule it was; the operator's log has the true one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from typing import Any, Final
+
+import orjson
+
+from worldledger.drafts import CheckedDraft, check_draft
+from worldledger.effects import Effect
+from worldledger.errors import (
+    IllegalEffectError,
+    IntentConflictError,
+    IntentRefusedError,
+    InvalidEffectError,
+    PermissionDeniedError,
+    SimulationError,
+)
+from worldledger.intents import CheckedIntent, intent_draft
+from worldledger.latency import NoLatency
+from worldledger.observability import MatrixPolicy, ObservabilityLevel
+from worldledger.observation import FirstObservationPolicy, ObservationPolicy, names_in, point_of
+from worldledger.policies import policy_from_spec
+from worldledger.rulesets.base import Ruleset
+from worldledger.validation import EffectValidator, judge_intent
+from worldledger.world import WorldState
+
+#: What the rules refuse an intent with; it may rest on hidden values.
+REFUSALS: Final = (IntentRefusedError, PermissionDeniedError, IntentConflictError, InvalidEffectError)
+#: The rule of what is refused for hidden values.
+HIDDEN: Final = "hidden"
+
+
+def hidden_refusal() -> IllegalEffectError:
+    """Return what an agent is told where the rules refuse its intent for what it is not shown: always the same."""
+    return IllegalEffectError(
+        "the rules of the world refuse it, for a reason that this agent is not shown", "$", rule=HIDDEN
+    )
+
+
+def truth_of(error: SimulationError) -> SimulationError:
+    """Return what the rules have refused an intent with, where its agent is told something else; for the operator."""
+    truth = getattr(error, "truth", error)
+    return truth if isinstance(truth, SimulationError) else error
+
+
+def without_truth(error: SimulationError) -> SimulationError:
+    """Return a refusal as its agent may have it, with nothing that leads to the true one."""
+    if hasattr(error, "truth"):
+        del error.truth
+        error.__cause__ = error.__context__ = None
+    return error
+
+
+class Answering:
+    """What the agents of one world are answered."""
+
+    def __init__(self, ruleset: Ruleset, validator: EffectValidator) -> None:
+        self.ruleset = ruleset
+        self.validator = validator
+        self._policies: dict[str, tuple[Mapping[str, Any], ObservationPolicy | None]] = {}
+
+    def policy(self, agents: Mapping[str, Any], agent_id: str) -> ObservationPolicy | None:
+        """Return the policy that an agent is registered with, given ``metadata.agents``; None if it cannot be made."""
+        known = agents.get(agent_id)
+        if known is None:
+            return None
+        spec = known["policy"]
+        kept = self._policies.get(agent_id)
+        if kept is not None and (kept[0] is spec or kept[0] == spec):
+            return kept[1]
+        policy: ObservationPolicy | None
+        try:
+            policy = policy_from_spec(spec, stored=True)
+            policy.check_usable()
+        except SimulationError:
+            policy = None
+        if len(self._policies) > 2 * len(agents) + 16:
+            self._policies.clear()
+        self._policies[agent_id] = (spec, policy)
+        return policy
+
+    def position(self, state: WorldState, agent_id: str) -> list[float] | None:
+        """Return where an agent is shown to stand, as three numbers; None where it is shown no position of its own.
+
+        So it is where its own entity, or its position, is hidden from it, and where what happens is shown to it later
+        than it happens.
+        """
+        policy = self.policy(state.metadata["agents"], agent_id)
+        if policy is None or not is_instant(policy):
+            return None
+        return position_of(_entity(policy, state, agent_id, agent_id))
+
+    def shows_all(self, policy: ObservationPolicy | None) -> bool:
+        """Tell whether an agent with this policy is shown all that the rules look at, at once."""
+        return (
+            not self.ruleset.judges_by_hidden
+            and type(policy) in (ObservationPolicy, FirstObservationPolicy)
+            and policy is not None
+            and policy.distance_limit == inf
+            and not (policy.relationship_filter or policy.field_visibility)
+            and not (policy.visibility_range or policy.view_cone)
+            and is_instant(policy)
+        )
+
+    def about(self, intents: Sequence[CheckedIntent]) -> Telling:
+        """Return what says how a refusal of intents that are judged together is told."""
+        return Telling(self, intents)
+
+
+class Telling:
+    """How a refusal of intents that are judged together is told to those who sent them.
+
+    They are judged in order, each by the state that it would follow; `judging` is told of each before that. So it is
+    known what their agents were shown before the first of them, and a refusal says the same whichever of them the
+    hidden values let through.
+    """
+
+    def __init__(self, answering: Answering, intents: Sequence[CheckedIntent]) -> None:
+        self.answering = answering
+        self.intents = intents
+        self._judged: list[int] = []
+        self._shown: dict[str, WorldState | None] = {}
+        self._policies: dict[str, ObservationPolicy | None] = {}
+        #: Agents that are shown things later than they happen -> where each was shown to stand.
+        self.positions: dict[str, list[float] | None] = {}
+
+    def position(self, state: WorldState, agent_id: str) -> list[float] | None:
+        """Return where an agent was shown to stand; None where it was shown no position of its own."""
+        if agent_id in self.positions:
+            return self.positions[agent_id]
+        return self.answering.position(state, agent_id)
+
+    def judging(self, index: int, state: WorldState) -> None:
+        """Take note that an intent is about to be judged by this state."""
+        if self._judged and index <= self._judged[-1]:  # from the beginning
+            self._judged.clear()
+        if not self._judged and len(self.intents) > 1:
+            self._look(state)
+        self._judged.append(index)
+
+    def told(self, index: int, error: SimulationError, state: WorldState) -> SimulationError:
+        """Return what is told of the refusal of an intent by this state."""
+        agent_id = self.intents[index].agent_id
+        if not isinstance(error, REFUSALS):
+            return error
+        if self.answering.shows_all(self.answering.policy(state.metadata["agents"], agent_id)):
+            return error
+        several = len(self.intents) > 1
+        if not several:
+            self._look(state)
+        told: SimulationError | None = None
+        for at, intent in enumerate(self.intents):
+            if at < index and at not in self._judged:  # it was accepted before
+                continue
+            told = self._refusal(intent)
+            if told is not None:
+                if several:
+                    told = told.at(at) if isinstance(told, InvalidEffectError) else told
+                    told.details["index"] = at
+                break
+        else:
+            told = hidden_refusal()
+        told.truth = error  # type: ignore[attr-defined]  # for the operator: see `truth_of`
+        return told
+
+    def _look(self, state: WorldState) -> None:
+        """Take down what the agents are shown of what their intents name."""
+        names: dict[str, set[str]] = {}
+        for intent in self.intents:
+            draft = intent_draft(intent)
+            named = names.setdefault(intent.agent_id, {intent.agent_id})
+            named.update(names_in({"source_id": intent.agent_id, "payload": draft["payload"]}))  # type: ignore[typeddict-item]
+        answering = self.answering
+        self._shown = {}
+        for agent_id, named in names.items():
+            policy = answering.policy(state.metadata["agents"], agent_id)
+            self._shown[agent_id] = _shown(policy, state, agent_id, named)
+            self._policies[agent_id] = policy
+
+    def _refusal(self, intent: CheckedIntent) -> SimulationError | None:
+        """Return what an intent is refused with by what its agent was shown, if it is; else let it have happened."""
+        agent_id, answering = intent.agent_id, self.answering
+        shown = self._shown.get(agent_id)
+        if shown is None:
+            return None
+        ruleset = answering.ruleset
+        kind = intent.payload["kind"] if intent.kind == "Custom" else intent.kind
+        try:
+            payload = ruleset.as_shown(
+                kind, intent.payload, agent_id, shown, _Knowing(self._policies[agent_id], agent_id)
+            )
+            asked = intent._replace(payload=payload)
+            judge_intent(asked, shown, answering.validator, position=self._shown_position)
+            if intent.kind == "Custom":
+                ruleset.check_intent(kind, payload, agent_id, shown)
+            draft = check_draft(intent_draft(asked))
+            if shown.metadata.get(_BLANK) and kind in ruleset.stateful:
+                return None
+            decided = ruleset.decide(draft, shown if kind in ruleset.stateful else None)
+            if len(self.intents) > 1:
+                _let_happen(ruleset, decided, shown)
+        except SimulationError as error:
+            return error if isinstance(error, REFUSALS) else None
+        except Exception:  # noqa: BLE001 - rules that look at what is not shown may come to grief anyhow
+            return None
+        return None
+
+    def _shown_position(self, shown: WorldState, agent_id: str) -> list[float] | None:
+        if agent_id in self.positions:
+            return self.positions[agent_id]
+        return position_of(shown.entities.get(agent_id))
+
+
+class _Knowing:
+    """What an agent knows by its policy, which is asked about worlds that hold one entity."""
+
+    def __init__(self, policy: ObservationPolicy | None, agent_id: str) -> None:
+        self._policy = policy if policy is not None and is_instant(policy) else None
+        self._agent_id = agent_id
+
+    def is_absent(self, entity_id: str) -> bool:
+        """Tell whether an entity that the agent is not shown is not there."""
+        policy = self._policy
+        if policy is None or not _is_unlimited(policy):
+            return False
+        return not isinstance(policy, MatrixPolicy) or policy.sight_of(entity_id)[0] is not ObservabilityLevel.UNAWARE
+
+    def is_shown(self, entity_id: str, field: str) -> bool:
+        """Tell whether the agent is shown a field of an entity that it sees, if the entity has it."""
+        policy = self._policy
+        return policy is not None and field in (self._look(policy, entity_id, {field: ""}) or {})
+
+    def is_exact(self, entity_id: str) -> bool:
+        """Tell whether the agent is shown the very values of an entity that it sees."""
+        policy = self._policy
+        if policy is None:
+            return False
+        own = type(policy)
+        if own.show_entity_to is ObservationPolicy.show_entity_to:
+            return own.show_entity is ObservationPolicy.show_entity
+        return isinstance(policy, MatrixPolicy) and not policy.sight_of(entity_id)[1]
+
+    def _look(self, policy: ObservationPolicy, entity_id: str, entity: dict[str, Any]) -> Mapping[str, Any] | None:
+        alone = WorldState.model_construct(
+            entities={entity_id: entity}, relationships={}, spatial_index={}, metadata={"agents": {}}
+        )
+        try:
+            return policy.show_entity_to(alone, self._agent_id, entity_id)
+        except Exception:  # noqa: BLE001 - a policy of someone's own may raise anything
+            return None
+
+
+def _is_unlimited(policy: ObservationPolicy) -> bool:
+    """Tell whether it is by its name alone that an agent sees an entity or not, and whether this is so of all."""
+    if policy.distance_limit < inf or policy.relationship_filter or policy.visibility_range or policy.view_cone:
+        return False
+    own = type(policy)
+    return own.filter_world_state is ObservationPolicy.filter_world_state and own.sees_entity in (
+        ObservationPolicy.sees_entity,
+        MatrixPolicy.sees_entity,
+    )
+
+
+#: A member of the metadata of a state of which nothing is shown.
+_BLANK: Final = "\0blank"
+
+
+def _shown(policy: ObservationPolicy | None, state: WorldState, agent_id: str, names: set[str]) -> WorldState:
+    """Return the state as an agent is shown it, with the entities of these names alone; a copy of its own."""
+    agents = state.metadata["agents"]
+    metadata: dict[str, Any] = {
+        **state.metadata,
+        "agents": {agent_id: agents[agent_id]} if agent_id in agents else {},
+        "relationships": {},
+    }
+    entities: dict[str, Any] = {}
+    if policy is None or not is_instant(policy):
+        metadata[_BLANK] = True
+    else:
+        for name in names:
+            entity = _entity(policy, state, agent_id, name)
+            if entity is not None:
+                entities[name] = orjson.loads(orjson.dumps(entity))
+    index = {name: tuple(point) for name, entity in entities.items() if (point := position_of(entity)) is not None}
+    return WorldState.model_construct(entities=entities, relationships={}, spatial_index=index, metadata=metadata)
+
+
+def _entity(policy: ObservationPolicy, state: WorldState, agent_id: str, name: str) -> Mapping[str, Any] | None:
+    """Return an entity as an agent is shown it; None if it is not."""
+    if name not in state.entities:
+        return None
+    try:
+        if type(policy).filter_world_state is not ObservationPolicy.filter_world_state:
+            return policy.filter_world_state(state, agent_id).visible_entities.get(name)
+        return policy.show_entity_to(state, agent_id, name) if policy.sees_entity(state, agent_id, name) else None
+    except Exception:  # noqa: BLE001 - a policy of someone's own may raise anything
+        return None
+
+
+def is_instant(policy: ObservationPolicy) -> bool:
+    """Tell whether an agent with this policy is shown what happens as soon as it happens."""
+    return type(policy.latency_model) is NoLatency
+
+
+def position_of(entity: Any) -> list[float] | None:
+    """Return the position of an entity as it is shown, as three numbers; None if it shows none."""
+    point = point_of(entity.get("position")) if isinstance(entity, Mapping) else None
+    return None if point is None else list(point)
+
+
+def _let_happen(ruleset: Ruleset, draft: CheckedDraft, shown: WorldState) -> None:
+    """Let what an agent asks for have happened in what it was shown."""
+    handler: Callable[[WorldState, Effect], Any] | None = ruleset.handlers.get(draft.kind)
+    if handler is None:
+        return
+    seq: int = shown.metadata["last_effect_seq"]
+    effect: Any = {
+        "kind": draft.kind,
+        "payload": orjson.loads(draft.payload),
+        "source_id": draft.source_id,
+        "sim_time": shown.metadata["last_effect_time"],
+        "global_seq": seq,
+        "schema_version": draft.schema_version,
+    }
+    handler(shown, effect)
