@@ -485,8 +485,9 @@ class Observing:
     def _turn_out(self, failed: dict[str, Exception]) -> list[str]:
         agents = list(failed)
         for agent_id in agents:
-            error = PolicyFailedError(agent_id, failed.pop(agent_id))
-            log.warning("an agent is let go", world_id=self._world_id, agent_id=agent_id, error=error.message)
+            cause = failed.pop(agent_id)
+            why = f"{type(cause).__name__}: {cause}"
+            log.warning("an agent is let go", world_id=self._world_id, agent_id=agent_id, error=why)
             self._attachments.drop(agent_id)
         return agents
 

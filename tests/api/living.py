@@ -105,10 +105,12 @@ def address(served: Served, agent_id: str = "alice", query: str = "", world: str
 
 
 @asynccontextmanager
-async def socket_of(served: Served, agent_id: str = "alice", query: str = "", **options: Any) -> AsyncIterator[Socket]:
+async def socket_of(
+    served: Served, agent_id: str = "alice", query: str = "", world: str = "town", **options: Any
+) -> AsyncIterator[Socket]:
     """Open an agent's socket, its hello read."""
     options = {"subprotocols": [SUBPROTOCOL], "compression": None, "proxy": None, "max_queue": None, **options}
-    async with connect(address(served, agent_id, query), **options) as connection:
+    async with connect(address(served, agent_id, query, world), **options) as connection:
         assert connection.subprotocol == SUBPROTOCOL
         opened = Socket(connection)
         opened.hello = await opened.receive("hello")

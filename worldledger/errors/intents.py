@@ -62,8 +62,9 @@ class StaleContextError(SimulationError):
 class IntentConflictError(SimulationError):
     """An intent says of the world what is no longer so; details: ``req_id``, ``agent_id``, ``conflicting_effects``.
 
-    ``conflicting_effects`` are the effects since the intent's context_seq that made it so: the attribute has them
-    whole, the details name each by ``global_seq``, ``kind`` and ``source_id``.
+    ``conflicting_effects`` are the effects since the intent's context_seq that made it so, as far as the agent observed
+    them: the attribute has the events as they were shown, the details name each by ``global_seq``, ``kind`` and
+    ``source_id``.
     """
 
     code = "intent_conflict"
@@ -233,7 +234,8 @@ class PolicyFailedError(SimulationError):
     code = "policy_failed"
 
     def __init__(self, agent_id: str, error: Exception | str) -> None:
-        why = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+        # No more than the class: what an exception says may be hidden from the agent.
+        why = error if isinstance(error, str) else type(error).__name__
         super().__init__(f"the policy of agent {agent_id!r} failed ({why})", agent_id=agent_id)
         self.agent_id = agent_id
 
