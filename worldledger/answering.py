@@ -143,7 +143,10 @@ class Telling:
         if self._judged and index <= self._judged[-1]:  # from the beginning
             self._judged.clear()
         if not self._judged and len(self.intents) > 1:
-            self._look(state)
+            agents = state.metadata["agents"]
+            names = {intent.agent_id for intent in self.intents}
+            if not all(self.answering.shows_all(self.answering.policy(agents, name)) for name in names):
+                self._look(state)
         self._judged.append(index)
 
     def told(self, index: int, error: SimulationError, state: WorldState) -> SimulationError:
@@ -180,18 +183,27 @@ class Telling:
             named.update(names_in({"source_id": intent.agent_id, "payload": draft["payload"]}))  # type: ignore[typeddict-item]
         answering = self.answering
         self._shown = {}
+        notes = {name: note for name, note in state.metadata.items() if name not in ("agents", "relationships")}
+        if len(self.intents) > 1:  # what they ask for is let happen in it
+            notes = orjson.loads(orjson.dumps(notes))
         for agent_id, named in names.items():
             policy = answering.policy(state.metadata["agents"], agent_id)
-            self._shown[agent_id] = _shown(policy, state, agent_id, named)
+            self._shown[agent_id] = _shown(policy, state, agent_id, named, notes)
             self._policies[agent_id] = policy
 
     def _refusal(self, intent: CheckedIntent) -> SimulationError | None:
         """Return what an intent is refused with by what its agent was shown, if it is; else let it have happened."""
         agent_id, answering = intent.agent_id, self.answering
-        shown = self._shown.get(agent_id)
-        if shown is None:
+        seen = self._shown.get(agent_id)
+        if seen is None:
             return None
         ruleset = answering.ruleset
+        shown = WorldState.model_construct(
+            entities=dict(seen.entities),
+            relationships={},
+            spatial_index=dict(seen.spatial_index),
+            metadata=dict(seen.metadata),
+        )
         kind = intent.payload["kind"] if intent.kind == "Custom" else intent.kind
         try:
             payload = ruleset.as_shown(
@@ -206,7 +218,7 @@ class Telling:
                 return None
             decided = ruleset.decide(draft, shown if kind in ruleset.stateful else None)
             if len(self.intents) > 1:
-                _let_happen(ruleset, decided, shown)
+                _let_happen(ruleset, decided, seen)
         except SimulationError as error:
             return error if isinstance(error, REFUSALS) else None
         except Exception:  # noqa: BLE001 - rules that look at what is not shown may come to grief anyhow
@@ -273,11 +285,13 @@ def _is_unlimited(policy: ObservationPolicy) -> bool:
 _BLANK: Final = "\0blank"
 
 
-def _shown(policy: ObservationPolicy | None, state: WorldState, agent_id: str, names: set[str]) -> WorldState:
-    """Return the state as an agent is shown it, with the entities of these names alone; a copy of its own."""
+def _shown(
+    policy: ObservationPolicy | None, state: WorldState, agent_id: str, names: set[str], notes: Mapping[str, Any]
+) -> WorldState:
+    """Return the state as an agent is shown it, with the entities of these names alone: copies. ``notes``: metadata."""
     agents = state.metadata["agents"]
     metadata: dict[str, Any] = {
-        **state.metadata,
+        **notes,
         "agents": {agent_id: agents[agent_id]} if agent_id in agents else {},
         "relationships": {},
     }

@@ -56,7 +56,10 @@ def answer(ruleset: Ruleset, state: WorldState, values: Sequence[dict[str, Any]]
         except SimulationError as error:
             if len(intents) > 1:
                 error.details["index"] = index
-            return telling.told(index, error, fold.state)
+            before = fold.state.text()
+            told = telling.told(index, error, fold.state)
+            assert fold.state.text() == before
+            return told
         fold.apply(
             make_effect(  # type: ignore[arg-type]
                 "w", fold.seq + 1, kind=draft.kind, payload=orjson.loads(draft.payload), source_id=draft.source_id
@@ -330,6 +333,23 @@ def test_what_rests_on_hidden_values_has_one_text(play: Play) -> None:
     truths = [truth_of(error) for error in refused if error is not None]
     assert [truth.details["rule"] for truth in truths] == ["patch", "variables", "patch", "variables"]
     assert "/bag/Bob" in truths[0].message
+
+
+def test_a_list_is_told_of_by_what_its_intents_do(play: Play) -> None:
+    """Each is judged by what the ones before it have done, as far as the agent is shown it."""
+    good = custom("AgentStateChanged", patch=[{"op": "replace", "path": "/ranks", "value": {"1": 1}}])
+    bad = custom("AgentStateChanged", patch=[{"op": "remove", "path": "/ranks/2"}])
+    hidden = custom("AgentStateChanged", patch=[{"op": "remove", "path": "/bag/Bob"}])
+    fine = custom("AgentStateChanged", patch=[{"op": "remove", "path": "/ranks/1"}])
+    assert answer(SIMULATION, play.state, [good, fine]) is None
+    error = answer(SIMULATION, play.state, [good, bad])
+    assert isinstance(error, IllegalEffectError)
+    assert (error.details["index"], error.details["rule"]) == (1, "patch")
+    assert "there is nothing at /ranks/2" in error.message
+    assert bytes_of(answer(SIMULATION, play.state, [good, hidden])) == bytes_of(HIDDEN)
+    also = answer(SIMULATION, play.state, [hidden, bad])
+    assert isinstance(also, IllegalEffectError)
+    assert also.details["index"] == 1
 
 
 def test_a_position_is_compared_with_what_was_shown() -> None:
