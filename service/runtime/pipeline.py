@@ -211,7 +211,7 @@ class Pipeline:
 
     async def _find_conflicts(self, error: IntentConflictError) -> None:
         """Name the effects since the intent's context that concern its agent, as far as they were shown to it."""
-        agent_id, context_seq = error.intent["agent_id"], error.intent["context_seq"]
+        agent_id, context_seq = error.intent["agent_id"], error.intent["context_seq"] or 0
         found: deque[dict[str, Any]] = deque(maxlen=_NAMED)
         try:
             shown = {delta["view_seq"]: delta for delta in await self._observing.shown_since(agent_id, context_seq)}
