@@ -1,15 +1,22 @@
-"""Agents: delivery, throughput, interruption, views and memory."""
+"""Agents: delivery, throughput, ticks, interruption, views and memory."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from benchmarks import agents_delivery, agents_interruption, agents_memory, agents_throughput, agents_views
+from benchmarks import (
+    agents_delivery,
+    agents_interruption,
+    agents_memory,
+    agents_throughput,
+    agents_ticks,
+    agents_views,
+)
 from benchmarks.agents_town import serving
 from benchmarks.harness import Report
 from service.store import Store
 
-PARTS = ("delivery", "interruption", "sockets", "throughput", "views", "memory")
+PARTS = ("delivery", "interruption", "sockets", "throughput", "ticks", "views", "memory")
 
 
 async def run(report: Report, url: str, store: Store, parts: Collection[str] = PARTS) -> None:
@@ -25,6 +32,8 @@ async def run(report: Report, url: str, store: Store, parts: Collection[str] = P
                 await agents_throughput.run_by_socket(report, url, servers[0])
     if "throughput" in parts:
         await agents_throughput.run(report, store, url)
+    if "ticks" in parts:
+        await agents_ticks.run(report, url)
     if "views" in parts:
         agents_views.run(report)
     if "memory" in parts:

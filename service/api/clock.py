@@ -31,7 +31,7 @@ router = APIRouter(route_class=EscapedRoute, tags=["agents"], dependencies=[Depe
     response_class=Response,
     responses={
         201: {
-            **json_of("Receipt"),
+            **json_of("Receipt", "ClosedTick"),
             "description": "The effect WorldTimeSet is durable.",
             "headers": {"Location": header("Where the effect is.")},
         },
@@ -43,6 +43,33 @@ async def tick(request: Request, world: WorldName) -> Response:
     """Move sim_time on, as the adapter that has the authority over it: any other, and a time before, is refused."""
     adapter, sim_time = check_tick(await _read(request, "a tick", ("adapter", "sim_time")))
     receipt = await (await services(request).worlds.get(world)).tick(adapter, sim_time)
+    headers = {"Location": f"/v1/worlds/{world}/effects/{receipt.global_seq}", "Cache-Control": "no-store"}
+    return Response(to_json(receipt._asdict()), 201, headers, "application/json")
+
+
+@router.post(
+    "/v1/worlds/{world}/ticks",
+    operation_id="close_tick",
+    summary="Close a world's tick without setting sim_time",
+    status_code=201,
+    response_class=Response,
+    responses={
+        201: {
+            **json_of("ClosedTick"),
+            "description": "The tick is closed: all that was held is decided, and durable.",
+            "headers": {"Location": header("Where the tick's effect is.")},
+        },
+        **problems(404, 413, 415, 422, 503),
+    },
+    openapi_extra={"requestBody": body_of("TickClosing")},
+)
+async def close_tick(request: Request, world: WorldName) -> Response:
+    """Close the tick of a world that is ordered by ticks: all intents that are held are decided, in one order.
+
+    Where an adapter has the authority over time it alone may, and `source` is its name; else anybody.
+    """
+    source = _named(await _read(request, "the closing of a tick", ("source",)), "source")
+    receipt = await (await services(request).worlds.get(world)).close_tick(source)
     headers = {"Location": f"/v1/worlds/{world}/effects/{receipt.global_seq}", "Cache-Control": "no-store"}
     return Response(to_json(receipt._asdict()), 201, headers, "application/json")
 

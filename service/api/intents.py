@@ -8,17 +8,20 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import APIRouter
+from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.bodies import idempotency_key, members, read_json
 from service.api.context import Services, services
 from service.api.errors import InvalidParameterError
+from service.api.inhabitants import LONGEST_WAIT, within
+from service.api.moments import finite
 from service.api.openapi import PATH_PARAMETERS, body_of, header, json_of, problems
 from service.api.problems import enclosed_problem, encode, instance_of, problem_response
 from service.api.routing import BareRoute
 from worldledger.errors import InvalidEffectError, InvalidIntentError, SimulationError
-from worldledger.intents import Accepted
+from worldledger.intents import Accepted, Held
 
 if TYPE_CHECKING:
     from service.runtime import Orchestrator
@@ -39,6 +42,11 @@ _LIMITS: Final = {
     status_code=201,
     response_class=Response,
     responses={
+        202: {
+            **json_of("HeldIntent", "IntentResults"),
+            "description": "In a world that is ordered by ticks: the intent, or one of the list, is held, durably, "
+            "until the next tick.",
+        },
         200: {
             **json_of("AcceptedIntent", "IntentResults"),
             "description": "An intent that had been accepted before (`Idempotency-Replayed`), or results of a list.",
@@ -61,6 +69,13 @@ _LIMITS: Final = {
                 "If the intent has a req_id too, the two must be equal.",
                 "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
             },
+            {
+                "name": "wait",
+                "in": "query",
+                "description": "Seconds to wait for the tick that decides what is held, in a world that is ordered by "
+                "ticks; elsewhere it means nothing.",
+                "schema": {"type": "number", "minimum": 0, "maximum": LONGEST_WAIT, "default": 0},
+            },
         ],
         "requestBody": body_of("Intent", "IntentList", "Intents"),
     },
@@ -72,6 +87,9 @@ async def submit_intents(request: Request) -> Response:
     quota, its turn among those that wait, permissions, the validator and the ruleset; the same `req_id` of an agent
     again gets the first answer. A list that is not atomic is answered with a result for each; of an atomic one all are
     accepted or none, and the refusal names the `index`.
+
+    In a world that is ordered by ticks the answer is 202 once the intent is held. The same again tells what became of
+    it; with `wait` the answer comes when the next tick has decided it, if that is in time.
     """
     found = services(request)
     try:
@@ -92,14 +110,20 @@ async def _one(request: Request, found: Services, intent: Any) -> Response:
         if stated is not None and stated != key:
             raise InvalidParameterError("Idempotency-Key", "differs from the intent's req_id", "header")
         intent["req_id"] = key
+    seconds = _seconds(request)
     world = await found.worlds.get(request.path_params["world"])
     try:
-        accepted = await world.submit_intent(intent)
+        if world.holds_intents:
+            accepted = await _held(request, found, world, intent, seconds)
+        else:
+            accepted = await world.submit_intent(intent)
     except SimulationError as error:
         found.metrics.intent_rejected(error.code)
         response = problem_response(request.scope, error)
         response.headers.update(_limits(world, intent))
         return response
+    if isinstance(accepted, Held):
+        return Response(encode(held_of(accepted)), 202, {"Cache-Control": "no-store"}, "application/json")
     found.metrics.intents_accepted(1)
     headers = {"Cache-Control": "no-store", **_limits(world, intent)}
     if accepted.replayed:
@@ -109,14 +133,31 @@ async def _one(request: Request, found: Services, intent: Any) -> Response:
     return Response(encode(accepted_of(intent["agent_id"], accepted)), status, headers, "application/json")
 
 
+async def _held(request: Request, found: Services, world: Orchestrator, intent: Any, seconds: float) -> Held | Accepted:
+    """Hold an intent and wait, for so long, for what its tick decides."""
+    held = await world.hold_intent(intent)
+    if not isinstance(held, Held) or not seconds:
+        return held
+    return await within(request, found.stopping, seconds, world.decision(held)) or held
+
+
 async def _several(request: Request, found: Services, body: dict[str, Any] | list[Any]) -> Response:
     if idempotency_key(request) is not None:
         what = "is for single intents; give each intent of a list a req_id of its own"
         raise InvalidParameterError("Idempotency-Key", what, "header")
-    intents, atomic = check_list(body, found.settings.max_unit)
+    intents, atomic = check_list(body, found.settings.max_unit, ("ordered",))
+    ordered = check_ordered(body)
+    seconds = _seconds(request)
     world = await found.worlds.get(request.path_params["world"])
+    results: Sequence[Held | Accepted | SimulationError] | None = None
     try:
-        results = await world.submit_intents(intents, atomic=atomic)
+        if world.holds_intents:
+            results = await world.hold_intents(intents, atomic=atomic, ordered=ordered)
+            if seconds:
+                decided = within(request, found.stopping, seconds, world.decisions(results, atomic=atomic))
+                results = await decided or results
+        else:
+            results = await world.submit_intents(intents, atomic=atomic)
     except SimulationError as error:
         found.metrics.intent_rejected(error.code)
         raise
@@ -125,7 +166,10 @@ async def _several(request: Request, found: Services, body: dict[str, Any] | lis
     if all(isinstance(result, Accepted) and result.replayed for result in results):
         headers["Idempotency-Replayed"] = "true"
         atomic = False
-    return Response(encode({"results": told}), 201 if atomic else 200, headers, "application/json")
+    status = 201 if atomic else 200
+    if any(isinstance(result, Held) for result in results):
+        status = 202
+    return Response(encode({"results": told}), status, headers, "application/json")
 
 
 def check_list(body: dict[str, Any] | list[Any], most: int, optional: Sequence[str] = ()) -> tuple[list[Any], bool]:
@@ -146,6 +190,33 @@ def check_list(body: dict[str, Any] | list[Any], most: int, optional: Sequence[s
     return intents, atomic
 
 
+def check_ordered(body: Mapping[str, Any] | list[Any]) -> bool:
+    """Tell whether a list keeps its inner order in a tick. Raises InvalidIntentError."""
+    ordered = body.get("ordered", True) if isinstance(body, Mapping) else True
+    if type(ordered) is not bool:
+        raise InvalidIntentError("ordered is true or false", "$.ordered")
+    return ordered
+
+
+def _seconds(request: Request) -> float:
+    """Give for how many seconds a request would wait for a tick. Raises InvalidParameterError."""
+    values = request.query_params.getlist("wait")
+    if not values:
+        return 0.0
+    try:
+        seconds = finite(values[0])
+    except PydanticCustomError as error:
+        raise InvalidParameterError("wait", error.message()) from None
+    if len(values) > 1 or not 0 <= seconds <= LONGEST_WAIT:
+        raise InvalidParameterError("wait", f"must be a number from 0 to {LONGEST_WAIT:g}, once")
+    return seconds
+
+
+def held_of(held: Held) -> dict[str, Any]:
+    """Give what is told of a held intent."""
+    return {"held": True, **held._asdict()}
+
+
 def accepted_of(agent_id: str, accepted: Accepted) -> dict[str, Any]:
     """Give what is told of an accepted intent."""
     return {
@@ -158,7 +229,7 @@ def accepted_of(agent_id: str, accepted: Accepted) -> dict[str, Any]:
 
 
 def results_of(
-    intents: Sequence[Any], results: Sequence[Accepted | SimulationError], found: Services, instance: str
+    intents: Sequence[Any], results: Sequence[Held | Accepted | SimulationError], found: Services, instance: str
 ) -> list[dict[str, Any]]:
     """Give what is told of each intent of a list, and count them."""
     told = []
@@ -167,6 +238,8 @@ def results_of(
         if isinstance(result, Accepted):
             accepted += 1
             told.append(accepted_of(intent["agent_id"], result))
+        elif isinstance(result, Held):
+            told.append(held_of(result))
         else:
             found.metrics.intent_rejected(result.code)
             told.append(enclosed_problem(result, instance))
@@ -184,6 +257,8 @@ def _of_intents(error: InvalidEffectError) -> InvalidIntentError:
 
 def _limits(world: Orchestrator, intent: Any) -> dict[str, str]:
     """Give the agent's quotas as header fields (draft-ietf-httpapi-ratelimit-headers)."""
+    if world.holds_intents:
+        return {}  # each tick begins with all of them
     agent_id = intent.get("agent_id") if isinstance(intent, Mapping) else None
     quotas = world.quotas.status(agent_id) if isinstance(agent_id, str) else []
     if not quotas:

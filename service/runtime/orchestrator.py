@@ -301,6 +301,22 @@ class Orchestrator(Gauges):
         """Hold several intents until the next tick; see `hold_intent` and `submit_intents`."""
         return await self._holding().hold_each(intents, atomic=atomic, ordered=ordered)
 
+    async def decision(self, held: Held) -> Accepted:
+        """Wait for what its tick decides of an intent that is held; raise what it is refused with.
+
+        Raises StoreUnavailableError once this process lets the world go: the intent stays held.
+        """
+        return await self._holding().decision(held)
+
+    async def decisions(
+        self, answers: Sequence[Held | Accepted | SimulationError], *, atomic: bool = False
+    ) -> list[Accepted | SimulationError]:
+        """Wait for what is decided of each that is held of these (`hold_intents`); the others stay as they are.
+
+        Of an ``atomic`` list the refusal is raised.
+        """
+        return await self._holding().decisions(answers, atomic=atomic)
+
     @property
     def holds_intents(self) -> bool:
         """Whether intents are held here until the next tick: the world is ordered by ticks."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID, uuid4
 
@@ -64,13 +64,13 @@ log = structlog.get_logger("worldledger.runtime")
 
 
 class _Waiter:
-    """One who waits for what a tick decides of a request; ``tick``: which, once that is known."""
+    """One who waits for what a tick decides of a request that is held for it."""
 
     __slots__ = ("future", "tick")
 
-    def __init__(self) -> None:
+    def __init__(self, tick: int) -> None:
         self.future: asyncio.Future[Accepted | SimulationError] = asyncio.get_running_loop().create_future()
-        self.tick: int | None = None
+        self.tick = tick
 
     def tell(self, outcome: Accepted | SimulationError) -> None:
         if not self.future.done():
@@ -130,10 +130,12 @@ class Ticks:
 
     async def submit(self, value: Mapping[str, Any]) -> Accepted:
         """Hold one intent and wait for what its tick decides."""
-        intent = check_intent(value, default_priority=self._config.default_priority)
-        with self._waiting([_key(intent)]) as (waiter,):
-            (answer,) = await self._hold_all([intent])
-            outcome = await self._outcome(_key(intent), waiter, answer)
+        answer = await self.hold(value)
+        return await self.decision(answer) if isinstance(answer, Held) else answer
+
+    async def decision(self, held: Held) -> Accepted:
+        """Wait for what its tick decides of a held intent; raise what it is refused with."""
+        outcome = await self._outcome(held)
         if isinstance(outcome, SimulationError):
             raise outcome
         return outcome
@@ -153,17 +155,16 @@ class Ticks:
 
         Of an ``atomic`` list the refusal is raised, which names the ``index``.
         """
-        intents, refused = self._checked(values, atomic=atomic)
-        keys = [_key(intent) for intent in intents]
-        with self._waiting(keys) as waiters:
-            answers = await self._hold_all(intents, atomic=atomic, ordered=ordered)
-            waits = map(self._outcome, keys, waiters, answers)
-            outcomes = await asyncio.gather(*waits)
+        return await self.decisions(await self.hold_each(values, atomic=atomic, ordered=ordered), atomic=atomic)
+
+    async def decisions(self, answers: Sequence[Answer], *, atomic: bool) -> list[Accepted | SimulationError]:
+        """Wait for what is decided of each that is held; of an ``atomic`` list the refusal is raised."""
+        outcomes = await asyncio.gather(*map(self._outcome, answers))
         if atomic:
             for outcome in outcomes:
                 if isinstance(outcome, SimulationError):
                     raise outcome
-        return _spread(len(values), outcomes, refused)
+        return outcomes
 
     def _checked(
         self, values: Sequence[Mapping[str, Any]], *, atomic: bool
@@ -273,30 +274,23 @@ class Ticks:
 
     # -- waiting -------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def _waiting(self, keys: Sequence[Key]) -> Iterator[list[_Waiter]]:
-        """Wait for requests from before they are held until the end of the block, so that nothing is missed."""
-        waiters = [_Waiter() for _ in keys]
-        for key, waiter in zip(keys, waiters, strict=True):
-            self._waiters.setdefault(key, []).append(waiter)
-        try:
-            yield waiters
-        finally:
-            for key, waiter in zip(keys, waiters, strict=True):
-                self._waiters[key].remove(waiter)
-                if not self._waiters[key]:
-                    del self._waiters[key]
-
-    async def _outcome(self, key: Key, waiter: _Waiter, answer: Answer) -> Accepted | SimulationError:
+    async def _outcome(self, answer: Answer) -> Accepted | SimulationError:
         if not isinstance(answer, Held):
             return answer
-        waiter.tick = answer.tick
         self._follower.raise_if_ended()
-        if self._open is not None and self._open.number > answer.tick:
-            self._ask([key])
-        elif self._silent is not None:
-            return self._silent
-        return await waiter.future
+        key = (answer.agent_id, answer.req_id)
+        waiter = _Waiter(answer.tick)
+        self._waiters.setdefault(key, []).append(waiter)
+        try:
+            if self._open is not None and self._open.number > answer.tick:
+                self._ask([key])
+            elif self._silent is not None:
+                return self._silent
+            return await waiter.future
+        finally:
+            self._waiters[key].remove(waiter)
+            if not self._waiters[key]:
+                del self._waiters[key]
 
     def authority_silent(self, error: AuthoritySilentError | None) -> None:
         """Take note that the time authority is silent, or is heard again (None).
@@ -308,7 +302,7 @@ class Ticks:
             return
         for waiters in self._waiters.values():
             for waiter in waiters:
-                if waiter.tick is not None and (self._open is None or self._open.number <= waiter.tick):
+                if self._open is None or self._open.number <= waiter.tick:
                     waiter.tell(error)
 
     def seen(self, effect: Effect) -> None:
@@ -324,7 +318,7 @@ class Ticks:
         asked = [
             key
             for key, waiters in self._waiters.items()
-            if any(not each.future.done() and each.tick is not None and each.tick <= number for each in waiters)
+            if any(not each.future.done() and each.tick <= number for each in waiters)
         ]
         if asked:
             self._ask(asked)
@@ -353,7 +347,7 @@ class Ticks:
                 elif answer is None:
                     waiter.tell(_forgotten(key))
                 else:
-                    waiter.tell(_decided(key, answer))
+                    waiter.tell(_decided(key, answer, replayed=False))
 
     def close(self) -> None:
         """Tell all who wait that nobody here will know; what is held stays so."""
@@ -518,10 +512,10 @@ def _told(intent: CheckedIntent, answer: HeldAt | RefusedAt | Receipt | Simulati
     return _decided(_key(intent), answer)
 
 
-def _decided(key: Key, answer: RefusedAt | Receipt) -> Accepted | SimulationError:
-    """Give what a tick has decided of a request."""
+def _decided(key: Key, answer: RefusedAt | Receipt, *, replayed: bool = True) -> Accepted | SimulationError:
+    """Give what a tick has decided of a request; ``replayed``: it was asked for after that."""
     if isinstance(answer, Receipt):
-        return Accepted(answer.uuid, global_seq=answer.global_seq, req_id=key[1], replayed=answer.replayed)
+        return Accepted(answer.uuid, global_seq=answer.global_seq, req_id=key[1], replayed=replayed)
     said = answer.outcome
     return remade(said["code"], said["message"], said["details"], said.get("recovery"))
 
@@ -534,7 +528,9 @@ def _forgotten(key: Key) -> SimulationError:
 
 
 def _at(error: SimulationError, index: int) -> SimulationError:
-    """Give a refusal that names its place in the list."""
+    """Give a refusal that names its place in the list, if it does not name another's."""
+    if "index" in error.details:
+        return error
     if isinstance(error, InvalidEffectError):
         return error.at(index)
     error.details["index"] = index

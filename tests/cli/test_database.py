@@ -114,13 +114,14 @@ def test_create_a_world(on: Cli, tmp_path: Path) -> None:
     """A world gets what was given into its genesis; a second one of that name is refused."""
     config = tmp_path / "config.json"
     config.write_text('{"size": 3}')
-    options = ["--experiment", "e", "--time-authority", "unity", "--config", str(config)]
+    options = ["--experiment", "e", "--time-authority", "unity", "--order", "tick", "--config", str(config)]
     result = on("world", "create", "island", *options)
     assert (result.code, result.err) == (0, "")
     assert result.out.startswith("created island, head 1:")
     log = on("log", "island").out
     for part in ('"config":{"size":3}', '"experiment":"e"', '"time_authority":"unity"', '"ruleset":"sandbox"'):
         assert part in log
+    assert '"order":"tick"' in log
     assert "already there" in refused(on("world", "create", "island"))
 
 
@@ -136,6 +137,7 @@ def test_worlds_that_cannot_be(on: Cli, tmp_path: Path) -> None:
     assert "cannot be a world's name" in refused(on("world", "create", "ä"))
     assert "unknown ruleset 'go'" in refused(on("world", "create", "w", "--ruleset", "go"))
     assert "time_authority" in refused(on("world", "create", "w", "--time-authority", "Me!"))
+    assert "order" in refused(on("world", "create", "w", "--order", "turn"))
     assert "experiment" in refused(on("world", "create", "w", "--experiment", ""))
     assert on("worlds", "--json").out == "[]\n"
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from worldledger.client.subscription import RemoteSubscription
     from worldledger.client.world import RemoteWorld
     from worldledger.deltas import ObservationDelta, View
-    from worldledger.intents import Accepted
+    from worldledger.intents import Accepted, Held
 
 
 class RemoteHandle:
@@ -51,6 +51,10 @@ class RemoteHandle:
         this waits for it. Raises as `RemoteWorld.submit_intent`.
         """
         return await self.world.submit_intent(completed(intent, self.agent_id, self.view_seq))
+
+    async def hold_intent(self, intent: Mapping[str, Any]) -> Held | Accepted:
+        """Hold an intent until the next tick; what is missing is filled in. See `RemoteWorld.hold_intent`."""
+        return await self.world.hold_intent(completed(intent, self.agent_id, self.view_seq))
 
     async def cancel(self, req_id: str) -> None:
         """Cancel a generation of this agent, if there is one of this req_id (seed: reason ``user_requested``)."""

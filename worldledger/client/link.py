@@ -217,6 +217,9 @@ class Link:
             self._refused(message)
         elif kind == "authority_silent":
             self._silent(Silence(**{name: message[name] for name in Silence._fields}))
+        elif kind == "held":  # the answer follows with the tick; the intent is made
+            if message.get("req_id") is not None:
+                self._generations.over(message["req_id"])
         else:
             if kind == "accepted":
                 self._generations.over(message["req_id"])

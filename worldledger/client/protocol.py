@@ -13,7 +13,7 @@ from worldledger.config import OrchestratorConfig
 from worldledger.deltas import ObservationDelta, ObservedEvent, View
 from worldledger.effects import EffectDraft, EventLogEntry
 from worldledger.errors import SimulationError
-from worldledger.intents import Accepted
+from worldledger.intents import Accepted, Held
 from worldledger.protocols import ObservationPolicyProtocol
 from worldledger.time_authority import Silence, TimeAuthority
 
@@ -99,6 +99,10 @@ class Agent(Protocol):
         """Submit an intent; agent_id, context_seq, req_id and schema_version are filled in where missing."""
         ...
 
+    async def hold_intent(self, intent: Mapping[str, Any]) -> Held | Accepted:
+        """Hold an intent until the next tick; return once that is durable."""
+        ...
+
     async def cancel(self, req_id: str) -> None:
         """Cancel a generation of this agent."""
         ...
@@ -176,8 +180,12 @@ class World(Protocol):
         """Submit an intent; give its effect's uuid."""
         ...
 
+    async def hold_intent(self, intent: Mapping[str, Any]) -> Held | Accepted:
+        """Hold an intent until the next tick; return once that is durable."""
+        ...
+
     async def submit_intents(
-        self, intents: Sequence[Mapping[str, Any]], *, atomic: bool = False
+        self, intents: Sequence[Mapping[str, Any]], *, atomic: bool = False, ordered: bool = True
     ) -> list[Accepted | SimulationError]:
         """Submit several intents: ``atomic`` all or none, else each by itself with its own answer."""
         ...
@@ -259,4 +267,8 @@ class World(Protocol):
 
     async def tick(self, adapter: str, sim_time: float) -> Receipt:
         """Move sim_time on."""
+        ...
+
+    async def close_tick(self, source: str) -> Receipt:
+        """Close the tick of a world that is ordered by ticks without setting sim_time."""
         ...

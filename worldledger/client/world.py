@@ -24,24 +24,32 @@ from worldledger.drafts import check_draft
 from worldledger.effects import EffectDraft
 from worldledger.errors import InvalidConfigError, InvalidEffectError, SimulationError, WorldExistsError
 from worldledger.genesis import Order
-from worldledger.intents import Accepted, check_intent
+from worldledger.intents import Accepted, Held, check_intent
 from worldledger.policies import policy_spec
 from worldledger.protocols import ObservationPolicyProtocol
 from worldledger.time_authority import Silence, TimeAuthority
 
 #: Most intents of one list.
 _LIST: Final = 1000
+#: Seconds for which the service is asked to wait for a tick, again and again.
+_WAIT: Final = 10.0
 #: Most events asked for at once.
 _PAGE: Final = 1000
 
 
 class RemoteReceipt(NamedTuple):
-    """What the service tells about one accepted effect, after it is durable; ``checksum`` is lower-case hex."""
+    """What the service tells about one accepted effect, after it is durable; ``checksum`` is lower-case hex.
+
+    Of a tick that was closed, its number and how many intents it ``accepted`` and ``refused``.
+    """
 
     global_seq: int
     uuid: str
     checksum: str
     replayed: bool = False
+    tick: int | None = None
+    accepted: int | None = None
+    refused: int | None = None
 
 
 class RemoteWorld(RemoteRounds):
@@ -196,27 +204,73 @@ class RemoteWorld(RemoteRounds):
                 return _accepted(await link.request("intent", req_id=checked.req_id, intent=dict(intent)))
             except MessageTooLargeError:
                 pass
-        answer = await self._transport.call("POST", f"{self._path}/intents", body=dict(intent))
+        told = (await self._transport.call("POST", f"{self._path}/intents", body=dict(intent))).value
         self._links.over(checked.agent_id, checked.req_id)
-        return _accepted(answer.value)
+        while told.get("held"):
+            params = {"wait": _WAIT}
+            path = f"{self._path}/intents"
+            told = (await self._transport.call("POST", path, body=dict(intent), params=params)).value | {
+                "replayed": False
+            }
+        return _accepted(told)
 
     async def submit_intents(
-        self, intents: Sequence[Mapping[str, Any]], *, atomic: bool = False
+        self, intents: Sequence[Mapping[str, Any]], *, atomic: bool = False, ordered: bool = True
     ) -> list[Accepted | SimulationError]:
         """Submit several intents: ``atomic`` all or none (at most 1,000), else each by itself, in this order.
 
         By themselves each gets its answer or its error. Atomic, the first refusal is raised and names the ``index``.
+        In a world that is ordered by ticks this waits for the next tick, in which a list keeps its inner order unless
+        it is not ``ordered``.
         """
-        results: list[Accepted | SimulationError] = []
+        results: list[Accepted | Held | SimulationError] = await self.hold_intents(
+            intents, atomic=atomic, ordered=ordered
+        )
+        while held := [index for index, result in enumerate(results) if isinstance(result, Held)]:
+            # Of an atomic list all are held, or none is.
+            again = [intents[index] for index in held]
+            decided = await self._post_list(again, {"atomic": atomic, "ordered": ordered}, _WAIT)
+            for index, told in zip(held, decided, strict=True):
+                if isinstance(told, Accepted):
+                    told.replayed = False
+                results[index] = told
+        return [result for result in results if not isinstance(result, Held)]
+
+    async def hold_intent(self, intent: Mapping[str, Any]) -> Held | Accepted:
+        """Hold an intent until the next tick of a world that is ordered by ticks; return once that is durable.
+
+        The same req_id again tells what became of it. Raises as `submit_intent` does; in a world that is ordered by
+        arrival the intent is decided at once.
+        """
+        checked = check_intent(intent)
+        told = (await self._transport.call("POST", f"{self._path}/intents", body=dict(intent))).value
+        self._links.over(checked.agent_id, checked.req_id)
+        return _held(told) if told.get("held") else _accepted(told)
+
+    async def hold_intents(
+        self, intents: Sequence[Mapping[str, Any]], *, atomic: bool = False, ordered: bool = True
+    ) -> list[Accepted | Held | SimulationError]:
+        """Hold several intents until the next tick; see `hold_intent` and `submit_intents`."""
+        results: list[Accepted | Held | SimulationError] = []
+        options: dict[str, Any] = {"atomic": atomic} | ({} if ordered else {"ordered": False})
         for start in range(0, len(intents), len(intents) if atomic else _LIST):
-            part = list(map(dict, intents if atomic else intents[start : start + _LIST]))
-            body = {"intents": part, "atomic": atomic}
-            for told in (await self._transport.call("POST", f"{self._path}/intents", body=body)).value["results"]:
-                if "uuid" in told:
-                    self._links.over(told["agent_id"], told["req_id"])
-                    results.append(_accepted(told))
-                else:
-                    results.append(error_of(told))
+            part = intents if atomic else intents[start : start + _LIST]
+            results += await self._post_list(part, options)
+        return results
+
+    async def _post_list(
+        self, intents: Sequence[Mapping[str, Any]], options: Mapping[str, Any], wait: float = 0.0
+    ) -> list[Accepted | Held | SimulationError]:
+        results: list[Accepted | Held | SimulationError] = []
+        body = {"intents": list(map(dict, intents)), **options}
+        params = {"wait": wait} if wait else None
+        answer = await self._transport.call("POST", f"{self._path}/intents", body=body, params=params)
+        for told in answer.value["results"]:
+            if "uuid" in told or told.get("held"):
+                self._links.over(told["agent_id"], told["req_id"])
+                results.append(_held(told) if told.get("held") else _accepted(told))
+            else:
+                results.append(error_of(told))
         return results
 
     async def broadcast_event(self, draft: EffectDraft) -> RemoteReceipt:
@@ -383,6 +437,18 @@ class RemoteWorld(RemoteRounds):
         body = {"adapter": adapter, "sim_time": sim_time}
         return RemoteReceipt(**(await self._transport.call("POST", f"{self._path}/time", body=body)).value)
 
+    async def close_tick(self, source: str) -> RemoteReceipt:
+        """Close the tick of a world that is ordered by ticks without setting sim_time.
+
+        ``source`` names who closes it: where an adapter has the authority over time, that adapter. Raises
+        TimeAuthorityError, InvalidEffectError in a world that is ordered by arrival, and ServiceUnavailableError where
+        it is not known whether the tick was closed.
+        """
+        if self._authority is not None:
+            await asyncio.wait([self._authority])
+        call = self._transport.call("POST", f"{self._path}/ticks", body={"source": source}, again=False)
+        return RemoteReceipt(**(await call).value)
+
     async def shut(self) -> None:
         """End what is under way: live generations are cancelled, handles and subscriptions are closed."""
         for handle in list(self.agent_handles.values()):
@@ -409,3 +475,7 @@ def _accepted(told: Mapping[str, Any]) -> Accepted:
     return Accepted(
         told["uuid"], global_seq=told["global_seq"], req_id=told["req_id"], replayed=told.get("replayed", False)
     )
+
+
+def _held(told: Mapping[str, Any]) -> Held:
+    return Held(told["agent_id"], told["req_id"], told["tick"], told["order"], told["replayed"])

@@ -50,6 +50,23 @@ _ACCEPTED: dict[str, Any] = {
     "uuid": _UUID,
     "replayed": False,
 }
+_HELD: dict[str, Any] = {
+    "held": True,
+    "agent_id": "alice",
+    "req_id": "turn-17-alice",
+    "tick": 17,
+    "order": 1,
+    "replayed": False,
+}
+_CLOSED: dict[str, Any] = {
+    "global_seq": 43,
+    "uuid": _UUID,
+    "checksum": CHECKSUM,
+    "replayed": False,
+    "tick": 17,
+    "accepted": 20,
+    "refused": 1,
+}
 _EVENT: dict[str, Any] = {
     "global_seq": 42,
     "kind": "Speak",
@@ -193,6 +210,10 @@ class IntentList(Shape):
 
     intents: Annotated[list[Intent], Field(min_length=1, max_length=1000)]
     atomic: bool = Field(default=False, description="Whether all are accepted or none.")
+    ordered: bool = Field(
+        default=True,
+        description="Whether the list keeps its inner order in a tick, where the world is ordered by them.",
+    )
 
 
 class Intents(RootModel[Annotated[list[Intent], Field(min_length=1, max_length=1000)]]):
@@ -213,12 +234,25 @@ class AcceptedIntent(Shape):
     replayed: bool = Field(description="Whether an earlier request with this req_id made the effect.")
 
 
+class HeldIntent(Shape):
+    """An intent that is held until the next tick decides it."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_HELD]})
+
+    held: Literal[True]
+    agent_id: Word
+    req_id: Word
+    tick: int = Field(ge=1, description="The number of the tick that decides it.")
+    order: int = Field(description="Its place among the agent's own of that tick.")
+    replayed: bool = Field(description="Whether it was held already.")
+
+
 class IntentResults(Shape):
-    """What became of each intent of a list, in its order: accepted, or a problem."""
+    """What became of each intent of a list, in its order: accepted, held, or a problem."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"results": [_ACCEPTED]}]})
 
-    results: list[AcceptedIntent | Problem]
+    results: list[AcceptedIntent | HeldIntent | Problem]
 
 
 # -- observations ------------------------------------------------------------------------------------------
@@ -311,6 +345,31 @@ class Tick(Shape):
     sim_time: float = Field(
         description="Seconds of the adapter's own time; with its offset never lower than the world's."
     )
+
+
+class TickClosing(Shape):
+    """Who closes a tick."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"source": "referee"}]})
+
+    source: str = Field(
+        pattern=r"^[a-z][a-z0-9_-]{0,62}$",
+        description="The adapter that has the authority over time; anybody where none has.",
+    )
+
+
+class ClosedTick(Shape):
+    """What is told of a tick of a world that is ordered by ticks, once it is closed."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_CLOSED]})
+
+    global_seq: GlobalSeq
+    uuid: str = Field(pattern=HEX32)
+    checksum: str = Field(pattern=HEX64, description="SHA-256 over the previous checksum (hex) and the effect's bytes.")
+    replayed: bool
+    tick: int = Field(ge=1, description="The number of the tick.")
+    accepted: int = Field(ge=0, description="How many intents became effects.")
+    refused: int = Field(ge=0, description="How many did not.")
 
 
 class TimeAuthority(Shape):

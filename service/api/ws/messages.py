@@ -25,13 +25,14 @@ MessageId: TypeAlias = str | int | float | None
 #: What a client may send: the members that a message of this type must have, and those that it may have.
 _SHAPES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "intent": (("type", "intent"), ("id",)),
-    "intents": (("type", "intents"), ("atomic", "id")),
+    "intents": (("type", "intents"), ("atomic", "ordered", "id")),
     "ack": (("type", "view_seq"), ("id",)),
     "generation": (("type", "req_id"), ("context_seq", "id")),
     "cancel": (("type", "req_id"), ("id",)),
     "finished": (("type", "req_id"), ("id",)),
     "tick": (("type", "adapter", "sim_time"), ("id",)),
     "authority": (("type", "authority"), ("zero", "id")),
+    "close_tick": (("type", "source"), ("id",)),
     "view": (("type",), ("at_seq", "id")),
     "ping": (("type",), ("id",)),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -12,19 +12,19 @@ from service.api.clock import check_tick
 from service.api.errors import InternalError, InvalidMessageError
 from service.api.generations import check_context_seq
 from service.api.inhabitants import PATIENCE
-from service.api.intents import accepted_of, check_list, results_of
+from service.api.intents import accepted_of, check_list, check_ordered, results_of
 from service.api.ws.messages import Message, MessageId, UnreadableError, write_results
 from service.api.ws.outgoing import Outgoing
+from service.store.closing import TickReceipt
 from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_WORD, json_name, read_word
 from worldledger.errors import InvalidEffectError, InvalidIntentError, SimulationError
-from worldledger.intents import Accepted
+from worldledger.intents import Accepted, Held
 
 if TYPE_CHECKING:
     from service.api.context import Services
     from service.runtime import Orchestrator
     from service.store import Receipt
-    from service.store.closing import TickReceipt
     from worldledger.aio import CancelToken
 
 #: Intents of one socket that are under way at once; beyond, nothing more is read.
@@ -52,6 +52,8 @@ class Taker:
         self._tasks: set[asyncio.Task[None]] = set()
         #: the last tick of this socket that was accepted: its adapter, and its place in the log
         self.last_tick: tuple[str, int] | None = None
+        #: those that wait for a tick
+        self._held: set[asyncio.Task[None]] = set()
         #: tokens of generations that were begun on this socket, and what they call when they are cancelled
         self._tokens: dict[str, tuple[CancelToken, Callable[[], None]]] = {}
         self._handlers: Mapping[str, Callable[[Message], Awaitable[None]]] = {
@@ -63,6 +65,7 @@ class Taker:
             "finished": self._finished,
             "tick": self._tick,
             "authority": self._take_over,
+            "close_tick": self._close_tick,
             "view": self._view,
             "ping": self._ping,
         }
@@ -81,6 +84,8 @@ class Taker:
         for token, callback in self._tokens.values():
             token.remove_callback(callback)
         self._tokens.clear()
+        for task in self._held:
+            task.cancel()
 
     async def _begin(self, weight: int, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside reading on, once there is room for it; a list of intents weighs as much as they do."""
@@ -117,27 +122,42 @@ class Taker:
     async def _intent(self, message: Message) -> None:
         await self._begin(1, self._submit(message.id, message.body["intent"]))
 
-    async def _submit(self, message_id: MessageId, intent: Any) -> None:
+    async def _submit(self, message_id: MessageId, intent: Any, held: Held | None = None) -> None:
+        """Submit an intent and tell what became of it; of one that is ``held``, what its tick has decided.
+
+        Until then nothing of it counts as under way: what closes the tick may come over this very socket.
+        """
         try:
-            accepted = await self._world.submit_intent(self._own(intent))
+            if held is not None:
+                accepted: Held | Accepted = await self._world.decision(held)
+            elif self._world.holds_intents:
+                accepted = await self._world.hold_intent(self._own(intent))
+            else:
+                accepted = await self._world.submit_intent(self._own(intent))
         except SimulationError as error:
             await self._reject(message_id, error, intent)
         except Exception:
             log.exception("unforeseen error", path=self._out.instance)
             await self._reject(message_id, InternalError("see the traceback"), intent)
         else:
+            if isinstance(accepted, Held):
+                self._tokens.pop(accepted.req_id, None)
+                await self._out.tell("held", message_id, **accepted._asdict())
+                self._await_tick(self._submit(message_id, intent, accepted))
+                return
             self._metrics.intents_accepted(1)
             self._tokens.pop(accepted.req_id, None)
             await self._out.tell("accepted", message_id, **accepted_of(self._agent_id, accepted))
 
     async def _intents(self, message: Message) -> None:
         try:
-            intents, atomic = check_list(message.body, self._found.settings.max_unit, ("type", "id"))
+            intents, atomic = check_list(message.body, self._found.settings.max_unit, ("ordered", "type", "id"))
+            ordered = check_ordered(message.body)
         except InvalidIntentError as error:
             raise _unreadable(message, error.reason, error.path) from None
-        await self._begin(len(intents), self._submit_all(message.id, intents, atomic=atomic))
+        await self._begin(len(intents), self._submit_all(message.id, intents, atomic=atomic, ordered=ordered))
 
-    async def _submit_all(self, message_id: MessageId, intents: list[Any], *, atomic: bool) -> None:
+    async def _submit_all(self, message_id: MessageId, intents: list[Any], *, atomic: bool, ordered: bool) -> None:
         try:
             refused: dict[int, SimulationError] = {}
             for index, intent in enumerate(intents):
@@ -148,19 +168,61 @@ class Taker:
                         raise error.at(index) from None
                     refused[index] = error
             own = [intent for index, intent in enumerate(intents) if index not in refused]
-            decided = iter(await self._world.submit_intents(own, atomic=atomic))
+            if self._world.holds_intents:
+                answers = await self._world.hold_intents(own, atomic=atomic, ordered=ordered)
+                held = [each for each in answers if isinstance(each, Held)]
+                if held:
+                    told = {"agent_id": self._agent_id, "req_id": None, "tick": held[0].tick, "count": len(held)}
+                    await self._out.tell("held", message_id, **told)
+                    self._await_tick(self._decide_all(message_id, intents, refused, answers, atomic=atomic))
+                    return
+            else:
+                answers = [*await self._world.submit_intents(own, atomic=atomic)]
         except SimulationError as error:
             await self._reject(message_id, error)
         except Exception:
             log.exception("unforeseen error", path=self._out.instance)
             await self._reject(message_id, InternalError("see the traceback"))
         else:
+            await self._decide_all(message_id, intents, refused, answers, atomic=atomic)
+
+    async def _decide_all(
+        self,
+        message_id: MessageId,
+        intents: list[Any],
+        refused: Mapping[int, SimulationError],
+        answers: Sequence[Held | Accepted | SimulationError],
+        *,
+        atomic: bool,
+    ) -> None:
+        """Tell what became of each intent of a list, once the tick has decided those that are held."""
+        try:
+            if any(isinstance(each, Held) for each in answers):
+                answers = await self._world.decisions(answers, atomic=atomic)
+        except SimulationError as error:
+            await self._reject(message_id, error)
+        except Exception:
+            log.exception("unforeseen error", path=self._out.instance)
+            await self._reject(message_id, InternalError("see the traceback"))
+        else:
+            decided = iter(answers)
             results = [refused.get(index) or next(decided) for index in range(len(intents))]
             for result in results:
                 if isinstance(result, Accepted):
                     self._tokens.pop(result.req_id, None)
             for text in write_results(message_id, results_of(intents, results, self._found, self._out.instance)):
                 await self._out.text(text)
+
+    def _await_tick(self, work: Coroutine[Any, Any, None]) -> None:
+        """Go on with what is held beside everything else; when the socket ends, its answer is not waited for."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._held.add(task)
+        task.add_done_callback(self._told)
+
+    def _told(self, task: asyncio.Task[None]) -> None:
+        self._held.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a message could not be answered", path=self._out.instance, exc_info=task.exception())
 
     def _own(self, intent: Any) -> Any:
         """Give an intent with the agent's id filled in; raise InvalidIntentError if it is another's."""
@@ -232,11 +294,19 @@ class Taker:
             adapter, sim_time = check_tick(message.body)
         except InvalidEffectError as error:
             raise _unreadable(message, error.reason, error.path) from None
-        await self._begin(1, self._move_time(message.id, adapter, sim_time))
+        await self._begin(1, self._move_time(message.id, adapter, lambda: self._world.tick(adapter, sim_time)))
 
-    async def _move_time(self, message_id: MessageId, adapter: str, sim_time: float) -> None:
+    async def _close_tick(self, message: Message) -> None:
+        source = message.body["source"]
+        if type(source) is not str:
+            raise _unreadable(message, "source is a name", "$.source")
+        await self._begin(1, self._move_time(message.id, source, lambda: self._world.close_tick(source)))
+
+    async def _move_time(
+        self, message_id: MessageId, adapter: str, tick: Callable[[], Awaitable[Receipt | TickReceipt]]
+    ) -> None:
         try:
-            receipt = await self._world.tick(adapter, sim_time)
+            receipt = await tick()
         except SimulationError as error:
             await self._out.problem("rejected", message_id, error, req_id=None)
         else:
@@ -246,6 +316,8 @@ class Taker:
 
     async def _accept(self, message_id: MessageId, receipt: Receipt | TickReceipt) -> None:
         told = {"global_seq": receipt.global_seq, "uuid": receipt.uuid, "replayed": receipt.replayed}
+        if isinstance(receipt, TickReceipt):
+            told |= {"tick": receipt.tick, "accepted": receipt.accepted, "refused": receipt.refused}
         await self._out.tell("accepted", message_id, agent_id=self._agent_id, req_id=None, **told)
 
     async def _take_over(self, message: Message) -> None:
