@@ -113,6 +113,7 @@ class Ticks:
         self._silent: AuthoritySilentError | None = None
         self._waiters: dict[Key, list[_Waiter]] = {}
         self._telling: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     @property
     def waiting(self) -> int:
@@ -277,6 +278,8 @@ class Ticks:
     async def _outcome(self, answer: Answer) -> Accepted | SimulationError:
         if not isinstance(answer, Held):
             return answer
+        if self._closed:
+            return _closing()
         self._follower.raise_if_ended()
         key = (answer.agent_id, answer.req_id)
         waiter = _Waiter(answer.tick)
@@ -351,13 +354,10 @@ class Ticks:
 
     def close(self) -> None:
         """Tell all who wait that nobody here will know; what is held stays so."""
+        self._closed = True
         for task in self._telling:
             task.cancel()
-        self.tell_all(
-            StoreUnavailableError(
-                "the world is being closed; the intent is held, and its tick decides it", outcome="unknown"
-            )
-        )
+        self.tell_all(_closing())
 
     def tell_all(self, error: SimulationError) -> None:
         """Tell all who wait for a tick that they need not; what is held stays so."""
@@ -518,6 +518,11 @@ def _decided(key: Key, answer: RefusedAt | Receipt, *, replayed: bool = True) ->
         return Accepted(answer.uuid, global_seq=answer.global_seq, req_id=key[1], replayed=replayed)
     said = answer.outcome
     return remade(said["code"], said["message"], said["details"], said.get("recovery"))
+
+
+def _closing() -> SimulationError:
+    what = "the world is being closed; the intent is held, and its tick decides it"
+    return StoreUnavailableError(what, outcome="unknown")
 
 
 def _forgotten(key: Key) -> SimulationError:

@@ -80,6 +80,7 @@ async def test_every_route_is_described(document: dict[str, Any]) -> None:
         "POST /v1/worlds/{world}/agents/{agent_id}/generations/{req_id}/finish",
         "GET /v1/worlds/{world}/agents/{agent_id}/ws",
         "POST /v1/worlds/{world}/intents",
+        "POST /v1/worlds/{world}/ticks",
         "POST /v1/worlds/{world}/time",
         "GET /v1/worlds/{world}/time-authority",
         "PUT /v1/worlds/{world}/time-authority",
