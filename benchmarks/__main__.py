@@ -1,7 +1,7 @@
 """Run the benchmarks on an embedded server of their own and write docs/benchmarks.md.
 
-``python -m benchmarks [appends bulk verification http million states projections agents variables observations
-cookbook social_rl arrow chess_moves chess_games chess_import]``;
+``python -m benchmarks [appends bulk verification http million states first_views projections agents variables
+observations cookbook social_rl arrow chess_moves chess_games chess_import]``;
 without names, all of them.
 """
 
@@ -27,6 +27,7 @@ from benchmarks import (
     chess_import,
     chess_moves,
     cookbook,
+    first_views,
     http,
     million,
     observations,
@@ -42,7 +43,7 @@ from service.settings import Settings
 from service.store import Store
 
 ALL = (
-    "appends", "bulk", "verification", "http", "million", "states", "projections", "agents", "variables",
+    "appends", "bulk", "verification", "http", "million", "states", "first_views", "projections", "agents", "variables",
     "observations", "cookbook", "social_rl", "arrow", "chess_moves", "chess_games", "chess_import",
 )  # fmt: skip
 RESULT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
@@ -81,6 +82,10 @@ async def run(url: str, names: list[str], folder: Path) -> Report:
         states_url = await _database(url, "states")
         async with Store.open(states_url, Settings()) as store:
             await states.run(report, states_url, store)
+    if "first_views" in names:
+        views_url = await _database(url, "first_views")
+        async with Store.open(views_url, Settings()) as store:
+            await first_views.run(report, views_url, store)
     if "projections" in names:
         urls = [await _database(url, name) for name in ("chess", "sandbox")]
         async with Store.open(urls[0], Settings()) as chess, Store.open(urls[1], Settings()) as sandbox:

@@ -71,7 +71,7 @@ async def run(report: Report, url: str, store: Store) -> None:
     report.ratio("folding over bare parsing", "folding Move effects", "parsing Move effects", 0.35)
     # The service would else feed its projections from the million effects meanwhile.
     await asyncio.to_thread(command, ["project", "--once", "--database-url", url])
-    async with _server(url) as port:
+    async with server(url) as port:
         times = await asyncio.to_thread(_ask, port)
     p99 = {world: statistics.quantiles(found, n=100)[98] * 1000 for world, found in times.items()}
     for world, found in times.items():
@@ -84,7 +84,8 @@ async def run(report: Report, url: str, store: Store) -> None:
 
 
 @asynccontextmanager
-async def _server(url: str) -> AsyncIterator[int]:
+async def server(url: str) -> AsyncIterator[int]:
+    """Lend the port of a server of its own."""
     port = free_port()
     server = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVER, url, str(port), "log")
     try:

@@ -41,10 +41,11 @@ async def bulk_transaction(reader: Reader) -> AsyncIterator[PooledConnection]:
     """
     connected = committing = False
     try:
-        async with reader.connection() as connection, transaction(connection):
-            connected = True
-            yield connection
-            committing = True
+        with reader.bulk.one():
+            async with reader.connection() as connection, transaction(connection):
+                connected = True
+                yield connection
+                committing = True
     except StoreUnavailableError as error:
         cause = error.__cause__
         if not connected or cause is None or not leaves_doubt(cause):

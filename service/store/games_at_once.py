@@ -66,7 +66,7 @@ async def import_many(
     Raises as that does, and as ``reading`` does. An import that is stopped may have to do the last few dozens again.
     """
     check_experiment(experiment)
-    worlds = WorldsAtOnce(store.reader, max_effect_bytes=max_effect_bytes)
+    worlds = WorldsAtOnce(store.reader, max_effect_bytes=max_effect_bytes, written=store.imported)
     run = _Many(store, worlds, experiment, progress, notice, Summary() if summary is None else summary)
     with resumable(lambda: run.summary.imported):
         await run.files(run.find(paths), reading)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -31,6 +32,31 @@ _MOST_ROWS = 1000
 _MOST_GATHERED = 10_000
 
 
+class BulkWrites:
+    """How many bulk writes are under way in this process, for work that is to wait until they are over."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Count one until the end of the block."""
+        self._count += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._count -= 1
+            if not self._count:
+                self._idle.set()
+
+    async def idle(self) -> None:
+        """Wait until there is none."""
+        await self._idle.wait()
+
+
 class Reader:
     """Reads effects as they are stored. It is the LogReader that projections are handed."""
 
@@ -39,6 +65,8 @@ class Reader:
         self._url = url
         self._outages = outages
         self._settings = settings
+        #: the bulk writes of this process
+        self.bulk = BulkWrites()
 
     @property
     def place(self) -> str:

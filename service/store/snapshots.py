@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 from pydantic import BaseModel, ConfigDict
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     import asyncpg
 
     from service.store.reader import Reader
+
+#: Snapshots that are written by one statement, at most; and bytes of their states after which it is enough.
+_TOGETHER: Final = 50
+_TOGETHER_BYTES: Final = 4 * 1024 * 1024
 
 log = structlog.get_logger("worldledger.store")
 
@@ -100,20 +104,21 @@ class Snapshots:
         """Tell whether the ruleset's version has a snapshot after ``seq``."""
         return bool(await self._reader.fetch(statements.SNAPSHOT_AFTER, world_id, seq, ruleset.version))
 
-    async def write(self, world_id: str, ruleset: Ruleset, taken: Taken) -> None:
-        """Keep a snapshot, and thin the older ones out. Raises StoreUnavailableError."""
+    async def write(self, world_id: str, ruleset: Ruleset, *taken: Taken) -> None:
+        """Keep snapshots, of different seqs, and thin the older ones out. Raises StoreUnavailableError."""
         await self._reader.fetch(
-            statements.WRITE_SNAPSHOT,
+            statements.WRITE_SNAPSHOTS,
             world_id,
-            taken.global_seq,
-            taken.checksum,
             ruleset.name,
             ruleset.version,
-            bytes.fromhex(taken.digest),
-            taken.text.decode(),
-            len(taken.text),
+            [each.global_seq for each in taken],
+            [each.checksum for each in taken],
+            [bytes.fromhex(each.digest) for each in taken],
+            [each.text.decode() for each in taken],
+            [len(each.text) for each in taken],
         )
-        await self._reader.fetch(statements.THIN_SNAPSHOTS, world_id, self._most)
+        while await self._reader.fetch(statements.THIN_SNAPSHOTS, world_id, self._most):
+            pass  # where several have come at once, once is not enough
 
     async def page(self, world_id: str, ruleset: Ruleset, *, after: int = 0, limit: int = 100) -> list[SnapshotRecord]:
         """Give a page of a world's snapshots, ascending."""
@@ -133,6 +138,31 @@ class Snapshots:
             )
             for row in rows
         ]
+
+
+class Gathering:
+    """Snapshots of one world that fall due one after another, written several by one statement.
+
+    They are lost if the process ends before they are written, as any cache may be.
+    """
+
+    def __init__(self, snapshots: Snapshots, world_id: str, ruleset: Ruleset) -> None:
+        self._snapshots = snapshots
+        self._world_id = world_id
+        self._ruleset = ruleset
+        self._taken: list[Taken] = []
+
+    async def keep(self, taken: Taken) -> None:
+        """Keep a snapshot, and write what is gathered if that is enough."""
+        self._taken.append(taken)
+        if len(self._taken) >= _TOGETHER or sum(len(each.text) for each in self._taken) >= _TOGETHER_BYTES:
+            await self.write()
+
+    async def write(self) -> None:
+        """Write what is gathered; where that cannot be done it is let go."""
+        taken, self._taken = self._taken, []
+        if taken:
+            await quietly(self._snapshots.write(self._world_id, self._ruleset, *taken), self._world_id)
 
 
 def take(fold: Fold, checksum: bytes) -> Taken:

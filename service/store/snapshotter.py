@@ -100,6 +100,7 @@ class Snapshotter:
         self._followed: OrderedDict[str, _Followed] = OrderedDict()
         self._running: dict[str, asyncio.Task[None]] = {}
         self._again: dict[str, int] = {}
+        self._imported: dict[str, asyncio.Task[None]] = {}
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._closed = False
 
@@ -113,6 +114,22 @@ class Snapshotter:
                 self._again[world_id] = head_seq
             else:
                 self._start(world_id, head_seq)
+
+    def imported(self, world_id: str, head_seq: int) -> None:
+        """Take note that a world was imported: its snapshots are taken when imports leave time for it."""
+        if not self._closed and world_id not in self._imported:
+            task = asyncio.get_running_loop().create_task(self._take_imported(world_id, head_seq))
+            self._imported[world_id] = task
+            task.add_done_callback(lambda _: self._imported.pop(world_id, None))
+
+    async def _take_imported(self, world_id: str, head_seq: int) -> None:
+        try:
+            async with self._room:
+                await self._states.after_import(world_id, head_seq)
+        except SimulationError as error:  # who asks for a state is told
+            log.warning("no snapshot", world_id=world_id, error=error.message)
+        except Exception:
+            log.exception("taking a snapshot failed", world_id=world_id)
 
     async def record(self, world_id: str, taken: Taken) -> int | None:
         """Write a state's digest into the log; give its seq, None where another version wrote one for that seq."""
@@ -128,11 +145,12 @@ class Snapshotter:
     async def close(self) -> None:
         """Finish what is being taken, if it does not take long; what is not is taken next time."""
         self._closed = True
-        if self._running:
-            await asyncio.wait(self._running.values(), timeout=_PATIENCE)
-        for task in list(self._running.values()):
+        tasks = [*self._running.values(), *self._imported.values()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=_PATIENCE)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._running.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _remember(self, world_id: str, due: int) -> int:
         self._due[world_id] = due

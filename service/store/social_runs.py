@@ -100,7 +100,7 @@ async def import_runs(
     when the database goes away, with what is in by then.
     """
     check_experiment(experiment)
-    worlds = WorldsAtOnce(store.reader, max_effect_bytes=max_effect_bytes)
+    worlds = WorldsAtOnce(store.reader, max_effect_bytes=max_effect_bytes, written=store.imported)
     summary = RunSummary() if summary is None else summary
     work = _Import(store, worlds, experiment, strict, progress, notice, summary)
     with resumable(lambda: summary.imported):

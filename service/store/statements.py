@@ -342,22 +342,25 @@ SNAPSHOT_AFTER = "select 1 from snapshots where world_id = $1 and global_seq > $
 
 #: $1 world_id, $2 global_seq, $3 checksum, $4 ruleset, $5 ruleset_version, $6 state_digest, $7 state, $8 state_bytes.
 #: A snapshot that stands there already is stale, damaged or the same: it gives way.
-WRITE_SNAPSHOT = """
+WRITE_SNAPSHOTS = """
 insert into snapshots (world_id, global_seq, checksum, ruleset, ruleset_version, state_digest, state, state_bytes)
-values ($1, $2, $3, $4, $5, $6, $7::text::json, $8)
+select $1, t.global_seq, t.checksum, $2, $3, t.state_digest, t.state::json, t.state_bytes
+from unnest($4::bigint[], $5::bytea[], $6::bytea[], $7::text[], $8::bigint[])
+    as t (global_seq, checksum, state_digest, state, state_bytes)
 on conflict (world_id, global_seq) do update set
     checksum = excluded.checksum, ruleset = excluded.ruleset, ruleset_version = excluded.ruleset_version,
     state_digest = excluded.state_digest, state = excluded.state, state_bytes = excluded.state_bytes,
     created_at = excluded.created_at
 """
 
-#: Keep at most $2 snapshots of a world: where there are more, every second one of the older half goes.
+#: Where there are more than $2 snapshots of a world, every second one of the older half goes.
 THIN_SNAPSHOTS = """
 delete from snapshots where world_id = $1 and global_seq in (
     select global_seq from (
         select global_seq, row_number() over (order by global_seq) as n, count(*) over () as count
         from snapshots where world_id = $1) numbered
     where count > $2 and n <= count / 2 and n % 2 = 1)
+returning global_seq
 """
 
 #: Whether nothing but the digest of a snapshot ($2 its seq) came after it, up to the head ($3).

@@ -12,7 +12,7 @@ import orjson
 from service.store import statements
 from service.store.advancing import NEVER, Forward, Keep, Progress, advance
 from service.store.live import LiveStates
-from service.store.snapshots import Base, SnapshotRecord, Snapshots, Taken, quietly, take
+from service.store.snapshots import Base, Gathering, SnapshotRecord, Snapshots, Taken, take
 from service.store.turns import Turns
 from worldledger.errors import MomentNotFoundError
 from worldledger.folding import Fold
@@ -159,14 +159,15 @@ class States:
         if base is None:
             base = await self.snapshots.before(world_id, seq, rules.ruleset)
 
-        async def keep(taken: Taken) -> None:
-            await quietly(self.snapshots.write(world_id, rules.ruleset, taken), world_id)
-
         # Behind the newest snapshot the gaps are those that thinning left; they are not to be filled by reading.
         every = rules.every
         if seq - base.fold.seq >= every and await self.snapshots.any_after(world_id, base.fold.seq, rules.ruleset):
             every = NEVER
-        return await advance(self._reader, base, seq, every=every, keep=keep, progress=progress)
+        gathering = Gathering(self.snapshots, world_id, rules.ruleset)
+        try:
+            return await advance(self._reader, base, seq, every=every, keep=gathering.keep, progress=progress)
+        finally:
+            await gathering.write()
 
     async def rules(self, world_id: str) -> Rules:
         """Give how a world is folded. Raises WorldNotFoundError, InvalidNameError or UnknownRulesetError."""
@@ -210,6 +211,24 @@ class States:
         rules = await self.rules(world_id)
         base = await self.snapshots.before(world_id, until, rules.ruleset)
         return await advance(self._reader, base, until, every=rules.every, keep=keep)
+
+    async def after_import(self, world_id: str, head_seq: int) -> None:
+        """Take the snapshots of a world that was imported, when nothing is being imported."""
+        rules = await self.rules(world_id)
+        if head_seq < rules.every:
+            return
+        gathering = Gathering(self.snapshots, world_id, rules.ruleset)
+
+        async def keep(taken: Taken) -> None:
+            await self._reader.bulk.idle()
+            await gathering.keep(taken)
+
+        await self._reader.bulk.idle()
+        base = await self.snapshots.before(world_id, head_seq, rules.ruleset)
+        try:
+            await advance(self._reader, base, head_seq, every=rules.every, keep=keep)
+        finally:
+            await gathering.write()
 
     async def page(self, world_id: str, *, after: int = 0, limit: int = 100) -> list[SnapshotRecord]:
         """Give a page of a world's snapshots, ascending. Raises as `rules` does."""

@@ -203,13 +203,23 @@ class Store:
             writer = BulkWriter(connection, sealer, first, system=True, wall_time=now)
             await writer.write([genesis, *opening])
             if drafts:
-                await BulkWriter(connection, sealer, writer.head, recorded=True).write(drafts, progress)
+                writer = BulkWriter(connection, sealer, writer.head, recorded=True)
+                await writer.write(drafts, progress)
+        self.imported(world.world_id, writer.head.seq, every=world.snapshot_every)
         return await self.world(world.world_id)
 
     async def time_authority(self, world_id: str, seq: int = MAX_INT) -> TimeAuthority:
         """Return who sets a world's sim_time after ``seq`` (by default the last effect), and whether it is silent."""
         async with self.reader.connection() as connection:
             return await authority_at(connection, world_id, seq)
+
+    def imported(self, world_id: str, head_seq: int, *, every: int | None = None) -> None:
+        """Have the snapshots of a world that was just imported taken, in the background.
+
+        ``every`` is the spacing that its genesis names, if it does: shorter worlds have no snapshots.
+        """
+        if head_seq >= (every or self._settings.snapshot_every):
+            self._snapshotter.imported(world_id, head_seq)
 
     @asynccontextmanager
     async def _bulk_transaction(self) -> AsyncIterator[PooledConnection]:

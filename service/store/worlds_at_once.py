@@ -70,8 +70,11 @@ class WorldsAtOnce:
         max_effect_bytes: int,
         clock: Callable[[], float] = time.time,
         new_uuid: Callable[[], str] | None = None,
+        written: Callable[[str, int], object] | None = None,
     ) -> None:
+        """``written`` is told the name and the head of each world that was written."""
         self._reader = reader
+        self._written = written
         self._max_effect_bytes = max_effect_bytes
         self._clock = clock
         self._new_uuid = new_uuid or Uuids()
@@ -193,6 +196,9 @@ class WorldsAtOnce:
                 heads = [each.head for each in new]
                 names = [each.world.world_id for each in new]
                 await connection.execute(_INSERT_HEADS, names, *(list(column) for column in zip(*heads, strict=True)))
+        if self._written is not None:
+            for each in new:
+                self._written(each.world.world_id, each.head.seq)
         return made
 
 

@@ -28,9 +28,17 @@ def moved(n: int, **fields: Any) -> EffectDraft:
 
 
 async def world_of_moves(store: Store, world_id: str, count: int, *, every: int | None = None) -> EventLog:
-    """Create a world whose movements were brought by an import, which takes no snapshots; sim_time is the number."""
+    """Create a world whose movements were brought by an import that was given up before it took snapshots.
+
+    sim_time is the number.
+    """
     world = NewWorld(world_id=world_id, time_authority="client", snapshot_every=every)
-    await store.import_world(world, [moved(n, sim_time=float(n)) for n in range(1, count + 1)])
+    with store.reader.bulk.one():  # for which the snapshots wait
+        await store.import_world(world, [moved(n, sim_time=float(n)) for n in range(1, count + 1)])
+        tasks = list(store._snapshotter._imported.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
     return await store.log(world_id)
 
 
