@@ -7,13 +7,14 @@ world may have a configuration of its own, which then stands in its genesis for 
 from __future__ import annotations
 
 import math
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from worldledger.canonical import MAX_INT, child
 from worldledger.drafts import MAX_PRIORITY
 from worldledger.errors import InvalidConfigError
+from worldledger.staleness import InterruptPolicy, WorldStaleness
 
 #: What becomes of an intent for which there is no room.
 BackpressurePolicy: TypeAlias = Literal["defer", "shed_oldest", "drop_newest"]
@@ -57,12 +58,24 @@ class OrchestratorConfig(BaseModel):
     model_config = _STRICT
 
     max_agents: int = Field(default=1000, ge=1, le=1_000_000, description="Most agents registered in the world.")
-    staleness_threshold: int = Field(
+    staleness_threshold: int | None = Field(
         default=0,
         ge=0,
         le=MAX_INT,
-        description="An intent or generation is stale when the agent's latest view_seq is further than this beyond its "
-        "context_seq.",
+        description="Sightings that an agent may have after the view that an intent or a generation was made from, "
+        "before that is stale; null: any number.",
+    )
+    interrupt_policy: InterruptPolicy = Field(
+        default="always",
+        description="Which sightings count: `always` all of them, `only_conflict` those that concern what the agent is "
+        "about to do.",
+    )
+    max_staleness_threshold: int | None = Field(
+        default=None,
+        ge=0,
+        le=MAX_INT,
+        description="Largest `staleness_threshold` of the world, an agent, an intent or a generation, and null is "
+        "larger than any; null: there is no largest.",
     )
     debounce_ms: float = Field(
         default=0.0, ge=0.0, le=_DAY, description="Wait before a stale generation is cancelled, in milliseconds."
@@ -142,6 +155,19 @@ class OrchestratorConfig(BaseModel):
         "null: however long.",
     )
     memory: MemoryConfig = Field(default=MemoryConfig(), description="What one process keeps in memory.")
+
+    @model_validator(mode="after")
+    def _within_its_maximum(self) -> Self:
+        most, wanted = self.max_staleness_threshold, self.staleness_threshold
+        if most is not None and (wanted is None or wanted > most):
+            told = "null" if wanted is None else wanted
+            raise ValueError(f"staleness_threshold {told} exceeds max_staleness_threshold, {most}")
+        return self
+
+    @property
+    def staleness(self) -> WorldStaleness:
+        """What makes stale what agents are about to do, until an effect says otherwise."""
+        return WorldStaleness(self.staleness_threshold, self.interrupt_policy, self.max_staleness_threshold)
 
     @property
     def token_refill_per_s(self) -> float:

@@ -1,10 +1,13 @@
 """The system kinds that the core folds itself, whatever the ruleset, and what becomes of the state by them.
 
-- ``AgentRegistered {agent_id, policy, permissions, weight}``: the agent stands in ``metadata["agents"]``
+- ``AgentRegistered {agent_id, policy, permissions, weight, staleness_threshold?, interrupt_policy?}``: the agent stands
+  in ``metadata["agents"]``
 - ``WorldTimeAuthoritySet {authority, offset}``: ``metadata["time_authority"]`` says who sets sim_time from here on,
   ``metadata["time_offset"]`` what is added to its own time; effects of before this was known have no ``offset``
 - ``WorldTimeAuthoritySilent {authority, last_tick_seq, reason}``: ``metadata["time_authority_silent"]`` says so, until
   the next ``WorldTimeSet`` or ``WorldTimeAuthoritySet``
+- ``WorldStalenessSet {staleness_threshold?, interrupt_policy?, max_staleness_threshold?}``: these settings of the world
+  stand in ``metadata["staleness"]`` from here on
 
 The other system kinds named here tell what happened around the world and change nothing in it. (The genesis and
 state digests have their own places, `worldledger.genesis` and `worldledger.folding`.)
@@ -12,17 +15,20 @@ state digests have their own places, `worldledger.genesis` and `worldledger.fold
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeGuard
 
 from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_WORD
 from worldledger.effects import Effect
+from worldledger.errors import InvalidEffectError
 from worldledger.rulesets.base import Handler, MalformedEffectError, Touched
+from worldledger.staleness import check_interrupt_policy, check_threshold
 from worldledger.time_authority import TIME_AUTHORITY_KIND, TIME_SET_KIND, TIME_SILENT_KIND, Silence, TimeAuthority
 from worldledger.world import WorldState
 
 AGENT_REGISTERED_KIND: Final = "AgentRegistered"
+STALENESS_KIND: Final = "WorldStalenessSet"
 #: What an agent was shown: ``{agent_id, at_seq, digest}``.
 VIEW_DIGEST_KIND: Final = "ViewDigest"
 #: An intent that the world's validator or ruleset refused.
@@ -34,6 +40,12 @@ GENERATION_FINISHED_KIND: Final = "GenerationFinished"
 
 _NOTHING: Final = ()
 _SILENT: Final = "time_authority_silent"
+#: The settings of staleness that an agent and a world may have, and what checks them.
+_OF_AGENTS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "staleness_threshold": check_threshold,
+    "interrupt_policy": check_interrupt_policy,
+}
+_OF_WORLDS: Final[Mapping[str, Callable[[Any], Any]]] = {**_OF_AGENTS, "max_staleness_threshold": check_threshold}
 
 
 def register(state: WorldState, effect: Effect) -> Touched:
@@ -52,6 +64,7 @@ def register(state: WorldState, effect: Effect) -> Touched:
         raise MalformedEffectError("permissions is a list of names")
     if type(weight) is not int or weight < 1:
         raise MalformedEffectError("weight is a whole number from 1 on")
+    own = _staleness(payload, _OF_AGENTS)
     agents = state.metadata["agents"]
     before = agents.get(agent_id)
     agents[agent_id] = {
@@ -59,6 +72,7 @@ def register(state: WorldState, effect: Effect) -> Touched:
         "permissions": sorted(set(permissions)),
         "weight": weight,
         "registered_seq": effect["global_seq"] if before is None else before["registered_seq"],
+        **own,
     }
     return _NOTHING
 
@@ -95,13 +109,31 @@ def end_silence(state: WorldState, effect: Effect) -> Touched:
     return _NOTHING
 
 
+def set_staleness(state: WorldState, effect: Effect) -> Touched:
+    """WorldStalenessSet: the settings that it names hold in the world from here on."""
+    state.metadata["staleness"] = {
+        **state.metadata.get("staleness", {}),
+        **_staleness(effect["payload"], _OF_WORLDS),
+    }
+    return _NOTHING
+
+
 #: kind -> what folds it; a kind of the service's own that is not here folds to nothing.
 HANDLERS: Final[Mapping[str, Handler]] = {
     AGENT_REGISTERED_KIND: register,
     TIME_AUTHORITY_KIND: set_authority,
     TIME_SET_KIND: end_silence,
     TIME_SILENT_KIND: note_silence,
+    STALENESS_KIND: set_staleness,
 }
+
+
+def _staleness(payload: Mapping[str, Any], checks: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
+    """Give the settings of staleness that a payload has."""
+    try:
+        return {name: check(payload[name]) for name, check in checks.items() if name in payload}
+    except InvalidEffectError as error:
+        raise MalformedEffectError(error.reason) from None
 
 
 def _is_word(value: Any) -> bool:

@@ -32,19 +32,22 @@ def is_system_kind(kind: str) -> bool:
 
 
 class Intent(TypedDict):
-    """What an agent wants to do (seed).
+    """What an agent wants to do (seed), and when it is stale (`worldledger.staleness`).
 
+    - ``context_seq``: null where it is not known what the intent was made from.
     - ``order``: its place among the agent's own intents of a tick, in a world that is ordered by ticks.
     """
 
     kind: Literal["Speak", "Move", "Interact", "Custom"]
     payload: dict[str, Any]
-    context_seq: int
+    context_seq: int | None
     req_id: str
     agent_id: str
     priority: int
     schema_version: str
     order: NotRequired[int | None]
+    about: NotRequired[list[str]]
+    staleness_threshold: NotRequired[int | None]
 
 
 class EffectDraft(TypedDict):

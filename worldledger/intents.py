@@ -18,6 +18,13 @@ from worldledger.core_kinds import AGENT_REGISTERED_KIND
 from worldledger.drafts import MAX_PRIORITY, json_name, missing_or, read_version, read_word
 from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft, Intent, is_system_kind
 from worldledger.errors import InvalidEffectError, InvalidIntentError, ReservedKindError
+from worldledger.staleness import (
+    NOT_GIVEN,
+    Threshold,
+    check_about,
+    check_interrupt_policy,
+    check_threshold,
+)
 
 IntentKind: TypeAlias = Literal["Speak", "Move", "Interact", "Custom"]
 KINDS: Final[tuple[IntentKind, ...]] = get_args(IntentKind)
@@ -31,8 +38,20 @@ MAX_PERMISSIONS: Final = 1000
 MAX_WEIGHT: Final = 1_000_000
 
 _KIND: Final = f"one of {', '.join(KINDS)}"
-_REQUIRED: Final = ("kind", "payload", "context_seq", "req_id", "agent_id")
-_KNOWN: Final = frozenset({*_REQUIRED, "priority", "schema_version", "order"})
+_KNOWN: Final = frozenset(
+    {
+        "about",
+        "agent_id",
+        "context_seq",
+        "kind",
+        "order",
+        "payload",
+        "priority",
+        "req_id",
+        "schema_version",
+        "staleness_threshold",
+    }
+)
 
 
 class Accepted(str):
@@ -80,18 +99,21 @@ class CheckedIntent(NamedTuple):
     """An intent whose shape and values are right; ``payload`` is an object of its own, positions in it are 3D floats.
 
     ``token_count`` is the payload's: LLM tokens that making the intent has cost, 0 where it says nothing. ``order`` is
-    its place among the agent's own in a world that is ordered by ticks, if it states one.
+    its place among the agent's own in a world that is ordered by ticks, if it states one. ``about`` are the ids that it
+    names besides those of its payload, ``staleness_threshold`` its own, if it has one.
     """
 
     kind: IntentKind
     payload: dict[str, Any]
-    context_seq: int
+    context_seq: int | None
     req_id: str
     agent_id: str
     priority: int
     schema_version: str
     token_count: int
     order: int | None = None
+    about: tuple[str, ...] = ()
+    staleness_threshold: Threshold = NOT_GIVEN
 
     def to_intent(self) -> Intent:
         """Give the seed's Intent, its payload a copy: whoever is handed it can change nothing here."""
@@ -106,6 +128,10 @@ class CheckedIntent(NamedTuple):
         }
         if self.order is not None:
             intent["order"] = self.order
+        if self.about:
+            intent["about"] = list(self.about)
+        if self.staleness_threshold is not NOT_GIVEN:
+            intent["staleness_threshold"] = self.staleness_threshold
         return intent
 
 
@@ -115,7 +141,8 @@ class CheckedIntent(NamedTuple):
 def check_intent(value: Any, *, default_priority: int = 0) -> CheckedIntent:
     """Check one intent's shape and values, strictly: nothing is taken for something else.
 
-    ``priority`` and ``schema_version`` may be left out. Raises InvalidIntentError with the JSON path of what is wrong,
+    ``context_seq``, ``priority``, ``schema_version``, ``about`` and ``staleness_threshold`` may be left out; what that
+    means for ``context_seq``, the world says. Raises InvalidIntentError with the JSON path of what is wrong,
     ReservedKindError for a Custom kind that only the service writes, and for the service's own name as agent_id.
     """
     try:
@@ -137,11 +164,13 @@ def _checked(value: Any, default_priority: int) -> CheckedIntent:
     agent_id = _not_the_service(read_word(value, "agent_id"), "$.agent_id")
     req_id = read_word(value, "req_id")
     context_seq = value.get("context_seq")
-    if type(context_seq) is not int or not 0 <= context_seq <= MAX_INT:
-        what = "the global_seq of the view that the intent was made from, or 0"
-        raise InvalidIntentError(
-            f"context_seq is {'missing; it is ' if 'context_seq' not in value else ''}{what}", "$.context_seq"
-        )
+    if context_seq is not None and (type(context_seq) is not int or not 0 <= context_seq <= MAX_INT):
+        what = "context_seq is the global_seq of the view that the intent was made from, or 0 for none, or null"
+        raise InvalidIntentError(what, "$.context_seq")
+    threshold: Threshold = NOT_GIVEN
+    if "staleness_threshold" in value:
+        threshold = check_threshold(value["staleness_threshold"])
+    about = tuple(sorted(check_about(value.get("about"))))
     priority = value.get("priority")
     if priority is None:
         priority = default_priority
@@ -161,11 +190,19 @@ def _checked(value: Any, default_priority: int) -> CheckedIntent:
     own: dict[str, Any] = orjson.loads(gate(payload, path="$.payload", level=2))
     tokens = _tokens(own)
     _PAYLOADS[kind](own, agent_id)
-    return CheckedIntent(kind, own, context_seq, req_id, agent_id, priority, version, tokens, order)
+    return CheckedIntent(kind, own, context_seq, req_id, agent_id, priority, version, tokens, order, about, threshold)
 
 
 def intent_draft(intent: CheckedIntent) -> EffectDraft:
-    """Give the draft of the effect that a checked intent asks for; its source is the agent."""
+    """Give the draft of the effect that a checked intent asks for; its source is the agent.
+
+    ``source_metadata`` says what it was made from, and what it said of that itself.
+    """
+    made_from: dict[str, Any] = {"intent": intent.kind, "context_seq": intent.context_seq}
+    if intent.about:
+        made_from["about"] = list(intent.about)
+    if intent.staleness_threshold is not NOT_GIVEN:
+        made_from["staleness_threshold"] = intent.staleness_threshold
     return {
         "kind": intent.payload["kind"] if intent.kind == "Custom" else intent.kind,
         "payload": intent.payload,
@@ -173,7 +210,7 @@ def intent_draft(intent: CheckedIntent) -> EffectDraft:
         "schema_version": intent.schema_version,
         "priority": intent.priority,
         "req_id": intent.req_id,
-        "source_metadata": {"intent": intent.kind, "context_seq": intent.context_seq},
+        "source_metadata": made_from,
     }
 
 
@@ -314,20 +351,30 @@ def check_weight(value: Any, path: str = "$.weight") -> int:
 
 
 def registration_draft(
-    agent_id: str, policy_spec: Mapping[str, Any], permissions: Iterable[str] | None = None, weight: int = 1
+    agent_id: str,
+    policy_spec: Mapping[str, Any],
+    permissions: Iterable[str] | None = None,
+    weight: int = 1,
+    staleness_threshold: Threshold = NOT_GIVEN,
+    interrupt_policy: str | None = None,
 ) -> EffectDraft:
     """Give the draft of the effect that registers an agent, or registers it anew; written by the service.
 
     ``policy_spec`` is what `worldledger.policies.policy_spec` gives. Raises InvalidEffectError for anything else.
     """
+    payload: dict[str, Any] = {
+        "agent_id": check_agent_id(agent_id),
+        "policy": {name: policy_spec[name] for name in ("name", "version", "config")},
+        "permissions": check_permissions(permissions),
+        "weight": check_weight(weight),
+    }
+    if staleness_threshold is not NOT_GIVEN:
+        payload["staleness_threshold"] = check_threshold(staleness_threshold)
+    if interrupt_policy is not None:
+        payload["interrupt_policy"] = check_interrupt_policy(interrupt_policy)
     return {
         "kind": AGENT_REGISTERED_KIND,
-        "payload": {
-            "agent_id": check_agent_id(agent_id),
-            "policy": {name: policy_spec[name] for name in ("name", "version", "config")},
-            "permissions": check_permissions(permissions),
-            "weight": check_weight(weight),
-        },
+        "payload": payload,
         "source_id": SERVICE_SOURCE,
         "schema_version": SCHEMA_VERSION,
     }

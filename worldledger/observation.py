@@ -22,6 +22,7 @@ from worldledger.latency import DistanceLatency, FixedLatency, LatencyModel, NoL
 from worldledger.patches import diff
 from worldledger.protocols import CONFIG_ATTRIBUTES, PolicyConfigProtocol, lacking
 from worldledger.space import FieldOfView, cone_of
+from worldledger.staleness import names_of
 from worldledger.world import Point, WorldState
 
 __all__ = [
@@ -49,14 +50,11 @@ __all__ = [
 TOLD_BY_PATCHES: Final = frozenset(
     {"EntityCreated", "EntityUpdated", "EntityRemoved", "Move", "RelationshipSet", "RelationshipRemoved"}
 )
-#: Where a payload names entities.
-_NAMING: Final = ("agent_id", "entity_id", "target_id", "from_entity", "to_entity")
 
 
 def names_in(effect: Effect) -> list[str]:
     """Give the ids that an effect names: its source, and those in the usual places of its payload."""
-    payload = effect["payload"]
-    return [effect["source_id"], *(name for key in _NAMING if isinstance(name := payload.get(key), str))]
+    return [effect["source_id"], *names_of(effect["payload"])]
 
 
 def place_of(effect: Effect) -> Point | None:

@@ -13,10 +13,11 @@ from worldledger.canonical import MAX_INT
 from worldledger.effects import Effect, Intent, is_system_kind
 from worldledger.errors import IntentConflictError, IntentRefusedError, PermissionDeniedError, UnknownAgentError
 from worldledger.intents import SUBMIT_INTENT, CheckedIntent, permission_for
+from worldledger.staleness import NAMING
 from worldledger.world import WorldState
 
 #: The fields by which a payload names entities.
-NAMING_FIELDS: Final = ("agent_id", "entity_id", "target_id", "from_entity", "to_entity")
+NAMING_FIELDS: Final = NAMING
 
 
 class EffectValidator(Protocol):

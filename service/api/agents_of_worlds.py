@@ -23,6 +23,7 @@ from service.api.routing import EscapedRoute, segment
 from worldledger.drafts import MAX_WORD
 from worldledger.intents import check_agent_id, check_permissions, check_weight
 from worldledger.policies import policy_from_spec
+from worldledger.staleness import NOT_GIVEN, Threshold, check_interrupt_policy, check_threshold
 
 router = APIRouter(route_class=EscapedRoute, tags=["agents"], dependencies=[Depends(once)])
 
@@ -51,7 +52,7 @@ _DEFAULT: Final = 100
     openapi_extra={"requestBody": body_of("Registration")},
 )
 async def register_agent(request: Request, world: WorldName) -> Response:
-    """Register an agent, or give a registered one this policy, these permissions and this weight.
+    """Register an agent, or give a registered one this policy, these permissions, this weight and these settings.
 
     The registration is an effect of the world, so it outlives every process. `view` is the agent's view where it
     goes on: of a new agent at its registration, of one that comes back where it acknowledged last.
@@ -62,16 +63,23 @@ async def register_agent(request: Request, world: WorldName) -> Response:
         found.settings.max_body_bytes,
         "a registration",
         required=("agent_id",),
-        optional=("policy", "permissions", "weight"),
+        optional=("policy", "permissions", "weight", "staleness_threshold", "interrupt_policy"),
     )
     agent_id = check_agent_id(body["agent_id"])
     policy, permissions, weight = (body.get(name) for name in ("policy", "permissions", "weight"))
     shown = None if policy is None else policy_from_spec(policy, path="$.policy")
     allowed = check_permissions(permissions)
     share = 1 if weight is None else check_weight(weight)
+    threshold: Threshold = NOT_GIVEN
+    if "staleness_threshold" in body:
+        threshold = check_threshold(body["staleness_threshold"])
+    interrupted = body.get("interrupt_policy")
+    interrupt_policy = None if interrupted is None else check_interrupt_policy(interrupted)
     inhabited = await found.worlds.get(world)
     before = (await inhabited.agents()).get(agent_id)
-    handle = await inhabited.register_agent(agent_id, shown, allowed, weight=share)
+    handle = await inhabited.register_agent(
+        agent_id, shown, allowed, weight=share, staleness_threshold=threshold, interrupt_policy=interrupt_policy
+    )
     handle.close()
     assert handle.initial_view is not None  # noqa: S101 - a handle begins with a view
     registered = (await inhabited.agents())[agent_id]
@@ -137,7 +145,5 @@ async def get_world_agent(request: Request, world: WorldName, agent_id: AgentId)
 
 
 def _told(agent_id: str, known: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "agent_id": agent_id,
-        **{name: known[name] for name in ("policy", "permissions", "weight", "registered_seq")},
-    }
+    names = ("policy", "permissions", "weight", "registered_seq", "staleness_threshold", "interrupt_policy")
+    return {"agent_id": agent_id, **{name: known[name] for name in names if name in known}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Depends
@@ -20,6 +21,7 @@ from service.api.routing import EscapedRoute, segment
 from worldledger.canonical import MAX_INT
 from worldledger.drafts import read_word
 from worldledger.errors import InvalidEffectError, UnknownGenerationError
+from worldledger.staleness import NOT_GIVEN, Threshold, check_about, check_threshold
 
 if TYPE_CHECKING:
     from worldledger.aio import CancelToken
@@ -32,6 +34,12 @@ def check_context_seq(value: Any) -> int | None:
     if value is not None and (type(value) is not int or not 0 <= value <= MAX_INT):
         raise InvalidEffectError("context_seq is the global_seq of a view, or null", "$.context_seq")
     return value
+
+
+def check_stated(body: Mapping[str, Any]) -> tuple[Threshold, frozenset[str]]:
+    """Give a generation's own threshold, if it has one, and what it is about. Raises InvalidEffectError."""
+    about = check_about(body.get("about"))
+    return check_threshold(body["staleness_threshold"]) if "staleness_threshold" in body else NOT_GIVEN, about
 
 
 @router.post(
@@ -58,22 +66,27 @@ def check_context_seq(value: Any) -> int | None:
 async def begin_generation(request: Request, world: WorldName, agent_id: AgentId) -> Response:
     """Issue the cancel token of a generation that begins now, from the view at `context_seq` (the latest if absent).
 
-    It is cancelled as soon as the agent may observe what makes that view stale. The intent that it leads to has the
-    same `req_id` and ends it.
+    It is cancelled as soon as more than `staleness_threshold` sightings lie after that view. The intent that it leads
+    to has the same `req_id` and ends it; it has the generation's context unless it names its own.
     """
     found = services(request)
     check_word("agent_id", agent_id)
     body = await read_object(
-        request, found.settings.max_body_bytes, "a generation", required=("req_id",), optional=("context_seq",)
+        request,
+        found.settings.max_body_bytes,
+        "a generation",
+        required=("req_id",),
+        optional=("context_seq", "staleness_threshold", "about"),
     )
     req_id = read_word(body, "req_id")
     context_seq = check_context_seq(body.get("context_seq"))
+    threshold, about = check_stated(body)
     inhabited = await found.worlds.get(world)
     await known_agent(found, inhabited, agent_id)
     if context_seq is not None:
         await inhabited.reached(context_seq, PATIENCE)
     before = inhabited.generation(agent_id, req_id)
-    token = inhabited.issue_cancel_token(agent_id, req_id, context_seq)
+    token = inhabited.issue_cancel_token(agent_id, req_id, context_seq, staleness_threshold=threshold, about=about)
     await inhabited.flush(PATIENCE)  # so that other processes know of it as soon as the client does
     where = f"/v1/worlds/{world}/agents/{segment(agent_id)}/generations/{segment(req_id)}"
     return _answer(token, 200 if token is before else 201, {"Location": where})
@@ -156,6 +169,7 @@ def generation_of(token: CancelToken) -> dict[str, Any]:
         "context_seq": token.context_seq,
         "cancelled": token.cancelled,
         "reason": token.reason,
+        **token.details,
     }
 
 

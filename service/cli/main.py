@@ -49,6 +49,7 @@ from service.cli import (
     verify,
     view,
     world_create,
+    world_staleness,
     worlds,
 )
 from service.cli.options import examples
@@ -131,7 +132,7 @@ def make_app() -> typer.Typer:
     app.callback()(_root)
     imports = _group("Bring in recorded games, social-RL runs or exports.", _IMPORTS)
     projections = _group("Look after the projections: tables for queries, made from the logs.", _PROJECTIONS)
-    world, db = _group("Make worlds.", _WORLDS), _group(_DATABASE, _DATABASES)
+    world, db = _group("Make worlds, and set how they are.", _WORLDS), _group(_DATABASE, _DATABASES)
     _add(imports, "pgn", import_pgn)
     _add(imports, "social-rl", import_social_rl)
     _add(imports, "log", import_log)
@@ -152,6 +153,7 @@ def make_app() -> typer.Typer:
     _add(app, "export parquet", export_parquet)
     _add(app, "export social-rl", export_social_rl)
     _add(world, "create", world_create)
+    _add(world, "staleness", world_staleness)
     app.add_typer(world, name="world")
     chess = _group("Play games of chess, and look at them.", _CHESS)
     _add(chess, "play", chess_play)

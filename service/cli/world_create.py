@@ -10,9 +10,16 @@ import typer
 from service.cli.connect import target, with_store
 from service.cli.options import DatabaseUrl, Home, examples
 from service.cli.output import put
+from service.cli.world_staleness import (
+    InterruptPolicy,
+    MaxStalenessThreshold,
+    StalenessThreshold,
+    threshold_of,
+)
 from worldledger.errors import FileRefusedError, InvalidConfigError, InvalidEffectError
 
 if TYPE_CHECKING:
+    from worldledger.config import OrchestratorConfig
     from worldledger.genesis import NewWorld
 
 EXAMPLES = examples(
@@ -80,10 +87,20 @@ def command(
             help="The ruleset's own settings: a JSON object; of a simulation, YAML or JSON.",
         ),
     ] = None,
+    staleness_threshold: StalenessThreshold = None,
+    interrupt_policy: InterruptPolicy = None,
+    max_staleness_threshold: MaxStalenessThreshold = None,
     database_url: DatabaseUrl = None,
     home: Home = None,
 ) -> None:
     """Create a world; what is given here stands in its first effect for ever."""
+    served: dict[str, Any] = {}
+    if staleness_threshold is not None:
+        served["staleness_threshold"] = threshold_of("--staleness-threshold", staleness_threshold)
+    if interrupt_policy is not None:
+        served["interrupt_policy"] = interrupt_policy
+    if max_staleness_threshold is not None:
+        served["max_staleness_threshold"] = threshold_of("--max-staleness-threshold", max_staleness_threshold)
     if ruleset is None:
         ruleset = _SIMULATION if config is not None and _is_simulation(config) else "sandbox"
     world = _world(
@@ -94,9 +111,16 @@ def command(
         order=order,
         snapshot_every=snapshot_every,
         config={} if config is None else _read(config, ruleset),
+        orchestrator=_served(served) if served else None,
     )
     record = with_store(target(ctx, database_url, home), lambda store: store.create_world(world))
     put(f"created {record.world_id}, head {record.head.position}")
+
+
+def _served(settings: dict[str, Any]) -> OrchestratorConfig:
+    from worldledger.config import read_config  # noqa: PLC0415
+
+    return read_config(settings)
 
 
 def _world(**fields: Any) -> NewWorld:

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from service.runtime.sightings import Record
 from service.runtime.subscriptions import Subscription
 
 if TYPE_CHECKING:
     from worldledger.observation import ObservationDelta
+    from worldledger.staleness import Sight
     from worldledger.views import Sighting
 
 #: Deltas of an agent that are kept for readers that come back.
@@ -27,6 +29,8 @@ class _Sent(NamedTuple):
     delta: ObservationDelta
     #: of the effect that made it, in bytes
     size: int
+    #: what it counts as where the agent's intents and generations are asked whether they are stale
+    sight: Sight | None = None
 
 
 class Attachment:
@@ -69,8 +73,10 @@ class Attachment:
         self._kept_from_at = 0.0
         #: when the newest delta is due, by the event loop's clock
         self.last_at = 0.0
-        #: the deltas that are not due yet: when they are, and their view_seqs
-        self.to_come: deque[tuple[float, int]] = deque()
+        #: the deltas that are not due yet: when they are, their view_seqs, and what they count as
+        self.to_come: deque[tuple[float, int, Sight | None]] = deque()
+        #: what it was shown of others' doings, as far as that is due
+        self.sightings = Record(view_seq)
         self.timer: asyncio.TimerHandle | None = None
 
     @property
@@ -83,11 +89,11 @@ class Attachment:
         """How many deltas are kept."""
         return len(self._kept)
 
-    def keep(self, delta: ObservationDelta, deliver_at: float, size: int = 0) -> float:
+    def keep(self, delta: ObservationDelta, deliver_at: float, size: int = 0, sight: Sight | None = None) -> float:
         """Keep the agent's next delta; give when it is to be delivered: never before the one before it."""
         self.last_at = deliver_at = max(deliver_at, self.last_at)
         self.made_seq = delta["view_seq"]
-        self._kept.append(_Sent(deliver_at, delta, size))
+        self._kept.append(_Sent(deliver_at, delta, size, sight))
         self.kept_bytes += size
         while len(self._kept) > _KEPT or self.kept_bytes > _KEPT_BYTES:
             oldest = self._kept.popleft()
@@ -102,18 +108,17 @@ class Attachment:
             return None
         return [sent for sent in self._kept if sent.delta["view_seq"] > view_seq]
 
-    def view_seqs(self) -> Iterator[int]:
-        """Give the view_seqs that the agent has had, from its latest back to the first that is known."""
-        for _, delta, _ in reversed(self._kept):
-            if delta["view_seq"] <= self.view_seq:
-                yield delta["view_seq"]
-        yield self._kept_from
+    def sights_after(self, seq: int) -> list[Sight]:
+        """Return the agent's sightings after a seq that are known here, ascending, be they due or not."""
+        to_come = [sight for _, _, sight in self.to_come if sight is not None]
+        made = {each.seq: each for each in (*self.sightings.after(seq), *self.sightings.coming.values(), *to_come)}
+        return [made[each] for each in sorted(made) if each > seq]
 
     def origin(self, seq: int) -> int | None:
         """Give the view_seq that the agent's view had at a seq up to which all is known here; None if it is not."""
-        for _, delta, _ in reversed(self._kept):
-            if delta["view_seq"] <= seq:
-                return delta["view_seq"]
+        for sent in reversed(self._kept):
+            if sent.delta["view_seq"] <= seq:
+                return sent.delta["view_seq"]
         return self._kept_from if self._sure and seq >= self._kept_from else None
 
     def found(self, seq: int, origin: int) -> None:
@@ -128,24 +133,25 @@ class Attachment:
         if self.view_seq == begins:
             self.view_seq = origin
 
-    def missed(self) -> list[tuple[float, int]]:
+    def missed(self) -> list[tuple[float, int, Sight | None]]:
         """Give when the latest view_seq is to become which, for the deltas that were kept before it was attached."""
-        steps = [
-            (self._kept_from_at, self._kept_from),
-            *((sent.deliver_at, sent.delta["view_seq"]) for sent in self._kept),
+        self.sightings = Record(self._kept_from)
+        steps: list[tuple[float, int, Sight | None]] = [
+            (self._kept_from_at, self._kept_from, None),
+            *((sent.deliver_at, sent.delta["view_seq"], sent.sight) for sent in self._kept),
         ]
-        return [(deliver_at, view_seq) for deliver_at, view_seq in steps if view_seq > self.view_seq]
+        return [step for step in steps if step[1] > self.view_seq]
 
 
 class Attachments:
     """All agents attached here, the least recently used of those that nobody needs going first.
 
-    ``arrived`` is told of each agent whose latest view has moved on, or has become known; ``let_go`` of each that is
-    attached no longer.
+    ``arrived`` is told of each agent whose latest view has moved on, or has become known, and what that counts as;
+    ``let_go`` of each that is attached no longer.
     """
 
     def __init__(
-        self, most: int, *, arrived: Callable[[Attachment], None], let_go: Callable[[Attachment], None]
+        self, most: int, *, arrived: Callable[[Attachment, Sight | None], None], let_go: Callable[[Attachment], None]
     ) -> None:
         self._most = most
         self._arrived = arrived
@@ -191,9 +197,9 @@ class Attachments:
         """Keep an agent, with the deltas it has missed, and let others go where there are too many."""
         self._agents[attachment.agent_id] = attachment
         self._agents.move_to_end(attachment.agent_id)
-        if not attachment.provisional:
-            self._arrived(attachment)
         attachment.to_come.extend(attachment.missed())
+        if not attachment.provisional:
+            self._arrived(attachment, None)
         self._go_on(attachment)
         if len(self._agents) > self._most:
             self.evict()
@@ -225,15 +231,15 @@ class Attachments:
         for agent_id in list(self._agents):
             self.drop(agent_id)
 
-    def deliver(self, sighting: Sighting, size: int) -> None:
+    def deliver(self, sighting: Sighting, size: int, sight: Sight | None = None) -> None:
         """Hand a new delta to the agent's readers; ``size`` is that of the effect that made it, in bytes."""
         attachment = self._agents.get(sighting.agent_id)
         if attachment is None:
             return
-        deliver_at = attachment.keep(sighting.delta, asyncio.get_running_loop().time() + sighting.delay, size)
+        deliver_at = attachment.keep(sighting.delta, asyncio.get_running_loop().time() + sighting.delay, size, sight)
         for subscription in attachment.subscriptions:
             subscription.put(sighting.delta, deliver_at, size)
-        attachment.to_come.append((deliver_at, sighting.delta["view_seq"]))
+        attachment.to_come.append((deliver_at, sighting.delta["view_seq"], sight))
         self._go_on(attachment)
 
     def _go_on(self, attachment: Attachment) -> None:
@@ -244,11 +250,11 @@ class Attachments:
         loop = asyncio.get_running_loop()
         to_come = attachment.to_come
         while to_come and self._agents.get(attachment.agent_id) is attachment:
-            deliver_at, view_seq = to_come[0]
+            deliver_at, view_seq, sight = to_come[0]
             if deliver_at > loop.time():
                 when = max(deliver_at, loop.time() + _SHORTEST)
                 attachment.timer = loop.call_at(when, self._go_on, attachment)
                 return
             to_come.popleft()
             attachment.view_seq = view_seq
-            self._arrived(attachment)
+            self._arrived(attachment, sight)

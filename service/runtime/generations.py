@@ -9,6 +9,7 @@ effect of the intent that it led to, or by what another process says of it.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import OrderedDict
 from collections.abc import Callable
 from itertools import count
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
 
+from service.runtime.sightings import Watch
 from worldledger.aio import CancelToken
 from worldledger.core_kinds import (
     GENERATION_CANCELLED_KIND,
@@ -25,9 +27,14 @@ from worldledger.core_kinds import (
 from worldledger.drafts import check_req_id
 from worldledger.effects import SCHEMA_VERSION, Effect, EffectDraft
 from worldledger.errors import RequestConflictError, StoreUnavailableError, UnknownGenerationError
+from worldledger.staleness import NOT_GIVEN, Threshold
 
 if TYPE_CHECKING:
+    from service.runtime.attachments import Attachment
+    from service.runtime.lists import IntentLists
+    from service.runtime.sightings import Sightings
     from worldledger.config import OrchestratorConfig
+    from worldledger.staleness import Staleness
 
 #: Generations that ended, here or elsewhere, and are still told of.
 _REMEMBERED: Final = 1000
@@ -37,11 +44,31 @@ _Key = tuple[str, str]
 log = structlog.get_logger("worldledger.runtime")
 
 
+class Begun(NamedTuple):
+    """What a generation began with: its context, what it is about, and its own threshold, if it has one."""
+
+    context_seq: int
+    about: frozenset[str] = frozenset()
+    staleness_threshold: Threshold = NOT_GIVEN
+
+
 class _Elsewhere(NamedTuple):
     """A generation of another process."""
 
     generation_id: str
-    context_seq: int
+    begun: Begun
+
+
+class _Here(NamedTuple):
+    """A generation of this process: what it began with, what was asked for, and what counts its sightings."""
+
+    generation_id: str
+    begun: Begun
+    asked_seq: int | None
+    watch: Watch
+
+
+_STALE: Final = re.compile(r"stale_due_to_effect_(\d+)")
 
 
 def stale_reason(seq: int) -> str:
@@ -53,7 +80,8 @@ class Generations:
     """The cancel tokens of one world in this process.
 
     ``put`` takes the drafts of the effects that follow; ``held`` is told of each token that comes (1) and goes (-1);
-    ``holder`` is a name that no other process has.
+    ``sightings`` counts for them, ``lists`` knows which intents are submitted together, and ``holder`` is a name that
+    no other process has.
     """
 
     def __init__(
@@ -61,16 +89,19 @@ class Generations:
         config: OrchestratorConfig,
         put: Callable[[EffectDraft], None],
         held: Callable[[str, int], None],
+        sightings: Sightings,
+        lists: IntentLists,
         holder: str,
     ) -> None:
-        self._threshold = config.staleness_threshold
         self._debounce = config.debounce_ms / 1000.0
         self._most = config.memory.max_tokens
         self._put = put
         self._held = held
+        self._sightings = sightings
+        self._lists = lists
         self._holder = holder
         self._numbers = count(1)
-        self._ids: dict[_Key, str] = {}
+        self._here: dict[_Key, _Here] = {}
         self._live: OrderedDict[_Key, CancelToken] = OrderedDict()
         self._of_agent: dict[str, dict[str, CancelToken]] = {}
         self._ended: OrderedDict[_Key, CancelToken] = OrderedDict()
@@ -84,32 +115,67 @@ class Generations:
     def __len__(self) -> int:
         return len(self._live)
 
-    def issue(self, agent_id: str, req_id: str, context_seq: int) -> CancelToken:
-        """Issue the token of a generation that begins now, from the view at ``context_seq``.
+    def issue(
+        self,
+        attachment: Attachment,
+        req_id: str,
+        context_seq: int | None,
+        staleness: Staleness,
+        *,
+        head_seq: int,
+        staleness_threshold: Threshold = NOT_GIVEN,
+        about: frozenset[str] = frozenset(),
+    ) -> CancelToken:
+        """Issue the token of a generation that begins now, from the view at ``context_seq``, by default the latest.
 
-        The same generation again gives the same token. Raises RequestConflictError where it has another context,
-        InvalidEffectError for what is no req_id, and StoreUnavailableError once the world is being closed.
+        What lies beyond the agent's view means that view. The same generation again gives the same token, whatever
+        the agent has been shown since. Raises RequestConflictError where it has another context, InvalidEffectError
+        for what is no req_id, and StoreUnavailableError once the world is being closed.
         """
+        agent_id = attachment.agent_id
         if self._closed:
             raise StoreUnavailableError("the world is being closed")
         key = (agent_id, check_req_id(req_id))
         token = self._live.get(key)
         if token is not None:
-            if token.context_seq != context_seq:
+            if context_seq not in {None, token.context_seq, self._here[key].asked_seq}:
                 what = f"the generation {req_id!r} is under way, from the view at {token.context_seq}"
                 raise RequestConflictError(what, req_id=req_id, context_seq=token.context_seq)
             return token
-        token = CancelToken(req_id, agent_id, context_seq)
+        made_from = attachment.view_seq if context_seq is None else min(context_seq, attachment.view_seq)
+        token = CancelToken(req_id, agent_id, made_from)
         self._ended.pop(key, None)
         self._live[key] = token
         self._of_agent.setdefault(agent_id, {})[req_id] = token
         self._held(agent_id, 1)
-        self._ids[key] = generation_id = f"{self._holder}-{next(self._numbers)}"
-        self._say(GENERATION_STARTED_KIND, key, generation_id, context_seq=context_seq)
+        generation_id = f"{self._holder}-{next(self._numbers)}"
+        watch = Watch(
+            agent_id,
+            made_from if context_seq is None else min(context_seq, head_seq),
+            staleness,
+            about,
+            left_out=lambda seq: self._lists.same(agent_id, req_id, seq),
+            became_stale=lambda: self._stale(token),
+        )
+        self._here[key] = _Here(generation_id, Begun(made_from, about, staleness_threshold), context_seq, watch)
+        more: dict[str, Any] = {"about": sorted(about)} if about else {}
+        if staleness_threshold is not NOT_GIVEN:
+            more["staleness_threshold"] = staleness_threshold
+        self._say(GENERATION_STARTED_KIND, key, generation_id, context_seq=made_from, **more)
         token.add_callback(lambda: self._cancelled(key, token))
         while len(self._live) > self._most:
             _cancel(next(iter(self._live.values())), "evicted")
+        if not token.cancelled:
+            self._sightings.begin(watch)
+            if not self._sightings.count_now(watch, attachment):
+                self._sightings.count_later(watch)
         return token
+
+    def begun(self, agent_id: str, req_id: str, *, here: bool = False) -> Begun | None:
+        """Give what a generation that is under way began with, be it ``here`` or, unless that is said, elsewhere."""
+        key = (agent_id, req_id)
+        found = self._here.get(key) or (None if here else self._elsewhere.get(key))
+        return None if found is None else found.begun
 
     def get(self, agent_id: str, req_id: str) -> CancelToken | None:
         """Give the token of a generation that runs here, has ended here not long ago, or was cancelled elsewhere."""
@@ -147,22 +213,17 @@ class Generations:
         self._say(GENERATION_FINISHED_KIND, key, self._remove(key, token))
         return True
 
-    def arrived(self, agent_id: str, view_seq: int) -> None:
-        """Look at an agent's tokens, as its view has moved on: those that it makes stale are cancelled."""
-        tokens = self._of_agent.get(agent_id)
-        if not tokens:
-            return
-        for token in list(tokens.values()):
-            if view_seq - token.context_seq > self._threshold:
-                self._stale(token, view_seq)
-
-    def cancel_if_stale(self, agent_id: str, req_id: str, new_view_seq: int) -> bool:
-        """Cancel a generation if this view makes it stale; tell whether it did (seed)."""
-        token = self._live.get((agent_id, req_id))
-        if token is None or new_view_seq - token.context_seq <= self._threshold:
-            return False
-        _cancel(token, stale_reason(new_view_seq))
-        return True
+    async def cancel_if_stale(self, attachment: Attachment, req_id: str, new_view_seq: int) -> bool:
+        """Cancel a generation if what its agent was shown up to this view makes it stale; tell if it did (seed)."""
+        key = (attachment.agent_id, req_id)
+        token = self._live.get(key)
+        if token is None:
+            return _was_stale(self._ended.get(key), new_view_seq)
+        watch = self._here[key].watch
+        await self._sightings.count(watch, attachment)
+        if watch.stale_at is not None and watch.stale_at <= new_view_seq:
+            self._cancel_stale(token, watch)
+        return _was_stale(token, new_view_seq)
 
     def seen(self, effect: Effect) -> None:
         """Take note of what an effect means for generations; before its observers are told of it.
@@ -183,7 +244,9 @@ class Generations:
         if kind == GENERATION_STARTED_KIND:
             context_seq = payload.get("context_seq")
             if not generation_id.startswith(f"{self._holder}-") and isinstance(context_seq, int):
-                self._elsewhere[key] = _Elsewhere(generation_id, context_seq)
+                threshold: Threshold = payload.get("staleness_threshold", NOT_GIVEN)
+                begun = Begun(context_seq, frozenset(payload.get("about", ())), threshold)
+                self._elsewhere[key] = _Elsewhere(generation_id, begun)
                 self._elsewhere.move_to_end(key)
                 if len(self._elsewhere) > self._most:
                     self._elsewhere.popitem(last=False)
@@ -206,7 +269,7 @@ class Generations:
             else:
                 self._cancelled_elsewhere(key, reason)
         token = self._live.get(key)
-        if token is not None and self._ids[key] == generation_id:
+        if token is not None and self._here[key].generation_id == generation_id:
             self._remove(key, token)
             if reason is not None:
                 self.cancelled += 1
@@ -215,19 +278,28 @@ class Generations:
     def _cancelled_elsewhere(self, key: _Key, reason: str) -> None:
         """Remember a generation that another process had, and that is cancelled now."""
         agent_id, req_id = key
-        token = CancelToken(req_id, agent_id, self._elsewhere.pop(key).context_seq)
+        token = CancelToken(req_id, agent_id, self._elsewhere.pop(key).begun.context_seq)
         token.cancel(reason)
         if key not in self._live:
             self._remember(key, token)
 
-    def _stale(self, token: CancelToken, view_seq: int) -> None:
+    def _stale(self, token: CancelToken) -> None:
         key = (token.agent_id, token.req_id)
+        if self._live.get(key) is not token:
+            return
         loop = asyncio.get_running_loop()
         self._caused_at.setdefault(key, loop.time())
+        watch = self._here[key].watch
         if self._debounce <= 0:
-            _cancel(token, stale_reason(view_seq))
+            self._cancel_stale(token, watch)
         elif key not in self._timers:
-            self._timers[key] = loop.call_later(self._debounce, _cancel, token, stale_reason(view_seq))
+            self._timers[key] = loop.call_later(self._debounce, self._cancel_stale, token, watch)
+
+    def _cancel_stale(self, token: CancelToken, watch: Watch) -> None:
+        """Cancel a token for the sighting that has made its generation stale."""
+        if not token.cancelled and watch.stale_at is not None:
+            token.details = watch.staleness.details()
+            _cancel(token, stale_reason(watch.stale_at))
 
     def _cancelled(self, key: _Key, token: CancelToken) -> None:
         if self._live.get(key) is not token:
@@ -238,7 +310,7 @@ class Generations:
         self.cancelled += 1
         latency_ms = 0.0 if caused_at is None else round((now - caused_at) * 1000.0, 3)
         reason = token.reason or "cancelled"
-        self._say(GENERATION_CANCELLED_KIND, key, generation_id, reason=reason, latency_ms=latency_ms)
+        self._say(GENERATION_CANCELLED_KIND, key, generation_id, reason=reason, latency_ms=latency_ms, **token.details)
 
     def _remove(self, key: _Key, token: CancelToken) -> str:
         """Take a token out of those that are live; give its generation_id."""
@@ -254,7 +326,9 @@ class Generations:
         self._caused_at.pop(key, None)
         self._remember(key, token)
         self._held(agent_id, -1)
-        return self._ids.pop(key)
+        here = self._here.pop(key)
+        self._sightings.end(here.watch)
+        return here.generation_id
 
     def _remember(self, key: _Key, token: CancelToken) -> None:
         self._ended[key] = token
@@ -272,6 +346,12 @@ class Generations:
                 "schema_version": SCHEMA_VERSION,
             }
         )
+
+
+def _was_stale(token: CancelToken | None, seq: int) -> bool:
+    """Tell whether a generation was cancelled for what its agent was shown up to a seq."""
+    found = None if token is None else _STALE.fullmatch(token.reason or "")
+    return found is not None and int(found[1]) <= seq
 
 
 def _cancel(token: CancelToken, reason: str) -> None:

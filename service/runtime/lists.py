@@ -1,55 +1,50 @@
 """Lists: what intents that are submitted together have in common.
 
-They were made from one view each agent had, before any of them was an effect. So an effect that came out of the list
-makes none of the others stale, however soon it is seen; what anybody else does makes those stale that are to come.
+They were made before any of them was an effect. So an effect that came out of the list makes none of the others stale,
+however soon it is seen; what anybody else does makes those stale that are to come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from service.runtime.attachments import Attachment
+    from service.runtime.sightings import Watch
     from worldledger.effects import Effect
-    from worldledger.views import Sighting
 
 
 class IntentList:
     """One list that is being submitted; ``agents``: whose intents are in it."""
 
     def __init__(self, values: Sequence[Any]) -> None:
-        self._requests = {
+        self.requests = {
             (value["agent_id"], value["req_id"])
             for value in values
             if isinstance(value, Mapping) and type(value.get("agent_id")) is type(value.get("req_id")) is str
         }
-        self.agents = {agent_id for agent_id, _ in self._requests}
+        self.agents = {agent_id for agent_id, _ in self.requests}
         #: the seqs of the effects that came out of it
-        self._own: set[int] = set()
-        #: what each agent had seen before any of them, and the view_seqs that others have given it since
-        self._before: dict[str, int] = {}
-        self._since: dict[str, list[int]] = {agent_id: [] for agent_id in self.agents}
+        self.own: set[int] = set()
+        #: what counts for several of them alike
+        self._watches: dict[Any, Watch] = {}
 
-    def took(self, effect: Effect, sightings: Sequence[Sighting]) -> None:
-        """Take note of an effect that is about to be seen, and by whom."""
-        if (effect["source_id"], effect["req_id"]) in self._requests:
-            self._own.add(effect["global_seq"])
-            return
-        for sighting in sightings:
-            if sighting.agent_id in self._since:
-                self._since[sighting.agent_id].append(sighting.delta["view_seq"])
+    def took(self, effect: Effect) -> None:
+        """Take note of an effect that is about to be seen."""
+        if (effect["source_id"], effect["req_id"]) in self.requests:
+            self.own.add(effect["global_seq"])
 
-    def latest_view_seq(self, attachment: Attachment) -> int:
-        """Give an agent's latest view_seq, but for those that the list itself has made."""
-        agent_id, latest = attachment.agent_id, attachment.view_seq
-        before = self._before.get(agent_id)
-        if before is None:
-            # Were so many of its own seen before it came to this that what was before is not known: then all count.
-            others = (view_seq for view_seq in attachment.view_seqs() if view_seq not in self._own)
-            before = self._before[agent_id] = next(others, latest)
-        return next((view_seq for view_seq in reversed(self._since[agent_id]) if view_seq <= latest), before)
+    def shared(self, key: Any, make: Callable[[], Watch]) -> Watch:
+        """Give the watch of all of them for which the same counts, made once."""
+        watch = self._watches.get(key)
+        if watch is None:
+            watch = self._watches[key] = make()
+        return watch
+
+    def watches(self) -> list[Watch]:
+        """Give those that were made."""
+        return list(self._watches.values())
 
 
 class IntentLists:
@@ -68,7 +63,11 @@ class IntentLists:
         finally:
             self._lists.remove(made)
 
-    def took(self, effect: Effect, sightings: Sequence[Sighting]) -> None:
-        """Tell them of an effect that is about to be seen, and by whom."""
+    def took(self, effect: Effect) -> None:
+        """Tell them of an effect that is about to be seen."""
         for each in self._lists:
-            each.took(effect, sightings)
+            each.took(effect)
+
+    def same(self, agent_id: str, req_id: str, seq: int) -> bool:
+        """Tell whether an effect came out of a list in which this request is, too."""
+        return any(seq in each.own and (agent_id, req_id) in each.requests for each in self._lists)

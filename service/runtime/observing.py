@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 _LOOKED_BACK: Final = 100
 #: Effects beyond which what an agent has missed is not made one by one: a reader is sent the whole view.
 _FAR: Final = 2_000
-#: Effects that are looked through for what made a view by which an intent would be stale.
-_SEARCHED: Final = 20_000
 #: Agents that are attached at the same time; of those that remember what they have seen, one. Each has a state of its
 #: own meanwhile.
 _AT_ONCE: Final = 4
@@ -208,7 +206,7 @@ class Observing:
         )
 
         def keep(each: Seen) -> None:
-            attachment.keep(each.delta, each.on_loop(), each.size)
+            attachment.keep(each.delta, each.on_loop(), each.size, each.sight)
 
         while replay.seq < self._follower.seq:
             await replay.go(self._follower.seq, keep)
@@ -234,16 +232,6 @@ class Observing:
             self._interrupted[agent_id] = replay
             raise
         return replay
-
-    async def settle(self, attachment: Attachment) -> None:
-        """Look for what made the view with which an agent was attached, if that is its latest and is not known."""
-        seq = attachment.view_seq
-        if attachment.provisional or attachment.origin(seq) is not None:
-            return
-        registered_seq = self._registered(attachment.agent_id)
-        found = await self._origins.find(attachment.agent_id, seq, registered_seq=registered_seq, most=_SEARCHED)
-        if found is not None:
-            attachment.found(seq, found)
 
     def _registered(self, agent_id: str) -> int:
         registered_seq: int = self.agents[agent_id]["registered_seq"]
@@ -295,7 +283,7 @@ class Observing:
                 await self._follower.catch_up()
             if start > self._follower.seq:
                 raise MomentNotFoundError(
-                    f"view_seq {start} lies beyond the world's head, {self._follower.seq}",
+                    f"view_seq {start} lies beyond the world's head",
                     global_seq=start,
                     head_seq=self._follower.seq,
                 )
@@ -393,7 +381,7 @@ class Observing:
             await self._follower.catch_up()
         if not 1 <= at_seq <= self._follower.seq:
             raise MomentNotFoundError(
-                f"there is no seq {at_seq}; the world's head is {self._follower.seq}",
+                f"there is no seq {at_seq} in this world",
                 global_seq=at_seq,
                 head_seq=self._follower.seq,
             )

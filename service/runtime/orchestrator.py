@@ -18,10 +18,14 @@ from service.runtime.following import Follower
 from service.runtime.gauges import Gauges
 from service.runtime.generations import Generations
 from service.runtime.handles import AgentHandle
+from service.runtime.lists import IntentLists
 from service.runtime.memory import MemoryManager, MemoryStats
 from service.runtime.observing import Observing
 from service.runtime.outbox import Outbox
+from service.runtime.placing import Placing
 from service.runtime.registrations import Registrations
+from service.runtime.settings_of_staleness import StalenessSettings
+from service.runtime.sightings import Sightings, sights_of
 from service.runtime.submitting import Submitting
 from service.runtime.subscriptions import Subscription
 from service.runtime.ticks import Ticks
@@ -33,6 +37,7 @@ from worldledger.aio import CancelToken
 from worldledger.config import OrchestratorConfig, read_config
 from worldledger.effects import EffectDraft
 from worldledger.errors import (
+    InvalidEffectError,
     InvalidIntentError,
     SimulationError,
     UnknownGenerationError,
@@ -41,6 +46,13 @@ from worldledger.genesis import NewWorld, Order
 from worldledger.intents import Accepted, Held
 from worldledger.observation import ObservedEvent, View
 from worldledger.protocols import ObservationPolicyProtocol
+from worldledger.staleness import (
+    NOT_GIVEN,
+    InterruptPolicy,
+    Threshold,
+    WorldStaleness,
+    check_about,
+)
 from worldledger.validation import DefaultEffectValidator, EffectValidator
 
 if TYPE_CHECKING:
@@ -49,6 +61,7 @@ if TYPE_CHECKING:
     from service.store.event_log import EventLog
     from worldledger.effects import Effect
     from worldledger.rulesets import Ruleset
+    from worldledger.staleness import Sight
     from worldledger.time_authority import Silence, TimeAuthority
     from worldledger.views import Sighting
     from worldledger.world import WorldState
@@ -82,17 +95,26 @@ class Orchestrator(Gauges):
         self._outbox = Outbox(event_log)
         self._follower = Follower(store, watcher, self.world_id, self._on_effect, max_patch_ops=config.max_patch_ops)
         self._attachments = Attachments(config.memory.view_cache_size, arrived=self._arrived, let_go=self._let_go)
-        self._generations = Generations(config, self._outbox.put, self._attachments.hold, uuid.uuid4().hex[:12])
+        self._sightings = Sightings(store, self._follower, lambda: self._observing, max_patch_ops=config.max_patch_ops)
+        self._lists = IntentLists()
+        self._generations = Generations(
+            config, self._outbox.put, self._attachments.hold, self._sightings, self._lists, uuid.uuid4().hex[:12]
+        )
         self._observing = Observing(store, self._follower, self._attachments, self._outbox, config)
+        self._staleness = StalenessSettings(event_log, self._follower, config)
+        placing = Placing(self._generations, self._staleness)
         self._registrations = Registrations(store, event_log, self._follower, config)
         self._submitting = Submitting(
             event_log,
             config,
             follower=self._follower,
             observing=self._observing,
+            sightings=self._sightings,
+            generations=self._generations,
+            lists=self._lists,
+            placing=placing,
             validator=self.effect_validator,
             ruleset=ruleset,
-            accepted=self._generations.finish,
             outages=store.outages,
             clock=clock,
         )
@@ -105,6 +127,8 @@ class Orchestrator(Gauges):
                 config,
                 follower=self._follower,
                 observing=self._observing,
+                sightings=self._sightings,
+                placing=placing,
                 guard=self._submitting.guard,
                 validator=self.effect_validator,
                 ruleset=ruleset,
@@ -198,6 +222,7 @@ class Orchestrator(Gauges):
             closing.push_async_callback(self._observing.close)
             closing.push_async_callback(self._outbox.close)
             closing.push_async_callback(self._clocks.settled)
+            closing.push_async_callback(self._sightings.close)
             closing.push_async_callback(self._follower.close)
 
     @property
@@ -218,14 +243,20 @@ class Orchestrator(Gauges):
         permissions: Collection[str] | None = None,
         *,
         weight: int = 1,
+        staleness_threshold: Threshold = NOT_GIVEN,
+        interrupt_policy: InterruptPolicy | None = None,
     ) -> AgentHandle:
         """Register an agent, or give a registered one this policy, and these permissions (None: the seed's five).
 
         A registration is an effect, so that it survives; the same again writes nothing. ``weight`` is the agent's
-        share among those that wait. Without a policy the world's ruleset gives it one. Raises UnregisteredPolicyError,
+        share among those that wait. Without a policy the world's ruleset gives it one; ``staleness_threshold`` and
+        ``interrupt_policy`` are the world's where they are left out. Raises UnregisteredPolicyError,
         InvalidPolicyError, TooManyAgentsError, InvalidEffectError and what an append raises.
         """
-        await self._guard.write(self._registrations.register(agent_id, policy, permissions, weight))
+        self._staleness.world.check(staleness_threshold)
+        await self._guard.write(
+            self._registrations.register(agent_id, policy, permissions, weight, staleness_threshold, interrupt_policy)
+        )
         return await self.agent(agent_id)
 
     async def agent(self, agent_id: str, *, view_seq: int | None = None) -> AgentHandle:
@@ -344,28 +375,49 @@ class Orchestrator(Gauges):
 
     # -- interruption --------------------------------------------------------------------------------------
 
-    def issue_cancel_token(self, agent_id: str, req_id: str, context_seq: int | None = None) -> CancelToken:
+    def issue_cancel_token(
+        self,
+        agent_id: str,
+        req_id: str,
+        context_seq: int | None = None,
+        *,
+        staleness_threshold: Threshold = NOT_GIVEN,
+        about: Collection[str] | None = None,
+    ) -> CancelToken:
         """Issue the token of a generation that begins now, live at once; the effect GenerationStarted follows.
 
-        ``context_seq`` is the view it is made from, by default the agent's latest. A context that is stale already
-        gives a token that is cancelled. Raises UnknownAgentError, RequestConflictError and InvalidIntentError.
+        ``context_seq`` is the view it is made from, by default the agent's latest; however far the agent reads
+        meanwhile, it stays so. ``staleness_threshold`` goes before the agent's and the world's; ``about`` names what it
+        concerns, for the policy ``only_conflict``. A context that is stale already gives a token that is cancelled.
+        Raises UnknownAgentError, RequestConflictError and InvalidIntentError.
         """
+        try:
+            named = check_about(about)
+            self._staleness.world.check(staleness_threshold)
+        except InvalidEffectError as error:
+            raise InvalidIntentError(error.reason, error.path) from None
         with self._observing.held(agent_id):
             attachment = self._observing.attach_now(agent_id)
-            known = not attachment.provisional
-            if context_seq is None:
-                context_seq = attachment.view_seq
-            elif context_seq > self._follower.seq:
-                what = f"context_seq {context_seq} lies beyond the world's head, {self._follower.seq}"
-                raise InvalidIntentError(what, "$.context_seq", head_seq=self._follower.seq)
-            token = self._generations.issue(agent_id, req_id, context_seq)
-            if known:  # else it is looked at as soon as it is
-                self._generations.arrived(agent_id, attachment.view_seq)
-        return token
+            staleness = self._staleness.of(agent_id, staleness_threshold, "generation")
+            return self._generations.issue(
+                attachment,
+                req_id,
+                context_seq,
+                staleness,
+                head_seq=self._follower.seq,
+                staleness_threshold=staleness_threshold,
+                about=named,
+            )
 
     async def cancel_if_stale(self, agent_id: str, req_id: str, new_view_seq: int) -> bool:
-        """Cancel a generation if this view makes it stale; tell whether it did (seed)."""
-        return self._generations.cancel_if_stale(agent_id, req_id, new_view_seq)
+        """Cancel a generation if what its agent was shown up to this view makes it stale; tell if it did (seed)."""
+        if self._generations.get(agent_id, req_id) is None:
+            return False
+        return await self._guard.read(self._cancel_if_stale(agent_id, req_id, new_view_seq))
+
+    async def _cancel_if_stale(self, agent_id: str, req_id: str, new_view_seq: int) -> bool:
+        async with self._observing.attached(agent_id) as attachment:
+            return await self._generations.cancel_if_stale(attachment, req_id, new_view_seq)
 
     async def cancel_generation(self, agent_id: str, req_id: str, reason: str = "user_requested") -> None:
         """Cancel a generation, wherever it runs. Raises UnknownGenerationError."""
@@ -382,6 +434,32 @@ class Orchestrator(Gauges):
     def generation(self, agent_id: str, req_id: str) -> CancelToken | None:
         """Give the token of a generation of this process, also for a while after it has ended."""
         return self._generations.get(agent_id, req_id)
+
+    def generation_context(self, agent_id: str, req_id: str, *, here: bool = False) -> int | None:
+        """Give the context of a generation that is under way, in this process (``here``) or any; None where none is."""
+        begun = self._generations.begun(agent_id, req_id, here=here)
+        return None if begun is None else begun.context_seq
+
+    # -- staleness -----------------------------------------------------------------------------------------
+
+    @property
+    def staleness(self) -> WorldStaleness:
+        """The world's settings of staleness, as they stand."""
+        return self._staleness.world
+
+    async def set_staleness(
+        self,
+        *,
+        staleness_threshold: Threshold = NOT_GIVEN,
+        interrupt_policy: InterruptPolicy | None = None,
+        max_staleness_threshold: Threshold = NOT_GIVEN,
+    ) -> Receipt:
+        """Set when what agents are about to do is stale, for what begins from now on; what is left out stays.
+
+        Raises InvalidEffectError where the threshold would exceed the maximum, and what an append raises.
+        """
+        setting = self._staleness.set(staleness_threshold, interrupt_policy, max_staleness_threshold)
+        return await self._guard.write(setting)
 
     # -- observation ---------------------------------------------------------------------------------------
 
@@ -517,18 +595,18 @@ class Orchestrator(Gauges):
     # -- inside --------------------------------------------------------------------------------------------
 
     def _on_effect(self, effect: Effect, sightings: list[Sighting], size: int) -> None:
-        self._submitting.lists.took(effect, sightings)
+        self._lists.took(effect)
         self._clocks.seen(effect)
         if self._ticks is not None:
             self._ticks.seen(effect)
-        self._generations.seen(effect)  # first: an intent's own effect ends its generation, and does not make it stale
-        for sighting in sightings:
-            self._attachments.deliver(sighting, size)
+        self._generations.seen(effect)  # first: an intent's own effect ends its generation
+        for sighting, sight in zip(sightings, sights_of(effect, sightings), strict=True):
+            self._attachments.deliver(sighting, size, sight)
         for agent_id in self._observing.seen(effect["kind"], sightings):
             self._generations.cancel_all(agent_id, "policy_failed")
 
-    def _arrived(self, attachment: Attachment) -> None:
-        self._generations.arrived(attachment.agent_id, attachment.view_seq)
+    def _arrived(self, attachment: Attachment, sight: Sight | None) -> None:
+        self._sightings.arrived(attachment, sight)
 
     def _let_go(self, attachment: Attachment) -> None:
         self._observing.let_go(attachment)

@@ -4,7 +4,7 @@ Source: seeds/simulation_core.md ("quota → backpressure → priority → fairn
 
 1. *shape* (`worldledger.intents.check_intent`), and whether there is such an agent
 2. *idempotency*: the same request again is answered as it was the first time, whatever has changed since
-3. *staleness*: the view that it was made from is not too old
+3. *staleness*: not too much was shown to the agent since the view that it was made from
 4. *quota*, charged once for each req_id
 5. *backpressure, priority, fairness*: a turn (`service.runtime.scheduling`)
 6. *permissions and validation* by the state that the effect will follow, staleness once more, then the ruleset
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeVar, cast
 
@@ -37,6 +37,7 @@ from worldledger.errors import (
     IllegalEffectError,
     IntentConflictError,
     IntentRefusedError,
+    InvalidIntentError,
     PermissionDeniedError,
     QuotaExceededError,
     RequestConflictError,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from service.runtime.observing import Observing
     from service.runtime.quotas import Quotas
     from service.runtime.scheduling import Scheduler
+    from service.runtime.sightings import Watch
     from service.store.event_log import EventLog
     from worldledger.config import OrchestratorConfig
     from worldledger.deltas import ObservationDelta
@@ -64,7 +66,13 @@ _LOOKED_THROUGH: Final = 5000
 _NAMED: Final = 100
 
 #: What a request that was accepted before may run into, though it is to be answered as it was then.
-_PASSES_FOR_KNOWN: Final = (StaleContextError, QuotaExceededError, BackpressureError, DeadlineExceededError)
+_PASSES_FOR_KNOWN: Final = (
+    StaleContextError,
+    QuotaExceededError,
+    BackpressureError,
+    DeadlineExceededError,
+    InvalidIntentError,
+)
 #: Refusals by permission, validator or ruleset: what the log tells of as IntentRejected, where the world wants it.
 REJECTIONS: Final = (IntentRefusedError, PermissionDeniedError, IntentConflictError, IllegalEffectError)
 
@@ -75,10 +83,14 @@ _T = TypeVar("_T")
 
 
 class Standing(NamedTuple):
-    """What the pipeline must know of an agent: its weight among the others, and its latest view_seq as of now."""
+    """What the pipeline must know of an intent besides itself: its agent's weight, and what was shown to that since.
+
+    ``refusal``: why it cannot be taken as it is, unless it was accepted before.
+    """
 
     weight: int
-    latest_view_seq: Callable[[], int]
+    watch: Watch
+    refusal: InvalidIntentError | None = None
 
 
 class Pipeline:
@@ -107,8 +119,8 @@ class Pipeline:
         self._record_rejections = record_rejections
         self._clock = clock
 
-    async def submit(self, intents: Sequence[CheckedIntent], standings: Mapping[str, Standing]) -> list[Accepted]:
-        """Take intents through the stages together: all become effects, or none does.
+    async def submit(self, intents: Sequence[CheckedIntent], standings: Sequence[Standing]) -> list[Accepted]:
+        """Take intents, each with its standing, through the stages together: all become effects, or none does.
 
         Raises what refuses the first of them that is refused; where there are several, its details name the ``index``.
         """
@@ -146,23 +158,24 @@ class Pipeline:
         self,
         intents: Sequence[CheckedIntent],
         drafts: Sequence[EffectDraft],
-        standings: Mapping[str, Standing],
+        standings: Sequence[Standing],
         telling: Telling,
     ) -> list[Receipt]:
         deadline_at = self._clock() + self._config.deadline_ms / 1000.0 if self._config.deadline_ms else None
         several = len(intents) > 1
         for index, intent in enumerate(intents):
             try:
-                _indexed(index, several, self._check_staleness, intent, standings[intent.agent_id])
-            except StaleContextError:
+                _indexed(index, several, self._check_staleness, intent, standings[index])
+            except (StaleContextError, InvalidIntentError):
                 # In a list one that was accepted before is no reason to refuse the others.
                 if not several or not await self._recall([drafts[index]]):
                     raise
         judges = {
-            index: self._judge(index, telling, intent, standings[intent.agent_id], deadline_at)
+            index: self._judge(index, telling, intent, standings[index], deadline_at)
             for index, intent in enumerate(intents)
         }
-        first = max(intents, key=lambda intent: intent.priority)
+        foremost = max(range(len(intents)), key=lambda index: intents[index].priority)
+        first = intents[foremost]
         charged: list[CheckedIntent] = []
         try:
             for index, intent in enumerate(intents):
@@ -172,7 +185,7 @@ class Pipeline:
             async with self._scheduler.turn(
                 first.agent_id,
                 first.priority,
-                standings[first.agent_id].weight,
+                standings[foremost].weight,
                 deadline_at=deadline_at,
                 req_id=first.req_id,
             ):
@@ -187,9 +200,12 @@ class Pipeline:
         return receipts
 
     def _check_staleness(self, intent: CheckedIntent, standing: Standing) -> None:
-        expected = standing.latest_view_seq() - self._config.staleness_threshold
-        if intent.context_seq < expected:
-            raise StaleContextError(intent.req_id, expected, intent.context_seq)
+        if standing.refusal is not None:
+            raise standing.refusal
+        watch = standing.watch
+        if watch.stale_at is not None and intent.context_seq is not None:
+            details = watch.staleness.details()
+            raise StaleContextError(intent.req_id, watch.expected_seq, intent.context_seq, **details)
 
     def _judge(
         self, index: int, telling: Telling, intent: CheckedIntent, standing: Standing, deadline_at: float | None
@@ -211,7 +227,9 @@ class Pipeline:
 
     async def _find_conflicts(self, error: IntentConflictError) -> None:
         """Name the effects since the intent's context that concern its agent, as far as they were shown to it."""
-        agent_id, context_seq = error.intent["agent_id"], error.intent["context_seq"] or 0
+        agent_id, context_seq = error.intent["agent_id"], error.intent["context_seq"]
+        if context_seq is None:
+            return  # nobody knows since when
         found: deque[dict[str, Any]] = deque(maxlen=_NAMED)
         try:
             shown = {delta["view_seq"]: delta for delta in await self._observing.shown_since(agent_id, context_seq)}

@@ -11,6 +11,7 @@ from worldledger.intents import registration_draft
 from worldledger.observation import ObservationPolicy
 from worldledger.policies import as_policy, policy_spec
 from worldledger.protocols import ObservationPolicyProtocol
+from worldledger.staleness import NOT_GIVEN, InterruptPolicy, Threshold
 
 if TYPE_CHECKING:
     from service.runtime.following import Follower
@@ -35,7 +36,13 @@ class Registrations:
         self._world: WorldRecord | None = None
 
     async def register(
-        self, agent_id: str, policy: ObservationPolicyProtocol | None, permissions: Collection[str] | None, weight: int
+        self,
+        agent_id: str,
+        policy: ObservationPolicyProtocol | None,
+        permissions: Collection[str] | None,
+        weight: int,
+        staleness_threshold: Threshold = NOT_GIVEN,
+        interrupt_policy: InterruptPolicy | None = None,
     ) -> bool:
         """Write an agent's registration, unless it stands so already; tell whether it was written.
 
@@ -47,16 +54,16 @@ class Registrations:
         ruleset = self._follower.views.fold.ruleset
         if policy is None:
             policy = ruleset.policy_for(agent_id, world.config) or ObservationPolicy()
-        draft = registration_draft(
-            agent_id, policy_spec(as_policy(policy).for_world(world.world_uuid)), permissions, weight
-        )
+        spec = policy_spec(as_policy(policy).for_world(world.world_uuid))
+        draft = registration_draft(agent_id, spec, permissions, weight, staleness_threshold, interrupt_policy)
         wanted = draft["payload"]
 
         def stands(state: WorldState) -> bool:
             known = state.metadata["agents"].get(agent_id)
-            return known is not None and all(
-                known[name] == wanted[name] for name in ("policy", "permissions", "weight")
-            )
+            if known is None:
+                return False
+            stated = {name: value for name, value in known.items() if name != "registered_seq"}
+            return {"agent_id": agent_id, **stated} == wanted
 
         def judge(state: WorldState) -> None:
             agents = state.metadata["agents"]

@@ -19,6 +19,7 @@ from worldledger.errors import (
     UnknownAgentError,
     UnregisteredPolicyError,
 )
+from worldledger.staleness import Sight, is_news, shown_by
 from worldledger.views import Views
 
 if TYPE_CHECKING:
@@ -36,11 +37,15 @@ POLICY_ERRORS: Final = (PolicyFailedError, UnregisteredPolicyError, InvalidPolic
 
 
 class Seen(NamedTuple):
-    """A delta, when it was to be delivered, by the wall clock (epoch seconds), and the bytes of its effect."""
+    """A delta, when it was to be delivered, by the wall clock (epoch seconds), and the bytes of its effect.
+
+    ``sight`` is what it counts as where its agent's intents and generations are asked whether they are stale.
+    """
 
     delta: ObservationDelta
     deliver_at: float
     size: int
+    sight: Sight | None = None
 
     def on_loop(self) -> float:
         """Give the time by the event loop's clock: now, for what should have been delivered already."""
@@ -154,9 +159,9 @@ class Replay:
         for text in texts:
             effect = orjson.loads(text)
             at = effect["wall_time"]
-            found += [
-                Seen(delta, at + delay, len(text)) for _, delta, delay in self.views.apply(effect, digests=digests)
-            ]
+            for _, delta, delay in self.views.apply(effect, digests=digests):
+                sight = Sight(delta["view_seq"], shown_by(delta)) if is_news(effect, self._agent_id) else None
+                found.append(Seen(delta, at + delay, len(text), sight))
         failed = self.views.failed.get(self._agent_id)
         if failed is not None:
             raise PolicyFailedError(self._agent_id, failed) from failed

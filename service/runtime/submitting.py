@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -14,14 +14,18 @@ from service.runtime.lists import IntentList, IntentLists
 from service.runtime.pipeline import Pipeline, Standing
 from service.runtime.quotas import Quotas
 from service.runtime.scheduling import Scheduler
+from service.runtime.sightings import Watch
 from worldledger.answering import Answering
 from worldledger.canonical import canonical_json
-from worldledger.errors import InvalidEffectError, InvalidIntentError, SimulationError
+from worldledger.errors import InvalidEffectError, SimulationError
 from worldledger.intents import Accepted, CheckedIntent, check_intent
 
 if TYPE_CHECKING:
     from service.runtime.following import Follower
+    from service.runtime.generations import Generations
     from service.runtime.observing import Observing
+    from service.runtime.placing import Placing
+    from service.runtime.sightings import Sightings
     from service.store.event_log import EventLog
     from service.store.outages import Outages
     from worldledger.config import OrchestratorConfig
@@ -33,7 +37,7 @@ _PATIENCE: Final = 2.0
 
 
 class Submitting:
-    """The way in for the intents of one world; ``accepted`` is told the agent and req_id of each that was accepted."""
+    """The way in for the intents of one world; each that is accepted ends the generation of its req_id."""
 
     def __init__(
         self,
@@ -42,18 +46,24 @@ class Submitting:
         *,
         follower: Follower,
         observing: Observing,
+        sightings: Sightings,
+        generations: Generations,
+        lists: IntentLists,
+        placing: Placing,
         validator: EffectValidator,
         ruleset: Ruleset,
-        accepted: Callable[[str, str], object],
         outages: Outages,
         clock: Callable[[], float],
     ) -> None:
         self._follower = follower
         self._observing = observing
-        self._accepted = accepted
+        self._sightings = sightings
+        self._generations = generations
+        self._accepted = generations.finish
+        self._placing = placing
         self._default_priority = config.default_priority
         self.requests: Requests[Accepted] = Requests(config.memory.max_remembered_requests, replay=_replayed)
-        self.lists = IntentLists()
+        self.lists = lists
         self.scheduler = Scheduler(config, clock)
         self.quotas = Quotas(config, clock)
         self.guard = StoreGuard(config, clock, outages)
@@ -83,9 +93,8 @@ class Submitting:
 
     async def _join(self, intent: CheckedIntent, key: RequestKey, digest: bytes, among: IntentList | None) -> Accepted:
         async def make() -> Accepted:
-            with self._observing.held(intent.agent_id):
-                standing = await self._standing(intent, among)
-                (accepted,) = await self._pipeline.submit([intent], {intent.agent_id: standing})
+            async with self._standing(intent, among) as (placed, standing):
+                (accepted,) = await self._pipeline.submit([placed], [standing])
             return accepted
 
         accepted = await self.requests.join(key, digest, make)
@@ -97,7 +106,11 @@ class Submitting:
         with self.lists.of(values) as among, ExitStack() as holding:
             for agent_id in among.agents:
                 holding.enter_context(self._observing.held(agent_id))
-            results = await asyncio.gather(*(self.one(value, among) for value in values), return_exceptions=True)
+            try:
+                results = await asyncio.gather(*(self.one(value, among) for value in values), return_exceptions=True)
+            finally:
+                for watch in among.watches():
+                    self._sightings.end(watch)
         for result in results:
             if isinstance(result, BaseException) and not isinstance(result, SimulationError):
                 raise result
@@ -109,41 +122,61 @@ class Submitting:
 
     async def _together(self, values: Sequence[Mapping[str, Any]]) -> list[Accepted]:
         intents: list[CheckedIntent] = []
-        standings: dict[str, Standing] = {}
-        with ExitStack() as holding:
+        standings: list[Standing] = []
+        async with AsyncExitStack() as holding:
             for index, value in enumerate(values):
                 try:
                     intent = check_intent(value, default_priority=self._default_priority)
-                    holding.enter_context(self._observing.held(intent.agent_id))
-                    standings[intent.agent_id] = await self._standing(intent)
+                    intent, standing = await holding.enter_async_context(self._standing(intent, None))
                 except InvalidEffectError as error:
                     raise error.at(index) from None
                 except SimulationError as error:
                     error.details["index"] = index
                     raise
                 intents.append(intent)
+                standings.append(standing)
             accepted = await self._pipeline.submit(intents, standings) if intents else []
         for intent in intents:
             self._accepted(intent.agent_id, intent.req_id)
         return accepted
 
-    async def _standing(self, intent: CheckedIntent, among: IntentList | None = None) -> Standing:
-        attachment = await self._observing.attach(intent.agent_id)
-        # Nobody waits for a database that is left alone: the breaker refuses at once.
-        patience = _PATIENCE if self.guard.closed else 0.0
-        # What was acknowledged before this intent came counts when it is asked whether the intent is stale.
-        await self._follower.fold_known(patience)
-        if intent.context_seq > self._follower.seq and not await self._follower.reached(intent.context_seq, patience):
-            await self.guard.call(self._follower.catch_up)  # while the database is away nobody can tell
-        if intent.context_seq > self._follower.seq:
-            what = f"context_seq {intent.context_seq} lies beyond the world's head, {self._follower.seq}"
-            raise InvalidIntentError(what, "$.context_seq", head_seq=self._follower.seq)
-        if intent.context_seq < attachment.view_seq:
-            await self._observing.settle(attachment)
-        weight = self._observing.agents[intent.agent_id]["weight"]
-        if among is None:
-            return Standing(weight, lambda: attachment.view_seq)
-        return Standing(weight, lambda: among.latest_view_seq(attachment))
+    @asynccontextmanager
+    async def _standing(
+        self, intent: CheckedIntent, among: IntentList | None
+    ) -> AsyncIterator[tuple[CheckedIntent, Standing]]:
+        """Give an intent with the context that it has in truth, and how it stands, kept up until the end of the block.
+
+        Where it names no context it has that of the generation that it ends, if there is one; what lies beyond the
+        agent's view is no context, and means that view.
+        """
+        agent_id = intent.agent_id
+        with self._observing.held(agent_id):
+            attachment = await self._observing.attach(agent_id)
+            # Nobody waits for a database that is left alone: the breaker refuses at once.
+            patience = _PATIENCE if self.guard.closed else 0.0
+            # What was acknowledged before this intent came counts when it is asked whether the intent is stale.
+            await self._follower.fold_known(patience)
+            if intent.context_seq is not None and intent.context_seq > self._follower.seq:
+                await self.guard.call(self._follower.catch_up)  # another process may have shown it to the agent
+            placed = self._placing.place(intent)
+            context_seq, staleness, names = placed.intent.context_seq, placed.staleness, placed.names
+            seen_to = 0 if context_seq is None else min(context_seq, self._follower.seq)
+
+            def make() -> Watch:
+                left_out = None if among is None else among.own.__contains__
+                return Watch(agent_id, seen_to, staleness, names, left_out=left_out)
+
+            watch = make() if among is None else among.shared((agent_id, seen_to, staleness, names), make)
+            self._sightings.begin(watch)
+            try:
+                if context_seq is not None:
+                    await self._sightings.count(watch, attachment)
+                    context_seq = min(context_seq, attachment.view_seq)
+                weight = self._observing.agents[agent_id]["weight"]
+                yield placed.intent._replace(context_seq=context_seq), Standing(weight, watch, placed.refusal)
+            finally:
+                if among is None:
+                    self._sightings.end(watch)
 
 
 def _replayed(accepted: Accepted) -> Accepted:

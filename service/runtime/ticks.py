@@ -18,6 +18,7 @@ import orjson
 import structlog
 
 from service.runtime.pipeline import REJECTIONS, IntentJudge, rejection_draft
+from service.runtime.sightings import Watch
 from service.store.closing import Closing, Planned, TickReceipt
 from service.store.holding import HeldAt, HeldIntent, Key, Limits, OpenTick, OtherTick, RefusedAt, Wanted
 from service.store.records import Receipt
@@ -28,7 +29,6 @@ from worldledger.errors import (
     AuthoritySilentError,
     DeadlineExceededError,
     InvalidEffectError,
-    InvalidIntentError,
     QuotaExceededError,
     SimulationError,
     StaleContextError,
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from service.runtime.following import Follower
     from service.runtime.guarding import StoreGuard
     from service.runtime.observing import Observing
+    from service.runtime.placing import Placing
+    from service.runtime.sightings import Sightings
     from service.store.event_log import EventLog
     from service.store.holding import Holding
     from service.store.units import Judge
@@ -52,7 +54,7 @@ if TYPE_CHECKING:
     from worldledger.rulesets import Ruleset
     from worldledger.validation import EffectValidator
 
-#: Seconds that an intent waits for this process to see the tick before its own, or the view that it was made from.
+#: Seconds that an intent waits for this process to see the tick before its own.
 _PATIENCE: Final = 2.0
 #: Seconds between two tries to learn what a tick has decided, while the database is away.
 _PAUSE: Final = (0.05, 2.0)
@@ -91,6 +93,8 @@ class Ticks:
         *,
         follower: Follower,
         observing: Observing,
+        sightings: Sightings,
+        placing: Placing,
         guard: StoreGuard,
         validator: EffectValidator,
         ruleset: Ruleset,
@@ -103,6 +107,8 @@ class Ticks:
         self._limits = Limits(config.max_pending, config.max_pending_per_agent)
         self._follower = follower
         self._observing = observing
+        self._sightings = sightings
+        self._placing = placing
         self._guard = guard
         self._validator = validator
         self._ruleset = ruleset
@@ -209,14 +215,14 @@ class Ticks:
             wanted: dict[int, Wanted] = {}
             for index in todo:
                 try:
-                    refused = await self._refusal(intents[index], tick)
+                    placed, refused = await self._place(intents[index], tick)
                 except SimulationError as error:
                     if atomic:
                         raise _at(error, index) from None
                     answers[index] = error
                     continue
                 member = (list_id, None if list_id is None else index, atomic, ordered and list_id is not None)
-                wanted[index] = _wanted(intents[index], tick.number, member, refused)
+                wanted[index] = _wanted(placed, tick.number, member, refused)
             found = await self._guard.call(
                 self._holding.hold, self._log.world_id, list(wanted.values()), self._limits, atomic=atomic
             )
@@ -246,22 +252,28 @@ class Ticks:
             if self._open is None or self._open.number < tick.number:
                 self._open = tick
 
-    async def _refusal(self, intent: CheckedIntent, tick: OpenTick) -> SimulationError | None:
-        """Give what an intent is refused with as of the tick before; it does not count where its request is known.
+    async def _place(self, intent: CheckedIntent, tick: OpenTick) -> tuple[CheckedIntent, SimulationError | None]:
+        """Give an intent with what it was made from, and what it is refused with as of the tick before.
 
-        Raises UnknownAgentError, and InvalidIntentError for a context beyond the world's head.
+        That does not count where its request is known. A context beyond the agent's view means that view. Raises
+        UnknownAgentError.
         """
         attachment = await self._observing.attach(intent.agent_id)
-        seq = self._follower.seq
-        if intent.context_seq > seq and not await self._follower.reached(intent.context_seq, _PATIENCE):
+        intent, staleness, names, refusal = self._placing.place(intent)
+        context_seq = intent.context_seq
+        if refusal is not None or context_seq is None:
+            return intent, refusal
+        if context_seq > self._follower.seq:
             await self._follower.catch_up()
-        if intent.context_seq > self._follower.seq:
-            what = f"context_seq {intent.context_seq} lies beyond the world's head, {self._follower.seq}"
-            raise InvalidIntentError(what, "$.context_seq", head_seq=self._follower.seq)
-        expected = await self._view_seq_at(attachment, tick.after_seq) - self._config.staleness_threshold
-        if intent.context_seq < expected:
-            return StaleContextError(intent.req_id, expected, intent.context_seq)
-        return None
+        if not tick.after_seq < context_seq <= self._follower.seq:
+            context_seq = min(context_seq, await self._view_seq_at(attachment, tick.after_seq))
+            intent = intent._replace(context_seq=context_seq)
+        watch = Watch(intent.agent_id, context_seq, staleness, names)
+        await self._sightings.count_as_of(watch, attachment, tick.after_seq)
+        if watch.stale_at is not None:
+            refusal_by = staleness.details()
+            return intent, StaleContextError(intent.req_id, watch.expected_seq, context_seq, **refusal_by)
+        return intent, None
 
     async def _view_seq_at(self, attachment: Attachment, seq: int) -> int:
         """Give the view_seq that an agent had at a seq, 0 where it had no view yet."""

@@ -35,7 +35,7 @@ async def test_an_accepted_intent_is_an_effect(town: httpx2.AsyncClient) -> None
     effect = (await town.get(response.headers["location"])).json()
     assert effect["uuid"] == found["uuid"]
     assert (effect["kind"], effect["source_id"], effect["req_id"], effect["priority"]) == ("Speak", "alice", "r1", 2)
-    assert effect["source_metadata"] == {"context_seq": 3, "intent": "Speak"}
+    assert effect["source_metadata"] == {"context_seq": 2, "intent": "Speak"}  # bob's registration was not shown
 
 
 async def test_an_intent_is_accepted_once(town: httpx2.AsyncClient) -> None:
@@ -152,10 +152,13 @@ async def test_each_refusal_has_its_answer(client: httpx2.AsyncClient) -> None:
     await new_world(client, staleness_threshold=0)
     await register(client, "alice")
     await register(client, "bob", permissions=["submit_intent", "intent:move"])
-    seq = await speak(client, "r1", context_seq=3)
+    await speak(client, "r1", context_seq=3)
+    news = {"kind": "MessageEmitted", "payload": {"text": "news"}, "source_id": "eve", "schema_version": "1.0.0"}
+    seq = (await client.post("/v1/worlds/town/effects", json=news)).json()["global_seq"]
     assert (await client.get(of("alice", "view"))).json()["view_seq"] == seq
     stale = await client.post(INTENTS, json=intent("r2", 3))
-    problem(stale, 409, "stale_context", recovery="regenerate", expected_seq=seq, actual_seq=3)
+    named = {"setting": "world", "staleness_threshold": 0, "interrupt_policy": "always"}
+    problem(stale, 409, "stale_context", recovery="regenerate", expected_seq=seq, actual_seq=3, **named)
     denied = await client.post(INTENTS, json=intent("r3", seq, "bob"))
     problem(denied, 403, "permission_denied", permission="intent:speak", recovery="abort")
     moved = await client.post(INTENTS, json=intent("r4", seq, "bob", kind="Move", payload={"to": [1, 2]}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -123,6 +124,25 @@ def test_create_a_world(on: Cli, tmp_path: Path) -> None:
         assert part in log
     assert '"order":"tick"' in log
     assert "already there" in refused(on("world", "create", "island"))
+
+
+def test_when_agents_are_stale(on: Cli) -> None:
+    """Said when a world is created, and set later by an effect; what is left out stays, what cannot be is named."""
+    options = ["--staleness-threshold", "null", "--interrupt-policy", "only_conflict"]
+    assert on("world", "create", "calm", *options).code == 0
+    assert '"staleness_threshold":null' in on("log", "calm").out
+    said = "staleness_threshold null, interrupt_policy only_conflict, max_staleness_threshold null\n"
+    assert on("world", "staleness", "calm").out == said
+    result = on("world", "staleness", "calm", "--staleness-threshold", "3", "--max-staleness-threshold", "5", "--json")
+    told = {"staleness_threshold": 3, "interrupt_policy": "only_conflict", "max_staleness_threshold": 5}
+    assert json.loads(result.out) == told
+    assert '"kind":"WorldStalenessSet"' in on("log", "calm").out
+    assert "exceeds the world's max" in refused(on("world", "staleness", "calm", "--staleness-threshold", "null"))
+    assert "neither a whole number" in refused(on("world", "staleness", "calm", "--staleness-threshold", "-1"))
+    assert "interrupt_policy is one of" in refused(on("world", "staleness", "calm", "--interrupt-policy", "never"))
+    assert "interrupt_policy" in refused(on("world", "create", "w", "--interrupt-policy", "never"))
+    wrong = ["--staleness-threshold", "5", "--max-staleness-threshold", "3"]
+    assert "exceeds max_staleness_threshold" in refused(on("world", "create", "w", *wrong))
 
 
 def test_worlds_that_cannot_be(on: Cli, tmp_path: Path) -> None:

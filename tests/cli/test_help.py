@@ -30,6 +30,7 @@ COMMANDS = [
     ("chess", "play"),
     ("chess", "show"),
     ("world", "create"),
+    ("world", "staleness"),
     ("config", "check"),
     ("checkpoint", "export"),
     ("checkpoint", "import"),

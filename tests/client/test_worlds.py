@@ -83,8 +83,8 @@ async def test_refusals_are_the_same_errors(world: World) -> None:
     with pytest.raises(InvalidIntentError) as invalid:
         await alice.submit_intent({"kind": "Move", "payload": {"to": "there"}})
     assert invalid.value.path == "$.payload.to"
-    with pytest.raises(InvalidIntentError, match="beyond the world's head"):
-        await alice.submit_intent({"kind": "Move", "payload": {"to": [1, 1]}, "context_seq": 10_000})
+    with pytest.raises(InvalidIntentError, match="whole number of sightings"):
+        await alice.submit_intent({"kind": "Move", "payload": {"to": [1, 1]}, "staleness_threshold": -1})
     with pytest.raises(UnknownAgentError) as unknown:
         await world.submit_intent(speak("boo", agent_id="nobody", req_id="x", context_seq=0))
     assert (unknown.value.agent_id, unknown.value.world_id) == ("nobody", "town")
@@ -257,13 +257,19 @@ async def test_a_generation_is_cancelled_by_hand(world: World) -> None:
 
 
 async def test_a_generation_is_cancelled_if_a_view_makes_it_stale(world: World) -> None:
-    """cancel_if_stale cancels by the view that it is told of, and says whether it did."""
+    """cancel_if_stale goes by what was shown up to a view, and says so also of what is cancelled already."""
     alice = await world.register_agent("alice", ObservationPolicy())
     token = alice.issue_cancel_token("r1")
     assert not await world.cancel_if_stale("alice", "r1", alice.view_seq)
-    assert await world.cancel_if_stale("alice", "r1", alice.view_seq + 1)
-    assert (token.reason or "").startswith("stale_due_to")
-    assert not await world.cancel_if_stale("alice", "r1", alice.view_seq + 2)
+    assert not await world.cancel_if_stale("alice", "r1", alice.view_seq + 99)  # nothing of it has happened
+    receipt = await world.broadcast_event(emitted("news"))
+    await soon(alice.next_observation())
+    assert not await world.cancel_if_stale("alice", "r1", receipt.global_seq - 1)
+    for _ in range(2):
+        assert await soon(world.cancel_if_stale("alice", "r1", receipt.global_seq))
+    assert token.reason == f"stale_due_to_effect_{receipt.global_seq}"
+    alice.issue_cancel_token("r2").cancel("enough")
+    assert not await world.cancel_if_stale("alice", "r2", receipt.global_seq)
     assert not await world.cancel_if_stale("alice", "never", 99)
 
 

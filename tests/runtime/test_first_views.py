@@ -150,6 +150,7 @@ async def test_an_old_view_that_is_still_the_latest_is_not_stale(
     other = await opening(config=QUIET)
     assert (await other.view("a")).view_seq == other._follower.seq - 5
     await other.submit_intent(whole("a", seen))
+    await other.broadcast_event(moved("x", 1.0, 0))
     assert isinstance(await refused((await opening(config=QUIET)).submit_intent(whole("a", seen))), StaleContextError)
 
 

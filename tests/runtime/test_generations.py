@@ -55,15 +55,22 @@ async def test_a_token_is_live_at_once_and_told_of_later(world: Orchestrator) ->
 
 
 async def test_what_cannot_be_a_generation(world: Orchestrator) -> None:
-    """Unknown agents, names that are none, contexts of the future, and another context of one that is under way."""
+    """Unknown agents, names that are none, settings that are none, and another context of one that is under way."""
     a = await world.register_agent("a", ALL)
     with pytest.raises(UnknownAgentError):
         world.issue_cancel_token("nobody", "r")
     for bad in ("", "r" * 201):
         with pytest.raises(InvalidEffectError):
             world.issue_cancel_token("a", bad)
-    with pytest.raises(InvalidIntentError):
-        world.issue_cancel_token("a", "r", 10_000)
+    wrongs: list[dict[str, Any]] = [
+        {"staleness_threshold": -1},
+        {"staleness_threshold": 1.5},
+        {"about": "bob"},
+        {"about": [""]},
+    ]
+    for wrong in wrongs:
+        with pytest.raises(InvalidIntentError):
+            world.issue_cancel_token("a", "r", **wrong)
     world.issue_cancel_token("a", "r", a.view_seq)
     with pytest.raises(RequestConflictError):
         world.issue_cancel_token("a", "r", a.view_seq - 1)
@@ -71,18 +78,16 @@ async def test_what_cannot_be_a_generation(world: Orchestrator) -> None:
 
 
 async def test_only_what_the_agent_may_observe_stops_it(world: Orchestrator) -> None:
-    """An effect cancels the tokens of those who see it, all of them, and nobody else's."""
+    """An effect cancels the tokens of those who see it, all of them, and neither its source's nor anybody else's."""
     for name, x in (("a", 0), ("b", 5), ("c", 100)):
         await world.broadcast_event(created(name, x, 0))
         await world.register_agent(name, near(10.0))
     tokens = [world.issue_cancel_token(name, req_id) for name in "abc" for req_id in ("r-1", "r-2")]
     receipt = await world.broadcast_event(message("hello", "b"))
-    assert [token.cancelled for token in tokens] == [True] * 4 + [False] * 2
-    assert {token.reason for token in tokens[:4]} == {reason(receipt.global_seq)}
-    assert world.generations_cancelled == 4
-    assert Counter(await told(world)) == {("Started", None): 6, ("Cancelled", reason(receipt.global_seq)): 4}
-    assert await world.cancel_if_stale("c", "r-1", receipt.global_seq)
-    assert tokens[4].reason == reason(receipt.global_seq)
+    assert [token.cancelled for token in tokens] == [True] * 2 + [False] * 4
+    assert {token.reason for token in tokens[:2]} == {reason(receipt.global_seq)}
+    assert world.generations_cancelled == 2
+    assert Counter(await told(world)) == {("Started", None): 6, ("Cancelled", reason(receipt.global_seq)): 2}
     assert not await world.cancel_if_stale("c", "r-1", receipt.global_seq)
     assert not await world.cancel_if_stale("c", "r-2", tokens[5].context_seq)
     assert not await world.cancel_if_stale("c", "r-3", 10_000)
@@ -99,30 +104,35 @@ async def test_a_stale_context_gives_a_cancelled_token(world: Orchestrator) -> N
 
 
 async def test_the_threshold_counts_for_generations_too(opening: Opening) -> None:
-    """As many seqs as the threshold may pass."""
+    """As many sightings as the threshold may pass; the reason names the one that was too many, details the setting."""
     world = await opening(config=OrchestratorConfig(staleness_threshold=2))
     a = await world.register_agent("a", ALL)
-    await world.flush()
-    token = world.issue_cancel_token("a", "r", a.view_seq)
-    await world.flush()
-    await world.broadcast_event(message())
+    token = a.issue_cancel_token("r")
+    for _ in range(2):
+        await world.broadcast_event(message())
     assert token.context_seq == a.view_seq
-    assert await head_of(world) == a.view_seq + 2
     assert not token.cancelled
     receipt = await world.broadcast_event(message())
-    assert token.reason == reason(receipt.global_seq)
+    newest = await world.broadcast_event(message())
+    named = {"setting": "world", "staleness_threshold": 2, "interrupt_policy": "always"}
+    assert (token.reason, token.details) == (reason(receipt.global_seq), named)
+    late = a.issue_cancel_token("r-2")
+    assert (late.reason, late.details) == (reason(newest.global_seq), named)
+    await world.flush()
+    for effect in await effects(world, "GenerationCancelled"):
+        assert {name: effect["payload"][name] for name in named} == named
 
 
 async def test_the_intent_of_its_req_id_ends_a_generation(world: Orchestrator) -> None:
-    """Its effect is the agent's own, and does not stop what led to it; the agent's other generations are stopped."""
+    """Its effect is the agent's own, and stops neither what led to it nor the agent's other generations."""
     a = await world.register_agent("a", ALL)
     own, other = a.issue_cancel_token("r-1"), a.issue_cancel_token("r-2")
     accepted = await a.submit_intent(speak(req_id="r-1"))
     await world.reached(accepted.global_seq)
     assert not own.cancelled
-    assert other.reason == reason(accepted.global_seq)
+    assert not other.cancelled
     assert world.generation("a", "r-1") is own
-    assert sorted(kind for kind, _ in await told(world)) == ["Cancelled", "Finished", "Started", "Started"]
+    assert sorted(kind for kind, _ in await told(world)) == ["Finished", "Started", "Started"]
     # The req_id is used up, and answered again; a generation that nobody needed ends too.
     again = world.issue_cancel_token("a", "r-1")
     assert (await a.submit_intent(speak(req_id="r-1"))).replayed
@@ -214,10 +224,10 @@ async def test_a_debounced_cancellation_comes_once(opening: Opening) -> None:
 async def test_what_ends_while_its_cancellation_waits_is_not_cancelled(opening: Opening) -> None:
     """With a long debounce, a generation that is finished, or cancelled otherwise, leaves no timer behind."""
     world = await opening(config=OrchestratorConfig(debounce_ms=3_600_000.0, staleness_threshold=100))
-    await world.register_agent("a", ALL)
-    tokens = [world.issue_cancel_token("a", f"r-{n}", 2) for n in range(3)]
-    for _ in range(110):
-        receipt = await world.broadcast_event(message())
+    a = await world.register_agent("a", ALL)
+    tokens = [world.issue_cancel_token("a", f"r-{n}", a.view_seq) for n in range(3)]
+    receipts = [await world.broadcast_event(message()) for _ in range(110)]
+    receipt = receipts[100]
     assert len(world._generations._timers) == 3
     assert not any(token.cancelled for token in tokens)
     await world.finish_generation("a", "r-0")
@@ -250,7 +260,7 @@ async def test_the_table_of_tokens_is_bounded(opening: Opening, monkeypatch: pyt
     await world.flush()
     await other.reached(await head_of(world))
     assert not other._generations._elsewhere
-    assert not other._generations._ids
+    assert not other._generations._here
     assert not world._generations._of_agent
 
 

@@ -42,7 +42,7 @@ class Delivery:
         self.gone: list[str] = []
         self.attachments = Attachments(
             cached,
-            arrived=lambda attachment: self.told.append((loop().time(), attachment.view_seq)),
+            arrived=lambda attachment, _: self.told.append((loop().time(), attachment.view_seq)),
             let_go=lambda attachment: self.gone.append(attachment.agent_id),
         )
         self.attachment = self.attachments.add(Attachment("a", 1))

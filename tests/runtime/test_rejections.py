@@ -103,6 +103,7 @@ async def test_which_refusals_are_rejections(opening: Opening) -> None:
     world = await opening(config=config, validator=Polite())
     await world.broadcast_event(created("a", 0, 0))
     await world.register_agent("a", ALL, permissions=["submit_intent", "intent:speak", "intent:move", "intent:custom"])
+    await world.broadcast_event(message())
     context = await head_of(world)
     for intent in (
         whole("a", context, **speak("NO")),

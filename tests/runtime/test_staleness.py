@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from service.runtime import Orchestrator, OrchestratorConfig
-from worldledger.errors import InvalidIntentError, RecoveryAction, StaleContextError
+from worldledger.errors import RecoveryAction, StaleContextError
 from worldledger.observation import ObservationPolicy
 
 from .conftest import Opening
@@ -31,35 +31,64 @@ from .helpers import (
 
 
 async def test_the_latest_view_is_not_stale(world: Orchestrator) -> None:
-    """With a threshold of 0 only an intent from the agent's latest view is taken; the error names both seqs."""
+    """With a threshold of 0 an intent must know all that others did; the error names both seqs and the setting."""
     a = await world.register_agent("a", ALL)
     receipt = await world.broadcast_event(message("hello", "b"))
     error = await refused(a.submit_intent(speak(req_id="r")))
     assert isinstance(error, StaleContextError)
     assert error.recovery is RecoveryAction.REGENERATE
     assert (error.req_id, error.expected_seq, error.actual_seq) == ("r", receipt.global_seq, a.view_seq)
+    named = {"setting": "world", "staleness_threshold": 0, "interrupt_policy": "always"}
+    assert {name: error.details[name] for name in named} == named
+    assert "the world's staleness_threshold is 0, interrupt_policy always" in error.message
     assert not await effects(world, "Speak")
     await a.next_observation()
-    accepted = await a.submit_intent(speak(req_id="r"))
-    await world.reached(accepted.global_seq)
-    assert isinstance(await refused(a.submit_intent(speak())), StaleContextError)  # by what it said itself
-    await a.next_observation()
-    assert not (await a.submit_intent(speak())).replayed
+    assert not (await a.submit_intent(speak(req_id="r"))).replayed
+
+
+async def test_own_effects_are_no_news(world: Orchestrator) -> None:
+    """What an agent did itself makes neither its next intent stale nor any of its generations."""
+    a = await world.register_agent("a", ALL)
+    token = a.issue_cancel_token("thinking")
+    for number in range(3):
+        accepted = await a.submit_intent(speak(str(number)))
+        await world.reached(accepted.global_seq)
+    assert a.view_seq < accepted.global_seq
+    assert token.cancelled_at is None
+    receipt = await world.broadcast_event(message())
+    assert token.reason == f"stale_due_to_effect_{receipt.global_seq}"
+    assert isinstance(await refused(a.submit_intent(speak())), StaleContextError)
+
+
+async def test_nor_is_what_the_service_writes(world: Orchestrator) -> None:
+    """An effect of a system kind that changes what the agent sees is a delta, and no sighting."""
+    await world.broadcast_event(created("x", 100, 0))
+    await world.broadcast_event(created("a", 0, 0))
+    a = await world.register_agent("a", near(10.0))
+    await world.register_agent("a", ALL)
+    assert (await world.view("a")).view_seq > a.view_seq
+    assert not (await world.submit_intent(whole("a", a.view_seq))).replayed
 
 
 @pytest.mark.parametrize("threshold", [1, 5])
-async def test_a_threshold_allows_for_some_seqs(opening: Opening, threshold: int) -> None:
-    """Seqs count, not observations: as many as the threshold may lie between context and latest view."""
+async def test_a_threshold_allows_for_some_sightings(opening: Opening, threshold: int) -> None:
+    """Sightings count, not seqs, and of others' effects only; expected_seq is the oldest context that passes."""
     world = await opening(config=OrchestratorConfig(staleness_threshold=threshold))
-    a = await world.register_agent("a", ALL)
+    await world.broadcast_event(created("a", 0, 0))
+    await world.broadcast_event(created("far", 100, 0))
+    a = await world.register_agent("a", near(10.0))
+    said = []
     for _ in range(threshold):
-        last = await world.broadcast_event(message("hello", "b"))
-    assert last.global_seq - a.view_seq == threshold
-    accepted = await a.submit_intent(speak())
-    await world.reached(accepted.global_seq)
-    error = await refused(a.submit_intent(speak()))
+        said.append((await world.broadcast_event(message("hello", "a-friend"))).global_seq)
+        await world.broadcast_event(moved("far", 90, len(said)))  # which the agent does not see
+        await a.submit_intent(speak())
+    said.append((await world.broadcast_event(message("hello", "a-friend"))).global_seq)
+    error = await refused(world.submit_intent(whole("a", a.view_seq)))
     assert isinstance(error, StaleContextError)
-    assert error.expected_seq == accepted.global_seq - threshold == a.view_seq + 1
+    assert error.expected_seq == said[0]
+    assert error.details["staleness_threshold"] == threshold
+    assert isinstance(await refused(world.submit_intent(whole("a", said[0] - 1))), StaleContextError)
+    assert await world.submit_intent(whole("a", said[0]))
 
 
 async def test_what_an_agent_cannot_see_makes_nothing_stale(world: Orchestrator) -> None:
@@ -107,13 +136,22 @@ async def test_intents_from_one_view_are_judged_by_what_the_agent_knows(world: O
 # -- contexts of the future --------------------------------------------------------------------------------
 
 
-async def test_a_context_beyond_the_head_is_no_context(world: Orchestrator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody can have seen what has not happened."""
-    monkeypatch.setattr("service.runtime.submitting._PATIENCE", 0.01)
-    await world.register_agent("a", ALL)
-    error = await refused(world.submit_intent(whole("a", 99)))
-    assert isinstance(error, InvalidIntentError)
-    assert (error.path, error.details["head_seq"]) == ("$.context_seq", await head_of(world))
+async def test_a_context_beyond_the_last_view_means_that_view(world: Orchestrator) -> None:
+    """Nobody can have seen what has not happened, and nobody is told how far the log goes; what comes next counts."""
+    await world.broadcast_event(created("a", 0, 0))
+    await world.broadcast_event(created("far", 100, 0))
+    a = await world.register_agent("a", near(10.0))
+    await world.broadcast_event(moved("far", 90, 0))
+    for context in (await head_of(world), 10**9):
+        accepted = await world.submit_intent(whole("a", context))
+        effect = (await world.event_log.get_entries_since(accepted.global_seq - 1, limit=1))[0].effect
+        assert effect["source_metadata"]["context_seq"] == a.view_seq
+        await a.next_observation()
+    token = world.issue_cancel_token("a", "r", 10**9)
+    assert token.context_seq == a.view_seq
+    assert world.issue_cancel_token("a", "r", 10**9) is token
+    receipt = await world.broadcast_event(message("hello", "a-friend"))
+    assert token.reason == f"stale_due_to_effect_{receipt.global_seq}"
 
 
 async def test_a_context_that_another_process_has_shown_is_waited_for(

@@ -163,13 +163,14 @@ async def test_the_same_request_is_held_once(world: Orchestrator) -> None:
 
 
 async def test_what_cannot_be_held_is_refused_at_once(world: Orchestrator) -> None:
-    """Wrong shapes, agents that are unknown and contexts beyond the head are refused without waiting for a tick."""
+    """Wrong shapes, unknown agents and thresholds beyond the maximum are refused without waiting for a tick."""
     with pytest.raises(UnknownAgentError):
         await world.submit_intent(whole("nobody", 0))
     with pytest.raises(InvalidIntentError, match=r"\$\.order: order is an integer"):
         await world.hold_intent(whole("A", 0, order="first"))
-    with pytest.raises(InvalidIntentError, match="beyond the world's head"):
-        await world.hold_intent(whole("A", 999_999))
+    with pytest.raises(InvalidIntentError, match="max_staleness_threshold"):
+        await world.set_staleness(max_staleness_threshold=1_000_000)
+        await world.hold_intent(whole("A", 0, staleness_threshold=None))
     assert (await tick(world, "unity", 1.0)).refused == 0
 
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Any
 
 
 class CancelToken:
     """Tells one generation of one agent to stop, once and for a reason.
 
     ``context_seq`` is the view_seq that the generation began from; ``reason`` is why it was cancelled and
-    ``cancelled_at`` when, in seconds of ``clock``; both are None before that. From another thread, cancel it by
+    ``cancelled_at`` when, in seconds of ``clock``; both are None before that. ``details`` name the setting by which it
+    was stale, its value and the interrupt policy; empty for any other reason. From another thread, cancel it by
     ``loop.call_soon_threadsafe(token.cancel, reason)``.
     """
 
-    __slots__ = ("_callbacks", "_cancelled", "_clock", "agent_id", "cancelled_at", "context_seq", "reason", "req_id")
+    __slots__ = (
+        "_callbacks", "_cancelled", "_clock", "agent_id", "cancelled_at", "context_seq", "details", "reason", "req_id",
+    )  # fmt: skip
 
     def __init__(
         self, req_id: str, agent_id: str, context_seq: int = 0, *, clock: Callable[[], float] = time.monotonic
@@ -24,6 +28,7 @@ class CancelToken:
         self.agent_id = agent_id
         self.context_seq = context_seq
         self.reason: str | None = None
+        self.details: dict[str, Any] = {}
         self.cancelled_at: float | None = None
         self._clock = clock
         self._cancelled = asyncio.Event()

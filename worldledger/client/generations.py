@@ -13,6 +13,9 @@ from worldledger.errors import RequestConflictError, SimulationError
 #: Reason of the tokens that a stopping service cancels: here they are issued again to whoever comes after it.
 _STOPPED: Final = "orchestrator_closed"
 
+#: What is told of a generation that was stale.
+_DETAILS: Final = frozenset({"setting", "staleness_threshold", "interrupt_policy"})
+
 log = logging.getLogger("worldledger.client")
 
 
@@ -37,6 +40,8 @@ class Generations:
         submitted: Callable[[], Collection[str | None]],
     ) -> None:
         self.live: dict[str, CancelToken] = {}
+        #: what the service is told of each besides its context
+        self._stated: dict[str, Mapping[str, Any]] = {}
         self._agent_id = agent_id
         self._ask = ask
         self._cancelled = cancelled
@@ -49,11 +54,11 @@ class Generations:
         self._met = False
         self._resuming: asyncio.Task[None] | None = None
 
-    def issue(self, req_id: str, context_seq: int | None) -> CancelToken:
+    def issue(self, req_id: str, context_seq: int | None, stated: Mapping[str, Any] | None = None) -> CancelToken:
         """Begin a generation; its token is live at once. The same again gives the same token.
 
-        Without a context it is that at which the connection will begin. Raises RequestConflictError where it is live
-        with another context.
+        Without a context it is that at which the connection will begin. ``stated``: what else the service is told of
+        it. Raises RequestConflictError where it is live with another context.
         """
         token = self.live.get(req_id)
         if token is not None:
@@ -62,6 +67,7 @@ class Generations:
                 raise RequestConflictError(what, req_id=req_id, context_seq=token.context_seq)
             return token
         token = self.live[req_id] = CancelToken(req_id, self._agent_id, context_seq or 0)
+        self._stated[req_id] = stated or {}
         token.add_callback(lambda: self._cancelled_here(token))
         if context_seq is None:
             self._unplaced.add(req_id)
@@ -75,6 +81,7 @@ class Generations:
         if token is None:
             return False
         self._unplaced.discard(req_id)
+        self._stated.pop(req_id, None)
         self._ended(token)
         return True
 
@@ -102,11 +109,12 @@ class Generations:
         if self._resuming is not None:
             self._resuming.cancel()
 
-    def cancelled_there(self, req_id: str, reason: str | None) -> None:
-        """Take note that the service has cancelled a generation."""
+    def cancelled_there(self, req_id: str, reason: str | None, said: Mapping[str, Any] | None = None) -> None:
+        """Take note that the service has cancelled a generation, and what it has ``said`` of that."""
         token = self.live.get(req_id)
         if token is not None and reason != _STOPPED:
             self.over(req_id)
+            token.details = {name: value for name, value in (said or {}).items() if name in _DETAILS}
             _cancel(token, reason or "cancelled")
 
     def answered(self, number: int) -> None:
@@ -144,7 +152,8 @@ class Generations:
                 self._send(token)
 
     def _send(self, token: CancelToken) -> None:
-        number = self._ask("generation", {"req_id": token.req_id, "context_seq": token.context_seq})
+        stated = self._stated.get(token.req_id, {})
+        number = self._ask("generation", {"req_id": token.req_id, "context_seq": token.context_seq, **stated})
         self._asked[number] = token
 
     def _cancelled_here(self, token: CancelToken) -> None:

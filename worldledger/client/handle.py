@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from worldledger.effects import SCHEMA_VERSION
+from worldledger.staleness import NOT_GIVEN, Threshold
 
 if TYPE_CHECKING:
     from worldledger.aio import CancelToken
@@ -23,13 +24,15 @@ class RemoteHandle:
     that the agent may observe is missed, and an intent becomes one effect however often it had to be sent.
 
     ``view_seq`` is that of the last observation that was given out; ``initial_view`` is the view that the first one
-    applies to.
+    applies to. ``context_seq`` is the newest that the agent was handed through this handle, be it an observation or a
+    view: what it does next is made from that.
     """
 
     def __init__(self, agent_id: str, world: RemoteWorld, subscription: RemoteSubscription, initial_view: View) -> None:
         self.agent_id = agent_id
         self.world = world
         self.view_seq = subscription.view_seq
+        self.context_seq = max(subscription.view_seq, initial_view.view_seq)
         self.initial_view: View | None = initial_view
         self._subscription = subscription
 
@@ -42,15 +45,20 @@ class RemoteHandle:
         self.world.acknowledge(self.agent_id, self.view_seq)
         delta = await self._subscription.get()
         self.view_seq = delta["view_seq"]
+        self.context_seq = max(self.context_seq, self.view_seq)
         return delta
 
     async def submit_intent(self, intent: Mapping[str, Any]) -> Accepted:
         """Submit an intent; what is missing is filled in.
 
-        ``agent_id`` is this agent, ``context_seq`` its view_seq, ``req_id`` a random one. While the service is away
-        this waits for it. Raises as `RemoteWorld.submit_intent`.
+        ``agent_id`` is this agent, ``context_seq`` that of the generation of its req_id if one is under way, and this
+        handle's otherwise, ``req_id`` a random one. While the service is away this waits for it. Raises as
+        `RemoteWorld.submit_intent`.
         """
-        return await self.world.submit_intent(completed(intent, self.agent_id, self.view_seq))
+        req_id = intent.get("req_id")
+        begun = self.world.generation_context(self.agent_id, req_id) if isinstance(req_id, str) else None
+        context_seq = self.context_seq if begun is None else begun
+        return await self.world.submit_intent(completed(intent, self.agent_id, context_seq))
 
     async def hold_intent(self, intent: Mapping[str, Any]) -> Held | Accepted:
         """Hold an intent until the next tick; what is missing is filled in. See `RemoteWorld.hold_intent`."""
@@ -64,14 +72,27 @@ class RemoteHandle:
         else:
             await self.world.cancel_generation(self.agent_id, req_id)
 
-    def issue_cancel_token(self, req_id: str, context_seq: int | None = None) -> CancelToken:
-        """Begin a generation from the view that this handle gave out last; see `RemoteWorld.issue_cancel_token`."""
-        seq = self.view_seq if context_seq is None else context_seq
-        return self.world.issue_cancel_token(self.agent_id, req_id, seq)
+    def issue_cancel_token(
+        self,
+        req_id: str,
+        context_seq: int | None = None,
+        *,
+        staleness_threshold: Threshold = NOT_GIVEN,
+        about: Collection[str] | None = None,
+    ) -> CancelToken:
+        """Begin a generation from what this handle gave out last; see `RemoteWorld.issue_cancel_token`."""
+        if context_seq is None and self.world.generation_context(self.agent_id, req_id) is None:
+            context_seq = self.context_seq
+        return self.world.issue_cancel_token(
+            self.agent_id, req_id, context_seq, staleness_threshold=staleness_threshold, about=about
+        )
 
     async def view(self, at_seq: int | None = None) -> View:
-        """Give the agent's whole view; see `RemoteWorld.view`."""
-        return await self.world.view(self.agent_id, at_seq=at_seq)
+        """Give the agent's whole view; see `RemoteWorld.view`. The latest one is what it acts from next."""
+        view = await self.world.view(self.agent_id, at_seq=at_seq)
+        if at_seq is None:
+            self.context_seq = max(self.context_seq, view.view_seq)
+        return view
 
     def get_view_seq(self) -> int:
         """Give the view_seq of the last observation that was given out."""
@@ -84,11 +105,11 @@ class RemoteHandle:
         self.world.forget_handle(self)
 
 
-def completed(intent: Mapping[str, Any], agent_id: str, view_seq: int) -> dict[str, Any]:
+def completed(intent: Mapping[str, Any], agent_id: str, context_seq: int | None) -> dict[str, Any]:
     """Fill in what an agent may leave out of its own intents."""
     return {
         "agent_id": agent_id,
-        "context_seq": view_seq,
+        "context_seq": context_seq,
         "req_id": uuid.uuid4().hex,
         "schema_version": SCHEMA_VERSION,
         **intent,

@@ -97,12 +97,14 @@ class Link:
         """
         return await self._ask(kind, req_id, members)
 
-    def issue(self, req_id: str, context_seq: int | None) -> CancelToken:
+    def issue(self, req_id: str, context_seq: int | None, stated: Mapping[str, Any] | None = None) -> CancelToken:
         """Begin a generation; its token is live at once. The same again gives the same token.
 
         Raises RequestConflictError where it is live with another context.
         """
-        return self._generations.issue(req_id, self.stream.view_seq if context_seq is None else context_seq)
+        if context_seq is None and req_id not in self.tokens:
+            context_seq = self.stream.view_seq
+        return self._generations.issue(req_id, context_seq, stated)
 
     def finish(self, req_id: str) -> None:
         """Take note that a generation has come to its end, and tell the service."""
@@ -211,7 +213,7 @@ class Link:
         elif kind == "view" and "id" not in message:
             self.stream.first(message["view"])
         elif kind == "cancelled":
-            self._generations.cancelled_there(message["req_id"], message.get("reason"))
+            self._generations.cancelled_there(message["req_id"], message.get("reason"), message)
             self._settle(message)
         elif kind in {"rejected", "error"}:
             self._refused(message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from worldledger.aio import CancelToken
@@ -86,9 +86,16 @@ class Links:
 
     # -- generations ---------------------------------------------------------------------------------------
 
-    def issue(self, agent_id: str, req_id: str, context_seq: int | None) -> CancelToken:
+    def issue(
+        self, agent_id: str, req_id: str, context_seq: int | None, stated: Mapping[str, Any] | None = None
+    ) -> CancelToken:
         """Begin a generation, over a link of its own if the agent has none."""
-        return (self.of(agent_id, req_id) or self.open(agent_id)).issue(req_id, context_seq)
+        return (self.of(agent_id, req_id) or self.open(agent_id)).issue(req_id, context_seq, stated)
+
+    def context_of(self, agent_id: str, req_id: str) -> int | None:
+        """Give the context of a generation that is live here, if it is and that is known."""
+        token = self._live(agent_id, req_id)
+        return None if token is None or not token.context_seq else token.context_seq
 
     def generation(self, agent_id: str, req_id: str) -> CancelToken | None:
         """Give the token of a generation that was begun here, also for a while after it has ended."""

@@ -43,6 +43,7 @@ class MessageSubscription:
         handler: Handler,
         breaker: CircuitBreaker,
         *,
+        handed: Callable[[ObservedEvent], None] | None = None,
         most: int = _MOST,
     ) -> None:
         self.agent_id = agent_id
@@ -56,6 +57,8 @@ class MessageSubscription:
         self._world = world
         self._kinds = kinds
         self._handler = handler
+        #: told of each event that is about to be handed to the handler
+        self._handed = handed
         self._most = most
         self._waiting: deque[ObservedEvent] = deque()
         #: whether there are events in the log, up to the pump's view_seq, that do not wait here
@@ -147,6 +150,8 @@ class MessageSubscription:
         if event["global_seq"] <= self.position:
             return
         self.position = event["global_seq"]
+        if self._handed is not None:
+            self._handed(event)
         try:
             await self.breaker.call(self._call, event)
         except CircuitBreakerOpenError:

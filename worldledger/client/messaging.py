@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any
 
 from worldledger.aio import CircuitBreaker, QueueClosedError
+from worldledger.client.handle import completed
 from worldledger.client.messages import Handler, MessageSubscription, kinds_of
 from worldledger.client.protocol import Receipt, World
 from worldledger.deltas import ObservedEvent
 from worldledger.effects import SCHEMA_VERSION
+from worldledger.intents import Accepted
 
 
 class MessageFacade(AbstractAsyncContextManager["MessageFacade"]):
@@ -26,6 +28,8 @@ class MessageFacade(AbstractAsyncContextManager["MessageFacade"]):
     def __init__(self, world: World, *, breaker: Callable[[], CircuitBreaker] = CircuitBreaker) -> None:
         self.world = world
         self._breaker = breaker
+        #: the newest that each agent was handed here
+        self._handed: dict[str, int] = {}
         self._subscriptions: set[MessageSubscription] = set()
 
     async def emit(
@@ -51,6 +55,25 @@ class MessageFacade(AbstractAsyncContextManager["MessageFacade"]):
             }
         )
 
+    def context_seq(self, agent_id: str) -> int | None:
+        """Give the global_seq of the newest message that was handed to an agent here; None before the first."""
+        return self._handed.get(agent_id)
+
+    async def submit_intent(self, agent_id: str, intent: Mapping[str, Any]) -> Accepted:
+        """Submit an intent of an agent that lives by messages; what is missing is filled in.
+
+        ``context_seq`` is that of the generation of its req_id if one is under way, and otherwise the newest message
+        that was handed to the agent here: before the first it has to name one. Raises as `World.submit_intent`.
+        """
+        complete = completed(intent, agent_id, self._handed.get(agent_id))
+        if "context_seq" not in intent and self.world.generation_context(agent_id, complete["req_id"]) is not None:
+            complete["context_seq"] = None
+        return await self.world.submit_intent(complete)
+
+    def _hand(self, agent_id: str, events: Sequence[ObservedEvent]) -> None:
+        if events:
+            self._handed[agent_id] = max(self._handed.get(agent_id, 0), events[-1]["global_seq"])
+
     async def subscribe(
         self,
         agent_id: str,
@@ -65,7 +88,14 @@ class MessageFacade(AbstractAsyncContextManager["MessageFacade"]):
         awaitable; it is called in order, one message after the other. An error of it is logged; after some in a row it
         is left alone for a while (the facade's ``breaker`` says how many and how long). Raises UnknownAgentError.
         """
-        subscription = MessageSubscription(self.world, agent_id, kinds_of(message_types), handler, self._breaker())
+        subscription = MessageSubscription(
+            self.world,
+            agent_id,
+            kinds_of(message_types),
+            handler,
+            self._breaker(),
+            handed=lambda event: self._hand(agent_id, [event]),
+        )
         await subscription.begin(after_seq)
         self._subscriptions = {each for each in self._subscriptions if each.active} | {subscription}
         return subscription
@@ -89,6 +119,7 @@ class MessageFacade(AbstractAsyncContextManager["MessageFacade"]):
             found += events
             if not events:
                 break
+        self._hand(agent_id, found)
         return found
 
     async def wait_for_message(

@@ -15,6 +15,7 @@ from worldledger.effects import EffectDraft, EventLogEntry
 from worldledger.errors import SimulationError
 from worldledger.intents import Accepted, Held
 from worldledger.protocols import ObservationPolicyProtocol
+from worldledger.staleness import NOT_GIVEN, InterruptPolicy, Threshold
 from worldledger.time_authority import Silence, TimeAuthority
 
 
@@ -87,6 +88,11 @@ class Agent(Protocol):
         ...
 
     @property
+    def context_seq(self) -> int:
+        """The newest that the agent was handed through this handle, be it an observation or a view."""
+        ...
+
+    @property
     def initial_view(self) -> View | None:
         """The view that the first observation applies to."""
         ...
@@ -107,8 +113,15 @@ class Agent(Protocol):
         """Cancel a generation of this agent."""
         ...
 
-    def issue_cancel_token(self, req_id: str, context_seq: int | None = None) -> CancelToken:
-        """Begin a generation, from the last observation that was given out unless a context is named."""
+    def issue_cancel_token(
+        self,
+        req_id: str,
+        context_seq: int | None = None,
+        *,
+        staleness_threshold: Threshold = NOT_GIVEN,
+        about: Collection[str] | None = None,
+    ) -> CancelToken:
+        """Begin a generation, from the newest that was given out unless a context is named."""
         ...
 
     async def view(self, at_seq: int | None = None) -> View:
@@ -162,6 +175,8 @@ class World(Protocol):
         permissions: Collection[str] | None = None,
         *,
         weight: int = 1,
+        staleness_threshold: Threshold = NOT_GIVEN,
+        interrupt_policy: InterruptPolicy | None = None,
     ) -> Agent:
         """Register an agent, or give a registered one this policy and these permissions; give its handle."""
         ...
@@ -196,7 +211,15 @@ class World(Protocol):
 
     # -- interruption --------------------------------------------------------------------------------------
 
-    def issue_cancel_token(self, agent_id: str, req_id: str, context_seq: int | None = None) -> CancelToken:
+    def issue_cancel_token(
+        self,
+        agent_id: str,
+        req_id: str,
+        context_seq: int | None = None,
+        *,
+        staleness_threshold: Threshold = NOT_GIVEN,
+        about: Collection[str] | None = None,
+    ) -> CancelToken:
         """Issue the token of a generation that begins now; it is live at once."""
         ...
 
@@ -214,6 +237,22 @@ class World(Protocol):
 
     def generation(self, agent_id: str, req_id: str) -> CancelToken | None:
         """Give the token of a generation that was begun here, also for a while after it has ended."""
+        ...
+
+    def generation_context(self, agent_id: str, req_id: str) -> int | None:
+        """Give the context of a generation that is under way; None where none is."""
+        ...
+
+    # -- staleness -----------------------------------------------------------------------------------------
+
+    async def set_staleness(
+        self,
+        *,
+        staleness_threshold: Threshold = NOT_GIVEN,
+        interrupt_policy: InterruptPolicy | None = None,
+        max_staleness_threshold: Threshold = NOT_GIVEN,
+    ) -> object:
+        """Set when what agents are about to do is stale, for what begins from now on; what is left out stays."""
         ...
 
     # -- observation ---------------------------------------------------------------------------------------

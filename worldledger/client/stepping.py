@@ -18,6 +18,7 @@ from worldledger.collapsing import collapse
 from worldledger.deltas import DELTA_VERSION, ObservationDelta, View
 from worldledger.effects import Effect
 from worldledger.errors import RecoveryAction, SimulationError, UnknownGenerationError
+from worldledger.staleness import NOT_GIVEN
 
 #: How the reasons begin for which a world cancels what was made from an old view (seed).
 _STALE: Final = "stale_due_to"
@@ -46,6 +47,8 @@ class _Seen:
     def __init__(self, most: int) -> None:
         self.deltas = DeltaQueue(most)
         self.view_seq = 0
+        #: the newest that was handed out
+        self.context_seq = 0
         self.digest: str | None = None
         self.pump: Pump | None = None
         self._error: SimulationError | None = None
@@ -80,6 +83,7 @@ class _Seen:
 
     def give(self, delta: ObservationDelta) -> ObservationDelta:
         self.view_seq = delta["view_seq"]
+        self.context_seq = max(self.context_seq, self.view_seq)
         self.digest = delta["context_digest"]
         return delta
 
@@ -100,7 +104,9 @@ class RLFacade(AbstractAsyncContextManager["RLFacade"]):
     async def view(self, agent_id: str) -> View:
         """Give the agent's whole view as the deltas given so far have made it. Raises UnknownAgentError."""
         seen = await self._begin(agent_id)
-        return await self.world.view(agent_id, at_seq=seen.view_seq)
+        view = await self.world.view(agent_id, at_seq=seen.view_seq)
+        seen.context_seq = max(seen.context_seq, view.view_seq)
+        return view
 
     async def observe(self, agent_id: str) -> ObservationDelta:
         """Wait for the agent's next observation. Asking for it acknowledges the one before.
@@ -114,15 +120,21 @@ class RLFacade(AbstractAsyncContextManager["RLFacade"]):
     async def step(self, agent_id: str, intent: Mapping[str, Any]) -> tuple[Effect, ObservationDelta]:
         """Submit an intent; give its effect, and one delta from the last view that was given to the one that has it.
 
-        ``context_seq`` is the last view that was given unless the intent says otherwise; ``req_id`` is random. The step
+        ``context_seq`` is the newest that was given unless the intent says otherwise; ``req_id`` is random. The step
         is a generation of that req_id, which `cancel_agent_step` and any other process may cancel. Raises as
         `World.submit_intent`, and StepCancelledError.
         """
         seen = await self._begin(agent_id)
         self.world.acknowledge(agent_id, seen.view_seq)
-        complete = completed(intent, agent_id, seen.view_seq)
+        complete = completed(intent, agent_id, seen.context_seq)
         req_id: str = complete["req_id"]
-        token = self.world.issue_cancel_token(agent_id, req_id, complete["context_seq"])
+        token = self.world.issue_cancel_token(
+            agent_id,
+            req_id,
+            complete["context_seq"],
+            staleness_threshold=complete.get("staleness_threshold", NOT_GIVEN),
+            about=complete.get("about"),
+        )
         steps = self._steps.setdefault(agent_id, {})
         steps[req_id] = token
         work = asyncio.get_running_loop().create_task(self._step(seen, complete, token))
@@ -222,7 +234,7 @@ class RLFacade(AbstractAsyncContextManager["RLFacade"]):
     async def _start(self, agent_id: str) -> _Seen:
         seen = _Seen(self._max_queued)
         seen.pump = await Pump.join(self.world, agent_id, seen)
-        seen.view_seq = seen.pump.view_seq
+        seen.view_seq = seen.context_seq = seen.pump.view_seq
         return seen
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
@@ -22,17 +23,26 @@ from worldledger.config import OrchestratorConfig
 from worldledger.deltas import ObservedEvent, View
 from worldledger.drafts import check_draft
 from worldledger.effects import EffectDraft
-from worldledger.errors import InvalidConfigError, InvalidEffectError, SimulationError, WorldExistsError
+from worldledger.errors import (
+    InvalidConfigError,
+    InvalidEffectError,
+    InvalidIntentError,
+    SimulationError,
+    WorldExistsError,
+)
 from worldledger.genesis import Order
 from worldledger.intents import Accepted, Held, check_intent
 from worldledger.policies import policy_spec
 from worldledger.protocols import ObservationPolicyProtocol
+from worldledger.staleness import NOT_GIVEN, InterruptPolicy, Threshold, check_about, check_threshold
 from worldledger.time_authority import Silence, TimeAuthority
 
 #: Most intents of one list.
 _LIST: Final = 1000
 #: Seconds for which the service is asked to wait for a tick, again and again.
 _WAIT: Final = 10.0
+#: The reason of a generation that was stale.
+_STALE: Final = re.compile(r"stale_due_to_effect_(\d+)")
 #: Most events asked for at once.
 _PAGE: Final = 1000
 
@@ -130,19 +140,25 @@ class RemoteWorld(RemoteRounds):
         permissions: Collection[str] | None = None,
         *,
         weight: int = 1,
+        staleness_threshold: Threshold = NOT_GIVEN,
+        interrupt_policy: InterruptPolicy | None = None,
     ) -> RemoteHandle:
         """Register an agent, or give a registered one this policy, and these permissions (None: the seed's five).
 
         The policy's class must be registered here and in the service, under the same name and version. The same again
-        writes nothing. Without a policy it has the one that the world's ruleset gives it. Raises
-        UnregisteredPolicyError, InvalidPolicyError, TooManyAgentsError, InvalidEffectError.
+        writes nothing. Without a policy it has the one that the world's ruleset gives it; ``staleness_threshold`` and
+        ``interrupt_policy`` are the world's where they are left out. Raises UnregisteredPolicyError,
+        InvalidPolicyError, TooManyAgentsError, InvalidEffectError.
         """
-        wanted = {
+        wanted: dict[str, Any] = {
             "agent_id": agent_id,
             "policy": None if policy is None else policy_spec(policy),
             "permissions": None if permissions is None else sorted(permissions),
             "weight": weight,
+            **_given(staleness_threshold=staleness_threshold),
         }
+        if interrupt_policy is not None:
+            wanted["interrupt_policy"] = interrupt_policy
         answer = await self._transport.call("POST", f"{self._path}/agents", body=wanted)
         view = View.model_validate(answer.value["view"])
         if self._acknowledged.get(agent_id, 0) > view.view_seq:  # it is still on its way
@@ -198,6 +214,8 @@ class RemoteWorld(RemoteRounds):
         CircuitBreakerOpenError, StoreUnavailableError.
         """
         checked = check_intent(intent)  # what JSON would change on the way is refused here
+        # A connection would take it to be made from what was handed out there last: that is for the agent to say.
+        intent = {"context_seq": None, **intent}
         link = self._links.of(checked.agent_id, checked.req_id)
         if link is not None:
             try:
@@ -284,23 +302,42 @@ class RemoteWorld(RemoteRounds):
 
     # -- interruption --------------------------------------------------------------------------------------
 
-    def issue_cancel_token(self, agent_id: str, req_id: str, context_seq: int | None = None) -> CancelToken:
+    def issue_cancel_token(
+        self,
+        agent_id: str,
+        req_id: str,
+        context_seq: int | None = None,
+        *,
+        staleness_threshold: Threshold = NOT_GIVEN,
+        about: Collection[str] | None = None,
+    ) -> CancelToken:
         """Issue the token of a generation that begins now, live at once here; the service hears of it next.
 
-        ``context_seq`` is the view it is made from, by default the agent's latest that has come here. A generation
-        that the service refuses is cancelled with the reason ``refused: CODE``. Raises RequestConflictError.
+        ``context_seq`` is the view it is made from, by default the agent's latest that has come here; however far the
+        agent reads meanwhile, it stays so. ``staleness_threshold`` goes before the agent's and the world's; ``about``
+        names what it concerns, for the policy ``only_conflict``. A generation that the service refuses is cancelled
+        with the reason ``refused: CODE``. Raises RequestConflictError and InvalidIntentError.
         """
-        return self._links.issue(agent_id, req_id, context_seq)
+        stated = _given(staleness_threshold=staleness_threshold)
+        try:
+            if named := check_about(about):
+                stated["about"] = sorted(named)
+            check_threshold(stated.get("staleness_threshold"))
+        except InvalidEffectError as error:
+            raise InvalidIntentError(error.reason, error.path) from None
+        return self._links.issue(agent_id, req_id, context_seq, stated)
 
     async def cancel_if_stale(self, agent_id: str, req_id: str, new_view_seq: int) -> bool:
-        """Cancel a generation if this view makes it stale, by the world's own setting; tell whether it did (seed)."""
+        """Tell whether what the agent was shown up to this view has made a generation stale, which cancels it (seed).
+
+        The service counts that itself, and has told what it has cancelled by the time that it answers.
+        """
         token = self.generation(agent_id, req_id)
-        if token is None or token.cancelled:
-            return False
-        if new_view_seq - token.context_seq <= (await self.orchestrator_config()).staleness_threshold:
-            return False
-        token.cancel(f"stale_due_to_effect_{new_view_seq}")
-        return True
+        link = self._links.of(agent_id, req_id)
+        if token is not None and not token.cancelled and link is not None:
+            await link.request("ping")
+        stale = None if token is None else _STALE.fullmatch(token.reason or "")
+        return stale is not None and int(stale[1]) <= new_view_seq
 
     async def cancel_generation(self, agent_id: str, req_id: str, reason: str = "user_requested") -> None:
         """Cancel a generation, wherever it runs. Raises UnknownGenerationError.
@@ -313,9 +350,36 @@ class RemoteWorld(RemoteRounds):
         """Take note that a generation has ended without an intent of its req_id; give False if none is live."""
         return await self._links.finish(agent_id, req_id)
 
+    def generation_context(self, agent_id: str, req_id: str) -> int | None:
+        """Give the context of a generation that is live here; None where none is."""
+        return self._links.context_of(agent_id, req_id)
+
     def generation(self, agent_id: str, req_id: str) -> CancelToken | None:
         """Give the token of a generation that was begun here, also for a while after it has ended."""
         return self._links.generation(agent_id, req_id)
+
+    # -- staleness -----------------------------------------------------------------------------------------
+
+    async def staleness(self) -> dict[str, Any]:
+        """Give the world's settings of staleness as they stand."""
+        return cast("dict[str, Any]", (await self._transport.call("GET", f"{self._path}/staleness")).value)
+
+    async def set_staleness(
+        self,
+        *,
+        staleness_threshold: Threshold = NOT_GIVEN,
+        interrupt_policy: InterruptPolicy | None = None,
+        max_staleness_threshold: Threshold = NOT_GIVEN,
+    ) -> int:
+        """Set when what agents are about to do is stale, for what begins from now on; what is left out stays.
+
+        Gives the effect's global_seq. Raises InvalidEffectError where the threshold would exceed the maximum.
+        """
+        body = _given(staleness_threshold=staleness_threshold, max_staleness_threshold=max_staleness_threshold)
+        if interrupt_policy is not None:
+            body["interrupt_policy"] = interrupt_policy
+        answer = await self._transport.call("PUT", f"{self._path}/staleness", body=body)
+        return cast(int, answer.value["global_seq"])
 
     # -- observation ---------------------------------------------------------------------------------------
 
@@ -469,6 +533,11 @@ class RemoteWorld(RemoteRounds):
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()  # who wants to know awaits it
+
+
+def _given(**settings: Threshold) -> dict[str, Any]:
+    """Give the settings that are not left out."""
+    return {name: value for name, value in settings.items() if value is not NOT_GIVEN}
 
 
 def _accepted(told: Mapping[str, Any]) -> Accepted:

@@ -42,17 +42,38 @@ class ValidatorError(SimulationError):
 
 
 class StaleContextError(SimulationError):
-    """An intent was made from a view that is too old (seeds/simulation_core.md)."""
+    """Too much was shown to an agent since the view that its intent was made from (seeds/simulation_core.md).
+
+    ``expected_seq`` is the oldest context that would pass now. Details name the ``setting`` that decided ("intent",
+    "generation", "agent" or "world"), its ``staleness_threshold``, and the ``interrupt_policy``.
+    """
 
     code = "stale_context"
     recovery = RecoveryAction.REGENERATE
 
-    def __init__(self, req_id: str, expected_seq: int, actual_seq: int) -> None:
+    def __init__(
+        self,
+        req_id: str,
+        expected_seq: int,
+        actual_seq: int,
+        *,
+        setting: str | None = None,
+        staleness_threshold: int | None = None,
+        interrupt_policy: str | None = None,
+    ) -> None:
+        what = f"request {req_id!r} was made at seq {actual_seq}; at least {expected_seq} is needed"
+        if setting is not None:
+            what += (
+                f" (the {setting}'s staleness_threshold is {staleness_threshold}, interrupt_policy {interrupt_policy})"
+            )
         super().__init__(
-            f"request {req_id!r} was made at seq {actual_seq}; at least {expected_seq} is needed",
+            what,
             req_id=req_id,
             expected_seq=expected_seq,
             actual_seq=actual_seq,
+            setting=setting,
+            staleness_threshold=staleness_threshold,
+            interrupt_policy=interrupt_policy,
         )
         self.req_id = req_id
         self.expected_seq = expected_seq

@@ -30,6 +30,7 @@ from service.api.schemas.agents import (
     PolicySpec,
     RegisteredAgent,
     Registration,
+    Staleness,
     Tick,
     TickClosing,
     TimeAuthority,
@@ -37,6 +38,7 @@ from service.api.schemas.agents import (
     TimeAuthoritySet,
     WorldAgent,
     WorldAgentPage,
+    WorldStaleness,
 )
 from service.api.schemas.base import Health, Problem, SchemaList
 from service.api.schemas.games import (
@@ -167,6 +169,7 @@ ALL: tuple[type[BaseModel], ...] = (
     StateDiff,
     Tick,
     TickClosing,
+    Staleness,
     TimeAuthority,
     TimeAuthorityNow,
     TimeAuthoritySet,
@@ -174,6 +177,7 @@ ALL: tuple[type[BaseModel], ...] = (
     Verification,
     WorldAgent,
     WorldAgentPage,
+    WorldStaleness,
     WorldPage,
     WorldRecord,
 )
@@ -247,6 +251,7 @@ __all__ = [
     "SqlAnswer",
     "SqlColumn",
     "SqlQuestion",
+    "Staleness",
     "State",
     "StateDiff",
     "Tick",
@@ -260,6 +265,7 @@ __all__ = [
     "WorldAgentPage",
     "WorldPage",
     "WorldRecord",
+    "WorldStaleness",
     "components",
 ]
 

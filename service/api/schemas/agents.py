@@ -11,8 +11,11 @@ from service.api.schemas.states import PatchOperation
 from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_PRIORITY
 from worldledger.intents import DEFAULT_PERMISSIONS, MAX_PERMISSIONS, MAX_WEIGHT
+from worldledger.staleness import MAX_ABOUT, InterruptPolicy
 
 ContextSeq = Annotated[int, Field(ge=0, le=MAX_INT)]
+StalenessThreshold = Annotated[int, Field(ge=0, le=MAX_INT)]
+About = Annotated[list[Word], Field(max_length=MAX_ABOUT)]
 
 _UUID = "0b9a1f7c5d3e4f60a1b2c3d4e5f60718"
 _POLICY: dict[str, Any] = {"name": "default", "version": 2, "config": {"distance_limit": 50.0}}
@@ -123,6 +126,13 @@ class Registration(Shape):
     weight: Annotated[int, Field(ge=1, le=MAX_WEIGHT)] | None = Field(
         default=None, description="Its share among those that wait; 1 if null."
     )
+    staleness_threshold: StalenessThreshold | None = Field(
+        default=None,
+        description="Sightings after which what it is about to do is stale; null: it never is. The world's if absent.",
+    )
+    interrupt_policy: InterruptPolicy | None = Field(
+        default=None, description="Which sightings count; what the world says if null."
+    )
 
 
 class WorldAgent(Shape):
@@ -135,6 +145,10 @@ class WorldAgent(Shape):
     permissions: list[Word]
     weight: int
     registered_seq: GlobalSeq = Field(description="The effect that registered it first.")
+    staleness_threshold: StalenessThreshold | None = Field(
+        default=None, description="Its own, where it has one; null: what it is about to do is never stale."
+    )
+    interrupt_policy: InterruptPolicy | None = Field(default=None, description="Its own, where it has one.")
 
 
 class WorldAgentPage(Shape):
@@ -189,7 +203,12 @@ class Intent(Shape):
         description="Speak: `text`. Move: `to` (2 or 3 numbers), `from`, `speed`. Interact: `target_id`. Custom: "
         "`kind` of the effect. Any may have `token_count`, and whatever else."
     )
-    context_seq: ContextSeq = Field(description="The view_seq of the view that it was made from.")
+    context_seq: ContextSeq | None = Field(
+        default=None,
+        description="The view_seq of the view that it was made from. Null or absent: that of the generation of its "
+        "req_id; where none is under way none is recorded, which only a staleness_threshold of null allows. Over a "
+        "WebSocket, absent means the newest that was handed out there.",
+    )
     req_id: Word = Field(description="Idempotency key, unique per agent.")
     agent_id: Word
     priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] | None = Field(
@@ -200,6 +219,14 @@ class Intent(Shape):
         default=None,
         description="Its place among the agent's own of a tick, in a world whose `order` is `tick`; its count within "
         "the tick if null.",
+    )
+    staleness_threshold: StalenessThreshold | None = Field(
+        default=None,
+        description="Sightings after which it is stale; null: it never is. The generation's, the agent's or the "
+        "world's if absent.",
+    )
+    about: About | None = Field(
+        default=None, description="Ids that it concerns besides those of its payload, for `only_conflict`."
     )
 
 
@@ -322,6 +349,11 @@ class NewGeneration(Shape):
 
     req_id: Word = Field(description="The same as of the intent that it is to lead to.")
     context_seq: ContextSeq | None = Field(default=None, description="The view it is made from; the latest if null.")
+    staleness_threshold: StalenessThreshold | None = Field(
+        default=None,
+        description="Sightings after which it is stale; null: it never is. The agent's or the world's if absent.",
+    )
+    about: About | None = Field(default=None, description="Ids that it concerns, for `only_conflict`.")
 
 
 class Generation(Shape):
@@ -334,6 +366,43 @@ class Generation(Shape):
     context_seq: ContextSeq | None = Field(description="The view it is made from; null where it runs elsewhere.")
     cancelled: bool
     reason: str | None = Field(description="Why it is cancelled.")
+    setting: Literal["generation", "agent", "world"] | None = Field(
+        default=None, description="Where it is cancelled as stale: whose threshold decided."
+    )
+    staleness_threshold: StalenessThreshold | None = Field(default=None, description="That threshold.")
+    interrupt_policy: InterruptPolicy | None = Field(default=None, description="Which sightings count.")
+
+
+class Staleness(Shape):
+    """When what agents of a world are about to do is stale; what is absent stays as it is."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"staleness_threshold": 3, "interrupt_policy": "only_conflict"}]},
+    )
+
+    staleness_threshold: StalenessThreshold | None = Field(
+        default=None, description="Sightings after which it is stale; null: it never is."
+    )
+    interrupt_policy: InterruptPolicy | None = Field(default=None, description="Which sightings count.")
+    max_staleness_threshold: StalenessThreshold | None = Field(
+        default=None, description="Largest threshold of the world, an agent, an intent or a generation; null: none."
+    )
+
+
+class WorldStaleness(Staleness):
+    """When what agents of a world are about to do is stale, as it stands."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"staleness_threshold": 3, "interrupt_policy": "only_conflict", "max_staleness_threshold": None}
+            ]
+        },
+    )
+
+    global_seq: GlobalSeq | None = Field(default=None, description="The effect that has set it just now.")
 
 
 class Tick(Shape):

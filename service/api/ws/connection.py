@@ -51,15 +51,12 @@ class Connection:
         subscription: Subscription,
         receive: Receive,
         out: Outgoing,
-        *,
-        head_seq: int,
     ) -> None:
         self._found = found
         self._world = world
         self._subscription = subscription
         self._receive = receive
         self._out = out
-        self._head_seq = head_seq
         self._taker = Taker(found, world, out)
         #: ends that this socket is told of the time authority's silence
         self._untell: Callable[[], None] = lambda: None
@@ -86,12 +83,12 @@ class Connection:
 
     async def _greet(self) -> None:
         view_seq = self._subscription.view_seq
+        self._out.hand_out(view_seq)
         await self._out.tell(
             "hello",
             world_id=self._world.world_id,
             agent_id=self._out.agent_id,
             view_seq=view_seq,
-            head_seq=max(self._head_seq, view_seq),
             protocol=SUBPROTOCOL,
         )
         if self._subscription.view is not None:

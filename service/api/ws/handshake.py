@@ -21,7 +21,6 @@ from service.api.wording import not_whole
 from service.api.ws.connection import Connection
 from service.api.ws.messages import SUBPROTOCOL
 from service.api.ws.outgoing import Outgoing
-from service.runtime.guarding import reading
 from worldledger.canonical import MAX_INT
 from worldledger.errors import SimulationError, StoreUnavailableError
 
@@ -72,6 +71,7 @@ class AgentSocket:
         try:
             connection = await _connect(found, scope, receive, send)
         except SimulationError as error:
+            error.details.pop("head_seq", None)
             await problem_response(scope, error)(scope, receive, send)
             return
         await connection.run()
@@ -85,7 +85,6 @@ async def _connect(found: Services, scope: Scope, receive: Receive, send: Send) 
         )
     view_seq = _view_seq(scope)
     world_id, agent_id = (scope["path_params"][name] for name in ("world", "agent_id"))
-    record = await reading(found.store.outages, found.store.world(world_id))
     world = await found.worlds.get(world_id)
     await known_agent(found, world, agent_id)
     with reading_on("view_seq"):
@@ -94,7 +93,7 @@ async def _connect(found: Services, scope: Scope, receive: Receive, send: Send) 
         subscription.close()
         raise StoreUnavailableError("the service is stopping")
     out = Outgoing(send, world_id, agent_id, instance_of(scope))
-    return Connection(found, world, subscription, receive, out, head_seq=record.head_seq)
+    return Connection(found, world, subscription, receive, out)
 
 
 def _view_seq(scope: Scope) -> int | None:

@@ -27,7 +27,7 @@ _SHAPES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "intent": (("type", "intent"), ("id",)),
     "intents": (("type", "intents"), ("atomic", "ordered", "id")),
     "ack": (("type", "view_seq"), ("id",)),
-    "generation": (("type", "req_id"), ("context_seq", "id")),
+    "generation": (("type", "req_id"), ("context_seq", "staleness_threshold", "about", "id")),
     "cancel": (("type", "req_id"), ("id",)),
     "finished": (("type", "req_id"), ("id",)),
     "tick": (("type", "adapter", "sim_time"), ("id",)),
@@ -97,6 +97,7 @@ def write(kind: str, message_id: MessageId = None, /, **body: Any) -> str | None
 
 def write_problem(kind: str, message_id: MessageId, problem: dict[str, Any], /, **body: Any) -> str:
     """Write a message that tells of a problem: where that has too many facts, without them."""
+    problem = _shown(problem)
     text = write(kind, message_id, **body, problem=problem)
     if text is None:
         text = write(kind, message_id, **body, problem=_cut(problem))
@@ -109,6 +110,7 @@ def write_results(message_id: MessageId, results: Sequence[dict[str, Any]]) -> I
 
     Where there are several, each has the index of its ``first`` result, and says whether ``more`` follow.
     """
+    results = [_shown(result) for result in results]
     text = write("results", message_id, results=results)
     if text is not None:
         yield text
@@ -132,6 +134,11 @@ def _part(message_id: MessageId, results: list[dict[str, Any]], first: int, *, m
     text = write("results", message_id, results=results, first=first, more=more)
     assert text is not None  # noqa: S101 - it was measured
     return text
+
+
+def _shown(problem: dict[str, Any]) -> dict[str, Any]:
+    """Give a problem without where the world's log ends: an agent is told what it was shown, and nothing beyond."""
+    return {name: value for name, value in problem.items() if name != "head_seq"}
 
 
 def _cut(problem: dict[str, Any]) -> dict[str, Any]:

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 class Outgoing:
     """Sends to one agent's client. Each call waits until the client has taken what was sent before.
 
-    A client that has left is sent nothing more: whoever reads hears that it has.
+    A client that has left is sent nothing more: whoever reads hears that it has. ``context_seq`` is the newest that the
+    client was handed here, be it an observation or the latest view.
     """
 
     def __init__(self, send: Send, world_id: str, agent_id: str, instance: str) -> None:
         self.agent_id = agent_id
         self.instance = instance
+        self.context_seq = 0
         self._send = send
         self._world_id = world_id
 
@@ -54,13 +56,20 @@ class Outgoing:
         """Send a message that tells of an error."""
         await self.text(write_problem(kind, message_id, enclosed_problem(error, self.instance), **body))
 
-    async def view(self, view: View, message_id: MessageId = None) -> None:
-        """Send a view, or where to read it."""
+    def hand_out(self, view_seq: int) -> None:
+        """Take note of what the client is handed; it is never taken back."""
+        self.context_seq = max(self.context_seq, view_seq)
+
+    async def view(self, view: View, message_id: MessageId = None, *, latest: bool = True) -> None:
+        """Send a view, the agent's ``latest`` or one of the past, or where to read it."""
+        if latest:
+            self.hand_out(view.view_seq)
         text = write("view", message_id, view=view_of(view))
         await self.text(text or self._resync(message_id, view.view_seq, view.context_digest))
 
     async def observation(self, delta: ObservationDelta) -> None:
         """Send an observation, or where to read the view after it."""
+        self.hand_out(delta["view_seq"])
         text = write("observation", delta=delta_of(delta))
         await self.text(text or self._resync(None, delta["view_seq"], delta["context_digest"]))
 

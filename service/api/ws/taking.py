@@ -10,7 +10,7 @@ import structlog
 
 from service.api.clock import check_tick
 from service.api.errors import InternalError, InvalidMessageError
-from service.api.generations import check_context_seq
+from service.api.generations import check_context_seq, check_stated
 from service.api.inhabitants import PATIENCE
 from service.api.intents import accepted_of, check_list, check_ordered, results_of
 from service.api.ws.messages import Message, MessageId, UnreadableError, write_results
@@ -120,7 +120,7 @@ class Taker:
     # -- intents -------------------------------------------------------------------------------------------
 
     async def _intent(self, message: Message) -> None:
-        await self._begin(1, self._submit(message.id, message.body["intent"]))
+        await self._begin(1, self._submit(message.id, self._in_context(message.body["intent"])))
 
     async def _submit(self, message_id: MessageId, intent: Any, held: Held | None = None) -> None:
         """Submit an intent and tell what became of it; of one that is ``held``, what its tick has decided.
@@ -155,7 +155,8 @@ class Taker:
             ordered = check_ordered(message.body)
         except InvalidIntentError as error:
             raise _unreadable(message, error.reason, error.path) from None
-        await self._begin(len(intents), self._submit_all(message.id, intents, atomic=atomic, ordered=ordered))
+        placed = [self._in_context(intent) for intent in intents]
+        await self._begin(len(intents), self._submit_all(message.id, placed, atomic=atomic, ordered=ordered))
 
     async def _submit_all(self, message_id: MessageId, intents: list[Any], *, atomic: bool, ordered: bool) -> None:
         try:
@@ -224,6 +225,17 @@ class Taker:
         if not task.cancelled() and task.exception() is not None:
             log.error("a message could not be answered", path=self._out.instance, exc_info=task.exception())
 
+    def _in_context(self, intent: Any) -> Any:
+        """Give an intent with what it was made from, unless it says so itself.
+
+        That is the context of the generation that it ends, if one is under way, and this session's otherwise.
+        """
+        if not isinstance(intent, dict) or "context_seq" in intent:
+            return intent
+        req_id = intent.get("req_id")
+        begun = self._world.generation_context(self._agent_id, req_id) if isinstance(req_id, str) else None
+        return {**intent, "context_seq": self._out.context_seq if begun is None else begun}
+
     def _own(self, intent: Any) -> Any:
         """Give an intent with the agent's id filled in; raise InvalidIntentError if it is another's."""
         if isinstance(intent, dict) and intent.setdefault("agent_id", self._agent_id) != self._agent_id:
@@ -244,11 +256,16 @@ class Taker:
         req_id = _req_id(message)
         try:
             context_seq = check_context_seq(message.body.get("context_seq"))
+            threshold, about = check_stated(message.body)
         except InvalidEffectError as error:
             raise _unreadable(message, error.reason, error.path) from None
         if context_seq is not None:
             await self._world.reached(context_seq, PATIENCE)
-        token = self._world.issue_cancel_token(self._agent_id, req_id, context_seq)
+        elif self._world.generation_context(self._agent_id, req_id, here=True) is None:
+            context_seq = self._out.context_seq
+        token = self._world.issue_cancel_token(
+            self._agent_id, req_id, context_seq, staleness_threshold=threshold, about=about
+        )
         await self._out.tell("generation", message.id, req_id=req_id, context_seq=token.context_seq)
         watched = self._tokens.get(req_id)
         if watched is not None and watched[0] is token:
@@ -256,7 +273,7 @@ class Taker:
 
         def cancelled() -> None:
             self._tokens.pop(req_id, None)
-            self.start(self._out.tell("cancelled", req_id=req_id, reason=token.reason))
+            self.start(self._out.tell("cancelled", req_id=req_id, reason=token.reason, **token.details))
 
         if len(self._tokens) >= _MOST_WATCHED:
             self._unwatch(next(iter(self._tokens)))
@@ -346,7 +363,7 @@ class Taker:
         except SimulationError as error:
             await self._out.problem("error", message_id, error)
         else:
-            await self._out.view(view, message_id)
+            await self._out.view(view, message_id, latest=at_seq is None)
 
     async def _ping(self, message: Message) -> None:
         await self._out.tell("pong", message.id)

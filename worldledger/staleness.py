@@ -1,0 +1,187 @@
+"""When what an agent was shown makes stale what it is about to do: the settings, and what a sighting concerns.
+
+A *sighting* of an agent is one of its own deltas whose effect is another's, is not of a system kind and did not come
+out of the same list of intents. An intent or a generation is stale when more than ``staleness_threshold`` sightings lie
+after the view that it was made from; with null it never is. Where the interrupt policy is ``only_conflict``, only those
+sightings count that concern it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
+
+from worldledger.canonical import MAX_INT, child
+from worldledger.deltas import PARTS, ObservationDelta
+from worldledger.drafts import MAX_WORD
+from worldledger.effects import Effect, is_system_kind
+from worldledger.errors import InvalidEffectError
+
+#: Which sightings count: all of them, or those that concern what the agent is about to do.
+InterruptPolicy: TypeAlias = Literal["always", "only_conflict"]
+INTERRUPT_POLICIES: Final[tuple[InterruptPolicy, ...]] = get_args(InterruptPolicy)
+#: Most ids that an intent or a generation names by ``about``.
+MAX_ABOUT: Final = 1000
+
+#: Where a payload names entities.
+NAMING: Final = ("agent_id", "entity_id", "target_id", "from_entity", "to_entity")
+
+
+class NotGiven(Enum):
+    """Stands for a setting that is left out, where null is a value of its own."""
+
+    NOT_GIVEN = "not given"
+
+
+NOT_GIVEN: Final = NotGiven.NOT_GIVEN
+
+#: A threshold: so many sightings, None for any number, or left to what is less specific.
+Threshold: TypeAlias = int | NotGiven | None
+
+
+# -- what a sighting concerns ----------------------------------------------------------------------------------
+
+
+class Sight(NamedTuple):
+    """One sighting: its effect's global_seq, and the ids that its delta shows (None: it shows everything anew)."""
+
+    seq: int
+    shown: frozenset[str] | None
+
+    def concerns(self, agent_id: str, names: frozenset[str]) -> bool:
+        """Tell whether it shows the agent itself or one of these ids."""
+        return self.shown is None or agent_id in self.shown or not names.isdisjoint(self.shown)
+
+
+def is_news(effect: Effect, agent_id: str) -> bool:
+    """Tell whether a delta of the agent by this effect may be a sighting: not by its own effects, nor the service's."""
+    return effect["source_id"] != agent_id and not is_system_kind(effect["kind"])
+
+
+def shown_by(delta: ObservationDelta) -> frozenset[str] | None:
+    """Give the ids that a delta shows: in the paths of its patches, and where its events name them.
+
+    None where it replaces a whole part of the view.
+    """
+    names: set[str] = set()
+    for operation in delta["patches"]:
+        steps = operation["path"].split("/", 3)
+        if len(steps) < 3 or steps[1] not in PARTS:
+            return None
+        names.add(steps[2].replace("~1", "/").replace("~0", "~"))
+    for event in delta["events"]:
+        names.add(event["source_id"])
+        names.update(names_of(event["payload"]))
+    return frozenset(names)
+
+
+def names_of(payload: Mapping[str, Any]) -> list[str]:
+    """Give the ids that a payload has in the usual places."""
+    return [name for key in NAMING if isinstance(name := payload.get(key), str)]
+
+
+# -- settings --------------------------------------------------------------------------------------------------
+
+
+class Staleness(NamedTuple):
+    """What holds for an intent or a generation.
+
+    ``setting`` says which setting the threshold is: that of the "intent", the "generation", the "agent" or the "world".
+    """
+
+    threshold: int | None
+    interrupt_policy: InterruptPolicy
+    setting: str
+
+    def details(self) -> dict[str, Any]:
+        """Give it as a refusal tells of it."""
+        return {
+            "setting": self.setting,
+            "staleness_threshold": self.threshold,
+            "interrupt_policy": self.interrupt_policy,
+        }
+
+
+class WorldStaleness(NamedTuple):
+    """A world's settings; no threshold may exceed ``maximum`` (None: there is none), and null exceeds any number."""
+
+    threshold: int | None
+    interrupt_policy: InterruptPolicy
+    maximum: int | None
+
+    def set_anew(self, changes: Mapping[str, Any] | None) -> WorldStaleness:
+        """Give them after the effects WorldStalenessSet, as the state has them in ``metadata["staleness"]``."""
+        if not changes:
+            return self
+        return WorldStaleness(
+            changes.get("staleness_threshold", self.threshold),
+            changes.get("interrupt_policy", self.interrupt_policy),
+            changes.get("max_staleness_threshold", self.maximum),
+        )
+
+    def exceeded_by(self, threshold: int | None) -> bool:
+        """Tell whether a threshold is beyond the maximum."""
+        return self.maximum is not None and (threshold is None or threshold > self.maximum)
+
+    def check(self, threshold: Threshold, path: str = "$.staleness_threshold") -> None:
+        """Raise InvalidEffectError for what is no threshold, or one beyond the maximum."""
+        if threshold is NOT_GIVEN or not self.exceeded_by(check_threshold(threshold, path)):
+            return
+        raise InvalidEffectError(
+            f"staleness_threshold {_told(threshold)} exceeds the world's max_staleness_threshold, {self.maximum}", path
+        )
+
+    def of(self, agent: Mapping[str, Any], given: Threshold = NOT_GIVEN, by: str = "intent") -> Staleness:
+        """Give what holds for something of an agent: the most specific threshold, within the maximum.
+
+        ``agent`` is what the state knows of it, ``given`` what the intent or the generation (``by``) itself says.
+        """
+        policy: InterruptPolicy = agent.get("interrupt_policy", self.interrupt_policy)
+        threshold, setting = self.threshold, "world"
+        if given is not NOT_GIVEN:
+            threshold, setting = given, by
+        elif "staleness_threshold" in agent:
+            threshold, setting = agent["staleness_threshold"], "agent"
+        if self.exceeded_by(threshold):  # the maximum was set later
+            threshold, setting = self.maximum, "world"
+        return Staleness(threshold, policy, setting)
+
+
+def check_threshold(value: Any, path: str = "$.staleness_threshold") -> int | None:
+    """Give a threshold back if it is one: a whole number from 0 on, or None. Raises InvalidEffectError."""
+    if value is not None and (type(value) is not int or not 0 <= value <= MAX_INT):
+        raise InvalidEffectError("a staleness threshold is a whole number of sightings from 0 on, or null", path)
+    threshold: int | None = value
+    return threshold
+
+
+def check_interrupt_policy(value: Any, path: str = "$.interrupt_policy") -> InterruptPolicy:
+    """Give an interrupt policy back if it is one. Raises InvalidEffectError."""
+    for policy in INTERRUPT_POLICIES:
+        if value == policy:
+            return policy
+    raise InvalidEffectError(f"interrupt_policy is one of {', '.join(INTERRUPT_POLICIES)}", path)
+
+
+def check_about(value: Any, path: str = "$.about") -> frozenset[str]:
+    """Give the ids that something is about; None stands for none. Raises InvalidEffectError."""
+    if value is None:
+        return frozenset()
+    if not isinstance(value, list | tuple | set | frozenset):
+        raise InvalidEffectError("about is a list of ids", path)
+    if len(value) > MAX_ABOUT:
+        raise InvalidEffectError(f"about names at most {MAX_ABOUT} ids", path)
+    for index, name in enumerate(value):
+        if type(name) is not str or not 0 < len(name) <= MAX_WORD:
+            raise InvalidEffectError(f"an id is a string of 1 to {MAX_WORD} characters", child(path, index))
+    return frozenset(value)
+
+
+def about_of(about: Iterable[str], payload: Mapping[str, Any]) -> frozenset[str]:
+    """Give what an intent is about: what it says itself, and what its payload names in the usual places."""
+    return frozenset([*about, *names_of(payload)])
+
+
+def _told(threshold: int | None) -> str:
+    return "null" if threshold is None else str(threshold)
