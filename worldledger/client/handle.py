@@ -55,14 +55,11 @@ class RemoteHandle:
         handle's otherwise, ``req_id`` a random one. While the service is away this waits for it. Raises as
         `RemoteWorld.submit_intent`.
         """
-        req_id = intent.get("req_id")
-        begun = self.world.generation_context(self.agent_id, req_id) if isinstance(req_id, str) else None
-        context_seq = self.context_seq if begun is None else begun
-        return await self.world.submit_intent(completed(intent, self.agent_id, context_seq))
+        return await self.world.submit_intent(self._complete(intent))
 
     async def hold_intent(self, intent: Mapping[str, Any]) -> Held | Accepted:
         """Hold an intent until the next tick; what is missing is filled in. See `RemoteWorld.hold_intent`."""
-        return await self.world.hold_intent(completed(intent, self.agent_id, self.view_seq))
+        return await self.world.hold_intent(self._complete(intent))
 
     async def cancel(self, req_id: str) -> None:
         """Cancel a generation of this agent, if there is one of this req_id (seed: reason ``user_requested``)."""
@@ -103,6 +100,11 @@ class RemoteHandle:
         self.world.acknowledge(self.agent_id, self.view_seq)
         self._subscription.close()
         self.world.forget_handle(self)
+
+    def _complete(self, intent: Mapping[str, Any]) -> dict[str, Any]:
+        req_id = intent.get("req_id")
+        begun = self.world.generation_context(self.agent_id, req_id) if isinstance(req_id, str) else None
+        return completed(intent, self.agent_id, self.context_seq if begun is None else begun)
 
 
 def completed(intent: Mapping[str, Any], agent_id: str, context_seq: int | None) -> dict[str, Any]:
