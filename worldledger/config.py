@@ -78,7 +78,11 @@ class OrchestratorConfig(BaseModel):
         "larger than any; null: there is no largest.",
     )
     debounce_ms: float = Field(
-        default=0.0, ge=0.0, le=_DAY, description="Wait before a stale generation is cancelled, in milliseconds."
+        default=0.0,
+        ge=0.0,
+        le=_DAY,
+        description="An agent's first stale generation is cancelled at once; for so many milliseconds after it further "
+        "ones are held, and looked at again when they are over.",
     )
     deadline_ms: float = Field(
         default=0.0, ge=0.0, le=_DAY, description="Longest time an intent may wait, in milliseconds; 0: any."

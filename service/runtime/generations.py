@@ -106,7 +106,8 @@ class Generations:
         self._of_agent: dict[str, dict[str, CancelToken]] = {}
         self._ended: OrderedDict[_Key, CancelToken] = OrderedDict()
         self._elsewhere: OrderedDict[_Key, _Elsewhere] = OrderedDict()
-        self._timers: dict[_Key, asyncio.TimerHandle] = {}
+        #: by agent, the end of the time in which its generations that go stale are held
+        self._windows: dict[str, asyncio.TimerHandle] = {}
         self._caused_at: dict[_Key, float] = {}
         self._closed = False
         #: how many tokens were cancelled, for the metrics
@@ -257,6 +258,9 @@ class Generations:
     def close(self) -> None:
         """Cancel what is live, and issue no more: nobody looks after it."""
         self._closed = True
+        for timer in self._windows.values():
+            timer.cancel()
+        self._windows.clear()
         for token in list(self._live.values()):
             _cancel(token, "orchestrator_closed")
 
@@ -290,10 +294,28 @@ class Generations:
         loop = asyncio.get_running_loop()
         self._caused_at.setdefault(key, loop.time())
         watch = self._here[key].watch
-        if self._debounce <= 0:
+        if token.agent_id not in self._windows:
+            self._open_window(token.agent_id)
             self._cancel_stale(token, watch)
-        elif key not in self._timers:
-            self._timers[key] = loop.call_later(self._debounce, self._cancel_stale, token, watch)
+
+    def _open_window(self, agent_id: str) -> None:
+        """Hold further generations of an agent that go stale, until ``debounce_ms`` are over."""
+        if self._debounce > 0 and not self._closed:
+            loop = asyncio.get_running_loop()
+            self._windows[agent_id] = loop.call_later(self._debounce, self._window_over, agent_id)
+
+    def _window_over(self, agent_id: str) -> None:
+        """Look again at the agent's generations: those that are stale are cancelled now, and open the next window."""
+        del self._windows[agent_id]
+        found = [
+            (token, watch)
+            for req_id, token in self._of_agent.get(agent_id, {}).items()
+            if (watch := self._here[agent_id, req_id].watch).stale_at is not None
+        ]
+        if found:
+            self._open_window(agent_id)
+        for token, watch in found:
+            self._cancel_stale(token, watch)
 
     def _cancel_stale(self, token: CancelToken, watch: Watch) -> None:
         """Cancel a token for the sighting that has made its generation stale."""
@@ -320,9 +342,6 @@ class Generations:
         del tokens[req_id]
         if not tokens:
             del self._of_agent[agent_id]
-        timer = self._timers.pop(key, None)
-        if timer is not None:
-            timer.cancel()
         self._caused_at.pop(key, None)
         self._remember(key, token)
         self._held(agent_id, -1)

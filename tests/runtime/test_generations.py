@@ -207,35 +207,80 @@ async def test_the_same_req_id_again_is_another_generation(world: Orchestrator) 
 # -- debounce ----------------------------------------------------------------------------------------------
 
 
-async def test_a_debounced_cancellation_comes_once(opening: Opening) -> None:
-    """It names the first effect that made the context stale, whatever came in the meantime."""
+async def test_the_first_cancellation_comes_at_once_and_further_ones_later(opening: Opening) -> None:
+    """Within the window of an agent they are held, each names what made it stale, and none is lost; others are free."""
+    world = await opening(config=OrchestratorConfig(debounce_ms=3_600_000.0))
+    a = await world.register_agent("a", ALL)
+    await world.register_agent("b", ALL)
+    first = a.issue_cancel_token("r-1")
+    one = await world.broadcast_event(message(source_id="c"))
+    assert first.reason == reason(one.global_seq)
+    held = world.issue_cancel_token("a", "r-2")
+    two = await world.broadcast_event(message(source_id="c"))
+    late = world.issue_cancel_token("a", "r-3", one.global_seq)
+    other = world.issue_cancel_token("b", "r", one.global_seq)
+    assert other.reason == reason(two.global_seq)
+    assert (held.cancelled, late.cancelled) == (False, False)
+    generations = world._generations
+    generations._windows["a"].cancel()
+    generations._window_over("a")  # as its timer would
+    assert [held.reason, late.reason] == [reason(two.global_seq)] * 2
+    assert "a" in generations._windows  # which has begun anew
+    again = world.issue_cancel_token("a", "r-4")
+    three = await world.broadcast_event(message(source_id="c"))
+    assert again.reason is None
+    generations._windows["a"].cancel()
+    generations._window_over("a")
+    assert [again.reason] == [reason(three.global_seq)]
+    generations._windows["a"].cancel()
+    generations._window_over("a")
+    assert "a" not in generations._windows  # there was nothing to cancel
+
+
+async def test_what_was_held_is_cancelled_when_the_window_ends(opening: Opening) -> None:
+    """It names the effect that made its context stale, whatever came in the meantime; the log says how long it took."""
     world = await opening(config=OrchestratorConfig(debounce_ms=50.0))
     await world.register_agent("a", ALL)
-    token = world.issue_cancel_token("a", "r")
+    tokens = [world.issue_cancel_token("a", f"r-{n}") for n in range(3)]
     first = await world.broadcast_event(message())
     await world.broadcast_event(message())
-    await asyncio.wait_for(token.wait_cancelled(), 30)
-    assert token.reason == reason(first.global_seq)
-    assert await told(world) == [("Started", None), ("Cancelled", reason(first.global_seq))]
-    (effect,) = await effects(world, "GenerationCancelled")
-    assert effect["payload"]["latency_ms"] > 0.0
+    assert [token.cancelled for token in tokens].count(True) >= 1
+    for token in tokens:
+        await asyncio.wait_for(token.wait_cancelled(), 30)
+        assert token.reason == reason(first.global_seq)
+    assert (await told(world)).count(("Cancelled", reason(first.global_seq))) == 3
+    latencies = [effect["payload"]["latency_ms"] for effect in await effects(world, "GenerationCancelled")]
+    assert max(latencies) > 0.0
 
 
-async def test_what_ends_while_its_cancellation_waits_is_not_cancelled(opening: Opening) -> None:
-    """With a long debounce, a generation that is finished, or cancelled otherwise, leaves no timer behind."""
-    world = await opening(config=OrchestratorConfig(debounce_ms=3_600_000.0, staleness_threshold=100))
+async def test_what_ends_while_it_is_held_is_not_cancelled(opening: Opening) -> None:
+    """Within a long window, a generation that is finished, or cancelled otherwise, stays as it is when it ends."""
+    world = await opening(config=OrchestratorConfig(debounce_ms=3_600_000.0))
     a = await world.register_agent("a", ALL)
-    tokens = [world.issue_cancel_token("a", f"r-{n}", a.view_seq) for n in range(3)]
-    receipts = [await world.broadcast_event(message()) for _ in range(110)]
-    receipt = receipts[100]
-    assert len(world._generations._timers) == 3
-    assert not any(token.cancelled for token in tokens)
-    await world.finish_generation("a", "r-0")
-    await world.cancel_generation("a", "r-1", "no more")
-    assert await world.cancel_if_stale("a", "r-2", receipt.global_seq)
-    assert [token.reason for token in tokens] == [None, "no more", reason(receipt.global_seq)]
-    assert not world._generations._timers
+    tokens = [world.issue_cancel_token("a", f"r-{n}", a.view_seq) for n in range(4)]
+    receipt = await world.broadcast_event(message())
+    assert [token.cancelled for token in tokens] == [True, False, False, False]
+    await world.finish_generation("a", "r-1")
+    await world.cancel_generation("a", "r-2", "no more")
+    assert await world.cancel_if_stale("a", "r-3", receipt.global_seq)
+    stale = reason(receipt.global_seq)
+    assert [token.reason for token in tokens] == [stale, None, "no more", stale]
+    world._generations._windows["a"].cancel()
+    world._generations._window_over("a")
+    assert not world._generations._windows
     assert not world._generations._caused_at
+    assert [token.reason for token in tokens] == [stale, None, "no more", stale]
+
+
+async def test_what_is_held_ends_with_the_world(opening: Opening) -> None:
+    """A world that is closed cancels what it holds, and leaves no timer."""
+    async with opening.until(config=OrchestratorConfig(debounce_ms=3_600_000.0)) as world:
+        await world.register_agent("a", ALL)
+        tokens = [world.issue_cancel_token("a", f"r-{n}") for n in range(2)]
+        await world.broadcast_event(message())
+        assert [token.cancelled for token in tokens] == [True, False]
+    assert tokens[1].reason == "orchestrator_closed"
+    assert not world._generations._windows
 
 
 # -- bounds ------------------------------------------------------------------------------------------------
