@@ -55,15 +55,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--thorough", action="store_true", help=told)
 
 
-def pytest_configure() -> None:
-    """End on SIGTERM as on Ctrl-C: what the tests have started is stopped, too."""
-    signal.signal(signal.SIGTERM, _interrupt)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """End on SIGTERM as on Ctrl-C, so that what the tests have started is stopped, too."""
 
+    def end(_number: int, _frame: object) -> None:
+        session.shouldstop = "SIGTERM"  # after this test at the latest: asyncio cancels a task, which may swallow that
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background
+            raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
 
-def _interrupt(_number: int, _frame: object) -> None:
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background
-        raise KeyboardInterrupt
-    signal.raise_signal(signal.SIGINT)
+    signal.signal(signal.SIGTERM, end)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -76,8 +77,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the longest tests first; without --thorough, leave packaging out and take fewer examples."""
-    if not config.getoption("thorough"):
-        _take_fewer_examples(items)
+    thorough = config.getoption("thorough")
+    _set_up_properties(items, thorough=thorough)
+    if not thorough:
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("packaging")])
         items[:] = [item for item in items if not item.get_closest_marker("packaging")]
     root = Path(__file__).parent
@@ -95,12 +97,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def _take_fewer_examples(items: list[pytest.Item]) -> None:
-    """Lower the number of examples of every property, whatever it asks for itself."""
+def _set_up_properties(items: list[pytest.Item], *, thorough: bool) -> None:
+    """Take no property's time, for machines may be busy; without --thorough, lower the number of its examples."""
     for test in {item.obj for item in items if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj)}:
         usual = getattr(test, _SETTINGS, None) or settings()
         fewer = min(usual.max_examples, max(FEWEST, usual.max_examples // SHARE))
-        setattr(test, _SETTINGS, settings(usual, max_examples=fewer))
+        wanted = usual.max_examples if thorough else fewer
+        setattr(test, _SETTINGS, settings(usual, deadline=None, max_examples=wanted))
 
 
 def with_database(url: str, database: str) -> str:

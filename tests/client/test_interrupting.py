@@ -13,9 +13,8 @@ import pytest
 _COMMAND = (sys.executable, "-m", "pytest", "-s", "-p", "no:cacheprovider", "tests/client/forever.py")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-def test_a_signal_ends_the_tests(number: signal.Signals, server_url: str) -> None:
-    """SIGTERM and SIGINT end pytest while a service of its own is served and a test waits: all is torn down."""
+def test_sigterm_ends_the_tests(server_url: str) -> None:
+    """SIGTERM ends pytest while a service of its own is served and a test waits, whatever that test swallows."""
     with subprocess.Popen(
         _COMMAND,
         cwd=Path(__file__).resolve().parents[2],
@@ -28,10 +27,10 @@ def test_a_signal_ends_the_tests(number: signal.Signals, server_url: str) -> Non
         try:
             said = next((line for line in process.stdout if line.startswith("connected")), "it ended")
             assert said == "connected to town\n"
-            process.send_signal(number)
+            process.send_signal(signal.SIGTERM)
             rest = process.stdout.read()
             assert process.wait(120) == pytest.ExitCode.INTERRUPTED, rest
-            assert "KeyboardInterrupt" in rest
-            assert "error" not in rest.lower().replace("keyboardinterrupt", ""), rest
+            assert "1 passed" in rest
+            assert "another" not in rest
         finally:
             process.kill()
