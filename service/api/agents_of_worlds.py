@@ -85,7 +85,7 @@ async def register_agent(request: Request, world: WorldName) -> Response:
     registered = (await inhabited.agents())[agent_id]
     headers = {"Location": f"/v1/worlds/{world}/agents/{segment(agent_id)}", "Cache-Control": "no-store"}
     answer = {
-        **_told(agent_id, registered),
+        **_told_to_itself(agent_id, registered),
         "view_seq": handle.initial_view.view_seq,
         "view": view_of(handle.initial_view),
     }
@@ -140,10 +140,18 @@ async def get_world_agent(request: Request, world: WorldName, agent_id: AgentId)
     found = services(request)
     inhabited = await found.worlds.get(world)
     known = await known_agent(found, inhabited, agent_id)
-    answer = {**_told(agent_id, known), "view_seq": await inhabited.acknowledged(agent_id)}
+    answer = {**_told_to_itself(agent_id, known), "view_seq": await inhabited.acknowledged(agent_id)}
     return Response(to_json(answer), 200, {"Cache-Control": REVALIDATE}, "application/json")
 
 
 def _told(agent_id: str, known: Mapping[str, Any]) -> dict[str, Any]:
     names = ("policy", "permissions", "weight", "registered_seq", "staleness_threshold", "interrupt_policy")
     return {"agent_id": agent_id, **{name: known[name] for name in names if name in known}}
+
+
+def _told_to_itself(agent_id: str, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an agent may know of itself: all but the key by which the noise of its observations is drawn."""
+    told = _told(agent_id, known)
+    policy = told["policy"]
+    config = {name: value for name, value in policy["config"].items() if name != "noise_key"}
+    return {**told, "policy": {**policy, "config": config}}

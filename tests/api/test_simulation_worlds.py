@@ -153,3 +153,15 @@ async def test_other_worlds_begin_with_no_checkpoint(client: httpx2.AsyncClient)
     body = {"world_id": "town", "checkpoint": {"turn": 1, "agents": {}}}
     problem(await client.post("/v1/worlds", json=body), 422, "invalid_config", path="$.checkpoint")
     assert (await client.post("/v1/worlds", json={**body, "checkpoint": None})).status_code == 201
+
+
+async def test_an_agent_is_not_told_the_key_of_its_noise(client: httpx2.AsyncClient) -> None:
+    """Whose noise could be worked out by itself would see exactly: the agent's own route leaves the key out."""
+    body = {"world_id": "market", "ruleset": "simulation", "config": market()}
+    assert (await client.post("/v1/worlds", json=body)).status_code == 201
+    (listed,) = (await client.get("/v1/worlds/market/agents?limit=1")).json()["agents"]
+    assert "noise_key" in listed["policy"]["config"]  # for whoever runs the world
+    own = (await client.get(f"/v1/worlds/market/agents/{listed['agent_id']}")).json()
+    assert "noise_key" not in own["policy"]["config"]
+    again = await client.post("/v1/worlds/market/agents", json={"agent_id": listed["agent_id"]})
+    assert "noise_key" not in again.json()["policy"]["config"]
