@@ -27,6 +27,7 @@ from worldledger.canonical import canonical_json
 from worldledger.drafts import check_draft
 from worldledger.errors import (
     AuthoritySilentError,
+    CircuitBreakerOpenError,
     DeadlineExceededError,
     InvalidEffectError,
     QuotaExceededError,
@@ -216,6 +217,8 @@ class Ticks:
             for index in todo:
                 try:
                     placed, refused = await self._place(intents[index], tick)
+                except (StoreUnavailableError, CircuitBreakerOpenError):
+                    raise  # of a list that is sent again, all or nothing has been held
                 except SimulationError as error:
                     if atomic:
                         raise _at(error, index) from None
