@@ -37,8 +37,8 @@ _AIO_OUTSIDE = """
 AIO_FORBIDDEN_NAMES = FORBIDDEN_NAMES | frozenset(_AIO_OUTSIDE.split())
 
 #: What one module may do besides: reading a configuration's file, which it is told, is how a simulation comes in;
-#: rounds are read from files and written to them, and stamped, as the seed's usage example has it; an error is remade by
-#: the parameters of its constructor, which are the same on every machine.
+#: rounds are read from files and written to them, and stamped, as the seed's usage example has it; an error is remade
+#: by the parameters of its constructor, which are the same on every machine.
 READERS = {
     "errors/remaking.py": frozenset({"inspect"}),
     "rulesets/simulation/loading.py": frozenset({"os", "pathlib", "open"}),
