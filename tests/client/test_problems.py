@@ -54,6 +54,8 @@ SAMPLES: list[SimulationError] = [
     errors.StaleContextError("r1", 10, 7),
     errors.TamperedError("does not hold", world_id="town", global_seq=3, what="checksum"),
     errors.TimeAuthorityError("not yours", authority="unity"),
+    errors.TimeAuthorityHeldError("another has it", time_authority="unity"),
+    errors.AuthoritySilentError("silent", time_authority="unity", last_tick_seq=7, reason="no_tick"),
     errors.TooManyAgentsError("town", 3),
     errors.UnknownAgentError("bob", "town"),
     errors.UnknownGenerationError("bob", "r1"),

@@ -116,6 +116,12 @@ SYSTEM: Final = (
             Field("ruleset", "text", "The ruleset that decides and folds the world."),
             _RULESET_VERSION,
             Field("time_authority", "text", "Who sets sim_time: wall, client, or the name of an adapter."),
+            Field(
+                "time_zero_at",
+                "time",
+                "From when sim_time counts under the wall clock; null elsewhere, and where it counts from 1970.",
+                "time_zero",
+            ),
             Field("canonical_profile", "text", "How effects are written as text: orjson-sorted/1."),
             Field("config", "json", "The ruleset's own settings."),
             Field("orchestrator", "json", "How its agents are served; null where nothing was said."),
@@ -158,12 +164,28 @@ SYSTEM: Final = (
     Kind(
         "WorldTimeSet",
         "an adapter moved sim_time on.",
-        (Field("adapter", "text", "The adapter."),),
+        (
+            Field("adapter", "text", "The adapter."),
+            Field("time_s", "double", "The time as the adapter stated it, in seconds; null where not told.", "time"),
+            Field("tick", "bigint", "The number of the tick that it closes; null where intents are not held."),
+        ),
     ),
     Kind(
         "WorldTimeAuthoritySet",
         "who sets sim_time from here on.",
-        (Field("authority", "text", "wall, client, or the name of an adapter."),),
+        (
+            Field("authority", "text", "wall, client, or the name of an adapter."),
+            Field("offset_s", "double", "What is added to its own time, in seconds; null: nothing.", "offset"),
+        ),
+    ),
+    Kind(
+        "WorldTimeAuthoritySilent",
+        "the adapter that sets sim_time is not heard any more.",
+        (
+            Field("authority", "text", "The adapter."),
+            Field("last_tick_seq", "bigint", "Its last tick; null where none came since it took over."),
+            Field("reason", "text", "disconnected or no_tick."),
+        ),
     ),
     Kind(
         "IntentRejected",
