@@ -20,6 +20,7 @@ from typing import Any
 import orjson
 
 from benchmarks.harness import Figure, Goal, Report, say
+from benchmarks.million import command
 from benchmarks.states import LONG, moved, server
 from service.settings import Settings
 from service.store import Store
@@ -40,6 +41,8 @@ async def run(report: Report, url: str, store: Store) -> None:
     await _imports(report, url)
     say("first views")
     await _play(store)
+    # The service would else feed its projections from all of that meanwhile.
+    await asyncio.to_thread(command, ["project", "--once", "--database-url", url])
     async with server(url) as port:
         await asyncio.to_thread(_ask, report, port)
 

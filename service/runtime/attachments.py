@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _KEPT: Final = 256
 #: Bytes of effects whose deltas are kept so; a delta is about as large as the effect that made it.
 _KEPT_BYTES: Final = 1024 * 1024
+#: Entities in all views that are kept up together, beyond which agents that nobody needs go though they are few.
+_SEEN: Final = 50_000
 #: Shortest sleep in seconds: a timer may fire a little before its time, and the rest would be spun away.
 _SHORTEST: Final = 0.001
 
@@ -147,13 +149,20 @@ class Attachments:
     """All agents attached here, the least recently used of those that nobody needs going first.
 
     ``arrived`` is told of each agent whose latest view has moved on, or has become known, and what that counts as;
-    ``let_go`` of each that is attached no longer.
+    ``let_go`` of each that is attached no longer. ``upkeep`` tells how many entities an agent sees if its view can be
+    made anew at any time, else 0: each effect may cost as much as the views that it has to be shown in.
     """
 
     def __init__(
-        self, most: int, *, arrived: Callable[[Attachment, Sight | None], None], let_go: Callable[[Attachment], None]
+        self,
+        most: int,
+        *,
+        arrived: Callable[[Attachment, Sight | None], None],
+        let_go: Callable[[Attachment], None],
+        upkeep: Callable[[str], int] | None = None,
     ) -> None:
         self._most = most
+        self._upkeep = upkeep
         self._arrived = arrived
         self._let_go = let_go
         self._agents: OrderedDict[str, Attachment] = OrderedDict()
@@ -201,20 +210,27 @@ class Attachments:
         if not attachment.provisional:
             self._arrived(attachment, None)
         self._go_on(attachment)
-        if len(self._agents) > self._most:
-            self.evict()
+        self.evict()
         return attachment
 
     def evict(self) -> int:
         """Let the least recently used agents go that nobody needs, until there are not too many; tell how many."""
         surplus = len(self._agents) - self._most
-        if surplus <= 0:
+        seen = 0 if self._upkeep is None else sum(map(self._upkeep, self._agents)) - _SEEN
+        if surplus <= 0 and seen <= 0:
             return 0
-        idle = [each for each in self if not each.in_use and each.agent_id not in self._holds][:surplus]
-        for attachment in idle:
+        gone: list[Attachment] = []
+        for each in self:
+            if each.in_use or each.agent_id in self._holds:
+                continue
+            size = 0 if self._upkeep is None or seen <= 0 else self._upkeep(each.agent_id)
+            if size or len(gone) < surplus:
+                gone.append(each)
+                seen -= size
+        for attachment in gone:
             del self._agents[attachment.agent_id]
             self._let_go(attachment)
-        return len(idle)
+        return len(gone)
 
     def drop(self, agent_id: str) -> None:
         """Let an agent go whoever needs it: its readers are told."""

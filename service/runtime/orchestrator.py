@@ -94,7 +94,9 @@ class Orchestrator(Gauges):
         self._store = store
         self._outbox = Outbox(event_log)
         self._follower = Follower(store, watcher, self.world_id, self._on_effect, max_patch_ops=config.max_patch_ops)
-        self._attachments = Attachments(config.memory.view_cache_size, arrived=self._arrived, let_go=self._let_go)
+        self._attachments = Attachments(
+            config.memory.view_cache_size, arrived=self._arrived, let_go=self._let_go, upkeep=self._upkeep
+        )
         self._sightings = Sightings(store, self._follower, lambda: self._observing, max_patch_ops=config.max_patch_ops)
         self._lists = IntentLists()
         self._generations = Generations(
@@ -607,6 +609,13 @@ class Orchestrator(Gauges):
 
     def _arrived(self, attachment: Attachment, sight: Sight | None) -> None:
         self._sightings.arrived(attachment, sight)
+
+    def _upkeep(self, agent_id: str) -> int:
+        try:
+            views = self._follower.views
+            return views.size(agent_id) if views.policy(agent_id).remove_operations else 0
+        except (SimulationError, KeyError):  # the following has ended, or the policy has failed
+            return 0
 
     def _let_go(self, attachment: Attachment) -> None:
         self._observing.let_go(attachment)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import subprocess
@@ -37,6 +38,18 @@ def test_there_and_back(on: Cli, other: Cli, database_url: str, tmp_path: Path) 
     assert again.read_bytes() == file.read_bytes()
     assert other("verify", "--all").code == 0
     assert other("worlds", "--experiment", "e", "--json").out.count("world_id") == 1
+
+
+def test_a_world_that_comes_back_has_its_snapshots(
+    on: Cli, other: Cli, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are taken before the command ends, and nothing of them is written into the log."""
+    monkeypatch.setenv("WORLDLEDGER_SNAPSHOT_EVERY", "4")
+    seed(database_url, "w")
+    file = tmp_path / "w.ndjson"
+    on("export", "w", "-o", str(file))
+    assert other("import", "log", str(file)).out.startswith("imported w, 10 effects, head 10:")
+    assert [each["global_seq"] for each in json.loads(other("snapshots", "w", "--json").out)] == [4, 8]
 
 
 def test_import_again(on: Cli, database_url: str, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from worldledger.observation import ObservationPolicy, PolicyConfig
 
 from .conftest import Opening
 from .helpers import ALL, as_folded, created, draft, head_of, kept, message, moved, near, refused, whole
-from .stories import AGENTS, register_all, story
+from .stories import AGENTS, POLICIES, register_all, story
 
 #: So that the effects that are counted are the story's.
 QUIET = OrchestratorConfig(view_digest_every=0)
@@ -195,3 +195,24 @@ async def test_a_replay_that_an_outage_interrupts_goes_on_where_it_was(
     await world.broadcast_event(draft("EntityRemoved", {"entity_id": "x"}))
     await head_of(world)
     assert set((await world.view("a1")).visible_entities) == {"a0", "x"}
+
+
+async def test_agents_that_nobody_needs_go_where_much_is_seen(
+    opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Views are kept up for as many as may be, not for each that ever came; what an agent remembers is kept."""
+    monkeypatch.setattr("service.runtime.attachments._SEEN", 10)
+    world = await opening(config=QUIET)
+    for n in range(4):
+        await world.broadcast_event(created(f"x{n}", 1, n))
+    for name in ("all", "hidden", "more", "remembering"):
+        (await world.register_agent(name, POLICIES.get(name, ALL))).close()
+    reader = await world.subscribe("all")
+    for name in ("remembering", "hidden", "more"):
+        await world.view(name)
+    await world.view("remembering")
+    assert sorted(each.agent_id for each in world._attachments) == ["all", "more", "remembering"]
+    assert sorted(world._follower.views.attached) == ["all", "more", "remembering"]
+    assert len((await world.view("hidden")).visible_entities) == 4
+    assert sorted(each.agent_id for each in world._attachments) == ["all", "hidden", "remembering"]
+    reader.close()
