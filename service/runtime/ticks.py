@@ -121,6 +121,7 @@ class Ticks:
         self._waiters: dict[Key, list[_Waiter]] = {}
         self._telling: set[asyncio.Task[None]] = set()
         self._closed = False
+        self._looking = asyncio.Lock()
 
     @property
     def waiting(self) -> int:
@@ -243,7 +244,9 @@ class Ticks:
     async def _open_tick(self) -> OpenTick:
         """Give the tick that is open as far as is known here; its tick before is folded here."""
         if self._open is None:
-            await self._moved(await self._holding.open_tick(self._log.world_id))
+            async with self._looking:  # the first ones come together
+                if self._open is None:
+                    await self._moved(await self._holding.open_tick(self._log.world_id))
         assert self._open is not None  # noqa: S101 - set just before
         return self._open
 
