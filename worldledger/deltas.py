@@ -163,9 +163,11 @@ AnyDelta: TypeAlias = ObservationDelta | DeltaMembers
 def apply_delta(view: View, delta: AnyDelta) -> View:
     """Give what a view becomes by the delta that follows it; the view stays as it is.
 
-    Raises ValueError if a patch cannot be applied, or the result has not the digest that the delta promises: then a
-    delta is missing, and the view has to be asked for anew.
+    Raises ValueError for a delta older than the view, which has it already; if a patch cannot be applied, or the result
+    has not the digest that the delta promises: then a delta is missing, and the view has to be asked for anew.
     """
+    if delta["view_seq"] < view.view_seq:
+        raise ValueError(f"the delta of seq {delta['view_seq']} is older than the view at seq {view.view_seq}: skip it")
     seen: Any = {"visible_entities": view.visible_entities, "visible_relationships": view.visible_relationships}
     # A view may be of any size; the patches only add, remove and replace, so no limit has to hold them.
     seen = apply_patch(seen, delta["patches"], max_bytes=2**63)

@@ -37,7 +37,7 @@ DEFAULT_PERMISSIONS: Final = (SUBMIT_INTENT, "intent:move", "intent:speak", "int
 MAX_PERMISSIONS: Final = 1000
 MAX_WEIGHT: Final = 1_000_000
 
-_KIND: Final = f"one of {', '.join(KINDS)}"
+_KIND: Final = f"one of {', '.join(KINDS)}; any other kind of effect is a Custom intent's payload.kind"
 _KNOWN: Final = frozenset(
     {
         "about",

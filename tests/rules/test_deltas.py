@@ -141,3 +141,13 @@ def test_a_replaced_view_goes_together_with_what_follows() -> None:
     deltas, views = _story(3)
     assert apply_delta(views[0], collapse(deltas)) == views[-1]
     assert apply_delta(views[2], collapse(deltas[2:])) == views[-1]
+
+
+def test_a_view_is_not_taken_back_by_an_older_delta() -> None:
+    """A delta that lies before the view is refused, also where its operations would change nothing."""
+    deltas, views = _story(None)
+    with pytest.raises(ValueError, match="older than the view"):
+        apply_delta(views[-1], deltas[-2])
+    nothing = ObservationDelta({**deltas[-2], "patches": [], "context_digest": views[-1].context_digest})
+    with pytest.raises(ValueError, match="skip it"):
+        apply_delta(views[-1], nothing)

@@ -72,7 +72,11 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "no kind": (intent(kind=...), "$.kind", "kind is missing; it is one of Speak, Move, Interact, Custom"),
     "kind a number": (intent(kind=1), "$.kind", "not a number"),
     "kind a list": (intent(kind=["Move"]), "$.kind", "not a list"),
-    "an unknown kind": (intent(kind="Fly"), "$.kind", "kind is one of Speak, Move, Interact, Custom"),
+    "an unknown kind": (
+        intent(kind="Fly"),
+        "$.kind",
+        "kind is one of Speak, Move, Interact, Custom; any other kind of effect is a Custom intent's payload.kind",
+    ),
     "a kind in lower case": (intent(kind="move"), "$.kind", "one of"),
     **{f"no {name}": (intent(**{name: ...}), f"$.{name}", f"{name} is missing") for name in (*_WORDS[:2], "payload")},
     **{f"{name} null": (intent(**{name: None}), f"$.{name}", "not null") for name in (*_WORDS[:2], "payload")},
