@@ -94,11 +94,13 @@ async def test_a_generation_is_cancelled_by_what_happens(served: Served, inhabit
     async with connect(where, subprotocols=[SUBPROTOCOL], proxy=None) as connection:  # type: ignore[list-item]
         alice = Socket(connection)
         await alice.send("generation", id=1, req_id="g1", context_seq=3)
-        assert await alice.receive("generation") == {"type": "generation", "id": 1, "req_id": "g1", "context_seq": 3}
+        # What lies beyond alice's view, bob's registration, means her view.
+        assert await alice.receive("generation") == {"type": "generation", "id": 1, "req_id": "g1", "context_seq": 2}
         body = intent("r1", 3, "bob")
         seq = (await inhabited.post("/v1/worlds/fresh/intents", json=body)).json()["global_seq"]
         found = await alice.receive("cancelled")
-        assert found == {"type": "cancelled", "req_id": "g1", "reason": f"stale_due_to_effect_{seq}"}
+        named = {"setting": "world", "staleness_threshold": 0, "interrupt_policy": "always"}
+        assert found == {"type": "cancelled", "req_id": "g1", "reason": f"stale_due_to_effect_{seq}", **named}
         await alice.send("intent", intent=intent("g1", 3))
         assert (await alice.receive("rejected"))["problem"]["code"] == "stale_context"
         await alice.send("generation", req_id="g2", context_seq=3)

@@ -300,7 +300,7 @@ async def test_one_who_does_not_read_is_bounded(served: Served, client: Client) 
 
 
 async def test_what_the_service_refuses_is_raised(served: Served, client: Client) -> None:
-    """Unknown agents, worlds and moments are told by their errors, at once, however they are asked for."""
+    """Unknown agents, worlds and moments, and what exceeds a maximum, are told by their errors, at once."""
     await client.register_agent("alice", ObservationPolicy())
     with pytest.raises(UnknownAgentError):
         await soon(client.subscribe("nobody"))
@@ -311,9 +311,10 @@ async def test_what_the_service_refuses_is_raised(served: Served, client: Client
     token = client.issue_cancel_token("nobody", "r1")
     await soon(token.wait_cancelled())
     assert token.reason == "connection_lost"
-    late = client.issue_cancel_token("alice", "r1", 10_000)
-    await soon(late.wait_cancelled())
-    assert late.reason == "refused: invalid_intent"
+    await client.set_staleness(max_staleness_threshold=1)
+    patient = client.issue_cancel_token("alice", "r1", staleness_threshold=2)
+    await soon(patient.wait_cancelled())
+    assert patient.reason == "refused: invalid_intent"
 
 
 async def test_a_service_that_is_not_there_is_told_after_a_while() -> None:
