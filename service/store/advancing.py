@@ -51,7 +51,7 @@ class Forward:
             count = self._spacing.next(self.fold.seq, rows)
             await _feed(self.fold, rows[:count])
             self.checksum = rows[count - 1].checksum
-            self.size += sum(len(row.text) for row in rows[:count])
+            self.size += sum([len(row.text) for row in rows[:count]])
             rows = rows[count:]
             if self._spacing.due(self.fold.seq):
                 taken = await asyncio.to_thread(take, self.fold, self.checksum)
@@ -123,7 +123,9 @@ class _Spacing:
         most = len(rows)
         if self._again and self._again[-1] <= seq + most:
             most = self._again[-1] - seq
-        for count, row in enumerate(rows[:most], 1):
+        early = min(max(self.last + self._every - seq - 1, 0), most)  # none of these is far enough from the last one
+        self._bytes += sum([len(row.text) for row in rows[:early]])
+        for count, row in enumerate(rows[early:most], early + 1):
             self._bytes += len(row.text)
             if self._enough(seq + count):
                 return count

@@ -52,6 +52,11 @@ class BulkWrites:
             if not self._count:
                 self._idle.set()
 
+    @property
+    def under_way(self) -> bool:
+        """Whether there is any."""
+        return self._count > 0
+
     async def idle(self) -> None:
         """Wait until there is none."""
         await self._idle.wait()

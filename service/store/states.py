@@ -70,6 +70,8 @@ class States:
         self._world = world
         self._every = settings.snapshot_every
         self._rules: OrderedDict[str, Rules] = OrderedDict()
+        #: the imported worlds whose snapshots are being taken; set where that is over, or waits for something
+        self._imported: dict[str, asyncio.Event] = {}
         self.snapshots = Snapshots(reader, most=settings.snapshots_kept)
         self.turns = Turns(reader)
         self._live = LiveStates(settings.live_states, settings.live_state_bytes)
@@ -157,6 +159,8 @@ class States:
     ) -> Forward:
         rules = await self.rules(world_id)
         if base is None:
+            if (under_way := self._imported.get(world_id)) is not None:
+                await under_way.wait()  # rather than fold the same beside it
             base = await self.snapshots.before(world_id, seq, rules.ruleset)
 
         # Behind the newest snapshot the gaps are those that thinning left; they are not to be filled by reading.
@@ -220,15 +224,20 @@ class States:
         gathering = Gathering(self.snapshots, world_id, rules.ruleset)
 
         async def keep(taken: Taken) -> None:
-            await self._reader.bulk.idle()
+            if self._reader.bulk.under_way:
+                under_way.set()
+                await self._reader.bulk.idle()
             await gathering.keep(taken)
 
         await self._reader.bulk.idle()
         base = await self.snapshots.before(world_id, head_seq, rules.ruleset)
+        under_way = self._imported[world_id] = asyncio.Event()
         try:
             await advance(self._reader, base, head_seq, every=rules.every, keep=keep)
         finally:
             await gathering.write()
+            del self._imported[world_id]
+            under_way.set()
 
     async def page(self, world_id: str, *, after: int = 0, limit: int = 100) -> list[SnapshotRecord]:
         """Give a page of a world's snapshots, ascending. Raises as `rules` does."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import pytest
 
 from service.store import Store
 from service.store.worlds_at_once import WorldsAtOnce
+from worldledger.chain import StoredEffect
 from worldledger.drafts import check_draft
+from worldledger.folding import Fold
 from worldledger.genesis import NewWorld
 
 from .helpers import assert_sound
@@ -88,3 +91,35 @@ async def test_a_process_that_ends_meanwhile_leaves_nothing_broken(
     assert state.state_digest == (await replayed(other, world_id, 151)).state.digest()
     assert [each.global_seq for each in await snapshots(other, world_id)][:3] == [40, 80, 120]
     await assert_sound(other, world_id)
+
+
+async def test_a_state_that_is_asked_for_meanwhile_is_folded_once(
+    open_store: Opener, world_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who asks waits for the snapshots that are being taken, and goes on from the newest."""
+    store = await open_store(snapshot_every=40)
+    writing, go_on = asyncio.Event(), asyncio.Event()
+    write = store.states.snapshots.write
+
+    async def held(*given: Any) -> None:
+        writing.set()
+        await go_on.wait()
+        await write(*given)
+
+    monkeypatch.setattr(store.states.snapshots, "write", held)
+    await store.import_world(NewWorld(world_id=world_id), [moved(n) for n in range(150)])
+    await writing.wait()
+    folded: list[int] = []
+    feed = Fold.feed
+
+    def counting(self: Fold, rows: Sequence[StoredEffect]) -> None:
+        folded.append(len(rows))
+        feed(self, rows)
+
+    monkeypatch.setattr(Fold, "feed", counting)
+    asking = asyncio.create_task(store.states.state_at(world_id, 151))
+    await store.world(world_id)
+    assert not asking.done()
+    go_on.set()
+    assert (await asking).global_seq == 151
+    assert sum(folded) == 31
