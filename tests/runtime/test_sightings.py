@@ -232,8 +232,8 @@ async def test_what_is_on_its_way_counts_when_it_is_due(opening: Opening) -> Non
     assert not token.cancelled
 
 
-@register_policy("test-afraid")
-class Afraid(ObservationPolicy):
+@register_policy("test-timid")
+class Timid(ObservationPolicy):
     """Sees everything as long as there is no ghost."""
 
     def sees_entity(self, world_state: WorldState, agent_id: str, entity_id: str) -> bool:
@@ -247,7 +247,7 @@ async def test_a_policy_that_has_failed_in_between(opening: Opening, monkeypatch
     """What an agent saw before its policy failed makes nothing stale; what it has seen since does, everywhere."""
     monkeypatch.setattr("service.runtime.sightings._FIRST", 3)
     world = await opening()
-    a = await world.register_agent("a", Afraid())
+    a = await world.register_agent("a", Timid())
     await world.broadcast_event(created("x", 1, 1))
     with capture_logs():
         await world.broadcast_event(created("ghost"))
