@@ -127,7 +127,15 @@ def order_key(sim_time: float, priority: int, source_id: str) -> tuple[float, in
     return (sim_time, -priority, source_id)
 
 
+#: The kinds that carry messages.
+_MESSAGES = frozenset({"Speak", "SpeakResponse", "MessageEmitted"})
+
+
 def is_private(effect: Effect) -> bool:
-    """Tell whether an effect is for its source and the ``target_id`` of its payload alone: ``private`` is true."""
-    payload = effect["payload"]
-    return payload.get("private") is True and isinstance(payload.get("target_id"), str)
+    """Tell whether an effect is for its source and the ``target_id`` of its payload alone: ``private`` is true.
+
+    Of a message whatever else ``private`` may be, but false and null, counts as true: a mistake is to show too little,
+    not too much. Without a target it is for its source alone.
+    """
+    private = effect["payload"].get("private")
+    return private is True or (effect["kind"] in _MESSAGES and private not in (None, False))

@@ -368,7 +368,7 @@ class ObservationPolicy:
         """Tell whether an effect is for the agent's eyes: it is not private, or the agent is its source or target."""
         if self.rules < 2 or not is_private(effect):
             return True
-        return agent_id == effect["source_id"] or agent_id == effect["payload"]["target_id"]
+        return agent_id == effect["source_id"] or agent_id == effect["payload"].get("target_id")
 
     def has_place(self, effect: Effect, agent_id: str, world_state: WorldState) -> bool:
         """Tell whether the place that the effect's payload names decides whether the agent observes it."""

@@ -24,6 +24,9 @@ INTERRUPT_POLICIES: Final[tuple[InterruptPolicy, ...]] = get_args(InterruptPolic
 #: Most ids that an intent or a generation names by ``about``.
 MAX_ABOUT: Final = 1000
 
+_RELATIONSHIPS: Final = PARTS[1]
+#: The kinds that set or remove one relationship.
+_RELATING: Final = frozenset({"RelationshipSet", "RelationshipRemoved"})
 #: Where a payload names entities.
 NAMING: Final = ("agent_id", "entity_id", "target_id", "from_entity", "to_entity")
 
@@ -59,10 +62,11 @@ def is_news(effect: Effect, agent_id: str) -> bool:
     return effect["source_id"] != agent_id and not is_system_kind(effect["kind"])
 
 
-def shown_by(delta: ObservationDelta) -> frozenset[str] | None:
-    """Give the ids that a delta shows: in the paths of its patches, and where its events name them.
+def shown_by(delta: ObservationDelta, effect: Effect) -> frozenset[str] | None:
+    """Return the ids that a delta shows: in the paths of its patches, at both ends of relationships, in its events.
 
-    None where it replaces a whole part of the view.
+    None where it replaces a whole part of the view. An effect that sets or removes one relationship names its ends,
+    which the agent sees where its view changes by it; of others the ends that a patch lists are taken.
     """
     names: set[str] = set()
     for operation in delta["patches"]:
@@ -70,6 +74,11 @@ def shown_by(delta: ObservationDelta) -> frozenset[str] | None:
         if len(steps) < 3 or steps[1] not in PARTS:
             return None
         names.add(steps[2].replace("~1", "/").replace("~0", "~"))
+        if steps[1] == _RELATIONSHIPS:
+            if effect["kind"] in _RELATING:
+                names.update(names_of(effect["payload"]))
+            elif isinstance(ends := operation.get("value"), list):
+                names.update(ends)
     for event in delta["events"]:
         names.add(event["source_id"])
         names.update(names_of(event["payload"]))

@@ -160,7 +160,7 @@ class Replay:
             effect = orjson.loads(text)
             at = effect["wall_time"]
             for _, delta, delay in self.views.apply(effect, digests=digests):
-                sight = Sight(delta["view_seq"], shown_by(delta)) if is_news(effect, self._agent_id) else None
+                sight = Sight(delta["view_seq"], shown_by(delta, effect)) if is_news(effect, self._agent_id) else None
                 found.append(Seen(delta, at + delay, len(text), sight))
         failed = self.views.failed.get(self._agent_id)
         if failed is not None:

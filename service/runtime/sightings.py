@@ -361,6 +361,6 @@ def sights_of(effect: Effect, sightings: Sequence[Sighting]) -> list[Sight | Non
         key = (id(patches) if patches else 0, id(events[0]) if events else 0)
         sight = made.get(key)
         if sight is None:
-            sight = made[key] = Sight(effect["global_seq"], shown_by(delta))
+            sight = made[key] = Sight(effect["global_seq"], shown_by(delta, effect))
         found.append(sight)
     return found

@@ -48,6 +48,14 @@ async def test_a_socket_goes_on_after_a_view(served: Served, inhabited: httpx2.A
     assert watched.view == (await inhabited.get(of("alice", "view"))).json()
 
 
+async def test_the_first_view_has_all_that_was_acknowledged(served: Served, inhabited: httpx2.AsyncClient) -> None:
+    """Who opens a socket right after an effect was acknowledged sees it in the first view, and can act from there."""
+    for n in range(20):
+        await speak(inhabited, f"r{n}", "bob")
+        async with socket_of(served) as alice:
+            assert (await alice.receive())["view"]["view_seq"] == 4 + n
+
+
 async def test_any_agent_has_a_socket(served: Served, inhabited: httpx2.AsyncClient) -> None:
     """An id with a slash, or one that looks like a route, leads to its own socket."""
     for name in ("a/b", "x/ws", "ä %2F"):

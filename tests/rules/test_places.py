@@ -218,3 +218,29 @@ def test_a_private_message_is_no_part_of_the_state() -> None:
         with pytest.raises(IllegalEffectError) as refused:
             RULESET.decide(check_draft({**draft, "schema_version": "1.0.0"}), None)
         assert refused.value.path == "$.payload.target_id"
+    for private in ("true", 1, [], {}):
+        draft = {"kind": "Speak", "payload": {**payload, "private": private}, "source_id": "zoe"}
+        with pytest.raises(IllegalEffectError) as refused:
+            RULESET.decide(check_draft({**draft, "schema_version": "1.0.0"}), None)
+        assert refused.value.path == "$.payload.private"
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "heard"),
+    [
+        ("Speak", {"private": True}, ["ann"]),
+        ("Trade", {"private": True}, ["ann"]),
+        ("Speak", {"private": "yes", "target_id": "bob"}, ["ann", "bob"]),
+        ("MessageEmitted", {"private": 1}, ["ann"]),
+        ("Speak", {"private": False}, ["ann", "bob", "cid", "row"]),
+        ("Trade", {"private": "garden"}, ["ann", "bob", "cid", "row"]),
+    ],
+)
+def test_a_mistake_shows_too_little_and_not_too_much(kind: str, payload: dict[str, Any], heard: list[str]) -> None:
+    """Private without a target is for the source alone; of a message any other value counts as private."""
+    world = World(_created("ann"), _created("bob"), _created("cid"))
+    for name in ("ann", "bob", "cid"):
+        world.agent(name)
+    world.agent("row", MatrixPolicy, default=("insider", 0.0), noise_key=KEY)
+    said = world.does(kind, {"text": "psst", **payload}, "ann")
+    assert sorted(name for name, sighting in said.items() if sighting.delta["events"]) == heard

@@ -35,12 +35,33 @@ def delta(*paths: str, events: list[dict[str, Any]] | None = None) -> Observatio
 def test_what_a_delta_shows() -> None:
     """The entities of its patches, unescaped, the sources of its events, and what their payloads name."""
     event = {"source_id": "bob", "payload": {"target_id": "ann", "entity_id": "box", "text": "eve", "agent_id": 7}}
-    shown = shown_by(delta("/visible_entities/x/position/0", "/visible_relationships/a~1b~0c", events=[event]))
+    other = cast("Effect", {"kind": "Anything", "payload": {}})
+    shown = shown_by(delta("/visible_entities/x/position/0", "/visible_relationships/a~1b~0c", events=[event]), other)
     assert shown is not None
     assert sorted(shown) == ["a/b~c", "ann", "bob", "box", "x"]
-    assert shown_by(delta()) == frozenset()
+    assert shown_by(delta(), other) == frozenset()
     for whole in ("/visible_entities", "/visible_relationships", "/something/else", ""):
-        assert shown_by(delta("/visible_entities/x", whole)) is None
+        assert shown_by(delta("/visible_entities/x", whole), other) is None
+
+
+def test_a_relationship_is_shown_with_both_of_its_ends() -> None:
+    """Who is related to whom is told of both, also where the relationship is gone and its end stands nowhere."""
+    gone = cast(
+        "ObservationDelta",
+        {"view_seq": 9, "patches": [{"op": "remove", "path": "/visible_relationships/ann"}], "events": []},
+    )
+    removed = cast("Effect", {"kind": "RelationshipRemoved", "payload": {"from_entity": "ann", "to_entity": "bob"}})
+    assert shown_by(gone, removed) == {"ann", "bob"}
+    many = cast(
+        "ObservationDelta",
+        {
+            "view_seq": 9,
+            "patches": [{"op": "replace", "path": "/visible_relationships/ann", "value": ["bob", "eve"]}],
+            "events": [],
+        },
+    )
+    assert shown_by(many, removed) == {"ann", "bob"}
+    assert shown_by(many, cast("Effect", {"kind": "Feast", "payload": {}})) == {"ann", "bob", "eve"}
 
 
 def test_what_a_sighting_concerns() -> None:

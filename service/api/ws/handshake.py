@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from service.api.context import Services
 from service.api.errors import InvalidParameterError, SubprotocolRefusedError, UpgradeRequiredError
-from service.api.inhabitants import AgentId, known_agent, reading_on
+from service.api.inhabitants import PATIENCE, AgentId, known_agent, reading_on
 from service.api.openapi import problems
 from service.api.parameters import WorldName, whole
 from service.api.problems import instance_of, problem_response
@@ -87,6 +87,7 @@ async def _connect(found: Services, scope: Scope, receive: Receive, send: Send) 
     world_id, agent_id = (scope["path_params"][name] for name in ("world", "agent_id"))
     world = await found.worlds.get(world_id)
     await known_agent(found, world, agent_id)
+    await world.fold_known(PATIENCE)  # what was acknowledged before the socket was opened is in its first view
     with reading_on("view_seq"):
         subscription = await world.subscribe(agent_id, view_seq=view_seq)
     if found.stopping.is_set():

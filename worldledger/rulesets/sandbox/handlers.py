@@ -121,7 +121,8 @@ def emit(state: WorldState, effect: Effect) -> Touched:
 def _note_message(state: WorldState, effect: Effect, text: str, time: str, count: str) -> Touched:
     entity_id = effect["source_id"]
     payload = effect["payload"]
-    if is_private(effect) and payload.get("audience") == sorted({entity_id, payload["target_id"]}):
+    target = payload.get("target_id")
+    if is_private(effect) and isinstance(target, str) and payload.get("audience") == sorted({entity_id, target}):
         return ()
     entity = state.entities.get(entity_id)
     if entity is None:

@@ -125,8 +125,11 @@ def read_emitted(payload: Mapping[str, Any], source_id: str) -> str:
 
 def audience_of(payload: Mapping[str, Any], source_id: str) -> list[str] | None:
     """Return whom a message with ``private`` true is for, sorted: its source and its ``target_id``; None for all."""
-    if payload.get("private") is not True:
+    private = payload.get("private")
+    if private is None or private is False:
         return None
+    if private is not True:
+        raise UnreadableError("private is true or false", "$.payload.private")
     if payload.get("target_id") is None:
         raise UnreadableError("a private message has a target_id", "$.payload.target_id")
     return sorted({source_id, read_name(payload, "target_id")})
