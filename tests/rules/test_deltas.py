@@ -148,6 +148,6 @@ def test_a_view_is_not_taken_back_by_an_older_delta() -> None:
     deltas, views = _story(None)
     with pytest.raises(ValueError, match="older than the view"):
         apply_delta(views[-1], deltas[-2])
-    nothing = ObservationDelta({**deltas[-2], "patches": [], "context_digest": views[-1].context_digest})
+    nothing = ObservationDelta(deltas[-2], patches=[], context_digest=views[-1].context_digest)
     with pytest.raises(ValueError, match="skip it"):
         apply_delta(views[-1], nothing)

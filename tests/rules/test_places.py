@@ -218,7 +218,8 @@ def test_a_private_message_is_no_part_of_the_state() -> None:
         with pytest.raises(IllegalEffectError) as refused:
             RULESET.decide(check_draft({**draft, "schema_version": "1.0.0"}), None)
         assert refused.value.path == "$.payload.target_id"
-    for private in ("true", 1, [], {}):
+    unreadable: tuple[Any, ...] = ("true", 1, [], {})
+    for private in unreadable:
         draft = {"kind": "Speak", "payload": {**payload, "private": private}, "source_id": "zoe"}
         with pytest.raises(IllegalEffectError) as refused:
             RULESET.decide(check_draft({**draft, "schema_version": "1.0.0"}), None)

@@ -51,7 +51,7 @@ def test_a_relationship_is_shown_with_both_of_its_ends() -> None:
         {"view_seq": 9, "patches": [{"op": "remove", "path": "/visible_relationships/ann"}], "events": []},
     )
     removed = cast("Effect", {"kind": "RelationshipRemoved", "payload": {"from_entity": "ann", "to_entity": "bob"}})
-    assert shown_by(gone, removed) == {"ann", "bob"}
+    assert shown_by(gone, removed) == frozenset({"ann", "bob"})
     many = cast(
         "ObservationDelta",
         {
@@ -60,8 +60,8 @@ def test_a_relationship_is_shown_with_both_of_its_ends() -> None:
             "events": [],
         },
     )
-    assert shown_by(many, removed) == {"ann", "bob"}
-    assert shown_by(many, cast("Effect", {"kind": "Feast", "payload": {}})) == {"ann", "bob", "eve"}
+    assert shown_by(many, removed) == frozenset({"ann", "bob"})
+    assert shown_by(many, cast("Effect", {"kind": "Feast", "payload": {}})) == frozenset({"ann", "bob", "eve"})
 
 
 def test_what_a_sighting_concerns() -> None:
