@@ -186,9 +186,10 @@ def test_whatever_comes_is_taken_or_refused_with_a_path(fields: dict[str, Any], 
 @given(st.dictionaries(st.text(max_size=4), ANY_JSON, max_size=3))
 def test_a_payload_passes_the_gate_of_drafts(payload: dict[str, Any]) -> None:
     """What would not survive in the log is refused at the same place as in a draft's payload."""
+    payload = {name: each for name, each in payload.items() if name not in {"kind", "token_count"}}
     value = said("Custom", **{**payload, "kind": "Waved", "token_count": 0})
-    wrong = set(offences({**payload}, "$.payload"))
-    if not wrong - {"$.payload.kind", "$.payload.token_count"}:
+    wrong = set(offences(payload, "$.payload"))
+    if not wrong:
         check_intent(value)
         return
     with pytest.raises(InvalidIntentError) as caught:
