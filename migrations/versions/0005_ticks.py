@@ -65,7 +65,7 @@ COMMENTS = {
     "column held_intents.counted": ("Whether the place was counted when it was held, because the intent stated none."),
     "column held_intents.intent": "The intent as it was checked, as canonical text.",
     "column held_intents.body_sha256": "SHA-256 of the request's body, as in requests.",
-    "column held_intents.context_seq": "The view that the intent was made from, if it names one.",
+    "column held_intents.context_seq": "The context that the request names, if any.",
     "column held_intents.list_id": "The list that it came in, if its members belong together.",
     "column held_intents.list_index": "Its place in that list.",
     "column held_intents.list_atomic": "Whether all of the list are accepted, or none of them.",

@@ -48,7 +48,7 @@ HELD_INTENTS = Table(
     ),
     Column("intent", JSON, nullable=False, comment="The intent as it was checked, as canonical text."),
     Column("body_sha256", LargeBinary, nullable=False, comment="SHA-256 of the request's body, as in requests."),
-    Column("context_seq", BigInteger, comment="The view that the intent was made from, if it names one."),
+    Column("context_seq", BigInteger, comment="The context that the request names, if any."),
     Column("list_id", Uuid, comment="The list that it came in, if its members belong together."),
     Column("list_index", Integer, comment="Its place in that list."),
     Column("list_atomic", Boolean, nullable=False, comment="Whether all of the list are accepted, or none of them."),

@@ -226,7 +226,7 @@ class Ticks:
                     answers[index] = error
                     continue
                 member = (list_id, None if list_id is None else index, atomic, ordered and list_id is not None)
-                wanted[index] = _wanted(placed, tick.number, member, refused)
+                wanted[index] = _wanted(placed, intents[index].context_seq, tick.number, member, refused)
             found = await self._guard.call(
                 self._holding.hold, self._log.world_id, list(wanted.values()), self._limits, atomic=atomic
             )
@@ -261,35 +261,30 @@ class Ticks:
     async def _place(self, intent: CheckedIntent, tick: OpenTick) -> tuple[CheckedIntent, SimulationError | None]:
         """Give an intent with what it was made from, and what it is refused with as of the tick before.
 
-        That does not count where its request is known. A context beyond the agent's view means that view. Raises
-        UnknownAgentError.
+        That does not count where its request is known. A context beyond the agent's latest view means that view, as of
+        now; whether it is stale follows from the context that was named. Raises UnknownAgentError.
         """
-        attachment = await self._observing.attach(intent.agent_id)
-        intent, staleness, names, refusal = self._placing.place(intent)
-        context_seq = intent.context_seq
-        if refusal is not None or context_seq is None:
-            return intent, refusal
-        if context_seq > self._follower.seq:
-            await self._follower.catch_up()
-        if not tick.after_seq < context_seq <= self._follower.seq:
-            context_seq = min(context_seq, await self._view_seq_at(attachment, tick.after_seq))
+        if intent.context_seq is not None and intent.context_seq > self._follower.seq:
+            await self._follower.catch_up()  # another process may have shown it to the agent
+        async with self._observing.attached(intent.agent_id) as attachment:
+            intent, staleness, names, refusal = self._placing.place(intent)
+            named = intent.context_seq
+            if refusal is not None or named is None:
+                return intent, refusal
+            context_seq = min(named, await self._latest(attachment))
             intent = intent._replace(context_seq=context_seq)
-        watch = Watch(intent.agent_id, context_seq, staleness, names)
-        await self._sightings.count_as_of(watch, attachment, tick.after_seq)
-        if watch.stale_at is not None:
-            refusal_by = staleness.details()
-            return intent, StaleContextError(intent.req_id, watch.expected_seq, context_seq, **refusal_by)
-        return intent, None
+            watch = Watch(intent.agent_id, named, staleness, names)
+            await self._sightings.count_as_of(watch, attachment, tick.after_seq)
+            if watch.stale_at is not None:
+                refusal_by = staleness.details()
+                return intent, StaleContextError(intent.req_id, watch.expected_seq, context_seq, **refusal_by)
+            return intent, None
 
-    async def _view_seq_at(self, attachment: Attachment, seq: int) -> int:
-        """Give the view_seq that an agent had at a seq, 0 where it had no view yet."""
-        known = self._observing.agents[attachment.agent_id]
-        if seq < known["registered_seq"]:
-            return 0
+    async def _latest(self, attachment: Attachment) -> int:
+        """Return the view_seq of the latest view that an agent may know, the same in every process."""
+        seq = attachment.view_seq
         found = attachment.origin(seq)
-        if found is None:
-            found = (await self._observing.view(attachment.agent_id, seq)).view_seq
-        return found
+        return (await self._observing.view(attachment.agent_id, seq)).view_seq if found is None else found
 
     # -- waiting -------------------------------------------------------------------------------------------
 
@@ -498,6 +493,7 @@ def _key(intent: CheckedIntent) -> Key:
 
 def _wanted(
     intent: CheckedIntent,
+    named: int | None,
     tick: int,
     member: tuple[UUID | None, int | None, bool, bool],
     refused: SimulationError | None,
@@ -508,7 +504,7 @@ def _wanted(
         intent.order,
         canonical_json(intent.to_intent()).decode(),
         check_draft(intent_draft(intent)).body_digest(),
-        intent.context_seq,
+        named,
         tick,
         *member,
         refused=refused,

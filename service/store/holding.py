@@ -55,8 +55,9 @@ class Wanted(NamedTuple):
 
     ``place``: its order field, or None for its count within the tick. ``intent`` is canonical text, ``body_sha256``
     the digest of its draft, by which requests of the log are told apart too. ``tick`` is the open tick as its caller
-    knows it: where another is open, the intent is not held. ``refused``: what a request is refused with, as of the tick
-    before, unless it is known already.
+    knows it: where another is open, the intent is not held. ``context_seq`` is the one that the request names; the
+    intent's own is that of the view which it was really made from. ``refused``: what a request is refused with, as of
+    the tick before, unless it is known already.
     """
 
     agent_id: str
@@ -86,7 +87,6 @@ class HeldIntent(NamedTuple):
     tick: int
     place: int
     intent: str
-    context_seq: int | None
     list_id: UUID | None
     list_index: int | None
     list_atomic: bool
@@ -319,7 +319,7 @@ class _Round:
             same = row["body_sha256"] == wanted.body_sha256
             if row["outcome"] is None:
                 return HeldAt(row["tick"], row["place"], again=True) if same else conflict(wanted.req_id)
-            if same and row["context_seq"] == wanted.context_seq:
+            if same and _same_context(row, wanted):
                 return RefusedAt(row["tick"], orjson.loads(row["outcome"]))
         if wanted.tick != open_tick.number:
             return OtherTick(open_tick)
@@ -339,6 +339,18 @@ class _Round:
         self._bytes += size
         self._new[wanted.key] = (wanted, place)
         return HeldAt(open_tick.number, place)
+
+
+def _same_context(row: asyncpg.Record, wanted: Wanted) -> bool:
+    """Tell whether a request that was refused comes again from the context that it was refused with.
+
+    What the requests name is compared, not which view that meant when they came. One that names none is another where
+    it ends a generation that began from another view.
+    """
+    if row["context_seq"] is not None or wanted.context_seq is not None:
+        return bool(row["context_seq"] == wanted.context_seq)
+    made_from = orjson.loads(wanted.intent)["context_seq"]
+    return made_from is None or bool(made_from == row["made_from"])
 
 
 async def _receipt(connection: PooledConnection, world_id: str, row: asyncpg.Record) -> Receipt:

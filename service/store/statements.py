@@ -232,7 +232,7 @@ order by world_id desc, kind desc, global_seq desc limit 1
 #: What is known of requests ($2 agent_id, $3 req_id) that are to be held: rows that are there, and requests of the log.
 HELD_OR_KNOWN = """
 select a.agent_id, a.req_id, h.tick, h.place, h.body_sha256, h.context_seq, h.outcome,
-       q.body_sha256 as known_sha256, q.first_seq, q.last_seq
+       (h.intent ->> 'context_seq')::bigint as made_from, q.body_sha256 as known_sha256, q.first_seq, q.last_seq
 from unnest($2::text[], $3::text[]) as a (agent_id, req_id)
 left join held_intents h on h.world_id = $1 and h.agent_id = a.agent_id and h.req_id = a.req_id
 left join requests q on q.world_id = $1 and q.source_id = a.agent_id and q.req_id = a.req_id
@@ -268,8 +268,7 @@ on conflict (world_id, agent_id, req_id) do update set
 
 #: All that is held for the open tick of a world.
 HELD = """
-select agent_id, req_id, tick, place, intent::text as intent, context_seq, list_id, list_index, list_atomic,
-       list_ordered
+select agent_id, req_id, tick, place, intent::text as intent, list_id, list_index, list_atomic, list_ordered
 from held_intents where world_id = $1 and outcome is null order by agent_id, req_id
 """
 

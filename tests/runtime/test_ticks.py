@@ -27,8 +27,10 @@ from worldledger.errors import (
     UnknownAgentError,
 )
 from worldledger.intents import Accepted, Held
+from worldledger.latency import FixedLatency
+from worldledger.observation import ObservationPolicy, PolicyConfig
 
-from .helpers import ALL, created, draft, move, whole
+from .helpers import ALL, created, draft, move, near, whole
 
 if TYPE_CHECKING:
     from .conftest import Opening
@@ -283,6 +285,96 @@ async def test_staleness_is_judged_as_of_the_tick_before(opening: Opening) -> No
     with pytest.raises(StaleContextError):
         await world.hold_intent(whole("A", context, req_id="r2"))
     assert isinstance(await world.hold_intent(whole("A", context, req_id="r1")), Accepted)
+
+
+async def contexts(world: Orchestrator) -> dict[str, int | None]:
+    """Give the context that the log has of each intent, by its req_id."""
+    made = [effect for effect in await effects(world) if "intent" in effect.get("source_metadata", ())]
+    return {str(effect["req_id"]): effect["source_metadata"]["context_seq"] for effect in made}
+
+
+async def test_a_context_beyond_the_view_is_that_view(opening: Opening) -> None:
+    """A context beyond the agent's latest view is recorded as that view as of holding, alike in every process."""
+    one = await ticking(opening)
+    await one.register_agent("near", near(10.0))
+    await one.broadcast_event(created("near", 0.0, 0.0, 0.0))
+    await tick(one, "unity", 1.0)
+    shown = (await one.broadcast_event(created("apple", 1.0, 0.0, 0.0))).global_seq
+    for number in range(150):
+        far = (await one.broadcast_event(created(f"far{number}", 900.0, 0.0, 0.0))).global_seq
+    other = await opening(config=PLAIN)
+    assert (await one.view("near")).view_seq == shown
+    expected: dict[str, int] = {}
+    for name, each in (("one", one), ("other", other)):
+        for context_seq in (9999, far, shown + 1, shown, shown - 1):
+            req_id = f"{name} {context_seq}"
+            await each.hold_intent(whole("near", context_seq, req_id=req_id))
+            expected[req_id] = min(context_seq, shown)
+    await tick(one, "unity", 2.0)
+    assert await contexts(one) == expected
+
+
+async def test_a_context_that_is_not_due_is_the_view_that_is(opening: Opening) -> None:
+    """What an agent cannot know yet is no context, in any process: its intent is recorded with the view that is due."""
+    world = await ticking(opening)
+    other = await opening(config=PLAIN)
+    late = await world.register_agent("late", ObservationPolicy(PolicyConfig(latency_model=FixedLatency(1e6))))
+    await world.broadcast_event(draft("Noise", {"text": "?"}))
+    await tick(world, "unity", 1.0)
+    loud = await world.broadcast_event(draft("Noise", {"text": "!"}))
+    for name, each in (("one", world), ("other", other)):
+        await each.hold_intent(whole("late", loud.global_seq, req_id=name))
+        await each.hold_intent(whole("late", 9999, req_id=f"{name} beyond"))
+    await tick(world, "unity", 2.0)
+    names = ("one", "one beyond", "other", "other beyond")
+    assert await contexts(world) == dict.fromkeys(names, late.view_seq)
+
+
+async def test_a_context_beyond_the_view_is_not_stale(opening: Opening) -> None:
+    """A context later than the tick before has nothing after it that counts, be it far beyond the agent's view."""
+    world = await ticking(opening, OrchestratorConfig(view_digest_every=0))
+    view_seq = (await world.view("A")).view_seq
+    noise = await world.broadcast_event(draft("Noise", {"text": "?"}))
+    await tick(world, "unity", 1.0)
+    with pytest.raises(StaleContextError) as told:
+        await world.hold_intent(whole("A", view_seq, req_id="r1"))
+    assert (told.value.expected_seq, told.value.actual_seq) == (noise.global_seq, view_seq)
+    await world.broadcast_event(draft("Noise", {"text": "!"}))
+    assert isinstance(await world.hold_intent(whole("A", 9999, req_id="r1")), Held)
+
+
+@pytest.mark.parametrize("between", [True, False])
+async def test_a_refusal_is_the_same_in_every_process(opening: Opening, between: bool) -> None:
+    """A request from a context beyond the view that was refused is refused alike by all, whatever came since."""
+    one = await ticking(opening)
+    other = await opening(config=PLAIN)
+    await one.register_agent("mute", ALL, ["submit_intent"])
+    refused = whole("mute", 9999, req_id="r1")
+    await one.hold_intent(refused)
+    assert (await tick(one, "unity", 1.0)).refused == 1
+    if between:
+        await one.broadcast_event(draft("Noise", {"text": "!"}))
+    for each in (other, one, other):
+        with pytest.raises(PermissionDeniedError):
+            await each.hold_intent(refused)
+    assert isinstance(await other.hold_intent(refused | {"context_seq": 9998}), Held)
+
+
+async def test_a_refusal_without_a_context_is_told_again(opening: Opening) -> None:
+    """A refused request that named none is told its refusal again in all processes; not so from a new generation."""
+    one = await ticking(opening)
+    other = await opening(config=PLAIN)
+    mute = await one.register_agent("mute", ALL, ["submit_intent"])
+    one.issue_cancel_token("mute", "r1", mute.view_seq)
+    refused = whole("mute", 0, req_id="r1") | {"context_seq": None}
+    assert isinstance(await one.hold_intent(refused), Held)
+    await tick(one, "unity", 1.0)
+    for each in (one, other):
+        with pytest.raises(PermissionDeniedError):
+            await each.hold_intent(refused)
+    noise = await one.broadcast_event(draft("Noise", {"text": "!"}))
+    one.issue_cancel_token("mute", "r1", noise.global_seq)
+    assert isinstance(await one.hold_intent(refused), Held)
 
 
 async def test_quotas_are_those_of_one_tick(opening: Opening) -> None:
