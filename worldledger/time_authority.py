@@ -26,7 +26,8 @@ TIME_SILENT_KIND: Final = "WorldTimeAuthoritySilent"
 #: The kinds that say something of the authority.
 TIME_KINDS: Final = frozenset({TIME_AUTHORITY_KIND, TIME_SET_KIND, TIME_SILENT_KIND})
 
-#: Why an authority is silent: the connection that its last tick came by has ended, or no tick came for too long.
+#: Why an authority is silent: the connection of its last tick, or else of its taking over, has ended; or no tick came
+#: for too long.
 SilenceReason: TypeAlias = Literal["disconnected", "no_tick"]
 
 #: The authority of worlds that name none: the wall clock.

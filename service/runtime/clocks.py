@@ -248,13 +248,13 @@ class Clocks:
 
     # -- silence -------------------------------------------------------------------------------------------
 
-    def disconnected(self, adapter: str, tick_seq: int) -> None:
-        """Take note that the connection has ended by which an adapter's tick came.
+    def disconnected(self, heard: TimeAuthority) -> None:
+        """Take note that the connection has ended by which this was heard of an adapter: a tick, or its taking over.
 
         Where that is the last that was heard of the authority, the effect WorldTimeAuthoritySilent follows.
         """
-        heard = TimeAuthority(adapter, last_tick_seq=tick_seq)
-        self._begin(self._write_silence(heard, "disconnected"))
+        if heard.is_adapter:  # the wall clock and clients have no connection, whatever closed a tick in their name
+            self._begin(self._write_silence(heard, "disconnected"))
 
     def _watch(self) -> None:
         """Count the seconds anew until the authority is silent."""

@@ -53,6 +53,7 @@ from worldledger.staleness import (
     WorldStaleness,
     check_about,
 )
+from worldledger.time_authority import TimeAuthority
 from worldledger.validation import DefaultEffectValidator, EffectValidator
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
     from worldledger.effects import Effect
     from worldledger.rulesets import Ruleset
     from worldledger.staleness import Sight
-    from worldledger.time_authority import Silence, TimeAuthority
+    from worldledger.time_authority import Silence
     from worldledger.views import Sighting
     from worldledger.world import WorldState
 
@@ -543,12 +544,14 @@ class Orchestrator(Gauges):
         """
         return await self._clocks.wait_for_tick()
 
-    def authority_disconnected(self, adapter: str, tick_seq: int) -> None:
+    def authority_disconnected(self, adapter: str, tick_seq: int | None, since_seq: int = 1) -> None:
         """Take note that the connection by which an adapter's tick came has ended.
 
-        If that was the last tick of the time authority, the effect WorldTimeAuthoritySilent follows.
+        Where no tick came by it, only the word that the adapter takes over, ``tick_seq`` is None and ``since_seq`` the
+        effect WorldTimeAuthoritySet (1: the genesis). If that was the last that was heard of the time authority, the
+        effect WorldTimeAuthoritySilent follows.
         """
-        self._clocks.disconnected(adapter, tick_seq)
+        self._clocks.disconnected(TimeAuthority(adapter, since_seq=since_seq, last_tick_seq=tick_seq))
 
     async def tick(self, adapter: str, sim_time: float) -> Receipt | TickReceipt:
         """Move sim_time on, to the adapter's own time plus its offset.

@@ -30,6 +30,7 @@ from worldledger.rulesets import Ruleset
 from worldledger.time_authority import (
     TIME_AUTHORITY_KIND,
     TIME_KINDS,
+    TIME_SET_KIND,
     TIME_SILENT_KIND,
     WALL,
     TimeAuthority,
@@ -126,11 +127,14 @@ class Sealer:
         if authority.allows(draft.source_id):
             return
         who = f"the adapter {authority.name!r} alone" if authority.is_adapter else "the wall clock alone"
+        path, advice = "$.sim_time", "leave sim_time out"
+        if draft.kind == TIME_SET_KIND:  # a tick is nothing without its time; its adapter needs the authority
+            path, advice = "$.adapter", "PUT …/time-authority (set_sim_time_authority) says who does"
         raise TimeAuthorityError(
-            f"world {self.world_id}: {who} sets sim_time, not {draft.source_id!r}; leave sim_time out",
+            f"world {self.world_id}: {who} sets sim_time, not {draft.source_id!r}; {advice}",
             world_id=self.world_id,
             time_authority=authority.name,
-            path="$.sim_time",
+            path=path,
             index=index,
         )
 
@@ -140,8 +144,13 @@ class Sealer:
         Whoever has the authority over time closes the ticks; where that is no adapter, anybody does.
         """
         authority = self.authority if authority is None else authority
-        if authority.name != WALL:
-            self._check_authority(draft, authority, None)
+        if authority.is_adapter and not authority.allows(draft.source_id):
+            raise TimeAuthorityError(
+                f"world {self.world_id}: the adapter {authority.name!r} alone closes ticks, not {draft.source_id!r}",
+                world_id=self.world_id,
+                time_authority=authority.name,
+                path="$.source",
+            )
 
     def seal(
         self, head: Head, units: Sequence[Unit], *, final: bool = False, onto: Group | None = None

@@ -103,9 +103,11 @@ async def test_nobody_else_moves_time(client: httpx2.AsyncClient) -> None:
     """A foreign adapter, a time before and a draft with a time of its own are refused."""
     await client.post("/v1/worlds", json={"world_id": "town", "time_authority": "unity"})
     assert (await client.post(TIME, json={"adapter": "unity", "sim_time": 10.0})).status_code == 201
-    problem(await client.post(TIME, json={"adapter": "unreal", "sim_time": 11.0}), 422, "time_authority")
+    foreign = problem(await client.post(TIME, json={"adapter": "unreal", "sim_time": 11.0}), 422, "time_authority")
+    assert (foreign["path"], "PUT …/time-authority" in foreign["detail"]) == ("$.adapter", True)
     problem(await client.post(TIME, json={"adapter": "unity", "sim_time": 9.0}), 409, "sim_time_order")
-    problem(await client.post("/v1/worlds/town/effects", json=draft(sim_time=12.0)), 422, "time_authority")
+    stated = problem(await client.post("/v1/worlds/town/effects", json=draft(sim_time=12.0)), 422, "time_authority")
+    assert (stated["path"], "leave sim_time out" in stated["detail"]) == ("$.sim_time", True)
     assert await _sim_time(client) == 10.0
 
 
@@ -114,7 +116,9 @@ async def test_the_clock_may_have_it_back(client: httpx2.AsyncClient) -> None:
     await new_world(client)
     await client.put(AUTHORITY, json={"authority": "unreal"})
     assert (await client.put(AUTHORITY, json={"authority": "none"})).json()["authority"] == "none"
-    problem(await client.post(TIME, json={"adapter": "unreal", "sim_time": 1e12}), 422, "time_authority")
+    refused = problem(await client.post(TIME, json={"adapter": "unreal", "sim_time": 1e12}), 422, "time_authority")
+    assert (refused["path"], "PUT …/time-authority" in refused["detail"]) == ("$.adapter", True)
+    assert "leave sim_time out" not in refused["detail"]
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,9 @@ async def test_ticks_are_closed_without_an_adapter(client: httpx2.AsyncClient) -
     effect = (await client.get(closed.headers["location"])).json()
     assert (effect["kind"], effect["payload"]["tick"], effect["source_id"]) == ("WorldTimeSet", 1, "referee")
     await client.put("/v1/worlds/town/time-authority", json={"authority": "unity"})
-    problem(await client.post(TICKS, json={"source": "referee"}), 422, "time_authority")
+    refused = problem(await client.post(TICKS, json={"source": "referee"}), 422, "time_authority", path="$.source")
+    assert "the adapter 'unity' alone closes ticks, not 'referee'" in refused["detail"]
+    assert "sim_time" not in refused["detail"]
     problem(await client.post(TICKS, json={"source": 7}), 422, "invalid_effect", path="$.source")
     await client.post("/v1/worlds", json={"world_id": "plain"})
     problem(await client.post("/v1/worlds/plain/ticks", json={"source": "x"}), 422, "invalid_effect")

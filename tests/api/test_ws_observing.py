@@ -196,6 +196,35 @@ async def test_an_authority_s_end_is_told(served: Served, inhabited: httpx2.Asyn
     assert (await inhabited.get("/v1/worlds/town")).json()["sim_time"] == 1001.0
 
 
+async def test_the_end_of_who_took_time_over_is_told(served: Served, inhabited: httpx2.AsyncClient) -> None:
+    """A socket by which an adapter took over is its connection, also if it never ticked; its end is its silence."""
+    async with socket_of(served) as alice:
+        await alice.receive("view")
+        async with socket_of(served, "bob") as unity:
+            await unity.send("authority", id=1, authority="unity")
+            taken = (await unity.receive("accepted"))["global_seq"]
+        said = {"authority": "unity", "last_tick_seq": None, "reason": "disconnected"}
+        told = await alice.receive("authority_silent")
+        assert told == {"type": "authority_silent", **said, "global_seq": taken + 1}
+        answer = await inhabited.put("/v1/worlds/town/time-authority", json={"authority": "unreal", "force": False})
+        assert answer.status_code == 200
+    effects = (await inhabited.get("/v1/worlds/town/effects")).text
+    assert effects.count('"kind":"WorldTimeAuthoritySilent"') == 1
+
+
+async def test_a_tick_by_another_connection_counts_from_then_on(served: Served, inhabited: httpx2.AsyncClient) -> None:
+    """Where the adapter ticked by another socket since, it is that one's end that is its silence."""
+    async with socket_of(served) as alice:
+        await alice.receive("view")
+        async with socket_of(served) as ticking, socket_of(served, "bob") as taking:
+            await taking.send("authority", id=1, authority="unity")
+            await taking.receive("accepted")
+            await ticking.send("tick", id=2, adapter="unity", sim_time=0.5)
+            tick = (await ticking.receive("accepted"))["global_seq"]
+        told = await alice.receive("authority_silent")
+        assert (told["last_tick_seq"], told["global_seq"]) == (tick, tick + 1)
+
+
 # -- stopping ----------------------------------------------------------------------------------------------
 
 

@@ -295,6 +295,27 @@ async def test_an_older_connection_s_end_is_no_silence(opening: Opening) -> None
     assert await silences(two) == [said]
 
 
+async def test_the_end_of_the_connection_that_took_over_is_silence(opening: Opening) -> None:
+    """Until the adapter ticks by another one, or is set anew; the wall clock has no connection that could end."""
+    one, two = await opening(), await opening()
+    first = await one.set_sim_time_authority("unity", force=False)
+    second = await two.set_sim_time_authority("unity", force=False)
+    one.authority_disconnected("unity", None, first.global_seq)
+    await one._clocks.settled()
+    assert await silences(one) == []
+    for world in (two, one):
+        world.authority_disconnected("unity", None, second.global_seq)
+        await world._clocks.settled()
+    assert await silences(one) == [{"authority": "unity", "last_tick_seq": None, "reason": "disconnected"}]
+    third = await one.set_sim_time_authority("unreal", force=False)
+    await two.tick("unreal", 1.0)
+    one.authority_disconnected("unreal", None, third.global_seq)
+    wall = await one.set_sim_time_authority("none")
+    one.authority_disconnected("wall", None, wall.global_seq)
+    await one._clocks.settled()
+    assert len(await silences(one)) == 1
+
+
 async def test_a_silent_authority_can_be_taken_over(opening: Opening) -> None:
     """By another adapter, and not before; an operator may always set it, and nobody stands in the way of the clock."""
     one, two = await opening(), await opening()

@@ -467,7 +467,9 @@ class AuthoritySilence(Shape):
 
     authority: str
     last_tick_seq: GlobalSeq | None = Field(description="Its last tick; null where none came since it took over.")
-    reason: str = Field(description="`disconnected`: the connection of its last tick ended; `no_tick`: none came.")
+    reason: str = Field(
+        description="`disconnected`: the connection of its last tick or take-over ended; `no_tick`: none came."
+    )
     global_seq: GlobalSeq = Field(description="The effect WorldTimeAuthoritySilent.")
 
 

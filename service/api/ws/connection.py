@@ -74,9 +74,10 @@ class Connection:
             self._taker.let_go()
             self._untell()
             await self._taker.settle()  # what was asked for is done, also for a client that has left
-            if self._taker.last_tick is not None and not self._found.stopping.is_set():
+            heard = self._taker.heard
+            if heard is not None and not self._found.stopping.is_set():
                 # The adapter has gone; where it is the service that goes, it will come again.
-                self._world.authority_disconnected(*self._taker.last_tick)
+                self._world.authority_disconnected(heard.name, heard.last_tick_seq, heard.since_seq)
 
     def _tell_silence(self, silence: Silence) -> None:
         self._taker.start(self._out.tell("authority_silent", **silence._asdict()))

@@ -20,6 +20,7 @@ from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_WORD, json_name, read_word
 from worldledger.errors import InvalidEffectError, InvalidIntentError, SimulationError
 from worldledger.intents import Accepted, Held
+from worldledger.time_authority import WALL, TimeAuthority
 
 if TYPE_CHECKING:
     from service.api.context import Services
@@ -50,8 +51,9 @@ class Taker:
         self._in_flight = 0
         self._room = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        #: the last tick of this socket that was accepted: its adapter, and its place in the log
-        self.last_tick: tuple[str, int] | None = None
+        #: an adapter that this socket has spoken for, with the last that was accepted: a tick, or its taking over
+        self.heard: TimeAuthority | None = None
+        self._heard_seq = 0
         #: those that wait for a tick
         self._held: set[asyncio.Task[None]] = set()
         #: tokens of generations that were begun on this socket, and what they call when they are cancelled
@@ -327,8 +329,7 @@ class Taker:
         except SimulationError as error:
             await self._out.problem("rejected", message_id, error, req_id=None)
         else:
-            if self.last_tick is None or self.last_tick[1] < receipt.global_seq:
-                self.last_tick = adapter, receipt.global_seq
+            self._hear(TimeAuthority(adapter, last_tick_seq=receipt.global_seq), receipt.global_seq)
             await self._accept(message_id, receipt)
 
     async def _accept(self, message_id: MessageId, receipt: Receipt | TickReceipt) -> None:
@@ -349,7 +350,14 @@ class Taker:
         except SimulationError as error:
             await self._out.problem("rejected", message_id, error, req_id=None)
         else:
+            named = WALL if authority == "none" else authority
+            self._hear(TimeAuthority(named, since_seq=receipt.global_seq), receipt.global_seq)
             await self._accept(message_id, receipt)
+
+    def _hear(self, heard: TimeAuthority, seq: int) -> None:
+        """Take note of what was said here for an adapter, if it is the latest; answers come in any order."""
+        if seq > self._heard_seq:
+            self.heard, self._heard_seq = heard, seq
 
     async def _view(self, message: Message) -> None:
         at_seq = message.body.get("at_seq")
