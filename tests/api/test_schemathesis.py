@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 import httpx2
 import hypothesis
@@ -21,6 +23,9 @@ from tests.social_runs import round_of
 from .chess import FOOLS_MATE, catch_up, mate, moved, new_game, started
 from .helpers import serving
 from .living import new_world, of, register, speak
+
+if TYPE_CHECKING:
+    from tests.conftest import Servers
 
 _METHODS: Final = ("get", "post", "put", "patch", "delete")
 _DOCUMENT: Final = create_app(Settings(), "postgresql://nobody@localhost/nothing").openapi()
@@ -90,15 +95,17 @@ def _try(label: str, url: str) -> None:
     assert tried >= 50 or not any((operation.path_parameters, operation.query, operation.headers, operation.body))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("label", OPERATIONS)
-async def test_no_example_makes_the_service_fail(database_url: str, label: str) -> None:
-    """At least fifty requests made from the document, right and wrong ones, are all answered without a 5xx."""
-    # A process that feeds goes beside it where that is what is told of; else they are fed once, which is quicker.
-    async with serving(database_url, projections="/projections" in label, page_limit=100) as served:
-        for name, value in (("patience", 0.01), ("keepalive", 0.05)):
-            object.__setattr__(served.services, name, value)
+@pytest.fixture(scope="module")
+def filled(servers: Servers) -> Iterator[str]:
+    """Make the name of a database with worlds, agents, games and runs in it, which each test clones."""
+    url = servers.create("embedded", servers.template("embedded"))
+    asyncio.run(_fill(url))
+    yield urlsplit(url).path[1:]
+    servers.drop("embedded", url)
 
+
+async def _fill(url: str) -> None:
+    async with serving(url, projections=False) as served:
         async with httpx2.AsyncClient(base_url=served.url, timeout=60) as client:
             await new_world(client)
             await register(client, "alice", "bob")
@@ -111,4 +118,24 @@ async def test_no_example_makes_the_service_fail(database_url: str, label: str) 
             live = {"game_id": "live", "white": {"agent_id": "alice"}, "black": {"agent_id": "bob"}}
             await client.post("/v1/games", json={**live, "max_illegal": 1000})
         await catch_up(served.services)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("label", OPERATIONS)
+def test_no_example_makes_the_service_fail(servers: Servers, filled: str, label: str) -> None:
+    """At least fifty requests made from the document, right and wrong ones, are all answered without a 5xx."""
+    url = servers.create("embedded", filled)
+    try:
+        asyncio.run(_serve(url, label))
+    finally:
+        servers.drop("embedded", url)
+
+
+async def _serve(url: str, label: str) -> None:
+    # A process that feeds goes beside it where that is what is told of.
+    async with serving(url, projections="/projections" in label, page_limit=100) as served:
+        for name, value in (("patience", 0.01), ("keepalive", 0.05)):
+            object.__setattr__(served.services, name, value)
+        async with httpx2.AsyncClient(base_url=served.url, timeout=60) as client:  # it lives only where it was begun
+            await client.post(of("alice", "generations"), json={"req_id": "g1"})
         await asyncio.to_thread(_try, label, served.url)
