@@ -19,6 +19,7 @@ import asyncpg
 
 from service.settings import Settings
 from service.store import Store
+from tests.conftest import NEVER
 from worldledger.effects import EffectDraft
 from worldledger.genesis import NewWorld
 
@@ -132,10 +133,10 @@ def drafts(count: int) -> Iterable[EffectDraft]:
 
 
 def seed(url: str, world_id: str, count: int = 9, **fields: Any) -> None:
-    """Make a world with ``count`` effects after its genesis."""
+    """Make a world with ``count`` effects after its genesis, and no snapshots."""
 
     async def work() -> None:
-        async with Store.open(url, Settings(pool_size=2)) as store:
+        async with Store.open(url, Settings(pool_size=2, snapshot_every=NEVER)) as store:
             await store.import_world(NewWorld(world_id=world_id, **fields), drafts(count))
 
     asyncio.run(work())

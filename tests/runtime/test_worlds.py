@@ -160,7 +160,8 @@ async def test_what_is_under_way_keeps_a_world_open(shelf: Shelf) -> None:
         (await world.register_agent("a", ALL)).close()
         world._attachments.drop("a")
         viewing = start(world.view("a"))
-        await settle()
+        while not (world._observing.in_use or viewing.done()):
+            await asyncio.sleep(0)
         assert world._observing.in_use
         await viewing
         setting = world.set_sim_time_authority("unity")
