@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -131,6 +132,8 @@ class Watch:
         self.stale_at: int | None = None
         self._names = names if staleness.interrupt_policy == "only_conflict" else None
         self._left_out = left_out
+        self._counts_all = self._names is None and left_out is None
+        self._limit = inf if staleness.threshold is None else staleness.threshold
         self._became_stale = became_stale
         self._counted_to = context_seq
         self._count = 0
@@ -152,9 +155,16 @@ class Watch:
 
     def take(self, sight: Sight) -> None:
         """Count a sighting, the next one that is due."""
-        if self.counted and sight.seq > self._counted_to:
-            self._count_one(sight)
-            self._look()
+        seq = sight.seq
+        if not self.counted or seq <= self._counted_to:
+            return
+        self._counted_to = seq
+        # Written out, for an agent may have thousands of intents that wait, and each is told of each sighting.
+        if self._counts_all or self._counts(sight):
+            self._count += 1
+            self._latest.append(seq)
+            if self._count > self._limit and self.stale_at is None:
+                self._look()
 
     def over(self, sights: Sequence[Sight]) -> bool:
         """Tell whether these alone, the latest there are, make it stale."""
@@ -173,8 +183,7 @@ class Watch:
             self._latest.append(sight.seq)
 
     def _look(self) -> None:
-        threshold = self.staleness.threshold
-        if self.stale_at is None and threshold is not None and self._count > threshold:
+        if self.stale_at is None and self._count > self._limit:
             self.stale_at = self._latest[-1]
             if self._became_stale is not None:
                 self._became_stale()
