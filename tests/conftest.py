@@ -51,7 +51,8 @@ SHARE, FEWEST = 4, 20
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option of `make test-all`."""
-    told = "both servers for every test that needs one, all examples of Hypothesis, and the tests marked `packaging`"
+    told = "both servers for every test that needs one, all examples of Hypothesis, full sizes, and the tests that are "
+    told += "marked `packaging` or `thorough`"
     parser.addoption("--thorough", action="store_true", help=told)
 
 
@@ -76,12 +77,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the longest tests first; without --thorough, leave packaging out and take fewer examples."""
+    """Put the longest tests first; without --thorough, leave out what is marked so and take fewer examples."""
     thorough = config.getoption("thorough")
     _set_up_properties(items, thorough=thorough)
     if not thorough:
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("packaging")])
-        items[:] = [item for item in items if not item.get_closest_marker("packaging")]
+        left_out = {item for item in items if any(map(item.get_closest_marker, ("packaging", "thorough")))}
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
     root = Path(__file__).parent
 
     def place(item: pytest.Item) -> int:
@@ -218,6 +220,12 @@ def _roomy_memory() -> Path | None:
         return memory if disk_usage(memory).free >= ROOM and os.access(memory, os.W_OK | os.X_OK) else None
     except OSError:
         return None
+
+
+@pytest.fixture(scope="session")
+def thorough(pytestconfig: pytest.Config) -> bool:
+    """Tell whether the suite runs at full strength, so that a test may be about more of the same."""
+    return bool(pytestconfig.getoption("thorough"))
 
 
 @pytest.fixture(scope="session")

@@ -78,23 +78,24 @@ async def test_a_query_is_answered(service: Connection) -> None:
     assert (answer.rows, answer.is_cut) == (9, False)
 
 
-@pytest.mark.parametrize(
-    ("query", "rows"),
-    [
-        ("select 1 -- the end", [(1,)]),
-        ("select 1;", [(1,)]),
-        ("  /* before */ values (1, 'a'), (2, null) ;  ", [(1, "a"), (2, None)]),
-        ("select 1 as x, 2 as x, 3", [(1, 2, 3)]),
-        ("table experiments limit 0", []),
-        ("with a as (select 1 as x) select x from a", [(1,)]),
-        ("show statement_timeout", [("20s",)]),
-        ("select row(1, 'a')::text, '{a,\"b c\"}'::text[], 'c'::char(3), 1.50::numeric(5,2)::text",
-         [("(1,a)", ["a", "b c"], "c  ", "1.50")]),
-    ],
-)  # fmt: skip
-async def test_forms_of_queries(service: Connection, query: str, rows: list[Any]) -> None:
+FORMS: list[tuple[str, list[Any]]] = [
+    ("select 1 -- the end", [(1,)]),
+    ("select 1;", [(1,)]),
+    ("  /* before */ values (1, 'a'), (2, null) ;  ", [(1, "a"), (2, None)]),
+    ("select 1 as x, 2 as x, 3", [(1, 2, 3)]),
+    ("table experiments limit 0", []),
+    ("with a as (select 1 as x) select x from a", [(1,)]),
+    ("show statement_timeout", [("20s",)]),
+    ("select row(1, 'a')::text, '{a,\"b c\"}'::text[], 'c'::char(3), 1.50::numeric(5,2)::text",
+     [("(1,a)", ["a", "b c"], "c  ", "1.50")]),
+]  # fmt: skip
+
+
+async def test_forms_of_queries(service: Connection, subtests: pytest.Subtests) -> None:
     """Comments, semicolons, names that come twice, no rows: whatever gives columns is a query."""
-    assert await _ask(service, query) == rows
+    for query, rows in FORMS:
+        with subtests.test(query=query):
+            assert await _ask(service, query) == rows
 
 
 async def test_cells(service: Connection) -> None:

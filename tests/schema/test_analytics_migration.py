@@ -41,11 +41,10 @@ async def _may_send(connection: Any) -> bool:
     return bool(await connection.fetchval(query))
 
 
-async def test_downgrade_and_back(two_empty_urls: list[str]) -> None:
+async def test_downgrade_and_back(database_url: str, empty_database_url: str) -> None:
     """Down to 0003 the schema is gone, with what was published in it, and readers read as before; up it is back."""
-    url, plain = two_empty_urls
+    url, plain = database_url, empty_database_url
     await schema.upgrade(plain, "0003")
-    await schema.upgrade(url)
     async with connected(url) as connection:
         await write_world(connection, "w")
         await connection.execute("set role worldledger_service")

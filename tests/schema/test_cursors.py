@@ -18,11 +18,10 @@ def _without_games(lines: list[str]) -> list[str]:
     return [line for line in lines if "games" not in line]
 
 
-async def test_downgrade_and_back(two_empty_urls: list[str]) -> None:
+async def test_downgrade_and_back(database_url: str, empty_database_url: str) -> None:
     """Down to 0002 only the cursors are dropped; up again the table is there, empty."""
-    url, plain = two_empty_urls
+    url, plain = database_url, empty_database_url
     await schema.upgrade(plain, "0002")
-    await schema.upgrade(url)
     async with connected(url) as connection:
         await write_world(connection, "w")
         await write_derived(connection)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 import pytest
 
-from .helpers import DERIVED, write_derived, write_world
+from .helpers import DERIVED, undone, write_derived, write_world
 
 if TYPE_CHECKING:
     from .helpers import Connection
@@ -41,45 +41,51 @@ async def _column(connection: Connection, table: str) -> str:
     )
 
 
-@pytest.mark.parametrize("table", DERIVED)
-async def test_service_writes(derived: Connection, table: str) -> None:
+async def test_service_writes(derived: Connection, subtests: pytest.Subtests) -> None:
     """The service may insert, update and delete: nothing derived is append-only."""
-    column = await _column(derived, table)
-    await derived.execute(f"set role {SERVICE}")
-    assert await derived.execute(f"update {table} set {column} = {column} || 'x'") == "UPDATE 1"
-    assert await derived.execute(f"delete from {table}") == "DELETE 1"
+    for table in DERIVED:
+        with subtests.test(table=table):
+            async with undone(derived):
+                column = await _column(derived, table)
+                await derived.execute(f"set role {SERVICE}")
+                assert await derived.execute(f"update {table} set {column} = {column} || 'x'") == "UPDATE 1"
+                assert await derived.execute(f"delete from {table}") == "DELETE 1"
 
 
-@pytest.mark.parametrize("table", DERIVED)
-async def test_reader_may_nothing(derived: Connection, table: str) -> None:
+async def test_reader_may_nothing(derived: Connection, subtests: pytest.Subtests) -> None:
     """The reader may not even select: what there is of it to ask stands in the schema analytics."""
-    column = await _column(derived, table)
-    await derived.execute(f"set role {READER}")
-    for statement in (
-        f"select from {table}",
-        f"insert into {table} select * from {table}",
-        f"update {table} set {column} = ''",
-        f"delete from {table}",
-        f"truncate {table}",
-        f"select * from {table} for update",
-    ):
-        await _refused(derived, statement)
+    for table in DERIVED:
+        with subtests.test(table=table):
+            async with undone(derived):
+                column = await _column(derived, table)
+                await derived.execute(f"set role {READER}")
+                for statement in (
+                    f"select from {table}",
+                    f"insert into {table} select * from {table}",
+                    f"update {table} set {column} = ''",
+                    f"delete from {table}",
+                    f"truncate {table}",
+                    f"select * from {table} for update",
+                ):
+                    await _refused(derived, statement)
 
 
-@pytest.mark.parametrize("table", DERIVED)
-async def test_only_the_owner_alters(derived: Connection, table: str) -> None:
+async def test_only_the_owner_alters(derived: Connection, subtests: pytest.Subtests) -> None:
     """The tables are the owner's: neither the service nor the reader alters or drops them."""
-    for role in (SERVICE, READER):
-        await derived.execute(f"set role {role}")
-        for statement in (
-            f"alter table {table} add extra int",
-            f"drop table {table}",
-            f"create index on {table} ((1))",
-            f"comment on table {table} is 'mine'",
-        ):
-            await _refused(derived, statement)
-    await derived.execute(f"set role {OWNER}")
-    await derived.execute(f"alter table {table} add extra int")
+    for table in DERIVED:
+        with subtests.test(table=table):
+            async with undone(derived):
+                for role in (SERVICE, READER):
+                    await derived.execute(f"set role {role}")
+                    for statement in (
+                        f"alter table {table} add extra int",
+                        f"drop table {table}",
+                        f"create index on {table} ((1))",
+                        f"comment on table {table} is 'mine'",
+                    ):
+                        await _refused(derived, statement)
+                await derived.execute(f"set role {OWNER}")
+                await derived.execute(f"alter table {table} add extra int")
 
 
 async def test_service_makes_projections(derived: Connection) -> None:
@@ -188,11 +194,15 @@ BAD_ROWS = {
 }
 
 
-@pytest.mark.parametrize("row", BAD_ROWS)
-async def test_constraints(derived: Connection, row: str) -> None:
+async def test_constraints(derived: Connection, subtests: pytest.Subtests) -> None:
     """Rows that cannot be right are refused by the tables themselves."""
-    with pytest.raises((asyncpg.IntegrityConstraintViolationError, asyncpg.InvalidTextRepresentationError)):
-        await derived.execute(BAD_ROWS[row])
+    for row, statement in BAD_ROWS.items():
+        with (
+            subtests.test(row=row),
+            pytest.raises((asyncpg.IntegrityConstraintViolationError, asyncpg.InvalidTextRepresentationError)),
+        ):
+            async with undone(derived):
+                await derived.execute(statement)
 
 
 async def test_builds_side_by_side(derived: Connection) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -10,7 +11,7 @@ import pytest
 
 from service.database.revision import REVISIONS
 
-from .helpers import DERIVED, write_world
+from .helpers import DERIVED, undone, write_world
 
 if TYPE_CHECKING:
     from .helpers import Connection
@@ -41,10 +42,8 @@ async def world(admin: Connection) -> Connection:
     return admin
 
 
-@pytest.mark.parametrize("change", CHANGES | RENAME)
-@pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("triggers", ["with triggers", "without triggers"])
-async def test_privileges(world: Connection, role: str, change: str, triggers: str) -> None:
+async def test_privileges(world: Connection, triggers: str, subtests: pytest.Subtests) -> None:
     """Service, reader and owner lack the privilege, whether or not there are triggers (Citus has none)."""
     if triggers == "without triggers":
         found = await world.fetch(
@@ -52,19 +51,23 @@ async def test_privileges(world: Connection, role: str, change: str, triggers: s
         )
         for row in found:
             await world.execute(f"drop trigger {row['tgname']} on {row['name']}")
-    await world.execute(f"set role {role}")
-    with pytest.raises(asyncpg.InsufficientPrivilegeError):
-        await world.execute((CHANGES | RENAME)[change])
+    for role, (change, statement) in product(ROLES, (CHANGES | RENAME).items()):
+        with subtests.test(role=role, change=change):
+            async with undone(world):
+                await world.execute(f"set role {role}")
+                with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                    await world.execute(statement)
 
 
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("replication", ["origin", "replica", "local"])
-async def test_triggers(world: Connection, change: str, replication: str) -> None:
+async def test_triggers(world: Connection, subtests: pytest.Subtests) -> None:
     """A superuser is refused by trigger, even one who asks for triggers to be passed by."""
-    await world.execute(f"set session_replication_role = {replication}")
-    with pytest.raises(asyncpg.RestrictViolationError, match="history is append-only") as caught:
-        await world.execute(CHANGES[change])
-    assert caught.value.hint
+    for replication, (change, statement) in product(("origin", "replica", "local"), CHANGES.items()):
+        with subtests.test(replication=replication, change=change):
+            async with undone(world):
+                await world.execute(f"set session_replication_role = {replication}")
+                with pytest.raises(asyncpg.RestrictViolationError, match="history is append-only") as caught:
+                    await world.execute(statement)
+                assert caught.value.hint
 
 
 async def test_merge_is_refused(world: Connection) -> None:
@@ -102,36 +105,37 @@ SERVICE_MAY_NOT = {
 }
 
 
-@pytest.mark.parametrize("action", SERVICE_MAY_NOT)
-async def test_service_may_not(admin: Connection, action: str) -> None:
+async def test_service_may_not(admin: Connection, subtests: pytest.Subtests) -> None:
     """The service's role cannot take the guards away."""
-    # Under SET ROLE a superuser may still set what the session may; here the session itself is no superuser's.
-    await admin.execute("set session authorization worldledger_service")
-    with pytest.raises((asyncpg.InsufficientPrivilegeError, asyncpg.ObjectNotInPrerequisiteStateError)):
-        await admin.execute(SERVICE_MAY_NOT[action])
+    for action, statement in SERVICE_MAY_NOT.items():
+        with subtests.test(action=action):
+            async with undone(admin):
+                # Under SET ROLE a superuser may still set what the session may; here the session is no superuser's.
+                await admin.execute("set session authorization worldledger_service")
+                with pytest.raises((asyncpg.InsufficientPrivilegeError, asyncpg.ObjectNotInPrerequisiteStateError)):
+                    await admin.execute(statement)
 
 
-@pytest.mark.parametrize("table", [*HISTORY, "heads"])
-@pytest.mark.parametrize("role", ["worldledger_reader", "worldledger_guest"])
-async def test_readers_read_no_table(world: Connection, table: str, role: str) -> None:
+async def test_readers_read_no_table(world: Connection, subtests: pytest.Subtests) -> None:
     """The reader and the guest can neither select from a table of the log nor insert into it."""
-    await world.execute(f"set role {role}")
-    for refused in (f"select from {table}", f"insert into {table} values ('w')"):
-        with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            async with world.transaction():
-                await world.execute(refused)
+    for role, table in product(("worldledger_reader", "worldledger_guest"), (*HISTORY, "heads")):
+        with subtests.test(role=role, table=table):
+            await world.execute(f"set role {role}")
+            for refused in (f"select from {table}", f"insert into {table} values ('w')"):
+                with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                    async with undone(world):
+                        await world.execute(refused)
 
 
-@pytest.mark.parametrize(
-    "table", [*HISTORY, "heads", "verification", "effect_verification", "alembic_version", *DERIVED]
-)
-async def test_nobody_else(admin: Connection, table: str) -> None:
+async def test_nobody_else(admin: Connection, subtests: pytest.Subtests) -> None:
     """A user who was given no role cannot even read."""
     name = f"wl_nobody_{uuid4().hex}"
     await admin.execute(f"create role {name}")
     await admin.execute(f"set role {name}")
-    with pytest.raises(asyncpg.InsufficientPrivilegeError):
-        await admin.execute(f"select * from {table}")
+    for table in (*HISTORY, "heads", "verification", "effect_verification", "alembic_version", *DERIVED):
+        with subtests.test(table=table), pytest.raises(asyncpg.InsufficientPrivilegeError):
+            async with undone(admin):
+                await admin.execute(f"select * from {table}")
 
 
 BAD_ROWS = {
@@ -143,8 +147,12 @@ BAD_ROWS = {
 }
 
 
-@pytest.mark.parametrize("row", BAD_ROWS)
-async def test_constraints(world: Connection, row: str) -> None:
+async def test_constraints(world: Connection, subtests: pytest.Subtests) -> None:
     """Rows that cannot be right are refused by the tables themselves."""
-    with pytest.raises((asyncpg.IntegrityConstraintViolationError, asyncpg.InvalidTextRepresentationError)):
-        await world.execute(BAD_ROWS[row])
+    for row, statement in BAD_ROWS.items():
+        with (
+            subtests.test(row=row),
+            pytest.raises((asyncpg.IntegrityConstraintViolationError, asyncpg.InvalidTextRepresentationError)),
+        ):
+            async with undone(world):
+                await world.execute(statement)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import asyncpg
 import pytest
 
@@ -9,7 +11,10 @@ from service.database import schema
 from service.database.catalogue import expected
 from worldledger.errors import StoreUnavailableError
 
-from .helpers import connected, verdict, write_derived, write_world
+from .helpers import connected, undone, verdict, write_derived, write_world
+
+if TYPE_CHECKING:
+    from .helpers import Connection
 
 
 def _without_games(lines: list[str]) -> list[str]:
@@ -17,11 +22,10 @@ def _without_games(lines: list[str]) -> list[str]:
     return [line for line in lines if "games" not in line]
 
 
-async def test_downgrade_and_back(two_empty_urls: list[str]) -> None:
+async def test_downgrade_and_back(database_url: str, empty_database_url: str) -> None:
     """Down to 0004 only what was held is dropped; up again the tables are there, empty."""
-    url, plain = two_empty_urls
+    url, plain = database_url, empty_database_url
     await schema.upgrade(plain, "0004")
-    await schema.upgrade(url)
     async with connected(url) as connection:
         await write_world(connection, "w")
         await write_derived(connection)
@@ -36,16 +40,14 @@ async def test_downgrade_and_back(two_empty_urls: list[str]) -> None:
         assert _without_games(await schema.catalogue(connection)) == _without_games(expected())
 
 
-async def test_what_is_held_is_not_dropped(two_empty_urls: list[str]) -> None:
+async def test_what_is_held_is_not_dropped(database_url: str) -> None:
     """A downgrade that would drop an intent which no tick has decided is refused, and says what to do."""
-    url, _ = two_empty_urls
-    await schema.upgrade(url)
-    async with connected(url) as connection:
+    async with connected(database_url) as connection:
         await write_derived(connection)
         await connection.execute("update held_intents set outcome = null")
     with pytest.raises(StoreUnavailableError, match="intents are held that no tick has decided yet"):
-        await schema.downgrade(url, "0004")
-    async with connected(url) as connection:
+        await schema.downgrade(database_url, "0004")
+    async with connected(database_url) as connection:
         assert await connection.fetchval("select count(*) from held_intents") == 1
 
 
@@ -58,10 +60,13 @@ BAD_ROWS = {
 }
 
 
-@pytest.mark.parametrize("row", BAD_ROWS)
-async def test_constraints(database_url: str, row: str) -> None:
+async def test_constraints(admin: Connection, subtests: pytest.Subtests) -> None:
     """Rows that cannot be right are refused by the tables themselves."""
-    async with connected(database_url) as connection:
-        await write_derived(connection)
-        with pytest.raises((asyncpg.IntegrityConstraintViolationError, asyncpg.InvalidTextRepresentationError)):
-            await connection.execute(BAD_ROWS[row])
+    await write_derived(admin)
+    for row, statement in BAD_ROWS.items():
+        with (
+            subtests.test(row=row),
+            pytest.raises((asyncpg.IntegrityConstraintViolationError, asyncpg.InvalidTextRepresentationError)),
+        ):
+            async with undone(admin):
+                await admin.execute(statement)

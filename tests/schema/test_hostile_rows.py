@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .helpers import Row, disarm, insert_effect, link, make_effect, verdict, write_world
+from .helpers import Row, disarm, insert_effect, link, make_effect, undone, verdict, write_world
 
 if TYPE_CHECKING:
     from .helpers import Connection
@@ -70,17 +70,18 @@ async def _append(connection: Connection, text: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-async def test_hostile_text(world: Connection, name: str) -> None:
+async def test_hostile_text(world: Connection, subtests: pytest.Subtests) -> None:
     """A text that cannot be read, or says something else, is a finding at its seq."""
-    text, expected = HOSTILE[name]
-    await _append(world, text)
-    verified, seq, problem = await verdict(world)
-    if expected is None:
-        assert verified
-    else:
-        assert (verified, seq) == (False, 10)
-        assert expected in str(problem)
+    for name, (text, expected) in HOSTILE.items():
+        with subtests.test(name=name):
+            async with undone(world):
+                await _append(world, text)
+                verified, seq, problem = await verdict(world)
+            if expected is None:
+                assert verified
+            else:
+                assert (verified, seq) == (False, 10)
+                assert expected in str(problem)
 
 
 async def test_stack_depth(world: Connection) -> None:
@@ -172,23 +173,27 @@ MUTILATIONS = {
 }
 
 
-@pytest.mark.parametrize("name", MUTILATIONS)
-async def test_mutilation(world: Connection, name: str) -> None:
+async def test_mutilation(world: Connection, subtests: pytest.Subtests) -> None:
     """Rows that the constraints would refuse are findings too, in the view of worlds and in that of effects."""
-    done, (seq, problem) = MUTILATIONS[name]
-    await world.execute(done)
-    verified, found_seq, found = await verdict(world)
-    assert not verified
-    assert (found_seq, str(found)[: len(problem)]) == (seq, problem)
-    assert len(await world.fetch("select * from effect_verification")) >= 9
-    assert all(not row["verified"] for row in await world.fetch("select * from verification"))
+    for name, (done, (seq, problem)) in MUTILATIONS.items():
+        with subtests.test(name=name):
+            async with undone(world):
+                await world.execute(done)
+                verified, found_seq, found = await verdict(world)
+                assert not verified
+                assert (found_seq, str(found)[: len(problem)]) == (seq, problem)
+                assert len(await world.fetch("select * from effect_verification")) >= 9
+                assert all(not row["verified"] for row in await world.fetch("select * from verification"))
 
 
-@pytest.mark.parametrize("text", [text for text, _ in HOSTILE.values()], ids=list(HOSTILE))
-async def test_hostile_genesis(world: Connection, text: str) -> None:
+async def test_hostile_genesis(world: Connection, subtests: pytest.Subtests) -> None:
     """A hostile text as genesis, alone in its world, is a finding."""
     await world.execute("delete from effects where global_seq > 1")
-    await world.execute(
-        "update effects set effect = $1::text::json, checksum = $2 where global_seq = 1", text, link(None, text)
-    )
-    assert (await verdict(world))[:2] == (False, 1)
+    for name, (text, _) in HOSTILE.items():
+        with subtests.test(name=name):
+            async with undone(world):
+                await world.execute(
+                    "update effects set effect = $1::text::json, checksum = $2 where global_seq = 1",
+                    *(text, link(None, text)),
+                )
+                assert (await verdict(world))[:2] == (False, 1)

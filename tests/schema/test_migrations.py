@@ -23,7 +23,7 @@ from service.database.catalogue import expected
 from service.database.tables import METADATA
 from worldledger.errors import SchemaVersionError, StoreUnavailableError
 
-from .helpers import DERIVED, TABLES, connected, with_database, write_world
+from .helpers import DERIVED, TABLES, UPGRADE_ALL, connected, with_database, write_world
 
 pytestmark = pytest.mark.both_servers
 
@@ -33,12 +33,10 @@ async def _catalogue(url: str) -> list[str]:
         return await schema.catalogue(connection)
 
 
-async def test_migrated_equals_fresh(two_empty_urls: list[str]) -> None:
+async def test_migrated_equals_fresh(database_url: str, empty_database_url: str) -> None:
     """Migrations and today's definitions make the same schema, down to privileges, triggers and comments."""
-    migrated, fresh = two_empty_urls
-    await schema.upgrade(migrated)
-    await schema.create_fresh(fresh)
-    assert await _catalogue(migrated) == await _catalogue(fresh)
+    await schema.create_fresh(empty_database_url)
+    assert await _catalogue(database_url) == await _catalogue(empty_database_url)
 
 
 async def test_snapshot_is_up_to_date(database_url: str) -> None:
@@ -65,20 +63,19 @@ async def test_alembic_sees_no_difference(database_url: str) -> None:
     await engine.dispose()
 
 
-async def test_down_and_up_again(empty_database_url: str) -> None:
+async def test_down_and_up_again(database_url: str) -> None:
     """A downgrade to base drops everything but the roles and Alembic's table, and the way up works again."""
-    await schema.upgrade(empty_database_url)
-    whole = await _catalogue(empty_database_url)
-    await schema.downgrade(empty_database_url, "base")
-    left = [line for line in await _catalogue(empty_database_url) if "alembic_version" not in line]
+    whole = await _catalogue(database_url)
+    await schema.downgrade(database_url, "base")
+    left = [line for line in await _catalogue(database_url) if "alembic_version" not in line]
     left = [line for line in left if not line.startswith("setting of role")]
     assert {line.split(" ", 1)[0] for line in left} == {"role", "comment", "privilege"}
     assert [line for line in left if line.startswith("role ")] == [line for line in whole if line.startswith("role ")]
     assert all("schema public" in line or "role worldledger" in line for line in left if not line.startswith("role "))
-    async with connected(empty_database_url) as connection:
+    async with connected(database_url) as connection:
         assert (await schema.revision_state(connection)).status == "empty"
-    await schema.upgrade(empty_database_url)
-    assert await _catalogue(empty_database_url) == whole
+    await schema.upgrade(database_url)
+    assert await _catalogue(database_url) == whole
 
 
 async def test_downgrade_spares_history(database_url: str) -> None:
@@ -101,10 +98,9 @@ async def test_upgrade_twice(database_url: str) -> None:
 
 async def test_upgrades_at_once(two_empty_urls: list[str]) -> None:
     """Upgrades of one database at the same moment queue up, and those of another do not get in the way."""
-    code = "import asyncio, sys; from service.database import schema; asyncio.run(schema.upgrade(sys.argv[1]))"
-    others = [await asyncio.create_subprocess_exec(sys.executable, "-c", code, url) for url in two_empty_urls * 2]
+    other = await asyncio.create_subprocess_exec(sys.executable, "-c", UPGRADE_ALL, *two_empty_urls)
     await asyncio.gather(*(schema.upgrade(url) for url in two_empty_urls * 2))
-    assert [await process.wait() for process in others] == [0, 0, 0, 0]
+    assert await other.wait() == 0
     for url in two_empty_urls:
         assert await _catalogue(url) == expected()
 
@@ -221,12 +217,12 @@ async def test_everything_has_a_comment(database_url: str) -> None:
         assert all(row["comment"] for row in roles)
 
 
-@pytest.mark.parametrize("view", ["verification", "effect_verification", "analytics.intents", "analytics.move_made"])
-async def test_views_come_back_from_a_dump(database_url: str, view: str) -> None:
+async def test_views_come_back_from_a_dump(database_url: str) -> None:
     """A view made again from its own definition, as restoring a dump does, is the same, so that `check` is content."""
     async with connected(database_url) as connection:
-        definition = await connection.fetchval("select pg_get_viewdef($1::text::regclass)", view)
-        await connection.execute(f"create or replace view {view} as {definition}")
+        for view in ("verification", "effect_verification", "analytics.intents", "analytics.move_made"):
+            definition = await connection.fetchval("select pg_get_viewdef($1::text::regclass)", view)
+            await connection.execute(f"create or replace view {view} as {definition}")
     assert await _catalogue(database_url) == expected()
 
 

@@ -11,7 +11,7 @@ from service.database import guards, schema
 from service.database.catalogue import expected
 from worldledger.errors import StoreUnavailableError
 
-from .helpers import connected, verdict, write_derived, write_world
+from .helpers import UPGRADE_ALL, connected, verdict, write_derived, write_world
 
 pytestmark = pytest.mark.both_servers
 
@@ -37,11 +37,10 @@ async def test_upgrade_keeps_the_log(empty_database_url: str) -> None:
     assert await _catalogue(empty_database_url) == expected()
 
 
-async def test_downgrade_keeps_the_log(two_empty_urls: list[str]) -> None:
+async def test_downgrade_keeps_the_log(database_url: str, empty_database_url: str) -> None:
     """Down to 0001 goes with effects in the log: projections and snapshots are dropped, and the way up works again."""
-    url, plain = two_empty_urls
+    url, plain = database_url, empty_database_url
     await schema.upgrade(plain, "0001")
-    await schema.upgrade(url)
     async with connected(url, role=guards.SERVICE_ROLE) as connection:
         await write_world(connection, "w")
         await write_derived(connection)
@@ -59,25 +58,37 @@ async def test_downgrade_keeps_the_log(two_empty_urls: list[str]) -> None:
         assert await verdict(connection) == (True, None, None)
 
 
-#: What people made by hand in the schema of projections, or upon it.
+#: What people made by hand in the schema of projections, or upon it; and how it goes.
 THEIRS = {
-    "a view over a projection": "create schema lab; create view lab.mine as select * from projections.games_1",
-    "a view over the view": "create schema lab; create view lab.mine as select * from projections.games",
-    "a table of somebody else": "create table projections.mine (x int)",
-    "a function": "create function projections.mine() returns int language sql as 'select 1'",
+    "a view over a projection": (
+        "create schema lab; create view lab.mine as select * from projections.games_1",
+        "drop schema lab cascade",
+    ),
+    "a view over the view": (
+        "create schema lab; create view lab.mine as select * from projections.games",
+        "drop schema lab cascade",
+    ),
+    "a table of somebody else": ("create table projections.mine (x int)", "drop table projections.mine"),
+    "a function": (
+        "create function projections.mine() returns int language sql as 'select 1'",
+        "drop function projections.mine",
+    ),
 }
 
 
-@pytest.mark.parametrize("theirs", THEIRS)
-async def test_downgrade_spares_what_is_not_ours(database_url: str, theirs: str) -> None:
+async def test_downgrade_spares_what_is_not_ours(database_url: str, subtests: pytest.Subtests) -> None:
     """What no projection made cannot be made again: the downgrade is refused, says what it is, and drops nothing."""
     async with connected(database_url, role=guards.SERVICE_ROLE) as service:
         await write_derived(service)
     async with connected(database_url) as connection:
-        await connection.execute(THEIRS[theirs])
-        with pytest.raises(StoreUnavailableError, match=r"what no projection made.*mine.*run the downgrade again"):
-            await schema.downgrade(database_url, "0001")
-        assert await connection.fetchval("select count(*) from projections.games") == 1
+        for theirs, (made, dropped) in THEIRS.items():
+            with subtests.test(theirs=theirs):
+                await connection.execute(made)
+                told = r"what no projection made.*mine.*run the downgrade again"
+                with pytest.raises(StoreUnavailableError, match=told):
+                    await schema.downgrade(database_url, "0001")
+                assert await connection.fetchval("select count(*) from projections.games") == 1
+                await connection.execute(dropped)
     assert await _catalogue(database_url) == expected()
 
 
@@ -85,9 +96,8 @@ async def test_upgrades_from_0001_at_once(two_empty_urls: list[str]) -> None:
     """Upgrades of two databases, each several times at the same moment, make one schema of projections in each."""
     for url in two_empty_urls:
         await schema.upgrade(url, "0001")
-    code = "import asyncio, sys; from service.database import schema; asyncio.run(schema.upgrade(sys.argv[1]))"
-    others = [await asyncio.create_subprocess_exec(sys.executable, "-c", code, url) for url in two_empty_urls * 2]
+    other = await asyncio.create_subprocess_exec(sys.executable, "-c", UPGRADE_ALL, *two_empty_urls)
     await asyncio.gather(*(schema.upgrade(url) for url in two_empty_urls))
-    assert [await process.wait() for process in others] == [0, 0, 0, 0]
+    assert await other.wait() == 0
     for url in two_empty_urls:
         assert await _catalogue(url) == expected()

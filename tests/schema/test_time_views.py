@@ -13,11 +13,10 @@ from worldledger.genesis import NewWorld
 from .helpers import connected
 
 
-async def test_downgrade_and_back(two_empty_urls: list[str]) -> None:
+async def test_downgrade_and_back(database_url: str, empty_database_url: str) -> None:
     """Down to 0005 the schema is that of a database that never went further, and the way up works again."""
-    url, plain = two_empty_urls
+    url, plain = database_url, empty_database_url
     await schema.upgrade(plain, "0005")
-    await schema.upgrade(url)
     await schema.downgrade(url, "0005")
     async with connected(url) as one, connected(plain) as other:
         assert await schema.catalogue(one) == await schema.catalogue(other)

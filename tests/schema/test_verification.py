@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .helpers import Row, chained, disarm, insert_effect, verdict, write_world
+from .helpers import Row, chained, disarm, insert_effect, undone, verdict, write_world
 
 if TYPE_CHECKING:
     from .helpers import Connection
@@ -168,13 +168,14 @@ async def test_honest(attacked: Connection) -> None:
     assert await attacked.fetchval("select count(*) from effect_verification where problem is null") == 18
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
-async def test_attack(attacked: Connection, attack: str) -> None:
+async def test_attack(attacked: Connection, subtests: pytest.Subtests) -> None:
     """An attack is found, its first place and what differs are named, and the other world stays verified."""
-    done, seq, problem = ATTACKS[attack]
-    await attacked.execute(done)
-    assert await verdict(attacked) == (False, seq, problem)
-    assert await verdict(attacked, "other") == (True, None, None)
+    for attack, (done, seq, problem) in ATTACKS.items():
+        with subtests.test(attack=attack):
+            async with undone(attacked):
+                await attacked.execute(done)
+                assert await verdict(attacked) == (False, seq, problem)
+                assert await verdict(attacked, "other") == (True, None, None)
 
 
 async def test_orphans(attacked: Connection) -> None:
@@ -208,15 +209,18 @@ async def test_every_bad_effect_is_listed(attacked: Connection) -> None:
     ]
 
 
-@pytest.mark.parametrize("role", ["worldledger_reader", "worldledger_guest", "worldledger_service"])
-async def test_roles_may_verify(attacked: Connection, role: str) -> None:
+async def test_roles_may_verify(attacked: Connection, subtests: pytest.Subtests) -> None:
     """Readers and the service can select from both views of the schema analytics and call the checksum function."""
-    await attacked.execute(f"set role {role}")
-    assert await attacked.fetchval("select is_verified from analytics.verification where world_id = 'w'") is True
-    assert await attacked.fetchval("select count(*) from analytics.effect_verification") == 18
     text = chained("w", 1)[0].effect
-    checksum = await attacked.fetchval("select chain_checksum(null, $1::text::json)", text)
-    assert checksum == chained("w", 1)[0].checksum
+    for role in ("worldledger_reader", "worldledger_guest", "worldledger_service"):
+        with subtests.test(role=role):
+            async with undone(attacked):
+                await attacked.execute(f"set role {role}")
+                verified = "select is_verified from analytics.verification where world_id = 'w'"
+                assert await attacked.fetchval(verified) is True
+                assert await attacked.fetchval("select count(*) from analytics.effect_verification") == 18
+                checksum = await attacked.fetchval("select chain_checksum(null, $1::text::json)", text)
+                assert checksum == chained("w", 1)[0].checksum
 
 
 async def test_one_world_reads_one_world(attacked: Connection) -> None:
