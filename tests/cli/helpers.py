@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import queue
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -20,11 +19,10 @@ import asyncpg
 from service.settings import Settings
 from service.store import Store
 from tests.conftest import NEVER
+from tests.warm import Process
 from worldledger.effects import EffectDraft
 from worldledger.genesis import NewWorld
 
-#: The console script of the environment that runs the tests.
-SCRIPT = Path(sys.executable).with_name("worldledger")
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "pgn"
 
 GAME = '[Event "Cup"]\n[White "Ann"]\n[Black "Bob"]\n[Round "{}"]\n[Result "0-1"]\n\n1. f3 e5 2. g4 Qh4# 0-1\n\n'
@@ -44,43 +42,58 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, "COLUMNS": "100", "TERM": "dumb", **more}
 
 
-def call(*arguments: str, stdin: bytes | None = None, **env: str) -> Result:
+def call(*arguments: str, stdin: bytes = b"", **env: str) -> Result:
     """Run the program to its end."""
-    done = subprocess.run(
-        [SCRIPT, *arguments], input=stdin, capture_output=True, env=environment(**env), timeout=120, check=False
-    )
-    return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+    with Running(*arguments, stdin=stdin, **env) as running:
+        return running.end()
+
+
+def into_a_closed_pipe(*arguments: str) -> tuple[str, Result]:
+    """Run the program, and close its stdout after a line, as `head` does; give the line, and how it ended."""
+    with Running(*arguments, lines=1) as running:
+        return running.line(), running.end()
 
 
 class Running:
     """The program in a process of its own, its stdout line by line; a context manager that leaves none behind."""
 
-    def __init__(self, *arguments: str, start_new_session: bool = False, **env: str) -> None:
-        self.process = subprocess.Popen(
-            [SCRIPT, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment(**env),
-            start_new_session=start_new_session,
-        )
+    def __init__(
+        self, *arguments: str, stdin: bytes = b"", lines: int = -1, start_new_session: bool = False, **env: str
+    ) -> None:
+        given, said, complained = os.pipe(), os.pipe(), os.pipe()
+        self._in = open(given[1], "wb")  # noqa: PTH123, SIM115 - no paths, and open till it ends
+        self._out, self._err = (open(pipe[0], newline="\n") for pipe in (said, complained))  # noqa: PTH123, SIM115
+        streams = (given[0], said[1], complained[1])
+        try:
+            self.process = Process(arguments, streams, environment(**env), start_new_session=start_new_session)
+        finally:
+            for stream in streams:
+                os.close(stream)
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._said: list[str] = []
-        self._threads = [threading.Thread(target=self._read_out), threading.Thread(target=self._read_err)]
+        reading = threading.Thread(target=self._read_out, args=(lines,))
+        self._threads = [
+            threading.Thread(target=self._write, args=(stdin,)),
+            reading,
+            threading.Thread(target=self._read_err),
+        ]
         for thread in self._threads:
             thread.start()
 
-    def _read_out(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._lines.put(line)
+    def _write(self, data: bytes) -> None:
+        with suppress(BrokenPipeError), self._in as stream:
+            stream.write(data)
+
+    def _read_out(self, lines: int) -> None:
+        with self._out as stream:
+            for line in itertools.islice(stream, lines if lines >= 0 else None):
+                self._lines.put(line)
         self._lines.put("")
 
     def _read_err(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self._said.append(line)
+        with self._err as stream:
+            for line in stream:
+                self._said.append(line)
 
     @property
     def err(self) -> str:
@@ -111,14 +124,9 @@ class Running:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
+        self.process.end()
         for thread in self._threads:
             thread.join()
-        for stream in (self.process.stdout, self.process.stderr):
-            if stream is not None:
-                stream.close()
 
 
 def drafts(count: int) -> Iterable[EffectDraft]:

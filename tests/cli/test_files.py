@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 from tests.store.exports import export_of, genesis, text
 
 from .conftest import Cli
-from .helpers import SCRIPT, append, call, environment, seed, sql
+from .helpers import append, call, seed, sql
 
 
 @pytest.fixture
@@ -101,14 +100,7 @@ def test_through_pipes(on: Cli, database_url: str, make_database: Callable[..., 
     """`-` is stdout and stdin: a world goes from one database to another through a pipe."""
     seed(database_url, "w", 3000)
     url = make_database()
-    with subprocess.Popen(
-        [SCRIPT, "export", "w", "-o", "-", "--quiet", "--database-url", database_url],
-        stdout=subprocess.PIPE,
-        env=environment(),
-    ) as source:
-        assert source.stdout is not None
-        data = source.stdout.read()
-        assert source.wait(timeout=60) == 0
+    data = call("export", "w", "-o", "-", "--quiet", "--database-url", database_url).out.encode()
     result = call("import", "log", "-", "--database-url", url, stdin=data)
     assert (result.code, result.err) == (0, "")
     assert result.out.startswith("imported w, 3001 effects")

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import BinaryIO
 
 import pytest
 
-from .helpers import GAME, SCRIPT, environment, seed
+from tests.conftest import Servers
+from tests.warm import SCRIPT, Process
+
+from .helpers import GAME, Result, environment, seed
 
 FULL = Path("/dev/full")
+
+
+@pytest.fixture(scope="module")
+def there(servers: Servers, server_kind: str) -> Iterator[str]:
+    """Give the address of a database with a world, for all the commands."""
+    url = servers.create(server_kind, servers.template(server_kind))
+    seed(url, "w", 3000)
+    yield url
+    servers.drop(server_kind, url)
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
@@ -42,25 +58,21 @@ FULL = Path("/dev/full")
     ],
     ids=" ".join,
 )
-def test_a_full_stdout(database_url: str, tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_a_full_stdout(there: str, tmp_path: Path, command: tuple[str, ...]) -> None:
     """A stdout that is full is exit code 2 and one sentence, whatever the command."""
-    seed(database_url, "w", 3000)
     (tmp_path / "a.pgn").write_text(GAME.format(1))
     arguments = [str(tmp_path) if argument == "GAMES" else argument for argument in command]
     with FULL.open("wb") as full:
-        done = _run(*arguments, "--database-url", database_url, stdout=full)
-    assert (done.returncode, done.stderr) == (
-        2,
-        b"worldledger: stdout cannot be written (No space left on device)\n",
-    )
+        result = _run(*arguments, "--database-url", there, stdout=full)
+    assert result == (2, "", "worldledger: stdout cannot be written (No space left on device)\n")
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
 @pytest.mark.parametrize("option", ["--help", "--version"])
 def test_help_into_a_full_stdout(option: str) -> None:
-    """That holds for what the program says about itself, too."""
+    """That holds for what the program says about itself, too, begun from nothing."""
     with FULL.open("wb") as full:
-        done = _run(option, stdout=full)
+        done = subprocess.run([SCRIPT, option], stdout=full, stderr=subprocess.PIPE, env=environment(), check=False)
     assert done.returncode == 2
     assert done.stderr.startswith(b"worldledger: ")
     # Buffered or not, depending on the environment, it is noticed by one or the other.
@@ -80,13 +92,21 @@ def test_a_closed_stream(closed: str, said: bytes) -> None:
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
-def test_a_full_stderr(database_url: str) -> None:
+def test_a_full_stderr(there: str) -> None:
     """Words that cannot be written do not change how a command ends."""
     with FULL.open("wb") as full:
-        assert _run("log", "nowhere", "--database-url", database_url, stderr=full).returncode == 2
-        assert _run("worlds", "--database-url", database_url, stderr=full).returncode == 0
+        assert _run("log", "nowhere", "--database-url", there, stderr=full).code == 2
+        assert _run("worlds", "--database-url", there, stderr=full).code == 0
 
 
-def _run(*arguments: str, **streams: object) -> subprocess.CompletedProcess[bytes]:
-    given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
-    return subprocess.run([SCRIPT, *arguments], env=environment(), check=False, **given)  # type: ignore[call-overload,no-any-return]
+def _run(*arguments: str, stdout: BinaryIO | None = None, stderr: BinaryIO | None = None) -> Result:
+    with Path(os.devnull).open("rb") as nothing, TemporaryFile() as out, TemporaryFile() as err:
+        streams = (nothing.fileno(), (stdout or out).fileno(), (stderr or err).fileno())
+        process = Process(arguments, streams, environment())
+        try:
+            code = process.wait(120)
+        finally:
+            process.end()
+        for said in (out, err):
+            said.seek(0)
+        return Result(code, out.read().decode(), err.read().decode())

@@ -9,8 +9,10 @@ from importlib.metadata import version
 
 import pytest
 
+from tests.warm import SCRIPT
+
 from .conftest import Cli
-from .helpers import call
+from .helpers import environment
 
 COMMANDS = [
     ("import", "pgn"),
@@ -76,8 +78,9 @@ def test_groups_name_their_commands(cli: Cli, group: tuple[str, ...]) -> None:
 
 
 def test_version() -> None:
-    """`--version` is that of the installed distribution."""
-    assert call("--version") == (0, f"worldledger {version('worldledger')}\n", "")
+    """`--version` is that of the installed distribution, told by the program as anybody begins it."""
+    done = subprocess.run([SCRIPT, "--version"], capture_output=True, text=True, env=environment(), check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"worldledger {version('worldledger')}\n", "")
 
 
 def test_wrong_usage(cli: Cli) -> None:

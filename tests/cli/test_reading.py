@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 
 from .conftest import Cli
-from .helpers import SCRIPT, Running, append, call, environment, seed, sql, wait_for
+from .helpers import Running, append, call, into_a_closed_pipe, seed, sql, wait_for
 
 
 def test_worlds_as_a_table(on: Cli, database_url: str) -> None:
@@ -93,18 +92,9 @@ def test_log_of_an_unknown_world(on: Cli) -> None:
 def test_log_into_a_closed_pipe(database_url: str) -> None:
     """A reader that stops early, as `head` does, gets what it read, and no complaint is heard."""
     seed(database_url, "w", 3000)
-    with subprocess.Popen(
-        [SCRIPT, "log", "w", "--database-url", database_url],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(),
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert json.loads(process.stdout.readline())["global_seq"] == 1
-        process.stdout.close()
-        assert process.wait(timeout=60) == 0
-        assert process.stderr.read() == b""
+    line, result = into_a_closed_pipe("log", "w", "--database-url", database_url)
+    assert json.loads(line)["global_seq"] == 1
+    assert result == (0, "", "")
 
 
 def test_follow_goes_on_with_new_effects(database_url: str) -> None:

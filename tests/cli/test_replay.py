@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 
 import pytest
 
 from .conftest import Cli
-from .helpers import BAZAAR, SCRIPT, UNGUARDED, Running, environment, record, say, sql, wait_for
+from .helpers import BAZAAR, UNGUARDED, Running, into_a_closed_pipe, record, say, sql, wait_for
 
 #: So far apart that a test never sees the second one come.
 YEARS = [say("a", "Speak", 0.0, text="now"), say("a", "Speak", 0.0, text="too"), say("b", "Speak", 9e7, text="later")]
@@ -160,18 +159,9 @@ def test_a_replay_outlives_lost_connections(database_url: str) -> None:
 def test_a_replay_into_a_closed_pipe(database_url: str) -> None:
     """A reader that stops early, as `head` does, gets what it read, and no complaint is heard."""
     record(database_url, "w", [say("a", "Speak", float(n), text="x") for n in range(3000)])
-    with subprocess.Popen(
-        [SCRIPT, "replay", "w", "--speed", "max", "--database-url", database_url],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(),
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert process.stdout.readline().split()[0] == b"1"
-        process.stdout.close()
-        assert process.wait(timeout=60) == 0
-        assert process.stderr.read() == b""
+    line, result = into_a_closed_pipe("replay", "w", "--speed", "max", "--database-url", database_url)
+    assert line.split()[0] == "1"
+    assert result == (0, "", "")
 
 
 @pytest.mark.parametrize(

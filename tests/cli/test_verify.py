@@ -11,8 +11,10 @@ import subprocess
 
 import pytest
 
+from tests.warm import SCRIPT
+
 from .conftest import Cli
-from .helpers import SCRIPT, append, environment, seed, sql
+from .helpers import append, environment, seed, sql
 
 _CHANGE = """
     update effects set effect = replace(effect::text, '"n":3', '"n":4')::json where world_id = 'w' and global_seq = 5

@@ -1,0 +1,192 @@
+"""The program ``worldledger`` in processes that begin warm, for to start Python and load the commands takes a second.
+
+One process per test worker loads what the program loads; it then forks for each process that is wanted, and the child
+runs the environment's console script as a fresh interpreter would: with its own streams, environment, signals and end.
+What is forked is the program alone: what this starts itself (servers, feeders, workers) starts as always.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import json
+import os
+import pkgutil
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+#: The console script of the environment that runs the tests.
+SCRIPT = Path(sys.executable).with_name("worldledger")
+#: The longest request: arguments and environment.
+_LONGEST = 1 << 20
+
+
+class Process:
+    """The program with these arguments, file descriptors and environment, begun like `subprocess.Popen`."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        streams: tuple[int, int, int],
+        env: Mapping[str, str],
+        *,
+        start_new_session: bool = False,
+    ) -> None:
+        self._report, theirs = socket.socketpair()
+        request = {
+            "argv": [str(SCRIPT), *arguments],
+            "env": dict(env),
+            "cwd": os.getcwd(),  # noqa: PTH109 - a text
+            "session": start_new_session,
+        }
+        try:
+            with theirs:
+                message = [json.dumps(request).encode()]
+                socket.send_fds(_forker(), message, [*streams, theirs.fileno()])
+            self.pid: int = self._receive()
+        except BaseException:
+            self._report.close()
+            raise
+        self.returncode: int | None = None
+
+    def _receive(self) -> int:
+        said = self._report.recv(16)
+        assert said, "the process that forks has ended"
+        return int(said)
+
+    def poll(self) -> int | None:
+        """Tell how it ended, or None while it runs."""
+        with suppress(TimeoutError):
+            return self.wait(0.0)
+        return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; tell its exit code, or minus the signal that ended it."""
+        if self.returncode is None:
+            self._report.settimeout(timeout)
+            try:
+                self.returncode = self._receive()
+            except BlockingIOError as error:
+                raise TimeoutError from error
+            self._report.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, if it runs."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Send it SIGKILL, if it runs."""
+        self.send_signal(signal.SIGKILL)
+
+    def end(self) -> None:
+        """Leave none behind."""
+        self.kill()
+        self.wait()
+
+
+@cache
+def _forker() -> socket.socket:
+    """Start the process that forks, once a test worker; it ends when nobody can ask it any more."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LONGEST)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WORLDLEDGER_", "PG"))}
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-m", __name__, str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            # Threads do not live on in a child.
+            env={**kept, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+
+    def end() -> None:
+        ours.close()
+        process.wait()
+
+    atexit.register(end)
+    return ours
+
+
+# -- the process that forks ----------------------------------------------------------------------------------
+
+
+def _serve(requests: socket.socket) -> dict[str, Any] | None:
+    """Fork for each request; return it in the child, and None in the parent when there are no more."""
+    reports: dict[int, socket.socket] = {}
+    ctrl_c = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a terminal sends it: this process ends after the tests
+
+    def reap(_number: int, _frame: object) -> None:
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                with reports.pop(ended[0]) as report, suppress(OSError):
+                    report.send(str(os.waitstatus_to_exitcode(ended[1])).encode())
+
+    signal.signal(signal.SIGCHLD, reap)
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(requests, _LONGEST, 4)
+        if not message:
+            return None
+        *streams, number = descriptors
+        report = socket.socket(fileno=number)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+        if not (pid := os.fork()):
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, ctrl_c)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            for ended in (requests, report, *reports.values()):
+                ended.close()
+            for place, stream in enumerate(streams):
+                os.dup2(stream, place)
+                os.close(stream)
+            return dict(json.loads(message))
+        for stream in streams:
+            os.close(stream)
+        reports[pid] = report
+        report.send(str(pid).encode())
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin(request: dict[str, Any]) -> None:
+    """Make this process what a fresh interpreter is when it comes to the script."""
+    if request["session"]:
+        os.setsid()
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    sys.argv[:] = request["argv"]
+    sys.stdin = sys.__stdin__ = open(0, closefd=False)  # type: ignore[misc] # noqa: SIM115
+    sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)  # type: ignore[misc] # noqa: SIM115
+    sys.stderr = sys.__stderr__ = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # type: ignore[misc] # noqa: SIM115
+
+
+def _load() -> None:
+    """Load what the commands and a service load."""
+    import service.app  # noqa: PLC0415
+    import service.cli  # noqa: PLC0415
+
+    for module in pkgutil.iter_modules(service.cli.__path__, "service.cli."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+
+
+if __name__ == "__main__":
+    import gc
+
+    sys.path[:] = [entry for entry in sys.path if entry]
+    _load()
+    gc.collect()
+    gc.freeze()
+    wanted = _serve(socket.socket(fileno=int(sys.argv[1])))
+    if wanted is not None:
+        _begin(wanted)
+        runpy.run_path(wanted["argv"][0], run_name="__main__")
