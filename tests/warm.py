@@ -30,7 +30,7 @@ _LONGEST = 1 << 20
 
 
 class Process:
-    """The program with these arguments, file descriptors and environment, begun like `subprocess.Popen`."""
+    """A program of Python with these arguments, file descriptors and environment, begun like `subprocess.Popen`."""
 
     def __init__(
         self,
@@ -38,11 +38,12 @@ class Process:
         streams: tuple[int, int, int],
         env: Mapping[str, str],
         *,
+        program: Path = SCRIPT,
         start_new_session: bool = False,
     ) -> None:
         self._report, theirs = socket.socketpair()
         request = {
-            "argv": [str(SCRIPT), *arguments],
+            "argv": [str(program), *arguments],
             "env": dict(env),
             "cwd": os.getcwd(),  # noqa: PTH109 - a text
             "session": start_new_session,

@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import structlog
+import typer.main
 
+from service.cli import main
 from service.cli.main import run
 from service.database.embedded import remove, stop
+from tests.conftest import Servers
 
-from .helpers import BAZAAR, GAME, UP_TO_DATE, Result, record
+from .helpers import Result
 from .helpers import call as program
 
 Cli = Callable[..., Result]
+#: What fills a database, given its address.
+Fill = Callable[[str], None]
+_make_app = main.make_app
+
+
+@cache
+def _commands() -> Callable[..., object]:
+    """Put the commands together once: that takes longer than most commands themselves."""
+    return typer.main.get_command(_make_app())
 
 
 @pytest.fixture
@@ -25,6 +39,7 @@ def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> I
         if name.startswith("WORLDLEDGER_") and name != "WORLDLEDGER_TEST_DATABASE_URL":
             monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(main, "make_app", _commands)
 
     def call(*arguments: str) -> Result:
         capfd.readouterr()
@@ -57,11 +72,29 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     remove(home)
 
 
+@pytest.fixture(scope="session")
+def filled(servers: Servers, server_kind: str) -> Iterator[Callable[[Fill], str]]:
+    """Give a function that names a database to clone, which another function has filled once."""
+    made: dict[Fill, str] = {}
+
+    def name(fill: Fill) -> str:
+        if fill not in made:
+            url = servers.create(server_kind, servers.template(server_kind))
+            made[fill] = url
+            fill(url)
+        return urlsplit(made[fill]).path[1:]
+
+    yield name
+    for url in made.values():
+        servers.drop(server_kind, url)
+
+
 @pytest.fixture
-def fed_worlds(on: Cli, database_url: str, tmp_path: Path) -> None:
-    """Make two little worlds and a game, all of them read by the projections."""
-    for name in ("a", "b"):
-        record(database_url, name, BAZAAR)
-    (tmp_path / "a.pgn").write_text(GAME.format(1))
-    assert on("import", "pgn", str(tmp_path)).code == 0
-    assert on("project", "--once") == (0, UP_TO_DATE, "")
+def database_url(
+    request: pytest.FixtureRequest, servers: Servers, server_kind: str, filled: Callable[[Fill], str]
+) -> Iterator[str]:
+    """Give a superuser's address of a migrated database that only this test uses, filled as its mark says."""
+    mark = request.node.get_closest_marker("filled")
+    url = servers.create(server_kind, filled(mark.kwargs["by"]) if mark else servers.template(server_kind))
+    yield url
+    servers.drop(server_kind, url)

@@ -11,15 +11,18 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import asyncpg
+import structlog
 
+from service.cli.main import run
 from service.settings import Settings
 from service.store import Store
 from tests.conftest import NEVER
-from tests.warm import Process
+from tests.warm import SCRIPT, Process
 from worldledger.effects import EffectDraft
 from worldledger.genesis import NewWorld
 
@@ -44,8 +47,16 @@ def environment(**more: str) -> dict[str, str]:
 
 def call(*arguments: str, stdin: bytes = b"", **env: str) -> Result:
     """Run the program to its end."""
-    with Running(*arguments, stdin=stdin, **env) as running:
+    with Running(*arguments, stdin=stdin, **env) as running:  # type: ignore[arg-type]
         return running.end()
+
+
+def done(*arguments: str) -> None:
+    """Run a command in this process, which must do."""
+    try:
+        assert run(arguments) == 0
+    finally:
+        structlog.reset_defaults()
 
 
 def into_a_closed_pipe(*arguments: str) -> tuple[str, Result]:
@@ -58,14 +69,21 @@ class Running:
     """The program in a process of its own, its stdout line by line; a context manager that leaves none behind."""
 
     def __init__(
-        self, *arguments: str, stdin: bytes = b"", lines: int = -1, start_new_session: bool = False, **env: str
+        self,
+        *arguments: str,
+        program: Path = SCRIPT,
+        stdin: bytes = b"",
+        lines: int = -1,
+        start_new_session: bool = False,
+        **env: str,
     ) -> None:
         given, said, complained = os.pipe(), os.pipe(), os.pipe()
         self._in = open(given[1], "wb")  # noqa: PTH123, SIM115 - no paths, and open till it ends
         self._out, self._err = (open(pipe[0], newline="\n") for pipe in (said, complained))  # noqa: PTH123, SIM115
         streams = (given[0], said[1], complained[1])
         try:
-            self.process = Process(arguments, streams, environment(**env), start_new_session=start_new_session)
+            told = environment(**env)
+            self.process = Process(arguments, streams, told, program=program, start_new_session=start_new_session)
         finally:
             for stream in streams:
                 os.close(stream)
@@ -287,6 +305,16 @@ KNOWN = [
     "world_summaries",
 ]
 UP_TO_DATE = "the projections are up to date\n"
+
+
+def fed_worlds(url: str) -> None:
+    """Make two little worlds and a game, all of them read by the projections."""
+    for name in ("a", "b"):
+        record(url, name, BAZAAR)
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "a.pgn").write_text(GAME.format(1))
+        done("import", "pgn", folder, "--database-url", url)
+    done("project", "--once", "--database-url", url)
 
 
 def rows(url: str, name: str) -> list[tuple[str, ...]]:

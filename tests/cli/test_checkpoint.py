@@ -19,10 +19,9 @@ from .helpers import BAZAAR, call, play, record
 VALUES = ("turn", "agents", "global_state")
 
 
-@pytest.fixture
-def played(database_url: str) -> None:
+def played(url: str) -> None:
     """Have a simulation in its second turn."""
-    play(database_url, "market", TURNS, ruleset="simulation", config=market())
+    play(url, "market", TURNS, ruleset="simulation", config=market())
 
 
 @pytest.fixture
@@ -40,7 +39,7 @@ def entities(on: Cli, world: str, *moment: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def exported(on: Cli, tmp_path: Path, played: None) -> Path:
+def exported(on: Cli, tmp_path: Path) -> Path:
     """Give the checkpoint of its first turn."""
     file = tmp_path / "first-turn.json"
     assert on("checkpoint", "export", "market", "--turn", "1", "-o", str(file)).code == 0
@@ -55,6 +54,7 @@ def said(text: str) -> str:
 # -- exporting -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filled(by=played)
 def test_a_checkpoint_is_the_state_at_a_turn(on: Cli, exported: Path) -> None:
     """It has every value as it was, the seed's way, says where it was taken, and is right by its schema."""
     value = json.loads(exported.read_text())
@@ -69,7 +69,7 @@ def test_a_checkpoint_is_the_state_at_a_turn(on: Cli, exported: Path) -> None:
     jsonschema_rs.validator_for(PUBLISHED["checkpoint"].make()).validate(value)
 
 
-@pytest.mark.usefixtures("played")
+@pytest.mark.filled(by=played)
 def test_a_checkpoint_on_stdout(on: Cli) -> None:
     """Without a file it goes to stdout, and what is to be said of it to stderr."""
     result = on("checkpoint", "export", "market")
@@ -82,7 +82,7 @@ def test_a_checkpoint_on_stdout(on: Cli) -> None:
     assert (json.loads(result.out)["worldledger"]["global_seq"], result.err) == (7, "")
 
 
-@pytest.mark.usefixtures("played")
+@pytest.mark.filled(by=played)
 def test_a_file_is_replaced_whole_or_not_at_all(on: Cli, tmp_path: Path) -> None:
     """A file of that name is replaced when the new one is whole; a refused export leaves it alone."""
     file = tmp_path / "market.json"
@@ -97,7 +97,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(on: Cli, tmp_path: Path) -> None
     assert (result.code, "cannot be written" in result.err) == (2, True)
 
 
-@pytest.mark.usefixtures("played")
+@pytest.mark.filled(by=played)
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
@@ -120,6 +120,7 @@ def test_checkpoints_that_there_are_not(on: Cli, database_url: str, arguments: t
 # -- importing -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filled(by=played)
 def test_a_simulation_goes_on_from_a_checkpoint(on: Cli, exported: Path, config: str, database_url: str) -> None:
     """The new world is called like the file; it has the very values of the checkpoint, and its next turn follows."""
     result = on("checkpoint", "import", str(exported), "--config", config, "--experiment", "what-if")
@@ -141,6 +142,7 @@ def test_a_simulation_goes_on_from_a_checkpoint(on: Cli, exported: Path, config:
     assert on("view", "first-turn", "Bea", "--turn", "2").code == 0
 
 
+@pytest.mark.filled(by=played)
 def test_the_same_import_again(on: Cli, exported: Path, config: str) -> None:
     """The same import again changes nothing and says so; another one under the name is refused."""
     arguments = ("checkpoint", "import", str(exported), "--config", config)
@@ -158,6 +160,7 @@ def test_the_same_import_again(on: Cli, exported: Path, config: str) -> None:
     assert on(*arguments, "--edited").code == 2
 
 
+@pytest.mark.filled(by=played)
 def test_an_edited_checkpoint(on: Cli, exported: Path, config: str) -> None:
     """One that was edited is refused unless it is said to be; then it begins with what it has now."""
     value = json.loads(exported.read_text())
@@ -177,6 +180,7 @@ def test_an_edited_checkpoint(on: Cli, exported: Path, config: str) -> None:
     assert json.loads(line)["payload"]["checkpoint"]["edited"] is True
 
 
+@pytest.mark.filled(by=played)
 def test_written_anew_is_not_edited(on: Cli, exported: Path, config: str) -> None:
     """Other white space and another order of the members is the same checkpoint."""
     value = json.loads(exported.read_text())
@@ -184,6 +188,7 @@ def test_written_anew_is_not_edited(on: Cli, exported: Path, config: str) -> Non
     assert on("checkpoint", "import", str(exported), "--config", config).code == 0
 
 
+@pytest.mark.filled(by=played)
 def test_a_byte_order_mark_is_passed_over(on: Cli, exported: Path, config: str) -> None:
     """As some editors write one; a second is no JSON."""
     exported.write_bytes(b"\xef\xbb\xbf" + exported.read_bytes())
@@ -216,6 +221,7 @@ def test_a_checkpoint_of_scalars_alone(on: Cli, tmp_path: Path) -> None:
     assert entities(on, "old", "--at-turn", "5") == entities(on, "old")
 
 
+@pytest.mark.filled(by=played)
 def test_variables_that_came_later(on: Cli, exported: Path, tmp_path: Path) -> None:
     """A configuration with more variables takes the checkpoint; the new ones have their defaults."""
     value = market()
@@ -226,6 +232,7 @@ def test_variables_that_came_later(on: Cli, exported: Path, tmp_path: Path) -> N
     assert [entity.get("karma") for _, entity in sorted(entities(on, "first-turn").items())] == [5, 5, 5, None]
 
 
+@pytest.mark.filled(by=played)
 def test_a_checkpoint_of_another_simulation(on: Cli, exported: Path, tmp_path: Path) -> None:
     """Everything that does not fit is told, each with its place, and nothing is created."""
     value = market(agents=["Ann", "Bea"], observability=None)
@@ -294,6 +301,7 @@ def test_a_checkpoint_that_no_effect_can_hold(on: Cli, tmp_path: Path, config: s
     assert on("state", "large").code == 2
 
 
+@pytest.mark.filled(by=played)
 def test_files_that_cannot_be_read(on: Cli, exported: Path, config: str, tmp_path: Path) -> None:
     """A missing file, a folder, a missing or wrong configuration, a name that no world can have: exit code 2."""
     broken = tmp_path / "broken.yaml"
@@ -317,6 +325,7 @@ def test_files_that_cannot_be_read(on: Cli, exported: Path, config: str, tmp_pat
     assert on("checkpoint", "import", str(strange), "--config", config, "--name", "a-b").code == 0
 
 
+@pytest.mark.filled(by=played)
 def test_a_checkpoint_from_stdin(database_url: str, exported: Path, config: str) -> None:
     """`-` reads stdin; the world's name is then given."""
     arguments = ("checkpoint", "import", "-", "--config", config, "--name", "piped", "--database-url", database_url)

@@ -249,7 +249,8 @@ def test_it_is_stopped(database_url: str, engines: Engines, on: Cli, number: int
 
 def test_a_stopped_match_goes_on_elsewhere(database_url: str) -> None:
     """Games of players that any service has are played to their ends by one, just as they would have been here."""
-    command = (*RANDOM, "--games", "500", "--jobs", "4", "--seed", "3", "--database-url", database_url)
+    short = ("--fen", ENDGAME.replace("90", "50"))
+    command = (*RANDOM, *short, "--games", "500", "--jobs", "4", "--seed", "3", "--database-url", database_url)
     with Running(*command) as running:
         running.line()
         running.line()
@@ -260,7 +261,7 @@ def test_a_stopped_match_goes_on_elsewhere(database_url: str) -> None:
     assert "a running service plays on" in result.err
     asyncio.run(_play_on(database_url, [world_id for _, world_id in names]))
     number, world_id = names[0]
-    with Running(*RANDOM, "--seed", str(2 + int(number)), "--database-url", database_url, "--json") as alone:
+    with Running(*RANDOM, *short, "--seed", str(2 + int(number)), "--database-url", database_url, "--json") as alone:
         (game,) = json.loads(alone.line())["games"]
         assert alone.end().code == 0
     assert moves_of(database_url, world_id) == moves_of(database_url, game["world_id"])
@@ -289,7 +290,7 @@ def test_other_games_are_left_alone(on: Cli, database_url: str, engines: Engines
             await store.create_world(NewWorld(world_id="bait", ruleset="chess", config={"live": live}))
 
     asyncio.run(make())
-    assert len(played(on, *RANDOM, "--games", "3", "--seed", "1")["games"]) == 3
+    assert len(played(on, *RANDOM, "--games", "3", "--seed", "1", "--fen", ENDGAME)["games"]) == 3
     assert engines.pids() == set()
     assert moves_of(database_url, "bait") == []
 

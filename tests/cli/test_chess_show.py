@@ -22,13 +22,12 @@ LIVE = [
 ]
 
 
-@pytest.fixture
-def live(database_url: str) -> None:
+def live(url: str) -> None:
     """Have a game that is played here."""
-    play(database_url, "live", LIVE, ruleset="chess")
+    play(url, "live", LIVE, ruleset="chess")
 
 
-@pytest.mark.usefixtures("live")
+@pytest.mark.filled(by=live)
 def test_a_live_game_for_people(on: Cli) -> None:
     """Board, players, moves with times and clocks, attempts, and who is to move."""
     result = on("chess", "show", "live")
@@ -62,7 +61,7 @@ def test_a_live_game_for_people(on: Cli) -> None:
     )
 
 
-@pytest.mark.usefixtures("live")
+@pytest.mark.filled(by=live)
 def test_after_some_moves(on: Cli) -> None:
     """--ply shows the position after so many, with what was attempted there; the beginning is 0, the end the last."""
     out = on("chess", "show", "live", "--ply", "0").out
@@ -94,7 +93,7 @@ def test_a_recorded_game(on: Cli, tmp_path: Path) -> None:
     assert out.endswith("result black wins: resigned, illegal move (recorded as Illegal move (a1b1) by white)\n")
 
 
-@pytest.mark.usefixtures("live")
+@pytest.mark.filled(by=live)
 def test_as_json(on: Cli) -> None:
     """One object with everything, in the words of the effects."""
     found = json.loads(on("chess", "show", "live", "--ply", "2", "--json").out)
@@ -115,7 +114,7 @@ def test_as_json(on: Cli) -> None:
     )
 
 
-@pytest.mark.usefixtures("live")
+@pytest.mark.filled(by=live)
 def test_a_drawing(on: Cli, tmp_path: Path) -> None:
     """--svg writes the board as SVG with the last move marked; - is stdout, and then nothing else is there."""
     file = tmp_path / "board.svg"

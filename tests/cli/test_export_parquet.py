@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import duckdb
 
-from .helpers import append, call, environment, seed
+from .conftest import Cli
+from .helpers import Running, append, seed
 
 #: The program, which is killed when a file has come to its place.
 KILLED = """
@@ -35,23 +34,23 @@ def _seqs(lake: Path) -> dict[str, list[int]]:
     return dict(found.fetchall())
 
 
-def test_a_lake_is_made_and_brought_up_to_date(database_url: str, tmp_path: Path) -> None:
+def test_a_lake_is_made_and_brought_up_to_date(on: Cli, database_url: str, tmp_path: Path) -> None:
     """The first export has all that was chosen, the next ones what is new; the summary says which, in words or JSON."""
     seed(database_url, "a", experiment="first")
     seed(database_url, "b", experiment="first")
     seed(database_url, "other")
     lake = tmp_path / "lake"
-    export = ("export", "parquet", "-o", str(lake), "--effects-only", "--database-url", database_url)
-    made = call(*export, "--experiment", "first", "--since", "3", "--json")
+    export = ("export", "parquet", "-o", str(lake), "--effects-only")
+    made = on(*export, "--experiment", "first", "--since", "3", "--json")
     assert (made.code, made.err) == (0, "")
     summary = json.loads(made.out)
     told = {name: summary[name] for name in ("worlds", "effects", "files", "new_effects", "views")}
     assert told == {"worlds": 2, "effects": 16, "files": 2, "new_effects": 16, "views": {}}
     append(database_url, "b", 2)
-    said = call(*export, "--world", "other")
+    said = on(*export, "--world", "other")
     assert said.code == 0
     assert "wrote 12 effects in 2 files" in said.err
-    one = call(*export[:3], str(tmp_path / "another"), *export[4:], "--world", "a", "--since", "10")
+    one = on(*export[:3], str(tmp_path / "another"), *export[4:], "--world", "a", "--since", "10")
     assert one.code == 0
     assert "wrote 1 effect in 1 file (0.0 MB)" in one.err
     assert "which has 1 effect of 1 world, 0.0 MB in all" in one.err
@@ -60,22 +59,25 @@ def test_a_lake_is_made_and_brought_up_to_date(database_url: str, tmp_path: Path
     changed = json.loads(manifest.read_bytes())
     changed["worlds"]["a"]["checksum"] = "0" * 64
     manifest.write_text(json.dumps(changed))
-    refused = call(*export)
+    refused = on(*export)
     assert refused.code == 1
     assert "world 'a' has another history" in refused.err
 
 
-def test_a_kill_in_the_middle_does_no_harm(database_url: str, tmp_path: Path) -> None:
+def test_a_kill_in_the_middle_does_no_harm(on: Cli, database_url: str, tmp_path: Path) -> None:
     """Killed when views have been replaced: readers find each once, by the manifest all; the next export goes on."""
     seed(database_url, "a")
     lake = tmp_path / "lake"
-    export = ("export", "parquet", "-o", str(lake), "--database-url", database_url)
-    assert call(*export).code == 0
+    export = ("export", "parquet", "-o", str(lake))
+    assert on(*export).code == 0
     append(database_url, "a", 2)
     seed(database_url, "another", experiment="of another size")
-    program = [sys.executable, "-c", KILLED, str(lake / "worlds" / "part-0.parquet"), *export]
-    killed = subprocess.run(program, env=environment(), capture_output=True, timeout=120, check=False)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    program = tmp_path / "killed.py"
+    program.write_text(KILLED)
+    last = str(lake / "worlds" / "part-0.parquet")
+    with Running(last, *export, "--database-url", database_url, program=program) as killed:
+        result = killed.end()
+    assert result.code == -signal.SIGKILL, result.err
     manifest = json.loads((lake / "manifest.json").read_bytes())
     parts = [part for found in ("worlds", "views") for one in manifest[found].values() for part in one["parts"]]
     assert {part["path"]: (lake / part["path"]).stat().st_size for part in parts} == {
@@ -83,19 +85,19 @@ def test_a_kill_in_the_middle_does_no_harm(database_url: str, tmp_path: Path) ->
     }
     heads = duckdb.sql(f"select world_id, head_seq from '{lake}/worlds/*.parquet' order by all").fetchall()
     assert heads == [("a", 12), ("another", 10)]
-    said = call(*export)
+    said = on(*export)
     assert (said.code, said.out) == (0, "")
     assert "up to date" in said.err
     assert _seqs(lake) == {"a": [*range(1, 13)], "another": [*range(1, 11)]}
     assert "moves" not in json.loads((lake / "manifest.json").read_bytes())
 
 
-def test_an_experiment_with_a_long_name_keeps_nobody_out(database_url: str, tmp_path: Path) -> None:
+def test_an_experiment_with_a_long_name_keeps_nobody_out(on: Cli, database_url: str, tmp_path: Path) -> None:
     """Names of 200 characters of any script are exported like others."""
     for number, name in enumerate(("验" * 28, "验" * 200, "😀" * 200, "\\/:*?" * 40)):
         seed(database_url, f"w{number}", experiment=name)
     lake = tmp_path / "lake"
-    export = ("export", "parquet", "-o", str(lake), "--effects-only", "--database-url", database_url)
-    assert call(*export).code == 0
-    assert "up to date" in call(*export).err
+    export = ("export", "parquet", "-o", str(lake), "--effects-only")
+    assert on(*export).code == 0
+    assert "up to date" in on(*export).err
     assert _seqs(lake) == {f"w{number}": [*range(1, 11)] for number in range(4)}

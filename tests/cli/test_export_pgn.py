@@ -13,7 +13,7 @@ import pytest
 
 from .chess_games import moved, rejected, started
 from .conftest import Cli
-from .helpers import BAZAAR, GAME, SHARED, UNGUARDED, Lock, Running, call, play, record, sql
+from .helpers import BAZAAR, GAME, SHARED, UNGUARDED, Lock, Running, done, play, record, sql
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "games"
 _EFFECTS = """
@@ -23,10 +23,9 @@ _EFFECTS = """
 """
 
 
-@pytest.fixture
-def games(on: Cli) -> None:
+def games(url: str) -> None:
     """Have the example games as an experiment."""
-    assert on("import", "pgn", str(EXAMPLES), "--experiment", "house").code == 0
+    done("import", "pgn", str(EXAMPLES), "--experiment", "house", "--database-url", url)
 
 
 def headers(text: str) -> list[dict[str, str]]:
@@ -39,7 +38,7 @@ def headers(text: str) -> list[dict[str, str]]:
     return found
 
 
-@pytest.mark.usefixtures("games")
+@pytest.mark.filled(by=games)
 def test_an_experiment_comes_back(on: Cli, tmp_path: Path) -> None:
     """Its games stand in one file, by name; brought in again, all are known but the one whose sidelines are lost."""
     file = tmp_path / "house.pgn"
@@ -56,7 +55,7 @@ def test_an_experiment_comes_back(on: Cli, tmp_path: Path) -> None:
     assert again.out == "imported 1 game (33 effects) from 1 file, 10 already there\n"
 
 
-@pytest.mark.usefixtures("games")
+@pytest.mark.filled(by=games)
 def test_games_by_name(on: Cli, tmp_path: Path) -> None:
     """They stand in the order in which they are named, each once; --json tells what was done."""
     names = [world["world_id"] for world in json.loads(on("worlds", "--json").out)][:2]
@@ -187,7 +186,7 @@ def test_sixty_recorded_games_come_back(on: Cli, database_url: str, tmp_path: Pa
     """All of them are known again, and in another experiment every effect is the same."""
     assert on("import", "pgn", str(SHARED), "--experiment", "real").code == 0
     file = tmp_path / "real.pgn"
-    result = call("export", "pgn", "--experiment", "real", "-o", str(file), "--database-url", database_url)
+    result = on("export", "pgn", "--experiment", "real", "-o", str(file))
     assert (result.code, result.err) == (0, f"worldledger: exported 60 games (4774 moves) to {file}\n")
     assert " 60 already there" in on("import", "pgn", str(file), "--experiment", "real").out
     assert on("import", "pgn", str(file), "--experiment", "again").code == 0

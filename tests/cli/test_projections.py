@@ -7,7 +7,7 @@ import json
 import pytest
 
 from .conftest import Cli
-from .helpers import BAZAAR, KNOWN, UP_TO_DATE, append, lose, put_back, record, sql
+from .helpers import BAZAAR, KNOWN, UP_TO_DATE, append, fed_worlds, lose, put_back, record, sql
 
 # -- status and once -----------------------------------------------------------------------------------------
 
@@ -23,7 +23,7 @@ def test_a_database_that_nobody_has_fed(on: Cli) -> None:
     assert lines[len(KNOWN)].startswith("agent_stats: ")
 
 
-@pytest.mark.usefixtures("fed_worlds")
+@pytest.mark.filled(by=fed_worlds)
 def test_status_as_a_table(on: Cli, database_url: str) -> None:
     """Each projection is a row that says how far it is behind."""
     append(database_url, "a", 3)
@@ -34,7 +34,7 @@ def test_status_as_a_table(on: Cli, database_url: str) -> None:
     assert " ".join(summaries).startswith("world_summaries 1 live 3 in 1 world")
 
 
-@pytest.mark.usefixtures("fed_worlds")
+@pytest.mark.filled(by=fed_worlds)
 def test_status_as_json(on: Cli) -> None:
     """--json is a list of objects with both builds and the parked worlds."""
     found = json.loads(on("projections", "status", "--json").out)
@@ -46,7 +46,7 @@ def test_status_as_json(on: Cli) -> None:
     assert "T" in first["live"]["started_at"]
 
 
-@pytest.mark.usefixtures("fed_worlds")
+@pytest.mark.filled(by=fed_worlds)
 def test_once_reads_what_is_due(on: Cli, database_url: str) -> None:
     """`project --once` feeds what came since, and ends; where nothing did it does nothing."""
     append(database_url, "a", 3)
@@ -76,7 +76,7 @@ def test_no_names(on: Cli, order: str) -> None:
 # -- pause, resume and retry ---------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("fed_worlds")
+@pytest.mark.filled(by=fed_worlds)
 def test_pause_and_resume(on: Cli, database_url: str) -> None:
     """What is paused is not written, by `project` or by a rebuild, until it is resumed."""
     assert on("projections", "pause", "entities", "games") == (0, "paused entities\npaused games\n", "")

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from .conftest import Cli
-from .helpers import BAZAAR, lose, put_back, record, rows, sql
+from .helpers import BAZAAR, fed_worlds, lose, put_back, record, rows, sql
 
 # -- rebuild -------------------------------------------------------------------------------------------------
 
@@ -23,7 +23,7 @@ def test_the_first_build(on: Cli, database_url: str) -> None:
     assert sql(database_url, "select build, status from projection_builds") == [("entities_1", "live")]
 
 
-@pytest.mark.usefixtures("fed_worlds")
+@pytest.mark.filled(by=fed_worlds)
 def test_a_rebuild(on: Cli, database_url: str) -> None:
     """A rebuild gives the same rows in a new build that has taken over; the old one is gone."""
     names = ("entities", "games", "moves")
@@ -57,7 +57,7 @@ def test_a_rebuild(on: Cli, database_url: str) -> None:
     assert sql(database_url, "select to_regclass('projections.games_1')") == [(None,)]
 
 
-@pytest.mark.usefixtures("fed_worlds")
+@pytest.mark.filled(by=fed_worlds)
 def test_a_rebuild_of_one_world(on: Cli, database_url: str) -> None:
     """--world makes the rows of that world anew, and leaves the others as they are."""
     before = rows(database_url, "entities")
@@ -74,7 +74,7 @@ def test_a_rebuild_of_one_world(on: Cli, database_url: str) -> None:
     assert rows(database_url, "entities") == before
 
 
-@pytest.mark.usefixtures("fed_worlds")
+@pytest.mark.filled(by=fed_worlds)
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
@@ -92,7 +92,7 @@ def test_rebuilds_that_cannot_be(on: Cli, arguments: tuple[str, ...], why: str) 
     assert "Traceback" not in result.err
 
 
-@pytest.mark.usefixtures("fed_worlds")
+@pytest.mark.filled(by=fed_worlds)
 def test_a_rebuild_that_may_not_take_over(on: Cli, database_url: str) -> None:
     """Where the new build has parked a world that the live one has not, people read on what is live; exit code 1."""
     before = rows(database_url, "world_summaries")
@@ -109,7 +109,7 @@ def test_a_rebuild_that_may_not_take_over(on: Cli, database_url: str) -> None:
     assert on("projections", "rebuild", "world_summaries").out == "rebuilt world_summaries, 21 effects\n"
 
 
-@pytest.mark.usefixtures("fed_worlds")
+@pytest.mark.filled(by=fed_worlds)
 def test_a_rebuild_is_cancelled(on: Cli, database_url: str) -> None:
     """--cancel drops what is under way, if anything is, and leaves what is live."""
     lose(database_url, "b")
@@ -126,7 +126,7 @@ def test_a_rebuild_is_cancelled(on: Cli, database_url: str) -> None:
 # -- verify --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("fed_worlds")
+@pytest.mark.filled(by=fed_worlds)
 def test_what_is_live_is_verified(on: Cli) -> None:
     """Each projection is a line, and status remembers it."""
     assert on("projections", "verify", "games", "entities") == (
@@ -141,7 +141,7 @@ def test_what_is_live_is_verified(on: Cli) -> None:
     ]
 
 
-@pytest.mark.usefixtures("fed_worlds")
+@pytest.mark.filled(by=fed_worlds)
 def test_a_row_that_was_edited_is_found(on: Cli, database_url: str) -> None:
     """The world, the key, the column and both values are named; the exit code is 1 and the others are checked."""
     sql(database_url, "update projections.entities_1 set x = 99 where world_id = 'b' and entity_id = 'bob'")
@@ -161,7 +161,7 @@ def test_a_row_that_was_edited_is_found(on: Cli, database_url: str) -> None:
     assert (finding["live"], finding["expected"]) == ("99", "2")
 
 
-@pytest.mark.usefixtures("fed_worlds")
+@pytest.mark.filled(by=fed_worlds)
 @pytest.mark.parametrize(
     ("statement", "what"),
     [

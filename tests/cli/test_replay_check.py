@@ -21,7 +21,7 @@ from worldledger.observation import ObservationPolicy, PolicyConfig
 from worldledger.rulesets import load_ruleset
 
 from .conftest import Cli
-from .helpers import BAZAAR, UNGUARDED, Lock, Running, call, record, seed, sql, wait_for
+from .helpers import BAZAAR, UNGUARDED, Lock, Running, call, done, record, seed, sql, wait_for
 
 _EFFECTS = "lock table effects in access exclusive mode"
 
@@ -33,13 +33,12 @@ def spawning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_check, "_JOB", 1)
 
 
-@pytest.fixture
-def worlds(on: Cli, database_url: str) -> None:
+def worlds(url: str) -> None:
     """Make three worlds, two of them with a snapshot whose digest stands in the log."""
     for name in ("a", "b", "c"):
-        record(database_url, name, BAZAAR)
+        record(url, name, BAZAAR)
     for name in ("a", "b"):
-        assert on("snapshot", name).code == 0
+        done("snapshot", name, "--database-url", url)
 
 
 AGREED = {
@@ -49,7 +48,7 @@ AGREED = {
 }
 
 
-@pytest.mark.usefixtures("worlds")
+@pytest.mark.filled(by=worlds)
 @pytest.mark.parametrize("more", [(), ("--jobs", "1"), ("--jobs", "9")], ids=" ".join)
 def test_all_agree(on: Cli, more: tuple[str, ...]) -> None:
     """Each world is a line, and the exit code is 0."""
@@ -60,7 +59,8 @@ def test_all_agree(on: Cli, more: tuple[str, ...]) -> None:
     assert on("replay", "--check", "--all", "-q") == (0, "", "")
 
 
-@pytest.mark.usefixtures("worlds", "spawning")
+@pytest.mark.filled(by=worlds)
+@pytest.mark.usefixtures("spawning")
 def test_all_agree_in_several_processes(on: Cli) -> None:
     """Shared out among processes it is the same, in the same order, and none of them is left."""
     result = on("replay", "--check", "--all", "--jobs", "3")
@@ -68,7 +68,7 @@ def test_all_agree_in_several_processes(on: Cli) -> None:
     assert not [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
 
 
-@pytest.mark.usefixtures("worlds")
+@pytest.mark.filled(by=worlds)
 def test_json(on: Cli) -> None:
     """--json is a list of objects."""
     found = json.loads(on("replay", "--check", "a", "c", "--json").out)
@@ -103,7 +103,7 @@ FINDINGS: list[tuple[str, str, str, int, str]] = [
 ]
 
 
-@pytest.mark.usefixtures("worlds")
+@pytest.mark.filled(by=worlds)
 @pytest.mark.parametrize(("kind", "word", "statement", "seq", "what"), FINDINGS)
 def test_findings(on: Cli, database_url: str, kind: str, word: str, statement: str, seq: int, what: str) -> None:
     """What does not come out as recorded is named by world, seq and kind; the exit code is 1, the others go on."""
@@ -122,7 +122,7 @@ def test_findings(on: Cli, database_url: str, kind: str, word: str, statement: s
     assert what in found["finding"]["what"]
 
 
-@pytest.mark.usefixtures("worlds")
+@pytest.mark.filled(by=worlds)
 def test_a_changed_ruleset(on: Cli, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A ruleset that now makes other states of an old log is told as that."""
     sandbox = load_ruleset("sandbox")
@@ -140,7 +140,7 @@ def test_a_changed_ruleset(on: Cli, database_url: str, monkeypatch: pytest.Monke
     assert lines[2] == AGREED["c"]
 
 
-@pytest.mark.usefixtures("worlds")
+@pytest.mark.filled(by=worlds)
 @pytest.mark.parametrize("table", ["worlds", "heads"])
 def test_a_world_without_its_row(on: Cli, database_url: str, table: str) -> None:
     """A world whose row is gone while its log is there is tampered with, not absent."""
@@ -155,7 +155,7 @@ def test_a_world_without_its_row(on: Cli, database_url: str, table: str) -> None
         assert f"TAMPERED b at seq 1: the row of this world is missing from the table {table}" in result.out
 
 
-@pytest.mark.usefixtures("worlds")
+@pytest.mark.filled(by=worlds)
 def test_worlds_that_cannot_be_checked(on: Cli, database_url: str) -> None:
     """A world that there is not, or whose ruleset is not installed, is exit code 2; the others are checked."""
     sql(database_url, "alter table worlds disable trigger all", "update worlds set ruleset = 'go' where world_id = 'c'")
@@ -188,12 +188,12 @@ def _registers(agent_id: str, policy: str) -> EffectDraft:
     return _says("AgentRegistered", agent_id=agent_id, policy=spec, permissions=[], weight=1)
 
 
-@pytest.fixture
-def watched(on: Cli, worlds: None, database_url: str) -> None:
+def watched(url: str) -> None:
     """Have alice watch the worlds a (whose state has a digest at seq 7) and c, and somebody by an unknown policy."""
+    worlds(url)
 
     async def work() -> None:
-        async with Store.open(database_url, Settings(pool_size=2)) as store:
+        async with Store.open(url, Settings(pool_size=2)) as store:
             for name in ("a", "c"):
                 event_log = await store.log(name)
                 drafts = [_registers("alice", "default"), _registers("bob", "no-such-policy")]
@@ -224,7 +224,7 @@ WATCHED = {
 }
 
 
-@pytest.mark.usefixtures("watched")
+@pytest.mark.filled(by=watched)
 def test_views_agree(on: Cli) -> None:
     """How many views were proved is said, also where nothing was said of a state."""
     result = on("replay", "--check", "--all")
@@ -234,7 +234,8 @@ def test_views_agree(on: Cli) -> None:
     assert (found["views"], found["unchecked_views"], found["agreed_seq"]) == (2, 0, 0)
 
 
-@pytest.mark.usefixtures("watched", "spawning")
+@pytest.mark.filled(by=watched)
+@pytest.mark.usefixtures("spawning")
 def test_unchecked_views(on: Cli, database_url: str) -> None:
     """A view by a policy that is not installed here is no finding, but it is said, with the reason."""
     _view_digest(database_url, "a", "bob", 10)
@@ -249,7 +250,7 @@ def test_unchecked_views(on: Cli, database_url: str) -> None:
     assert found["unchecked_because"].startswith("there is no observation policy 'no-such-policy'")
 
 
-@pytest.mark.usefixtures("watched")
+@pytest.mark.filled(by=watched)
 @pytest.mark.parametrize(
     ("agent_id", "seq", "what"),
     [
@@ -275,7 +276,7 @@ def test_a_view_that_differs(on: Cli, database_url: str, agent_id: str, seq: int
     assert (found["finding"]["kind"], found["finding"]["global_seq"]) == ("view_differs", at_seq)
 
 
-@pytest.mark.usefixtures("watched")
+@pytest.mark.filled(by=watched)
 def test_an_edited_view_digest(on: Cli, database_url: str) -> None:
     """A ViewDigest that was edited in the database is tampering, whatever stands there now."""
     edit = """
@@ -291,11 +292,10 @@ def test_an_edited_view_digest(on: Cli, database_url: str) -> None:
 # -- processes -----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def large(database_url: str) -> None:
+def large(url: str) -> None:
     """Make worlds that are large enough to be shared out."""
     for name in ("a", "b"):
-        seed(database_url, name, replay_check.SPAWN_FROM // 2)
+        seed(url, name, replay_check.SPAWN_FROM // 2)
 
 
 def offspring(process: psutil.Process) -> list[psutil.Process]:
@@ -318,7 +318,7 @@ def waiting(url: str) -> int:
     return int(count)
 
 
-@pytest.mark.usefixtures("large")
+@pytest.mark.filled(by=large)
 @pytest.mark.parametrize(
     ("send", "number", "code"),
     [
@@ -342,7 +342,7 @@ def test_a_stopped_check_leaves_no_process(
         assert gone(workers)()
 
 
-@pytest.mark.usefixtures("large")
+@pytest.mark.filled(by=large)
 def test_a_killed_check_leaves_no_process(database_url: str) -> None:
     """When the command is killed, its processes notice and end by themselves."""
     command = ("replay", "--check", "a", "b", "--jobs", "2", "--database-url", database_url)
@@ -354,7 +354,7 @@ def test_a_killed_check_leaves_no_process(database_url: str) -> None:
         assert running.end().code == -9
 
 
-@pytest.mark.usefixtures("large")
+@pytest.mark.filled(by=large)
 def test_a_process_that_is_killed(database_url: str) -> None:
     """When one of its processes is killed the check could not be run: exit code 2, and no other one is left."""
     command = ("replay", "--check", "a", "b", "--jobs", "2", "--database-url", database_url)
@@ -367,7 +367,7 @@ def test_a_process_that_is_killed(database_url: str) -> None:
     assert result == (2, "", "worldledger: a process that shared the work has ended (exit code -9)\n")
 
 
-@pytest.mark.usefixtures("large")
+@pytest.mark.filled(by=large)
 def test_a_database_that_goes_away(database_url: str) -> None:
     """An outage is exit code 2 and one sentence."""
     command = ("replay", "--check", "a", "b", "--jobs", "2", "--database-url", database_url)
@@ -383,7 +383,7 @@ def test_a_database_that_goes_away(database_url: str) -> None:
     assert "Traceback" not in result.err
 
 
-@pytest.mark.usefixtures("large")
+@pytest.mark.filled(by=large)
 def test_a_large_check(database_url: str) -> None:
     """Worlds that are shared out are all checked."""
     result = call("replay", "--check", "--all", "--jobs", "2", "--database-url", database_url)

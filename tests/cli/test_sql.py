@@ -17,7 +17,7 @@ import pytest
 from service.database.analytics.cookbook import queries
 
 from .conftest import Cli
-from .helpers import UP_TO_DATE, Result, Running, append, call, seed, sql
+from .helpers import UP_TO_DATE, Result, Running, append, call, fed_worlds, seed, sql
 
 
 def _refused(result: Result) -> str:
@@ -173,7 +173,8 @@ def test_what_goes_wrong_is_shown(on: Cli) -> None:
     assert "what is the question?" in _refused(on("sql"))
 
 
-def test_the_cookbook(on: Cli, fed_worlds: None) -> None:
+@pytest.mark.filled(by=fed_worlds)
+def test_the_cookbook(on: Cli) -> None:
     """A name is a query of the cookbook; --list names all of them, or shows one."""
     rows = on("sql", "--list").out.splitlines()
     assert [row.split()[0] for row in rows[1:]] == list(queries())
