@@ -46,7 +46,7 @@ FIRST = ("shipping", "arena", "faults", "projections")
 
 
 #: Without ``--thorough``, properties are tried with this part of their examples, but with no fewer than these.
-SHARE, FEWEST = 4, 20
+SHARE, FEWEST = 5, 10
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

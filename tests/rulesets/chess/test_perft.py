@@ -12,7 +12,8 @@ from worldledger.rulesets.chess import BoardState, read_fen
 START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
 KIWIPETE = "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1"
 POSITIONS = [
-    pytest.param(START, [20, 400, 8902, 197281], False, id="start"),
+    pytest.param(START, [20, 400, 8902], False, id="start"),
+    pytest.param(START, [20, 400, 8902, 197281], False, id="start, deeper", marks=pytest.mark.thorough),
     pytest.param(KIWIPETE, [48, 2039, 97862], False, id="kiwipete"),
     pytest.param("8/2p5/3p4/KP5r/1R3p1k/8/4P1P1/8 w - - 0 1", [14, 191, 2812], False, id="position-3"),
     pytest.param(
