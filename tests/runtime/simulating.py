@@ -92,13 +92,13 @@ class Reader:
         return self.seen[max(view_seq for view_seq in self.seen if view_seq <= seq)]
 
 
-async def views_at(world: Orchestrator, agents: list[str], head: int) -> dict[str, dict[int, str]]:
-    """Give what each agent saw at every seq since its registration, from the log."""
+async def views_at(world: Orchestrator, agents: list[str], head: int, every: int = 1) -> dict[str, dict[int, str]]:
+    """Return what each agent saw at every so manyth seq since its registration, and at the head, from the log."""
     found: dict[str, dict[int, str]] = {}
     known = await world.agents()
     for name in agents:
         first = known[name]["registered_seq"]
-        found[name] = {seq: text_of(await world.view(name, at_seq=seq)) for seq in range(first, head + 1)}
+        found[name] = {seq: text_of(await world.view(name, at_seq=seq)) for seq in {*range(first, head, every), head}}
     return found
 
 
@@ -110,10 +110,10 @@ async def opened(url: str, world_id: str, **settings: Any) -> AsyncIterator[Orch
         yield world
 
 
-async def elsewhere(url: str, world_id: str, head: int) -> dict[str, dict[int, str]]:
+async def elsewhere(url: str, world_id: str, head: int, every: int = 1) -> dict[str, dict[int, str]]:
     """Give the same as `views_at` of all agents, worked out in a process of its own."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.runtime.simulating", url, world_id, str(head)),
+        *(sys.executable, "-m", "tests.runtime.simulating", url, world_id, str(head), str(every)),
         stdout=asyncio.subprocess.PIPE,
         cwd=_ROOT,
     )
@@ -160,10 +160,10 @@ async def drama(world: Orchestrator, turns: int, seed: int = 1) -> list[Simulati
     return refused
 
 
-async def _main(url: str, world_id: str, head: str) -> None:
+async def _main(url: str, world_id: str, head: str, every: str) -> None:
     async with opened(url, world_id) as world:
         agents = [*(await world.agents())]
-        found = await views_at(world, agents, int(head))
+        found = await views_at(world, agents, int(head), int(every))
         named = {name: {str(seq): text for seq, text in views.items()} for name, views in found.items()}
         sys.stdout.write(orjson.dumps(named).decode())
 
