@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -148,15 +148,19 @@ def _in_thread(database_url: str, *, projections: bool) -> Iterator[str]:
     over = threading.Event()
 
     async def serve() -> None:
-        async with _served(database_url, projections=projections) as url:
-            address.set_result(url)
-            await asyncio.to_thread(over.wait)
+        try:
+            async with _served(database_url, projections=projections) as url:
+                address.set_result(url)
+                await asyncio.to_thread(over.wait)
+        except BaseException as error:
+            if not address.done():
+                address.set_exception(error)
+            raise
 
     with ThreadPoolExecutor(1) as pool:
         serving = pool.submit(asyncio.run, serve())
         try:
-            wait((address, serving), return_when=FIRST_COMPLETED)
-            yield serving.result() or "" if serving.done() else address.result()
+            yield address.result()
         finally:
             over.set()
         serving.result()
