@@ -125,7 +125,7 @@ def _new_game(value: Any, key: str | None) -> NewGame:
     if type(value) is not dict:
         raise InvalidConfigError("$: a new game is an object", path="$")
     try:
-        new = NewGame.of({LIVE: value})
+        new = NewGame.of({LIVE: value}, new=True)
     except InvalidConfigError as error:
         found = [{**problem, "path": problem["path"].replace(_CONFIG, "$", 1)} for problem in error.details["problems"]]
         text = "; ".join(f"{problem['path']}: {problem['message']}" for problem in found)

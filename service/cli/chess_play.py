@@ -117,7 +117,6 @@ def command(
     report = Report(secrets.randbits(31) if seed is None else seed, contestants, experiment)
     common = {"fen": fen, "chess960": chess960, "experiment": experiment, "deadline_s": float(deadline) or None}
     first, _ = (_setup(report, number, swap=swap, **common) for number in (0, games - 1))
-    _must_go_on(first)
     log_to_stderr()
     run_blocking(try_out(contestants, first.board(), first.limit("white")))
     setups = (_setup(report, number, swap=swap, **common) for number in range(games))
@@ -149,21 +148,13 @@ def _setup(report: Report, number: int, *, swap: bool, **common: Any) -> NewGame
         "seed": report.seed + number,
     }
     try:
-        live = LiveConfig.of({"live": config})
+        live = LiveConfig.of({"live": config}, new=True)
     except InvalidConfigError as error:
         problem = error.details["problems"][0]
         name = problem["path"].rpartition(".")[2]
         raise SimulationError(f"{_OPTIONS.get(name, name)}: {problem['message']}") from None
     assert live is not None  # noqa: S101 - it was given
     return live
-
-
-def _must_go_on(setup: NewGame) -> None:
-    from worldledger.rulesets.chess import automatic_end  # noqa: PLC0415
-
-    ending = automatic_end(setup.board())
-    if ending is not None:
-        raise SimulationError(f"--fen: the game is over in this position ({ending.reason})")
 
 
 async def _play(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples(
     "worldledger import pgn games/ --experiment first",
-    "worldledger import pgn a.pgn b.pgn --experiment second",
+    "worldledger import pgn a.pgn b.pgn --experiment second --strict",
 )
 
 
@@ -35,6 +35,9 @@ def command(
     experiment: Annotated[
         str | None, typer.Option("--experiment", metavar="NAME", help="The label under which to find the games.")
     ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse games about which anything is odd, instead of noting it.")
+    ] = False,
     quiet: Quiet = False,
     database_url: DatabaseUrl = None,
     home: Home = None,
@@ -48,11 +51,13 @@ def command(
     from service.cli.reading_games import readers  # noqa: PLC0415 - slow to load; `--help` needs none of it
 
     where = target(ctx, database_url, home)
-    with readers(paths) as reading:
-        _import(where, paths, reading, experiment=experiment, quiet=quiet)
+    with readers(paths, strict=strict) as reading:
+        _import(where, paths, reading, experiment=experiment, strict=strict, quiet=quiet)
 
 
-def _import(where: Target, paths: list[Path], reading: Reading | None, *, experiment: str | None, quiet: bool) -> None:
+def _import(
+    where: Target, paths: list[Path], reading: Reading | None, *, experiment: str | None, strict: bool, quiet: bool
+) -> None:
     from service.store.games_at_once import import_many  # noqa: PLC0415
     from service.store.recordings import Summary  # noqa: PLC0415
 
@@ -70,6 +75,7 @@ def _import(where: Target, paths: list[Path], reading: Reading | None, *, experi
                 progress=lambda made: tell(made.done, made.total, f"{made.games} games"),
                 notice=lambda notice: _tell(notice, quiet=quiet),
                 summary=summary,
+                strict=strict,
             )
 
     try:

@@ -10,7 +10,7 @@ import os
 import queue
 import stat
 import threading
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection
@@ -39,16 +39,17 @@ _Item: TypeAlias = tuple[bool, tuple[Any, ...]]
 
 
 @contextmanager
-def readers(paths: Iterable[Path], count: int | None = None) -> Iterator[Reading | None]:
+def readers(paths: Iterable[Path], count: int | None = None, *, strict: bool = False) -> Iterator[Reading | None]:
     """Lend what reads games, where there are many: ``count`` processes (as many as there are processors); else None.
 
-    They are started at once: loading what they need takes about as long as opening a database.
+    ``strict`` is as for `worldledger.rulesets.chess.pgn.read_games`. The processes are started at once: loading what
+    they need takes about as long as opening a database.
     """
     if not _are_many(paths):
         yield None
         return
     with started(_read, (), count or processors()) as workers:
-        yield partial(_reading, workers)
+        yield partial(_reading, workers, strict)
 
 
 def _are_many(paths: Iterable[Path]) -> bool:
@@ -70,11 +71,11 @@ def _files(paths: Iterable[Path]) -> Iterator[str]:
 
 @asynccontextmanager
 async def _reading(
-    workers: Sequence[tuple[BaseProcess, Connection]], files: Sequence[Path]
+    workers: Sequence[tuple[BaseProcess, Connection]], strict: bool, files: Sequence[Path]
 ) -> AsyncIterator[AsyncIterator[Read | FileEnd]]:
     """Lend the games of files, in order."""
     for place, (_, connection) in enumerate(workers):
-        connection.send((place, len(workers), list(map(str, files))))
+        connection.send((place, len(workers), list(map(str, files)), strict))
     yield _in_order([_items(*worker) for worker in workers], len(files))
 
 
@@ -119,14 +120,14 @@ def _read(connection: Connection) -> None:
     # A pipe has room for two or three games: without the thread reading would have to wait for writing.
     sender = threading.Thread(target=_send, args=(connection, messages), daemon=True)
     try:
-        place, count, files = connection.recv()
+        place, count, files, strict = connection.recv()
     except (EOFError, OSError):
         os._exit(1)
     sender.start()
     message: list[_Item] = []
     effects = 0
     for number, file in enumerate(files):
-        for item in _items_of(number, file, place, count):
+        for item in _items_of(number, file, partial(_is_mine, place, count, number), strict=strict):
             message.append(item)
             effects += 0 if item[0] else item[1][1].effects
             if len(message) >= _GAMES or effects >= _EFFECTS:
@@ -145,7 +146,7 @@ def _send(connection: Connection, messages: queue.Queue[list[_Item] | None]) -> 
         os._exit(1)
 
 
-def _items_of(number: int, file: str, place: int, count: int) -> Iterator[_Item]:
+def _items_of(number: int, file: str, wanted: Callable[[int], bool], *, strict: bool) -> Iterator[_Item]:
     """Give the games of a file that this process reads, and its end."""
     from worldledger.rulesets.chess.pgn import read_games  # noqa: PLC0415 - for the processes alone
 
@@ -157,8 +158,7 @@ def _items_of(number: int, file: str, place: int, count: int) -> Iterator[_Item]
         else:
             with open(file, "rb") as stream:  # noqa: PTH123
                 size, read = os.fstat(stream.fileno()).st_size, True
-                mine = partial(_is_mine, place, count, number)
-                for game in read_games(stream, name=file, wanted=mine, checked=True):
+                for game in read_games(stream, name=file, wanted=wanted, checked=True, strict=strict):
                     yield False, (number, game, stream.tell())
     except FileRefusedError as error:
         refused = error.reason, error.details.get("line")

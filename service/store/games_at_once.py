@@ -60,14 +60,17 @@ async def import_many(
     progress: Callable[[Progress], None] | None = None,
     notice: Callable[[Notice], None] | None = None,
     summary: Summary | None = None,
+    strict: bool = False,
 ) -> Summary:
     """Import games as `service.store.recordings.import_games` does, read by ``reading``; without that one by one.
+
+    ``strict`` is for games that are read one by one; ``reading`` has its own.
 
     Raises as that does, and as ``reading`` does. An import that is stopped may have to do the last few dozens again.
     """
     check_experiment(experiment)
     worlds = WorldsAtOnce(store.reader, max_effect_bytes=max_effect_bytes, written=store.imported)
-    run = _Many(store, worlds, experiment, progress, notice, Summary() if summary is None else summary)
+    run = _Many(store, worlds, experiment, progress, notice, Summary() if summary is None else summary, strict=strict)
     with resumable(lambda: run.summary.imported):
         await run.files(run.find(paths), reading)
     return run.summary
@@ -92,8 +95,10 @@ class _Many(GamesImport):
         progress: Callable[[Progress], None] | None,
         notice: Callable[[Notice], None] | None,
         summary: Summary,
+        *,
+        strict: bool,
     ) -> None:
-        super().__init__(store, experiment, progress, notice, summary)
+        super().__init__(store, experiment, progress, notice, summary, strict=strict)
         self._worlds = worlds
         self._waiting: list[_Entry] = []
         self._writing: deque[tuple[list[_Entry], asyncio.Task[list[SimulationError | None]]]] = deque()

@@ -88,17 +88,18 @@ async def import_games(
     progress: Callable[[Progress], None] | None = None,
     notice: Callable[[Notice], None] | None = None,
     summary: Summary | None = None,
+    strict: bool = False,
 ) -> Summary:
     """Import the games of PGN files, and of all ``*.pgn`` in folders and their subfolders, in the order of names.
 
     What cannot be taken (a file that is unreadable or none, a broken game) is refused and told, by ``notice`` at once
     and in the summary; everything else goes in. The next game is read while one is being written; no more than two
-    are held. A ``summary`` that is given is kept up to date, for whoever stops the import. Raises InvalidConfigError
-    for an experiment that cannot be a label, StoreUnavailableError when the database goes away, with what is in by
-    then.
+    are held. ``strict`` refuses a game about which anything is odd. A ``summary`` that is given is kept up to date, so
+    that it can be read when the import was stopped. Raises InvalidConfigError for an experiment that cannot be a label,
+    StoreUnavailableError when the database goes away, with what is in by then.
     """
     check_experiment(experiment)
-    run = GamesImport(store, experiment, progress, notice, Summary() if summary is None else summary)
+    run = GamesImport(store, experiment, progress, notice, Summary() if summary is None else summary, strict=strict)
     with resumable(lambda: run.summary.imported):
         for file in run.find(paths):
             await run.file(file)
@@ -115,11 +116,14 @@ class GamesImport:
         progress: Callable[[Progress], None] | None,
         notice: Callable[[Notice], None] | None,
         summary: Summary,
+        *,
+        strict: bool,
     ) -> None:
         self._store = store
         self._experiment = experiment
         self._progress = progress
         self._notice = notice
+        self._strict = strict
         self._done = self._total = self._games = 0
         self.summary = summary
 
@@ -163,7 +167,7 @@ class GamesImport:
             with path.open("rb") as stream:
                 self.summary.read += 1
                 size = os.fstat(stream.fileno()).st_size
-                async with ahead(in_thread(read_games(stream, name=name))) as games:
+                async with ahead(in_thread(read_games(stream, name=name, strict=self._strict))) as games:
                     async for game in games:
                         await self._game(game, name)
                         self._advance(_position(stream), 1)

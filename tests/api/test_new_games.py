@@ -16,6 +16,9 @@ from worldledger.rulesets.chess import BoardState
 from .helpers import JSON, problem
 from .live import AGENTS, game_of, made, played, stands
 
+#: Black is checkmated.
+OVER = "7k/5KQ1/8/8/8/8/8/8 b - - 0 1"
+
 
 async def test_a_game_is_made(client: httpx2.AsyncClient) -> None:
     """A game is a world named by a UUID4, begun, with both agents registered, as the answer tells it."""
@@ -38,6 +41,19 @@ async def test_a_game_is_made(client: httpx2.AsyncClient) -> None:
     assert (world["ruleset"], world["head_seq"], world["experiment"]) == ("chess", 4, "trial")
     agents = (await client.get(f"/v1/worlds/{game.game_id}/agents")).json()["agents"]
     assert [agent["agent_id"] for agent in agents] == ["b", "w"]
+
+
+async def test_a_game_that_is_over_at_its_start(client: httpx2.AsyncClient) -> None:
+    """A position in which the game is over begins no game, no world and no episode, and is named where it stands."""
+    world = {"world_id": "over", "ruleset": "chess", "config": {"live": {**AGENTS, "fen": OVER}}}
+    for path, body, place in (
+        ("/v1/games", {**AGENTS, "game_id": "over", "fen": OVER}, "$.fen"),
+        ("/v1/worlds", world, "$.config.live.fen"),
+        ("/openenv/chess/reset", {"fen": OVER, "episode_id": "over"}, "$.fen"),
+    ):
+        found = problem(await client.post(path, json=body), 422, "invalid_config", path=place)
+        assert found["detail"].endswith(f"{place}: the game is over in this position (checkmate)")
+    assert (await client.get("/v1/worlds")).json()["worlds"] == []
 
 
 async def test_the_square_that_was_passed_before_the_beginning(client: httpx2.AsyncClient) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from service.arena import Arena
+from worldledger.errors import InvalidConfigError
 from worldledger.rulesets.chess import validate_game_state
 
 from .helpers import (
@@ -21,7 +22,6 @@ from .helpers import (
     new_game,
     played,
     posted,
-    rule_of,
     wait_for,
 )
 
@@ -53,11 +53,17 @@ async def test_the_board_ends_the_game(
     assert validate_game_state(await effects(arena, game), game.state) == []
 
 
-async def test_a_game_that_begins_at_its_end_is_over(arena: Arena) -> None:
-    """A position in which the game is over already makes a game that has ended."""
-    game = await arena.create(new_game(fen="7k/5KQ1/8/8/8/8/8/8 b - - 0 1"))
-    assert (game.state.status, game.state.result) == ("checkmate", "white_wins")
-    assert await rule_of(attempt(game, "b", "h8g8")) == "game_over"
+async def test_a_game_that_would_begin_at_its_end_is_refused(arena: Arena) -> None:
+    """No game is made from a position in which it is over, by the board or by a draw that is claimed at once."""
+    for fen, reason in (
+        ("7k/5KQ1/8/8/8/8/8/8 b - - 0 1", "checkmate"),
+        ("7k/5Q2/6K1/8/8/8/8/8 b - - 0 1", "stalemate"),
+        ("7k/8/6K1/8/8/8/8/8 b - - 0 1", "insufficient_material"),
+        ("7k/8/6K1/8/8/8/8/R7 w - - 100 80", "fifty_moves"),
+    ):
+        with pytest.raises(InvalidConfigError, match=rf"the game is over in this position \({reason}\)"):
+            await arena.create(new_game(game_id="over", fen=fen))
+    assert (await arena.create(new_game(game_id="over"))).state.status == "in_progress"
 
 
 async def test_resigning_after_too_many_illegal_attempts(arena: Arena) -> None:

@@ -84,6 +84,36 @@ def test_nothing_could_be_read(on: Cli, tmp_path: Path) -> None:
     assert on("import", "pgn", str(tmp_path)).code == 1
 
 
+def test_what_others_write_is_understood(on: Cli, database_url: str, tmp_path: Path) -> None:
+    """Results, promotions and numbers as many programs write them, a file in Windows-1252; strictly, notes refuse."""
+    promotion = '[SetUp "1"]\n[FEN "8/P7/8/8/7k/8/7K/8 w - - 0 1"]\n\n1. a8(Q) Kh5 '
+    texts = {
+        "star": '[Result "*"]\n\n1. e4 e5 1-0\n',
+        "spaced": "1) e4 e5 1 - 0\n",
+        "forfeit": '[Result "1-0 forfeit"]\n\n1. e4 e5 1-0 forfeit\n',
+        "promotion": f"{promotion} 1:0\n",
+        "comment": '1. e4 {see\n\n[Event "fake"]\nend} e5 1-0\n',
+        "960": '[Variant "Chess960"]\n\n1. e4 e5 1-0\n',
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}.pgn").write_bytes(
+            f'[Event "{name}"]\n[White "O\u2019Kelly"]\n'.encode("cp1252") + text.encode()
+        )
+    result = on("import", "pgn", str(tmp_path), "--experiment", "strict", "--strict")
+    assert (result.code, result.out) == (1, "imported 4 games (20 effects) from 6 files, 2 refused\n")
+    refused = [line.split(": ", 4)[2:] for line in result.err.splitlines()]
+    assert [place.rpartition("/")[2] for place, _, _ in refused] == ["960.pgn:1", "star.pgn:1"]
+    assert refused[0][2].startswith("Chess960 without a start position")
+    lenient = on("import", "pgn", str(tmp_path), "--experiment", "all")
+    assert (lenient.code, lenient.out) == (0, "imported 6 games (30 effects) from 6 files\n")
+    assert len(lenient.err.splitlines()) == 2
+    ends = "select effect::jsonb -> 'payload' ->> 'result' from effects where kind = 'GameEnded'"
+    assert sql(database_url, ends) == [("white_wins",)] * 10
+    assert sql(
+        database_url, "select distinct effect::jsonb -> 'payload' ->> 'white' from effects where kind = 'GameStarted'"
+    ) == [("O\u2019Kelly",)]
+
+
 def test_a_file_in_utf_16_is_noted(on: Cli, tmp_path: Path) -> None:
     """That a file was taken for UTF-16 is told once."""
     file = tmp_path / "a.pgn"

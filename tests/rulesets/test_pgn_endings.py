@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from .recorded import one, payloads, whole
+from worldledger.rulesets.chess.pgn import BrokenGame
+
+from .recorded import one, payloads, read, whole
 
 FOOLS_MATE = "1. f3 e5 2. g4 Qh4#"
 STALEMATE = '[FEN "7k/8/6K1/8/8/8/8/5Q2 w - - 0 1"]\n{tags}\n\n1. Qf7 {result}'
@@ -40,6 +42,19 @@ def ending(tags: str, moves: str) -> tuple[str, str | None, str | None]:
         ("", "1. e4 1/2-1/2", ("draw", "draw", "unknown")),
         ("", "1. e4 ½-½", ("draw", "draw", "unknown")),
         ("", "1. e4 1-0", ("resigned", "white_wins", "unknown")),
+        *[("", f"1. e4 {result}", ("resigned", "white_wins", "unknown")) for result in
+          ("1 - 0", "1- 0", "1 -0", "1:0", "1 : 0", "1\u20130", "1-0 forfeit", "1 - 0 (forfeit)", "1-0 Bo forfeits")],
+        *[("", f"1. e4 {result} {{so}}", ("resigned", "black_wins", "unknown")) for result in ("0:1", "0 - 1", "0-1")],
+        *[("", f"1. e4 {result}", ("draw", "draw", "unknown")) for result in ("1/2 - 1/2", "½ : ½", "1/2:1/2")],
+        *[(f'[Result "{result}"]', "1. e4", ("resigned", "black_wins", "unknown")) for result in
+          ("0:1", "0 - 1", "0-1 forfeit", "0-1, no show", "0-1(ff)")],
+        ('[Result "1-0 time forfeit"]', "1. e4 1-0", ("timeout", "white_wins", "timeout")),
+        ('[Result "1-0"]', "1. e4 1-0 Black lost on time", ("timeout", "white_wins", "timeout")),
+        ("", "1. e4 1-0 White wins on time", ("timeout", "white_wins", "timeout")),
+        ('[Result "1-0 forfeit"]', "1. e4 1-0 forfeit", ("resigned", "white_wins", "unknown")),
+        ('[Result "*"]', "1. e4 1-0", ("resigned", "white_wins", "unknown")),
+        ('[Result "*"]\n[Termination "normal"]', "1. e4 1 - 0", ("resigned", "white_wins", "resignation")),
+        ('[Result "1-0"]', "1. e4 *", ("resigned", "white_wins", "unknown")),
         ('[Termination "normal"]', "1. e4 1-0", ("resigned", "white_wins", "resignation")),
         ('[Termination "Ana won by resignation"]', "1. e4 1-0", ("resigned", "white_wins", "resignation")),
         ('[Termination "time forfeit"]', "1. e4 0-1", ("timeout", "black_wins", "timeout")),
@@ -217,6 +232,45 @@ def test_an_illegal_move_out_of_turn_or_against_another_result_is_told() -> None
         "the illegal move is white's, but it was black's turn",
         "'Illegal move by White' is recorded, and another result too",
     ]
+
+
+def test_an_illegal_move_of_nobody_does_not_overrule_a_plain_result() -> None:
+    """Where the text names neither player and the result says otherwise than the turn, the result counts."""
+    game = one('[White "Ann"]\n[Black "Bob"]\n[Result "1-0"]\n\n1. e4 e5 Illegal move by X 0709')
+    assert (game.status, game.result, game.reason) == ("resigned", "white_wins", "unknown")
+    assert not payloads(game, "MoveRejected")
+    assert game.warnings == ["'Illegal move by X 0709' is recorded, which names neither player, and another result too"]
+    fitting = one('[White "Ann"]\n[Black "Bob"]\n[Result "1-0"]\n\n1. e4 Illegal move by X 0709')
+    assert (fitting.result, fitting.reason, fitting.warnings) == ("white_wins", "illegal_move", [])
+
+
+def test_what_both_players_lose_is_unfinished_with_a_warning() -> None:
+    """``0-0`` at the end is no castling where that is not legal; the seed has no such result."""
+    for tags, said in (
+        ('[Result "0-0"]', "0-0"),
+        ("", "0-0"),
+        ("", "0 - 0 {no show}"),
+        ("", "0:0"),
+        ('[Result "0 - 0"]', ""),
+    ):
+        game = one(f"{tags}\n\n1. e4 {said}")
+        assert (game.status, game.result, game.moves) == ("in_progress", None, 1)
+        (warning,) = game.warnings
+        assert "both players lost" in warning
+    (broken,) = read(f"1. e4 0-0{' ' * 50_000}{{x}} e5 *")
+    assert isinstance(broken, BrokenGame)
+    castled = one('[FEN "4k3/8/8/8/8/8/8/4K2R w K - 0 1"]\n\n1. 0-0')
+    assert (castled.moves, castled.warnings) == (1, ["there is no result; the game counts as unfinished"])
+
+
+def test_each_warning_is_given_once() -> None:
+    """A text that stands in the tag and behind the moves is told of once; the result that counted is raw_result."""
+    game = one('[Result "who knows"]\n\n1. e4 who knows')
+    assert game.warnings == ["the result 'who knows' cannot be read"]
+    open_tag = one('[Result "*"]\n\n1. e4 1 - 0')
+    assert open_tag.warnings == ["the Result tag says * and the text behind the moves 1 - 0"]
+    assert payloads(open_tag, "GameEnded")[0]["raw_result"] == "1 - 0"
+    assert payloads(one('[Result "*"]\n\n1. e4 1-0 forfeit'), "GameEnded")[0]["raw_result"] == "1-0 forfeit"
 
 
 def test_between_players_of_one_name_the_side_to_move_tried_the_illegal_move() -> None:

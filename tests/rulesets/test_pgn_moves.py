@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from .recorded import one, payloads, sans
+from .recorded import one, payloads, sans, whole
 
 
 def moves(text: str) -> list[dict[str, Any]]:
@@ -122,6 +122,39 @@ def test_other_spellings_of_a_move_are_read_and_written_in_one_way() -> None:
     game = one(text)
     assert sans(game) == "e4 d5 exd5 Nf6 c4 e5 dxe6 Bxe6 Nf3 Bb4 Nc3 O-O Be2 Re8 O-O"
     assert [move["nags"] for move in payloads(game) if move["nags"]] == [[1], [4], [18]]
+
+
+def test_promotions_as_many_programs_write_them() -> None:
+    """``a8(Q)`` and ``a8/Q`` are promotions, checks included; a bracket behind another move is a sideline."""
+    for text in ("a8(Q)", "a8/Q", "a8(q)", "a7a8(Q)", "a7-a8/Q"):
+        game = one(f'[FEN "8/P7/8/8/7k/8/7K/8 w - - 0 1"]\n\n1. {text} Kh5 *')
+        assert (sans(game), payloads(game)[0]["variations"]) == ("a8=Q Kh5", 0)
+    assert sans(one('[FEN "1r5k/P7/8/8/8/8/7K/8 w - - 0 1"]\n\n1. axb8(R)+ Kg7 *')) == "axb8=R+ Kg7"
+    sidelines = one('[FEN "8/P6k/8/8/8/8/7K/R7 w - - 0 1"]\n\n1. Rb1 (1. a8(Q)) Kg6 2. Rb8(2. a8(R)) *')
+    assert (sans(sidelines), [move["variations"] for move in payloads(sidelines)]) == ("Rb1 Kg6 Rb8", [1, 0, 1])
+
+
+def test_move_numbers_with_a_bracket() -> None:
+    """``3) Nf3`` is a numbered move, in sidelines too; a number in front of another sideline's end is none."""
+    game = one("1) e4 e5 2) Nf3 (2) Nc3 Nf6) Nc6 3) Bb5 *")
+    assert (sans(game), game.warnings) == ("e4 e5 Nf3 Nc6 Bb5", [])
+    assert [move["variations"] for move in payloads(game)] == [0, 0, 1, 0, 0]
+    assert sans(one('[White "Ana"]\n\n1. e4 (1. d4 d5 2) e5 2. Nf3 *')) == "e4 e5 Nf3"
+    first, second = whole("1) e4 e5 *\n\n1) d4 d5 *")
+    assert (sans(first), sans(second)) == ("e4 e5", "d4 d5")
+
+
+def test_times_without_hours() -> None:
+    """``[%clk 1:40]`` is minutes and seconds, a number alone is seconds."""
+    made = moves("1. e4 {[%clk 1:40]} e5 {[%clk 90:00.5]} 2. Nf3 {[%emt 0.01]} Nc6 {[%emt 7]} 3. Bb5 {[%clk 1:75]} *")
+    assert [(move["clock"], move["thinking_time"]) for move in made] == [
+        (100.0, None),
+        (5400.5, None),
+        (None, 0.01),
+        (None, 7.0),
+        (None, None),
+    ]
+    assert [move["commands"] for move in made] == [[], [], [], [], ["[%clk 1:75]"]]
 
 
 def test_comments_glyphs_and_sidelines_go_with_their_move() -> None:

@@ -104,6 +104,8 @@ def test_games_are_told_apart(text: str) -> None:
         pytest.param("1. e4 (1. d4\n\n1. c4 1-0\n) e5 *", id="a sideline"),
         pytest.param('1. e4 ; [Event "x"] 1-0\ne5 *', id="a comment to the end of the line"),
         pytest.param('1. e4 e5 *\n; the end\n{really\n\n[White "x"]}\n', id="behind the result"),
+        pytest.param('1. e4 {see\n\n[Event "fake"]\n[White "x"]\n\n1. d4\nend} e5 *', id="a comment with a whole game"),
+        pytest.param('1. e4 {see\n\n[event "fake"]} e5 *', id="a comment that ends on the tag's line"),
     ],
 )
 def test_what_looks_like_a_game_inside_another_is_none(text: str) -> None:
@@ -318,6 +320,74 @@ def test_an_unclosed_comment_costs_its_own_game_only() -> None:
     assert isinstance(broken, BrokenGame)
     assert broken.reason == "the comment that line 3 opens is never closed"
     assert isinstance(game, RecordedGame)
+
+
+def test_where_a_comment_that_was_never_closed_ends() -> None:
+    """It ends before the Event tag behind which another comment begins, or none: all games behind it are whole."""
+    open_game = '[Event "x"]\n\n1. e4 {oh\n\n'
+    bare = '[Event "y"]\n[Result "*"]\n\n1. d4 d5 *\n\n'
+    for text, count in (
+        (open_game + 3 * bare, 4),
+        (open_game + bare + GAME + "\n" + GAME, 4),
+        (2 * open_game + bare, 3),
+    ):
+        games = read(text)
+        assert [isinstance(game, RecordedGame) for game in games] == [
+            index >= text.count("{oh") for index in range(count)
+        ]
+        assert [game.line for game in games] == [
+            number for number, line in enumerate(text.splitlines(), 1) if line.startswith("[Event")
+        ]
+        assert "is never closed" in getattr(games[0], "reason", "")
+
+
+def test_what_is_held_of_a_comment_that_was_never_closed_is_bounded() -> None:
+    """Where no brace comes within the limit the comment was never closed, and the games behind it come out."""
+    asked = 0
+
+    def parts() -> Iterator[bytes]:
+        nonlocal asked
+        yield b'[Event "x"]\n\n1. e4 {oh\n\n'
+        while True:
+            asked += 1
+            yield b'[Event "y"]\n\n1. d4 d5 *\n\n' * 10
+
+    games = read_games(Endless(parts()), name="endless.pgn", max_game_bytes=2000)  # type: ignore[arg-type]
+    assert [isinstance(next(games), RecordedGame) for _ in range(50)] == [False, *[True] * 49]
+    assert asked < 20
+
+
+def test_windows_1252_is_recognised() -> None:
+    """What is no UTF-8 is Windows-1252, and Latin-1 only where a byte is no character of that."""
+    for raw, name in ((b"OM\x92Kelly \x80", "OM\u2019Kelly €"), (b"J\xf6rg", "Jörg"), (b"\x81\x92", "\x81\x92")):
+        assert one(b'[White "' + raw + b'"]\n\n1. e4 *').drafts[0]["payload"]["white"] == name
+
+
+def test_tags_that_are_read_are_read_in_any_case() -> None:
+    """The position, the players and the result count by their names in any case; the tags are kept as they stand."""
+    fen = "qrknnbbr/pppppppp/8/8/8/8/PPPPPPPP/QRKNNBBR w KQkq - 0 1"
+    tags = {"white": "Ana", "BLACK": "Bo", "result": "0-1", "variant": "Chess960", "Fen": fen, "setup": "1"}
+    game = one("".join(f'[{name} "{value}"]\n' for name, value in tags.items()) + "\n1. e4 e5")
+    start = game.drafts[0]["payload"]
+    assert (start["tags"], start["white"], start["black"]) == (tags, "Ana", "Bo")
+    assert (start["variant"], start["initial_fen"], game.result) == ("chess960", fen, "black_wins")
+    assert not game.warnings
+    both = one(f'[FEN "{fen}"]\n[Fen "nonsense"]\n[Variant "Chess960"]\n\n1. e4 *')
+    assert both.drafts[0]["payload"]["initial_fen"] == fen
+    (broken,) = read('[White "Ana"]\n[Fen "8/8]\n\n1. e4 *')
+    assert isinstance(broken, BrokenGame)
+
+
+def test_chess960_without_a_start_position_is_told_and_strictly_refused() -> None:
+    """It is taken from the usual position with a warning; in strict mode any warning refuses the game."""
+    text = '[White "Ana"]\n[Variant "Chess960"]\n[SetUp "1"]\n\n1. e4 e5 *'
+    game = one(text)
+    (warning,) = game.warnings
+    assert warning.startswith("Chess960 without a start position")
+    broken, good = read(f"{text}\n\n{GAME}", strict=True)
+    assert broken == BrokenGame(1, 1, warning)
+    assert isinstance(good, RecordedGame)
+    assert isinstance(read(GAME.encode("utf-16"), strict=True)[0], RecordedGame)
 
 
 def test_a_piece_of_a_game_starts_at_another_number() -> None:

@@ -157,7 +157,7 @@ def _new_game(said: dict[str, Any]) -> NewGame:
         if "deadline_s" not in said:
             del game["deadline_s"]  # a player of the service is not kept waiting for ever
     try:
-        new = NewGame.of({LIVE: {**game, **agents}})
+        new = NewGame.of({LIVE: {**game, **agents}}, new=True)
     except InvalidConfigError as error:
         found = [{**problem, "path": _place(problem["path"])} for problem in error.details["problems"]]
         text = "; ".join(f"{problem['path']}: {problem['message']}" for problem in found)

@@ -279,3 +279,10 @@ def test_the_position_that_it_begins_with_keeps_the_square_that_was_passed() -> 
     started, *_ = RULESET.opening(RULESET.check_config({"live": {**TWO, "fen": fen}}), world_uuid="")
     assert started["payload"]["initial_fen"] == fen
     assert opened({"live": {**TWO, "fen": fen}}).entities["board"]["initial_fen"] == fen.replace("e3", "-")
+
+
+def test_a_game_that_is_over_at_its_start_is_no_new_one() -> None:
+    """A new world refuses it; what earlier versions wrote can be read."""
+    over = {"live": {**TWO, "fen": "7k/5KQ1/8/8/8/8/8/8 b - - 0 1"}}
+    assert refused(over).details["path"] == "$.config.live.fen"
+    assert LiveConfig.of(over) is not None

@@ -98,17 +98,33 @@ COMMENTS = [
     "{so}", "{ a  b }", "{a\n\nb}", "{[%clk 0:01:02.5]}", "{[%emt 0:00:03]}", "{[%clk 0:01:00] hm [%emt 0:00:01.25]}",
     "{[%eval -0.29]}", "{[%eval #-3,12] bad [%csl Ra1,Gb2]}", "{[%clk never]}", "{}", "; to the end } of it\n", ";x\n",
     "{one} {two}", "$1", "!?", "$3 $14", "(1. e4 {x (y} (d4))", "()", "% no comment\n", "{[%clk 99:00:00]}", "{1-0}",
+    "{[%clk 1:40]}", "{[%emt 0.01] quick}", '{a\n\n[Event "x"]\n\n1. e4}',
 ]  # fmt: skip
 RESULTS = [
     "1-0", "0-1", "1/2-1/2", "*", "?", "½-½", " 0-1 ", "Illegal move (h2h4) by Ana", "Illegal move by black",
-    "who knows", "Draw by agreement", "Ana resigned", "",
+    "who knows", "Draw by agreement", "Ana resigned", "", "1 - 0", "0:1", "1/2 - 1/2", "1-0 forfeit",
+    "0-1 Ana resigned", "0-0",
 ]  # fmt: skip
 VALUES = [
     "Ana", "Bo", "?", "", "2024.01.02", "60+1", "3/60:60", "normal", "illegal move (e1e8)", "time forfeit", "ä b",
     '"Q"', "a\\", " x ", "[%",
 ]  # fmt: skip
 TAGS = st.dictionaries(
-    st.sampled_from(["Event", "White", "Black", "Date", "TimeControl", "Termination", "Annotator", "a+b", "WhiteElo"]),
+    st.sampled_from(
+        [
+            "Event",
+            "White",
+            "white",
+            "Black",
+            "Date",
+            "TimeControl",
+            "Termination",
+            "Annotator",
+            "a+b",
+            "WhiteElo",
+            "result",
+        ]
+    ),
     st.sampled_from(VALUES),
 )
 
@@ -212,7 +228,8 @@ def test_comments_with_braces_are_cut() -> None:
     assert plain_remarks("a } b") == ["; a } b\n"]
     assert plain_remarks("a\nb c } d") == ["{ a\nb }", "; c } d\n"]
     assert plain_remarks("a}\nb") == ["{ a)\nb }"]
-    assert plain_remarks('a\n\n[Event "x"]') == ['{ a\n[Event "x"] }']
+    assert plain_remarks('a\n\n[Event "x"]') == ['{ a\n\n[Event "x"] }']
+    assert plain_remarks('a\n\n[Event "x"] {') == ['{ a\n[Event "x"] { }']
     assert plain_remarks("  ") == []
     assert remarks_of({"comment": "a } b", "clock": 1}, elapsed=None) == ["; a } b\n", "{ [%clk 0:00:01] }"]
 

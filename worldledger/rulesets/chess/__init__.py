@@ -94,7 +94,7 @@ class Chess(Ruleset):
 
     def check_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Give the configuration, a live game in its normal form. Raises InvalidConfigError for one that cannot be."""
-        live = LiveConfig.of(config)
+        live = LiveConfig.of(config, new=True)
         return dict(config) if live is None else {**config, LIVE: live.to_value()}
 
     def opening(

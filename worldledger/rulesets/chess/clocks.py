@@ -11,6 +11,8 @@ from typing import Any, Final, NamedTuple
 
 _COMMAND: Final = re.compile(r"\s?\[%\s*([A-Za-z_]\w*)(?:[ \t,]++([^\[\]]*+))?\]")
 _TIME: Final = re.compile(r"(\d{1,5}):(\d{1,2}):(\d{1,2})(?:\.(\d{0,9}))?\Z")
+#: As some programs write it: ``1:40`` (minutes and seconds), ``0.01`` or ``7`` (seconds).
+_SHORT_TIME: Final = re.compile(r"(?:(\d{1,5}):(?=\d{1,2}(?!\d)))?(\d{1,7})(?:\.(\d{0,9}))?\Z")
 _EVAL: Final = re.compile(
     r"(?:#(?P<mate>[+-]?\d{1,6})|(?P<cp>[+-]?(?:\d{1,6}(?:\.\d{0,4})?|\.\d{1,4})))(?:,(?P<depth>\d{1,4}))?\Z"
 )
@@ -64,14 +66,33 @@ def read_comment(comment: str) -> Commands:
     return Commands(_COMMAND.sub("", comment).strip(), clock, elapsed, evaluation, others, unread)
 
 
+def is_short_time(command: str) -> bool:
+    """Return whether this is one ``[%clk]`` or ``[%emt]`` without hours, which earlier versions could not read."""
+    match = _COMMAND.fullmatch(command)
+    return (
+        match is not None and match[1] in {"clk", "emt"} and _short_milliseconds((match[2] or "").strip()) is not None
+    )
+
+
 def _milliseconds(value: str) -> int | None:
     match = _TIME.match(value)
     if match is None:
-        return None
+        return _short_milliseconds(value)
     hours, minutes, seconds, fraction = match.groups()
     if int(minutes) > 59 or int(seconds) > 59:
         return None
     whole = (int(hours) * 60 + int(minutes)) * 60 + int(seconds)
+    return whole * 1000 + (int((fraction + "000")[:3]) if fraction else 0)
+
+
+def _short_milliseconds(value: str) -> int | None:
+    match = _SHORT_TIME.match(value)
+    if match is None:
+        return None
+    minutes, seconds, fraction = match.groups()
+    if minutes is not None and int(seconds) > 59:
+        return None
+    whole = int(minutes or 0) * 60 + int(seconds)
     return whole * 1000 + (int((fraction + "000")[:3]) if fraction else 0)
 
 

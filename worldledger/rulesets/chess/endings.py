@@ -4,7 +4,8 @@ Source: seeds/chess_openenv.md, Game. ``status``: in_progress, checkmate, stalem
 ``result``: white_wins, black_wins, draw or None. ``reason`` says it more closely; see `Reason`.
 
 The record counts: a result that contradicts the board stays as recorded, with a warning. Only where the record is
-silent (no result, or ``*``) does the board decide.
+silent (no result, or ``*``) does the board decide. ``0-0``, a game that both players lose, is no result of the seed's:
+the game counts as unfinished, with a warning.
 """
 
 from __future__ import annotations
@@ -51,7 +52,15 @@ _RESULTS: Final[dict[str, Result | None]] = {
     "½": "draw",
     "*": None,
 }
-_DASHES: Final = str.maketrans("–—−", "---")  # noqa: RUF001 - en dash, em dash and minus are meant
+_DASHES: Final = str.maketrans("–—−:", "----")  # noqa: RUF001 - en dash, em dash and minus are meant
+_BETWEEN: Final = r"\s*[-–—−:]\s*"  # noqa: RUF001
+_PLAIN: Final = rf"1/2{_BETWEEN}1/2|½{_BETWEEN}½|1{_BETWEEN}0|0{_BETWEEN}1"
+_SPACED: Final = re.compile(rf"(?<!\S)(?:{_PLAIN}|0{_BETWEEN}0)(?![^\s;{{}}()])")
+_WORDED: Final = re.compile(rf"\s*(?P<result>{_PLAIN})(?=[\s,;(])(?P<words>.*)\Z", re.DOTALL)
+_BOTH_LOST: Final = re.compile(rf"\s*0{_BETWEEN}0(?![\d-])")
+# Words behind a result, none of which can be a move.
+_REMARK: Final = re.compile(r"[A-Za-z'(),.:/\s-]+\Z")
+_FORFEIT: Final = re.compile(r"forfeit|forfait|default|walk\s?over|\bw/o\b|no\s?show", re.IGNORECASE)
 _ILLEGAL: Final = re.compile(
     r"\s*illegal\s+move\b(?:\s+(?:attempt|attempted|made|played))?"
     r"\s*(?:\((?P<one>[^()]*)\)|:?\s*(?P<two>(?=\S*\d|[O0]-)\S+))?(?:\s+by\s+(?P<who>.+?))?\s*\Z",
@@ -116,6 +125,33 @@ def standard_result(text: str) -> str | None:
     return key if key in _RESULTS else None
 
 
+def spaced_result(text: str, at: int) -> re.Match[str] | None:
+    """Find the result, such as ``1 - 0`` or ``0 : 0``, that the word at ``at`` is a part of."""
+    found = _SPACED.finditer(text, max(0, at - 8), at + 16)
+    return next((match for match in found if match.start() <= at < match.end()), None)
+
+
+def is_remark(text: str) -> bool:
+    """Return whether a text behind a result says how it came about: ``forfeit``, ``White wins on time``."""
+    if len(text) > MAX_RESULT or _REMARK.match(text) is None:
+        return False
+    return _FORFEIT.search(text) is not None or _reason_in(text) is not None
+
+
+def is_remarked_result(text: str) -> bool:
+    """Return whether a text is a result in PGN's own words with a remark behind it, such as ``1-0 forfeit``."""
+    match = _WORDED.match(text) if len(text) <= MAX_RESULT else None
+    return match is not None and is_remark(match["words"].strip())
+
+
+def raw_result_of(tag: str | None, said: str | None) -> str | None:
+    """Return the result that counts, as it stands: the tag's, else what stands behind the moves.
+
+    ``*`` in the tag gives way to what stands behind the moves.
+    """
+    return said if tag is None or (said is not None and standard_result(tag) == "*") else tag
+
+
 def is_illegal_move_text(text: str) -> bool:
     """Tell whether a text is a Result such as ``Illegal move (h2h4) by Somebody``."""
     return len(text) <= MAX_RESULT and _ILLEGAL.match(text) is not None
@@ -127,7 +163,8 @@ def ending_of(
     """Work out the ending.
 
     ``tag`` is the Result tag (None where missing or ``?``), ``said`` the result behind the moves (None where
-    missing), ``players`` the names of white and black. The tag counts before what stands behind the moves.
+    missing), ``players`` the names of white and black. The tag counts before what stands behind the moves, unless it
+    is ``*``.
     """
     ending = Ending()
     recorded = _recorded(board, tag, said, players, ending)
@@ -163,10 +200,13 @@ def _recorded(
     board: chess.Board, tag: str | None, said: str | None, players: dict[Player, str], ending: Ending
 ) -> tuple[Result, Reason | None] | None:
     """Give the recorded result and the reason that its own words tell; None for no or no readable result."""
-    texts = [text for text in (tag, said) if text is not None and len(text) <= MAX_RESULT]
-    keys = [standard_result(text) for text in texts]
+    texts = [text for text in dict.fromkeys((tag, said)) if text is not None and len(text) <= MAX_RESULT]
+    keys = [_key_of(text) for text in texts]
     illegal = next((text for text in texts if is_illegal_move_text(text)), None)
-    if illegal is not None:
+    if illegal is not None and _is_overruled(board, illegal, keys, players):
+        ending.warnings.append(f"{_short(illegal)} is recorded, which names neither player, and another result too")
+        texts.remove(illegal)
+    elif illegal is not None:
         result = _illegal(board, illegal, players, ending)
         if any(key is not None and _RESULTS[key] not in {None, result} for key in keys):
             ending.warnings.append(f"{_short(illegal)} is recorded, and another result too")
@@ -175,14 +215,41 @@ def _recorded(
         ending.warnings.append(f"the Result tag says {texts[0]} and the text behind the moves {texts[1]}")
     for text in texts:
         key = standard_result(text)
-        if key is not None:
-            found = _RESULTS[key]
-            return None if found is None else (found, None)
+        if key is not None and (found := _RESULTS[key]) is not None:
+            remarks = (told for other in texts if (told := _with_remark(other)) is not None)
+            return found, next((reason for result, reason in remarks if result == found), None)
         told = _in_words(text, players)
         if told is not None:
             return told
-        ending.warnings.append(f"the result {_short(text)} cannot be read")
+        if _BOTH_LOST.match(text):
+            what = "both players lost, which is none of the results; the game counts as unfinished"
+            ending.warnings.append(f"{_short(text)}: {what}")
+            return None
+        if key is None:
+            ending.warnings.append(f"the result {_short(text)} cannot be read")
     return None
+
+
+def _with_remark(text: str) -> tuple[Result, Reason | None] | None:
+    """Read a result in PGN's own words behind which others say how it came about."""
+    match = _WORDED.match(text)
+    result = None if match is None else _RESULTS[standard_result(match["result"]) or "*"]
+    return None if match is None or result is None else (result, _reason_in(match["words"]))
+
+
+def _key_of(text: str) -> str | None:
+    """Give the key of a result in PGN's own words, whatever words follow."""
+    worded = _WORDED.match(text)
+    return standard_result(text if worded is None else worded["result"])
+
+
+def _is_overruled(board: chess.Board, illegal: str, keys: list[str | None], players: dict[Player, str]) -> bool:
+    """Tell whether a plain result contradicts an illegal move of which no player's name says whose it was."""
+    match = _ILLEGAL.match(illegal)
+    if match is None or _player_named(match["who"], players) is not None:
+        return False
+    by_turn = WINS["black" if board.turn else "white"]
+    return any(key is not None and _RESULTS[key] not in {None, by_turn} for key in keys)
 
 
 def _illegal(board: chess.Board, text: str, players: dict[Player, str], ending: Ending) -> Result:
@@ -203,6 +270,9 @@ def _attempted(text: str) -> str | None:
 
 def _in_words(text: str, players: dict[Player, str]) -> tuple[Result, Reason | None] | None:
     """Read a result such as ``Draw by agreement``, ``White wins`` or ``Somebody resigned``."""
+    remarked = _with_remark(text)
+    if remarked is not None:
+        return remarked
     reason = _reason_in(text)
     if re.match(r"\s*(?:game\s+)?draw", text, re.IGNORECASE) or reason in _OF_A_DRAW or reason == "stalemate":
         return "draw", reason

@@ -12,7 +12,7 @@ import chess.pgn
 
 from worldledger.rulesets.chess.endings import Player, Reason
 from worldledger.rulesets.chess.gamelog import GameLog
-from worldledger.rulesets.chess.tags import GameFaultError, set_up
+from worldledger.rulesets.chess.tags import GameFaultError, set_up, standard_names
 from worldledger.rulesets.chess.times import moment
 
 #: The seven tags that every game should have (PGN standard, section 8.1.1).
@@ -83,9 +83,10 @@ def tags_of(log: GameLog, *, event: str | None) -> dict[str, str]:
         tags = {name: value for name, value in recorded.items() if _NAME.match(name) and isinstance(value, str)}
     else:
         tags = _played_here(log, event)
+    named = standard_names(tags)
     for name, player in _PLAYERS:
         said = started.get(player)
-        if isinstance(said, str) and known(said) is not None and name not in tags:
+        if isinstance(said, str) and known(said) is not None and name not in named:
             tags[name] = said
     _add_position(tags, log.initial)
     if log.ended is not None and "raw_result" not in log.ended:
@@ -146,8 +147,9 @@ def _add_position(tags: dict[str, str], initial: chess.Board) -> None:
         return
     game = chess.pgn.Game()
     game.setup(initial)
+    for name in [name for name in tags if name.lower() in {"fen", "setup", "variant"}]:
+        del tags[name]
     for name in ("FEN", "SetUp", "Variant"):
-        tags.pop(name, None)
         if name in game.headers:
             tags[name] = game.headers[name]
 

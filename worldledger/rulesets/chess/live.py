@@ -31,6 +31,7 @@ from worldledger.intents import SUBMIT_INTENT, registration_draft
 from worldledger.observation import ObservationPolicy
 from worldledger.policies import policy_spec
 from worldledger.rulesets.chess.agents import AgentSpec
+from worldledger.rulesets.chess.deciding import automatic_end
 from worldledger.rulesets.chess.endings import OTHER, Player
 from worldledger.rulesets.chess.fens import MAX_FEN, read_fen
 from worldledger.rulesets.chess.positions import STANDARD, position
@@ -94,7 +95,8 @@ class LiveConfig(BaseModel):
 
     - ``white``, ``black``: the agents, with different agent_ids.
     - ``chess960``; ``fen``: where it begins, the usual position where it is left out. The FEN is of a position that is
-      right in every respect and is kept in the seed's flavour (see `worldledger.rulesets.chess.board`).
+      right in every respect, and in which a new game is not over; it is kept in the seed's flavour (see
+      `worldledger.rulesets.chess.board`).
     - ``max_illegal``: after so many illegal attempts in a row comes the ``fallback``: the player resigns, or a random
       move is made for it.
     - ``deadline_s``: seconds for a move, null for no limit; of both, or of each colour. Where it is left out it is the
@@ -133,6 +135,8 @@ class LiveConfig(BaseModel):
         board = read_fen(value, chess960=info.data.get("chess960", False))
         if status := board.status():
             raise ValueError(f"the position cannot be played: {status_text(status)}")
+        if (info.context or {}).get("new") and (ending := automatic_end(board)) is not None:
+            raise ValueError(f"the game is over in this position ({ending.reason})")
         return board.fen(en_passant="fen")
 
     @field_validator("players")
@@ -151,16 +155,17 @@ class LiveConfig(BaseModel):
         return value
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> Self | None:
+    def of(cls, config: Mapping[str, Any], *, new: bool = False) -> Self | None:
         """Read it from a world's configuration; None for a world that is no live game.
 
-        Raises InvalidConfigError with every problem; ``path`` is where the first one is.
+        Raises InvalidConfigError with every problem; ``path`` is where the first one is. A ``new`` game must not be
+        over in the position that it begins with; earlier versions allowed that.
         """
         live = config.get(LIVE)
         if live is None:
             return None
         try:
-            return cls.model_validate(live)
+            return cls.model_validate(live, context={"new": new})
         except ValidationError as error:
             found = [each for each in error.errors(include_url=False) if each["type"] != _NOT_KNOWN]
             problems = [_problem(each) for each in found]

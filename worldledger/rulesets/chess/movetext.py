@@ -13,7 +13,13 @@ from typing import Any, Final
 import chess
 
 from worldledger.rulesets.chess.clocks import Period, Stopwatch, read_comment
-from worldledger.rulesets.chess.endings import Player, is_illegal_move_text, standard_result
+from worldledger.rulesets.chess.endings import (
+    Player,
+    is_illegal_move_text,
+    is_remark,
+    spaced_result,
+    standard_result,
+)
 from worldledger.rulesets.chess.line import Line
 from worldledger.rulesets.chess.moves import payload_of
 from worldledger.rulesets.chess.notation import fen_of, push
@@ -21,13 +27,13 @@ from worldledger.rulesets.chess.tags import MAX_WARNINGS, GameFaultError
 
 _TOKEN: Final = re.compile(
     r"""\s*+(?:
-        (?P<number>\d+(?=[\s.…]|\Z)(?:\s*[.…]+)?|[.…]+(?=\s|\Z))
+        (?P<number>\d+(?=[\s.…)]|\Z)(?:\s*[.…]+|\))?|[.…]+(?=\s|\Z))
       | (?P<escape>(?<![^\n])%[^\n]*)
       | (?P<comment>\{[^}]*\}|;[^\n]*)
       | (?P<nag>\$\d+|[!?]+)
       | (?P<open>\()
       | (?P<close>\))
-      | (?P<word>[^\s(){};$!?]+)
+      | (?P<word>(?:[a-h][1-8]?[-x:]?)?[a-h][18]\([NBRQnbrq]\)|[^\s(){};$!?]+)
       | (?P<bad>\S)
     )""",
     re.VERBOSE,
@@ -51,6 +57,11 @@ _GLYPHS: Final[dict[str, int | None]] = {
 }
 _MAX_NAG: Final = 255
 _EN_PASSANT: Final = re.compile(r"e\.?p\.?\Z")
+_PROMOTION: Final = re.compile(r"(?<=[18])(?:/|\()([NBRQnbrq])\)?\Z")
+_MOVE_NEXT: Final = re.compile(r"\s*[A-Za-z]")
+_COMMENTS_ONLY: Final = re.compile(r"(?:\s++|\{[^}]*+\}|;[^\n]*+)*+\Z")
+#: What a result of several words begins with, and what its later words do.
+_RESULT_SIGNS: Final = "01½-–—−:"  # noqa: RUF001 - dashes of all kinds
 
 
 class Playthrough:
@@ -94,6 +105,7 @@ class Playthrough:
         self._text = ""
         self._first_line = 1
         self._misnumbered = False
+        self._bracketed = False  # whether a bracket stands behind move numbers: ``3) Nf3``
 
     def play(self, text: str, start: int, first_line: int) -> None:
         """Play ``text`` from ``start``; ``first_line`` is the file's line that the text begins at.
@@ -107,11 +119,13 @@ class Playthrough:
             kind, at, token = _KINDS[group], match.start(group), match[group]
             if kind == "word":
                 if self._depth:
-                    self.tokens.append(token)
+                    self._sidelines_word(token)
                 elif not self._word(token, at):
                     break
             elif kind == "number":
-                if not self._depth and token[0].isdigit():
+                if token[-1] == ")":
+                    self._bracketed_number(token, at)
+                elif not self._depth and token[0].isdigit():
                     self._check_number(token, at)
             elif kind == "comment":
                 self._comment(token, at)
@@ -140,6 +154,14 @@ class Playthrough:
                 self._add_nag(glyph)
             return True
         result = standard_result(token) if token[0] in "01½*" else None
+        if token[0] in _RESULT_SIGNS and (result is None or result in {"1/2", "½"}):
+            spaced = spaced_result(self._text, at)
+            if spaced is not None and spaced[0] == self.result:
+                return True  # the rest of a result that was read
+            if spaced is not None:
+                token, result = spaced[0], standard_result(spaced[0])
+                if result is None and self._both_lost(spaced):
+                    result = "0-0"
         if result is not None:
             self.tokens.append(result)
             if self.result is not None and standard_result(self.result) != result:
@@ -149,6 +171,12 @@ class Playthrough:
         if self.result is None and token[0] in "iI" and self._is_illegal_move(token, at):
             self.end_with(self._text[at:])
             return False
+        if self.result is not None and is_remark(self._text[at:]):
+            said = self.result
+            if self.tokens[-1] == standard_result(said):
+                del self.tokens[-1]
+            self.end_with(f"{said} {self._text[at:]}")
+            return False
         if self.result is not None:
             raise GameFaultError(f"line {self._line_at(at)}: {token!r} stands behind the result {self.result}")
         self._move(token, at)
@@ -156,6 +184,16 @@ class Playthrough:
 
     def _is_illegal_move(self, token: str, at: int) -> bool:
         return token.lower() == "illegal" and is_illegal_move_text(self._text[at:])
+
+    def _both_lost(self, said: re.Match[str]) -> bool:
+        """Tell whether ``0-0`` is the end of the game, and no castling."""
+        if _COMMENTS_ONLY.match(self._text, said.end()) is None:
+            return False
+        try:
+            self.board.parse_san(said[0])
+        except ValueError:
+            return True
+        return False
 
     def end_with(self, text: str) -> None:
         """Take a result outside PGN's four, such as ``Illegal move by Somebody``, as it stands."""
@@ -268,21 +306,38 @@ class Playthrough:
             return
         self.tokens.append(token)
 
+    def _sidelines_word(self, token: str) -> None:
+        if token[-1] == ")":  # a promotion: the digest has its parts
+            self.tokens += (token[:-3], "(", token[-2], ")")
+        else:
+            self.tokens.append(token)
+
+    def _bracketed_number(self, token: str, at: int) -> None:
+        """Take ``3)``: a move number, or the end of a sideline with a stray number in front of it."""
+        if not self._depth:
+            self._bracketed = True
+            self._check_number(token, at)
+        elif not (self._bracketed and _MOVE_NEXT.match(self._text, at + len(token))):
+            self.tokens.append(token[:-1])
+            self._bracket(")", at + len(token) - 1)
+
     def _check_number(self, token: str, at: int) -> None:
-        digits = token.rstrip(".… \t\n")
+        digits = token.rstrip(".…) \t\n")
         wanted = self.board.fullmove_number
         if self._misnumbered or self.result is not None or digits == str(wanted):
+            return
+        if digits in {"0", "1"} and spaced_result(self._text, at) is not None:
             return
         self._misnumbered = True
         self._warn(at, f"move number {digits[:12]} where {wanted} comes next")
 
 
 def _parse(board: chess.Board, token: str) -> chess.Move:
-    """Read a move; beyond what python-chess knows, ``o-o``, ``Pe4``, ``e5:d6``, ``exd6e.p.`` and ``Qh5++``."""
+    """Read a move; beyond python-chess ``o-o``, ``Pe4``, ``e5:d6``, ``exd6e.p.``, ``Qh5++``, ``a8/Q`` and ``a8(Q)``."""
     try:
         move = board.parse_san(token)
     except chess.InvalidMoveError:
-        text = _EN_PASSANT.sub("", token.rstrip("+#")).replace(":", "x")
+        text = _PROMOTION.sub(r"=\1", _EN_PASSANT.sub("", token.rstrip("+#")).replace(":", "x"))
         if text.lower() in {"o-o", "o-o-o"}:
             text = text.upper()
         if len(text) > 2 and text[0] == "P" and text[1] in "abcdefgh":

@@ -38,11 +38,11 @@ from worldledger.errors import InvalidEffectError
 from worldledger.plain_drafts import PlainDrafts
 from worldledger.rulesets.chess.clocks import read_time_control
 from worldledger.rulesets.chess.drafting import SOURCE, CheckedDrafting, Drafting, check_sizes
-from worldledger.rulesets.chess.endings import MAX_RESULT, Player, ending_of, standard_result
+from worldledger.rulesets.chess.endings import MAX_RESULT, Player, ending_of, raw_result_of, standard_result
 from worldledger.rulesets.chess.identity import game_digest, world_name
 from worldledger.rulesets.chess.movetext import Playthrough
-from worldledger.rulesets.chess.splitter import RawGame, split_games
-from worldledger.rulesets.chess.tags import MAX_WARNINGS, GameFaultError, read_tags, set_up
+from worldledger.rulesets.chess.splitter import UTF16_NOTE, RawGame, split_games
+from worldledger.rulesets.chess.tags import MAX_WARNINGS, GameFaultError, read_tags, set_up, standard_names
 
 __all__ = ["MAX_AGENT_ID", "SOURCE", "BrokenGame", "RecordedGame", "read_games"]
 
@@ -106,32 +106,42 @@ def read_games(
     max_effect_bytes: int = 1024 * 1024,
     wanted: Callable[[int], bool] | None = None,
     checked: bool = False,
+    strict: bool = False,
 ) -> Iterator[RecordedGame | BrokenGame]:
     """Read the games of a PGN file one by one, never holding more than one of them.
 
     ``name`` is what errors call the file; ``wanted`` is asked by a game's number whether it is to be read at all;
-    ``checked`` wants drafts as `check_draft` gives them, and makes a game of which it refuses one a broken one, too.
+    ``checked`` wants drafts as `check_draft` gives them, and makes a game of which it refuses one a broken one, too;
+    ``strict`` makes one of every game with a warning.
     A game over ``max_game_bytes`` or ``max_plies``, or with one effect that would be over ``max_effect_bytes``, is
-    broken; the reader goes on behind it. UTF-8 (with or without BOM), Latin-1 (decided game by game), UTF-16 with BOM;
-    LF, CRLF and CR. NUL characters become U+FFFD, with a warning. Raises FileRefusedError for a file that has no game
-    at all; OSError of the stream passes through.
+    broken; the reader goes on behind it. UTF-8 (with or without BOM), Windows-1252 and Latin-1 (decided game by game),
+    UTF-16 with BOM; LF, CRLF and CR. NUL characters become U+FFFD, with a warning. Raises FileRefusedError for a file
+    that has no game at all; OSError of the stream passes through.
     """
     for raw in split_games(stream, name=name, max_game_bytes=max_game_bytes):
         if wanted is not None and not wanted(raw.index):
             continue
         try:
-            yield _read_game(raw, max_plies, max_effect_bytes, checked=checked)
+            game = _read_game(raw, max_plies, max_effect_bytes, checked=checked)
+            yield _strictly(game) if strict else game
         except GameFaultError as fault:
             yield BrokenGame(raw.index, raw.line, str(fault))
         except InvalidEffectError as error:
             yield BrokenGame(raw.index, raw.line, error.message)
 
 
+def _strictly(game: RecordedGame) -> RecordedGame | BrokenGame:
+    """Refuse a game with a warning; in which encoding the file is says nothing about the game."""
+    odd = [warning for warning in game.warnings if warning != UTF16_NOTE]
+    return BrokenGame(game.index, game.line, "; ".join(odd)) if odd else game
+
+
 def _read_game(raw: RawGame, max_plies: int, max_effect_bytes: int, *, checked: bool) -> RecordedGame:
     if raw.text is None:
         raise GameFaultError(raw.fault or "there is no text")
     tags = read_tags(raw.text, raw.line)
-    by_name = tags.as_dict()
+    all_tags = tags.as_dict()
+    by_name = standard_names(all_tags)
     warnings = raw.warnings + tags.warnings
     board, variant = set_up(by_name, warnings)
     players: dict[Player, str | None] = {"white": _known(by_name, "White"), "black": _known(by_name, "Black")}
@@ -168,11 +178,11 @@ def _read_game(raw: RawGame, max_plies: int, max_effect_bytes: int, *, checked: 
         "date": _known(by_name, "Date"),
         "round": _known(by_name, "Round"),
         "time_control": _known(by_name, "TimeControl"),
-        "tags": by_name,
+        "tags": all_tags,
         "comment": " ".join(game.opening_comments) or None,
         "digest": digest,
     }
-    raw_result = game.result if result_tag is None else by_name["Result"]
+    raw_result = raw_result_of(None if result_tag is None else by_name["Result"], game.result)
     drafting.of(start, game, ending, raw_result, agents)
     if len(raw.text) > max_effect_bytes // 32:  # JSON writes a character in up to 6 bytes, some tags several times
         check_sizes(drafting.checked.payloads or [draft["payload"] for draft in drafting.drafts], max_effect_bytes)
@@ -189,7 +199,7 @@ def _read_game(raw: RawGame, max_plies: int, max_effect_bytes: int, *, checked: 
         result=ending.result,
         reason=ending.reason,
         raw_result=raw_result,
-        warnings=(warnings + game.warnings + ending.warnings)[:MAX_WARNINGS],
+        warnings=list(dict.fromkeys(warnings + game.warnings + ending.warnings))[:MAX_WARNINGS],
     )
 
 

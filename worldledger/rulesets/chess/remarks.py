@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from worldledger.rulesets.chess.clocks import Commands, read_comment
+from worldledger.rulesets.chess.clocks import is_short_time, read_comment
 
 _MAX_HOURS: Final = 99_999
 # One blank between two words: there a comment can be cut in two, for the reader joins them with one.
 _JOINT: Final = re.compile(r"(?<=\S) (?=\S)")
-# Behind a blank line this begins the next game, even inside a comment.
+# Behind a blank line a tag ends a comment that has another brace in it: the comment counts as never closed.
 _NEXT_GAME: Final = re.compile(r"\n(?:[ \t\r\f\v]*\n)+(?=\s*\[)")
 
 
@@ -43,7 +43,7 @@ def remarks_of(payload: Mapping[str, Any], *, elapsed: int | None, commands_firs
         return plain_remarks(text)
     if text and "}" not in text:
         whole = " ".join([*commands, text] if commands_first else [text, *commands])
-        if _is_read_as(whole, text, commands) and not _NEXT_GAME.search(whole):
+        if _is_read_as(whole, text, commands) and not _is_taken_for_open(whole):
             return [_in_braces(whole)]
     return [*plain_remarks(text), _in_braces(" ".join(commands))]
 
@@ -56,7 +56,7 @@ def plain_remarks(text: str, *, has_commands: bool = False) -> list[str]:
     text = text.strip()
     if not text:
         return []
-    if not _NEXT_GAME.search(text) and (has_commands or _is_read_as(text, text, [])):
+    if not _is_taken_for_open(text) and (has_commands or _is_read_as(text, text, [])):
         cut = _cut(text)
         if cut is not None:
             return cut
@@ -72,6 +72,10 @@ def _cut(text: str) -> list[str] | None:
     if any(several and "}" in run for several, run in runs):
         return None
     return [f"; {run}\n" if "}" in run else _in_braces(run) for _, run in runs]
+
+
+def _is_taken_for_open(text: str) -> bool:
+    return "{" in text and _NEXT_GAME.search(text) is not None
 
 
 def _in_braces(text: str) -> str:
@@ -93,15 +97,17 @@ def _commands(payload: Mapping[str, Any], elapsed: int | None, order: str) -> li
     known = [f"[%{name} {values[name]}]" for name in order.split() if values[name] is not None]
     listed = payload.get("commands")
     others = [other for other in (listed if isinstance(listed, list) else ()) if _is_other(other)]
-    # An unreadable clock takes back the one before it in the same comment, so such ones go first.
-    return [*others, *known] if read_comment(" ".join(others)).unread else [*known, *others]
+    # A clock takes back the one before it in the same comment, even if it cannot be read, so such ones go first.
+    are_clocks = any(map(is_short_time, others)) or read_comment(" ".join(others)).unread
+    return [*others, *known] if are_clocks else [*known, *others]
 
 
 def _is_other(command: Any) -> bool:
     if not isinstance(command, str) or "}" in command or "\r" in command:
         return False
     said = read_comment(command)
-    return said == Commands("", None, None, None, [command], said.unread)
+    # A short time is kept as a command where the version that recorded it could not read it.
+    return said.text == "" and (said.others == [command] or (not said.others and is_short_time(command)))
 
 
 def _time(value: int) -> str:

@@ -8,8 +8,9 @@ A game ends where the next one begins. The next one begins
 - at a line that starts with move 1, behind a blank line (a game without tags, behind one without a result).
 
 A blank line alone ends nothing: in PGN's import format white space means nothing. What stands in a comment in
-braces is not looked at, with one exception: an ``Event`` tag behind a blank line. It means that the comment was never
-closed, so that one such game does not swallow the rest of the file.
+braces is not looked at, with one exception: an ``Event`` tag behind a blank line. If the next brace behind it opens
+another comment, or there is none, then the comment was never closed and the game ends before that tag, so that one
+such game does not swallow the rest of the file. If the next brace closes the comment, the tag is part of it.
 """
 
 from __future__ import annotations
@@ -18,27 +19,32 @@ import codecs
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, TypeAlias
 
 from worldledger.errors import FileRefusedError
+
+#: A line with its number; whether its end is missing because it is longer than the limit.
+_NumberedLine: TypeAlias = tuple[int, bytes, bool]
 
 CHUNK: Final = 64 * 1024
 UTF16_NOTE: Final = "the file is in UTF-16; it was read as that"
 NUL_WARNING: Final = "NUL characters were replaced by U+FFFD"
 
 _MOVE_TEXT: Final = (
-    rb"(?:[PNBRQK]?[a-h]?[1-8]?[-x:]?[a-h][1-8](?:=?[NBRQKnbrqk])?|[O0o]-[O0o](?:-[O0o])?|[PNBRQK]?@[a-h][1-8]"
+    rb"(?:[PNBRQK]?[a-h]?[1-8]?[-x:]?[a-h][1-8](?:[=/]?[NBRQKnbrqk])?|[O0o]-[O0o](?:-[O0o])?|[PNBRQK]?@[a-h][1-8]"
     rb"|--|Z0|0000|@@@@)(?:e\.?p\.?)?(?=[\s!?+#$(){};*]|$)"
 )
 _TAG: Final = re.compile(rb"\s*\[\s*([A-Za-z0-9_][\w+#=:-]*)\s*(?:\"|$)")
 _TAG_LIKE: Final = re.compile(rb"\s*\[\s*([A-Za-z0-9_][\w+#=:-]*)(?:\s|\"|$)")  # a malformed one too
 _WHOLE_TAGS: Final = re.compile(rb'(?:\s*\[\s*[\w+#=:-]+\s+"(?:\\.|[^"\\])*"\s*\])+')
-_MOVE: Final = re.compile(rb"\s*(?:\d+\s*\.[.\s]*)?" + _MOVE_TEXT)
-_MOVE_ONE: Final = re.compile(rb"\s*1\s*\.[.\s]*" + _MOVE_TEXT)
-_OPENING: Final = re.compile(_MOVE.pattern + rb"|\s*\{|\s*(?:1-0|0-1|1/2-1/2|\*)\s*$")
-_RESULT_LAST: Final = re.compile(rb"(?:^|[\s)}])(?:1-0|0-1|1/2-1/2|\*)\s*$")
-_EVENT: Final = re.compile(rb'\s*\[\s*Event\s+"')
+_RESULT: Final = rb"(?:1 ?[-:] ?0|0 ?[-:] ?1|1/2 ?[-:] ?1/2|\*)\s*$"
+_MOVE: Final = re.compile(rb"\s*(?:\d+\s*[.)][.\s]*)?" + _MOVE_TEXT)
+_MOVE_ONE: Final = re.compile(rb"\s*1\s*[.)][.\s]*" + _MOVE_TEXT)
+_OPENING: Final = re.compile(_MOVE.pattern + rb"|\s*\{|\s*" + _RESULT)
+_RESULT_LAST: Final = re.compile(rb"(?:^|[\s)}])" + _RESULT)
+_EVENT: Final = re.compile(rb'\s*\[\s*Event\s+"', re.IGNORECASE)
 _COMMENT_START: Final = re.compile(rb"[{;]")
+_BRACE: Final = re.compile(rb"[{}]")
 
 
 @dataclass(frozen=True)
@@ -58,14 +64,20 @@ class RawGame:
 def split_games(stream: BinaryIO, *, name: str, max_game_bytes: int) -> Iterator[RawGame]:
     """Give the games of a file in order; never holds more than one game and a chunk.
 
-    Line endings become LF. UTF-8 and Latin-1 are decided game by game; UTF-16 is known by its BOM. Raises
+    Line endings become LF. UTF-8, Windows-1252 and Latin-1 are decided game by game; UTF-16 is known by its BOM. Raises
     FileRefusedError (with the file's ``name``) for a file without any tag or move.
     """
     splitter = _Splitter(name, max_game_bytes)
-    for number, line, cut in _lines(_utf8(stream, name, splitter.notes), max_game_bytes):
-        raw = splitter.feed(number, line, cut)
+    for line in _lines(_utf8(stream, name, splitter.notes), max_game_bytes):
+        raw = splitter.feed(line)
         if raw is not None:
             yield raw
+        if splitter.released:
+            yield from splitter.again()
+    raw = splitter.release()
+    if raw is not None:
+        yield raw
+    yield from splitter.again()
     raw = splitter.finish()
     if raw is not None:
         yield raw
@@ -89,22 +101,27 @@ class _Gathering:
         self.warnings: list[str] = []
 
     def ends_before(self, line: bytes) -> bool:
-        """Tell whether the next game begins at ``line``."""
+        """Return whether the next game begins at ``line``."""
         if self.comment_line is not None:
-            if self.after_blank and _EVENT.match(line):
-                self.fault = f"the comment that line {self.comment_line} opens is never closed"
-                return True
             return False
         if _TAG_LIKE.match(line):
             if self.in_moves:
                 return True
             tag = _TAG.match(line)
-            return self.after_blank and tag is not None and (tag[1] == b"Event" or tag[1] in self.tags)
+            return self.after_blank and tag is not None and (tag[1].lower() == b"event" or tag[1] in self.tags)
         if not self.in_moves or self.depth > 0:
             return False
         if self.ended:
             return _MOVE.match(line) is not None
         return self.after_blank and self.has_moves and _MOVE_ONE.match(line) is not None
+
+    def may_be_unclosed(self, line: bytes) -> bool:
+        """Return whether ``line`` is the first of another game if the open comment is never closed."""
+        return self.comment_line is not None and self.after_blank and _EVENT.match(line) is not None
+
+    def is_never_closed(self) -> None:
+        """Take note that the open comment has no end."""
+        self.fault = self.fault or f"the comment that line {self.comment_line} opens is never closed"
 
     def add(self, number: int, line: bytes, cut: bool, limit: int) -> None:
         """Take one line, of which ``cut`` tells that its end is missing for it is longer than the limit."""
@@ -178,11 +195,18 @@ class _Splitter:
         self._stray = 0  # bytes of text that belong to no game
         self._stray_line: int | None = None
         self._last_line = 0
+        # From an Event tag in an open comment on: lines of that comment, or of other games.
+        self._held: list[_NumberedLine] = []
+        self._held_size = 0
+        self.released: list[_NumberedLine] = []  # held lines that are of other games, to be fed again
         self.notes: list[str] = []  # on the file, told with its first whole game
 
-    def feed(self, number: int, line: bytes, cut: bool) -> RawGame | None:
+    def feed(self, numbered: _NumberedLine) -> RawGame | None:
+        number, line, cut = numbered
         line = line.removeprefix(codecs.BOM_UTF8)
         self._last_line = number
+        if self._held or (self._game is not None and self._game.may_be_unclosed(line)):
+            return self._hold(numbered)
         done = None
         if self._game is None:
             begins = _TAG.match(line) or _OPENING.match(line)
@@ -196,9 +220,39 @@ class _Splitter:
         self._game.add(number, line, cut, self._limit)
         return done
 
+    def _hold(self, numbered: _NumberedLine) -> RawGame | None:
+        """Keep a line until it is known whether the comment is closed. Return the game where it is not."""
+        _, line, cut = numbered
+        self._held.append(numbered)
+        self._held_size += len(line) + 1
+        brace = _BRACE.search(line)
+        if brace is not None and brace[0] == b"}" and self._game is not None:
+            for held in self._held:
+                self._game.add(*held, self._limit)
+            self._held, self._held_size = [], 0
+        elif brace is not None or cut or self._held_size > self._limit:
+            return self.release()
+        return None
+
+    def release(self) -> RawGame | None:
+        """Have the lines that are held fed again, as those of other games. Return the game that ends before them."""
+        if not self._held or self._game is None:
+            return None
+        self._game.is_never_closed()
+        self.released, self._held, self._held_size = self._held, [], 0
+        return self._take()
+
+    def again(self) -> Iterator[RawGame]:
+        """Feed the released lines again; they hold no comment but one that the last of them opens."""
+        lines, self.released = self.released, []
+        for line in lines:
+            raw = self.feed(line)
+            if raw is not None:
+                yield raw
+
     def finish(self) -> RawGame | None:
-        if self._game is not None and self._game.comment_line is not None and self._game.fault is None:
-            self._game.fault = f"the comment that line {self._game.comment_line} opens is never closed"
+        if self._game is not None and self._game.comment_line is not None:
+            self._game.is_never_closed()
         done = self._take()
         if self._count == 0:
             if self._last_line == 0:
@@ -242,7 +296,10 @@ def _decode(data: bytes, warnings: list[str]) -> str:
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        text = data.decode("latin-1")
+        try:
+            text = data.decode("cp1252")
+        except UnicodeDecodeError:  # five of its bytes are no characters
+            text = data.decode("latin-1")
     if "\0" in text:
         warnings.append(NUL_WARNING)
         text = text.replace("\0", "\ufffd")
@@ -268,7 +325,7 @@ def _utf8(stream: BinaryIO, name: str, notes: list[str]) -> Iterator[bytes]:
         yield decoder.decode(b"", final=True).encode()
 
 
-def _lines(chunks: Iterator[bytes], limit: int) -> Iterator[tuple[int, bytes, bool]]:
+def _lines(chunks: Iterator[bytes], limit: int) -> Iterator[_NumberedLine]:
     """Give (number, line without its ending, whether the rest of it was dropped), whatever the line ending."""
     number = 0
     rest = b""

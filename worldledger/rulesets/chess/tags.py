@@ -21,7 +21,15 @@ _ESCAPE: Final = re.compile(r'\\(["\\])')
 MAX_WARNINGS: Final = 20
 
 #: Tags without which the moves mean something else.
-_VITAL: Final = ("FEN", "Variant", "SetUp")
+_VITAL: Final = re.compile(r"\s*(?:FEN|Variant|SetUp)", re.IGNORECASE)
+#: The tags that are read, by their names in lower case: programs write ``Fen`` and ``setup``, too.
+_READ: Final = {
+    name.lower(): name
+    for name in (
+        *("Event", "Site", "Date", "Round", "White", "Black", "Result"),
+        *("FEN", "SetUp", "Variant", "TimeControl", "Termination"),
+    )
+}
 #: What python-chess's Board.status() says of positions that the rules cannot play on from.
 UNPLAYABLE: Final = (
     chess.STATUS_NO_WHITE_KING
@@ -49,6 +57,14 @@ class Tags:
     def as_dict(self) -> dict[str, str]:
         """Give the tags by name; of a doubled tag the last one, as python-chess does."""
         return dict(self.pairs)
+
+
+def standard_names(tags: dict[str, str]) -> dict[str, str]:
+    """Return the tags with those that are read under the names of the PGN standard, whatever the case of theirs.
+
+    A tag that has the standard's own name counts before others.
+    """
+    return {**{_READ.get(name.lower(), name): value for name, value in tags.items()}, **tags}
 
 
 def read_tags(text: str, first_line: int) -> Tags:
@@ -85,11 +101,11 @@ def read_tags(text: str, first_line: int) -> Tags:
 def _skip_malformed(text: str, at: int, first_line: int, warnings: list[str]) -> int:
     end = text.find("\n", at)
     end = len(text) if end < 0 else end
-    if len(warnings) >= MAX_WARNINGS and not text[at + 1 : end].lstrip().startswith(_VITAL):
+    if len(warnings) >= MAX_WARNINGS and not _VITAL.match(text, at + 1, end):
         return end
     line = first_line + text.count("\n", 0, at)
     shown = text[at : min(end, at + 60)]
-    if shown[1:].lstrip().startswith(_VITAL):
+    if _VITAL.match(shown, 1):
         raise GameFaultError(f"line {line}: a tag that the position hangs on cannot be read: {shown!r}")
     warnings.append(f"line {line}: not a tag, left out: {shown!r}")
     return end
@@ -101,6 +117,7 @@ def set_up(tags: dict[str, str], warnings: list[str]) -> tuple[chess.Board, str]
     Raises GameFaultError for a variant that python-chess cannot play, and for a FEN that cannot be read or that
     the rules cannot play on from.
     """
+    tags = standard_names(tags)
     wanted = {name: tags[name] for name in ("Variant", "FEN") if tags.get(name, "").strip() not in {"", "?"}}
     headers = chess.pgn.Headers(wanted)
     try:
@@ -111,7 +128,9 @@ def set_up(tags: dict[str, str], warnings: list[str]) -> tuple[chess.Board, str]
         board = headers.board()
     except (ValueError, IndexError, KeyError) as error:
         raise GameFaultError(f"the FEN tag cannot be read: {error}") from None
-    if tags.get("SetUp") == "1" and "FEN" not in wanted:
+    if board.chess960 and "FEN" not in wanted:
+        warnings.append("Chess960 without a start position (FEN); the game is taken to start from the usual position")
+    elif tags.get("SetUp") == "1" and "FEN" not in wanted:
         warnings.append("SetUp is 1 but there is no FEN; the game is taken to start from the usual position")
     if "FEN" in wanted:
         status = board.status()

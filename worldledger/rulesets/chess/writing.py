@@ -30,11 +30,20 @@ from typing import Any, Final, NamedTuple
 from worldledger.effects import Effect
 from worldledger.errors import SimulationError
 from worldledger.rulesets.chess.clocks import Stopwatch, read_time_control
-from worldledger.rulesets.chess.endings import MAX_RESULT, Rejected, ending_of, is_illegal_move_text, standard_result
+from worldledger.rulesets.chess.endings import (
+    MAX_RESULT,
+    Rejected,
+    ending_of,
+    is_illegal_move_text,
+    is_remarked_result,
+    raw_result_of,
+    standard_result,
+)
 from worldledger.rulesets.chess.gamelog import GameLog
 from worldledger.rulesets.chess.headers import known, orders_of, result_marker, tags_of, written_tags
 from worldledger.rulesets.chess.identity import game_digest
 from worldledger.rulesets.chess.remarks import milliseconds, plain_remarks, remarks_of
+from worldledger.rulesets.chess.tags import standard_names
 
 #: Columns that a line of moves takes at most; a comment is not parted.
 _COLUMNS: Final = 79
@@ -88,7 +97,7 @@ def write_game(log: GameLog, *, event: str | None = None) -> WrittenGame:
                 chosen, end, tags, same = movetext, said, ordered, True
                 break
     head, moves = written_tags(tags), chosen.text(end)
-    result = tags.get("Result") or end or "*"
+    result = raw_result_of(standard_names(tags).get("Result"), end) or "*"
     return WrittenGame(f"{head}\n{moves}" if head else moves, len(log.moves), result, same)
 
 
@@ -105,7 +114,7 @@ def _movetexts(log: GameLog, tags: dict[str, str]) -> list[_Movetext]:
 
 def _times(log: GameLog, tags: dict[str, str]) -> tuple[list[int | None], list[int | None]]:
     """Give what each move took, in milliseconds, and the same only where the clocks do not tell it."""
-    periods = read_time_control(tags.get("TimeControl", ""))
+    periods = read_time_control(standard_names(tags).get("TimeControl", ""))
     watches = (Stopwatch(periods), Stopwatch(periods))
     told: list[int | None] = []
     needed: list[int | None] = []
@@ -122,6 +131,7 @@ def _times(log: GameLog, tags: dict[str, str]) -> tuple[list[int | None], list[i
 
 def _terminators(log: GameLog, tags: dict[str, str]) -> list[str | None]:
     """Give what may stand behind the moves so that the end is read as it is recorded, the best first."""
+    tags = standard_names(tags)
     marker = result_marker(log)
     ended = log.ended
     candidates: list[str | None] = [marker]
@@ -137,6 +147,10 @@ def _terminators(log: GameLog, tags: dict[str, str]) -> list[str | None]:
         what = "" if rejected.attempted is None else f" ({rejected.attempted})"
         illegal = f"Illegal move{what} by {rejected.player}"
         fitting = [illegal] if _is_read_right(log, tags, illegal, raw) else []
+    reason = None if ended is None else ended.get("reason")
+    if isinstance(reason, str) and not fitting:
+        remarked = f"{marker} {reason.replace('_', ' ')}"
+        fitting = [remarked] if is_remarked_result(remarked) and _is_read_right(log, tags, remarked, raw) else []
     return fitting or [marker]
 
 
@@ -149,19 +163,22 @@ def _can_stand(raw: str, *, has_tag: bool, has_moves: bool) -> bool:
     if len(raw) > MAX_RESULT or any(sign in raw for sign in "{};[]%") or raw.count("(") != raw.count(")"):
         return False
     if standard_result(raw) is not None:
-        return raw.split() == [raw]
+        return " ".join(raw.split()) == raw
     words = " ".join(raw.split())
     if has_tag and _LIKE_A_MOVE.search(re.sub(r"\([^()]*\)", "", words) if has_moves else words):
         return False
-    if is_illegal_move_text(raw) and words.lower().startswith("illegal"):
+    if is_remarked_result(raw) or (is_illegal_move_text(raw) and words.lower().startswith("illegal")):
         return has_tag or words == raw
     return has_tag and words != ""
 
 
 def _is_read_right(log: GameLog, tags: dict[str, str], said: str | None, raw: Any) -> bool:
     tag = known(tags.get("Result"))
-    if log.ended is not None and "raw_result" in log.ended and (said if tag is None else tags["Result"]) != raw:
-        return False
+    if log.ended is not None and "raw_result" in log.ended:
+        raw_tag = None if tag is None else tags["Result"]
+        # Earlier versions recorded the tag's ``*`` where what stands behind the moves counted.
+        if raw not in {raw_result_of(raw_tag, said), said if raw_tag is None else raw_tag}:
+            return False
     ending = ending_of(
         log.board,
         tag=None if tag is None else " ".join(tag.split()),
