@@ -17,7 +17,7 @@ from service.cli.main import run
 from service.database.embedded import remove, stop
 from tests.conftest import Servers
 
-from .helpers import Result
+from .helpers import GAME, Result
 from .helpers import call as program
 
 Cli = Callable[..., Result]
@@ -63,13 +63,21 @@ def empty_database_url(server_url: str, make_database: Callable[..., str]) -> st
 
 
 @pytest.fixture(scope="session")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Give a home of an embedded server, set up, for the tests that need one."""
+def set_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Result]]:
+    """Give a home of an embedded server, set up by a first command, and what that said."""
     home = tmp_path_factory.mktemp("embedded") / "a home"
-    assert program("worlds", "--home", str(home)).code == 0
-    yield home
+    games = tmp_path_factory.mktemp("games") / "a.pgn"
+    games.write_text(GAME.format(1))
+    yield home, program("import", "pgn", str(games), "--home", str(home))
     stop(home)
     remove(home)
+
+
+@pytest.fixture(scope="session")
+def home(set_up: tuple[Path, Result]) -> Path:
+    """Give a home of an embedded server, set up, for the tests that need one."""
+    assert set_up[1].code == 0
+    return set_up[0]
 
 
 @pytest.fixture(scope="session")

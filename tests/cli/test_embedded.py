@@ -7,26 +7,16 @@ import os
 import signal
 import socket
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from service.database.embedded import remove, status, stop
+from service.database.embedded import status
 
-from .helpers import GAME, Running, call, wait_for
+from .helpers import Result, Running, call, wait_for
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def fresh(tmp_path: Path) -> Iterator[Path]:
-    """Give a home that does not exist yet."""
-    home = tmp_path / "fresh home"
-    yield home
-    stop(home)
-    remove(home)
 
 
 def get(address: str) -> Any:
@@ -42,9 +32,9 @@ def post(address: str, body: Any) -> Any:
         return json.load(answer)
 
 
-def serving(home: Path, *more: str) -> tuple[Running, str]:
+def serving(home: Path, *, feeding: bool = False) -> tuple[Running, str]:
     """Start a service; give it and its address."""
-    running = Running("serve", "--port", "0", "--home", str(home), *more)
+    running = Running("serve", "--port", "0", "--home", str(home), *(() if feeding else ("--no-projections",)))
     try:
         address = running.line().removeprefix("Worldledger serves ").split()[0]
     except BaseException:
@@ -53,24 +43,23 @@ def serving(home: Path, *more: str) -> tuple[Running, str]:
     return running, address
 
 
-def test_the_first_command_sets_everything_up(fresh: Path, tmp_path: Path) -> None:
+def test_the_first_command_sets_everything_up(set_up: tuple[Path, Result]) -> None:
     """On a new machine a first import works by itself, and what it says of the set-up is not on stdout."""
-    (tmp_path / "a.pgn").write_text(GAME.format(1))
-    result = call("import", "pgn", str(tmp_path / "a.pgn"), "--home", str(fresh))
+    home, result = set_up
     assert result == (0, "imported 1 game (7 effects) from 1 file\n", "worldledger: setting up the database\n")
-    result = call("verify", "--all", WORLDLEDGER_HOME=str(fresh))
+    result = call("verify", "--all", WORLDLEDGER_HOME=str(home))
     assert (result.code, result.err) == (0, "")
-    assert call("db", "check", "--home", str(fresh)).code == 0
-    assert call("db", "shell", "--home", str(fresh), "-Atc", "select count(*) from worlds").out == "1\n"
+    assert call("db", "check", "--home", str(home)).code == 0
+    assert call("db", "shell", "--home", str(home), "-Atc", "select count(*) from worlds").out == "1\n"
     # What was set up by hand only half is finished by the next command.
-    admin = ("db", "shell", "--admin", "--home", str(fresh), "-qc")
+    admin = ("db", "shell", "--admin", "--home", str(home), "-qc")
     assert call(*admin, "drop schema public cascade; create schema public").code == 0
-    assert call("worlds", "--json", "--home", str(fresh)).out == "[]\n"
+    assert call("worlds", "--json", "--home", str(home)).out == "[]\n"
 
 
 def test_commands_beside_a_service(home: Path, tmp_path: Path) -> None:
     """Commands use the server that a service started, see what it wrote, and it sees what they wrote."""
-    running, address = serving(home)
+    running, address = serving(home, feeding=True)
     with running:
         assert [running.line().split()[0] for _ in range(4)] == [
             f"{address}/openapi.json",
@@ -167,7 +156,8 @@ def test_a_host_that_others_can_reach_is_warned_of(home: Path) -> None:
     """Listening on more than this machine is allowed, and said."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    with Running("serve", "--host", "0.0.0.0", "--port", str(port), "--home", str(home)) as running:
+    serve = ("serve", "--host", "0.0.0.0", "--no-projections")
+    with Running(*serve, "--port", str(port), "--home", str(home)) as running:
         assert running.line().startswith(f"Worldledger serves http://127.0.0.1:{port} ")
         wait_for(lambda: "no authentication" in running.err, "the warning")
         assert running.end(signal.SIGTERM).code == 0

@@ -15,7 +15,8 @@ import pytest
 
 from projections.registry import ALL
 
-from .helpers import BAZAAR, Lock, Running, append, call, record, seed, sql, wait_for
+from .conftest import Cli
+from .helpers import BAZAAR, Lock, Running, append, done, record, seed, sql, wait_for
 
 _EFFECTS = "lock table effects in access exclusive mode"
 #: How many connections wait for that lock.
@@ -31,13 +32,11 @@ SIGNALS = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture
-def fed(database_url: str) -> str:
-    """Give the address of a database with some worlds that the projections have read."""
+def fed(url: str) -> None:
+    """Make some worlds that the projections have read."""
     for name in ("a", "b", "c"):
-        seed(database_url, name, 3000)
-    assert call("project", "--once", "--database-url", database_url).code == 0
-    return database_url
+        seed(url, name, 3000)
+    done("project", "--once", "--database-url", url)
 
 
 def live(url: str, name: str) -> Any:
@@ -45,7 +44,7 @@ def live(url: str, name: str) -> Any:
     return sql(url, f"select build from projection_builds where projection = '{name}' and status = 'live'")[0][0]
 
 
-def done(url: str) -> int:
+def effects_read(url: str) -> int:
     """Tell how much a rebuild has read."""
     rows = sql(url, "select max(effects_done) from projection_builds where status = 'building'")
     return int(rows[0][0] or 0)
@@ -56,85 +55,92 @@ def lines(url: str) -> list[Any]:
     return sql(url, "select world_id, effects, kinds::text from projections.world_summaries order by 1")
 
 
+@pytest.mark.filled(by=fed)
 @SIGNALS
-def test_a_rebuild_is_stopped(fed: str, number: int, code: int) -> None:
+def test_a_rebuild_is_stopped(cli: Cli, database_url: str, number: int, code: int) -> None:
     """A rebuild that is stopped says how it goes on; what is live is untouched, and the same command finishes."""
-    before = lines(fed)
-    command = ("projections", "rebuild", "world_summaries", "agents", "--database-url", fed)
-    with Lock(fed, _EFFECTS), Running(*command) as running:
-        wait_for(lambda: sql(fed, _WAITING) != [(0,)], "the rebuild reads effects")
+    before = lines(database_url)
+    command = ("projections", "rebuild", "world_summaries", "agents", "--database-url", database_url)
+    with Lock(database_url, _EFFECTS), Running(*command) as running:
+        wait_for(lambda: sql(database_url, _WAITING) != [(0,)], "the rebuild reads effects")
         said = (
             "worldledger: the rebuild of world_summaries, agents is not finished; the same command goes on from there"
         )
         assert running.end(number) == (code, "", f"{said}\nworldledger: stopped\n")
-    assert live(fed, "world_summaries") == "world_summaries_1"
-    assert lines(fed) == before
-    result = call(*command)
+    assert live(database_url, "world_summaries") == "world_summaries_1"
+    assert lines(database_url) == before
+    result = cli(*command)
     assert (result.code, result.err) == (0, "")
     assert sorted(result.out.splitlines()) == ["rebuilt agents, 9003 effects", "rebuilt world_summaries, 9003 effects"]
-    assert live(fed, "world_summaries") == "world_summaries_2"
-    assert lines(fed) == before
+    assert live(database_url, "world_summaries") == "world_summaries_2"
+    assert lines(database_url) == before
 
 
-def test_a_rebuild_is_killed(database_url: str) -> None:
+def test_a_rebuild_is_killed(cli: Cli, database_url: str, monkeypatch: pytest.MonkeyPatch, thorough: bool) -> None:
     """A rebuild that is killed halfway goes on where it was when the same command is given again."""
-    for n in range(30):
+    for n in range(30 if thorough else 8):
         seed(database_url, f"w{n:02}", 3000)
-    assert call("project", "--once", "--database-url", database_url).code == 0
+    done("project", "--once", "--database-url", database_url)
     before = lines(database_url)
     command = ("projections", "rebuild", "world_summaries", "entities", "--database-url", database_url)
+    monkeypatch.setenv("WORLDLEDGER_PROJECTION_LEASE_TTL", LEASE_TTL)
     with Running(*command, WORLDLEDGER_PROJECTION_LEASE_TTL=LEASE_TTL) as running:
-        wait_for(lambda: done(database_url) > 0, "the rebuild has come somewhere")
+        wait_for(lambda: effects_read(database_url) > 0, "the rebuild has come somewhere")
         assert running.end(signal.SIGKILL).code == -9
     assert live(database_url, "world_summaries") == "world_summaries_1"
     assert lines(database_url) == before
-    result = call(*command, WORLDLEDGER_PROJECTION_LEASE_TTL=LEASE_TTL)
+    result = cli(*command)
     assert (result.code, result.err) == (0, "")
     assert result.out.startswith("rebuilt ")
     assert live(database_url, "world_summaries") == "world_summaries_2"
     assert lines(database_url) == before
-    assert call("projections", "verify", "world_summaries", "--database-url", database_url).code == 0
+    assert cli("projections", "verify", "world_summaries", "--database-url", database_url).code == 0
 
 
-def test_two_rebuilds_at_once(fed: str) -> None:
+@pytest.mark.filled(by=fed)
+def test_two_rebuilds_at_once(database_url: str) -> None:
     """Two processes that rebuild the same are about one build, and both see its end."""
-    command = ("projections", "rebuild", "world_summaries", "--database-url", fed)
+    command = ("projections", "rebuild", "world_summaries", "--database-url", database_url)
     with ExitStack() as commands:
-        with Lock(fed, _EFFECTS):
+        with Lock(database_url, _EFFECTS):
             both = [commands.enter_context(Running(*command)) for _ in range(2)]
-            wait_for(lambda: sql(fed, _WAITING) != [(0,)], "one of them reads effects")
+            wait_for(lambda: sql(database_url, _WAITING) != [(0,)], "one of them reads effects")
         for running in both:
             result = running.end()
             assert (result.code, result.out) == (0, "rebuilt world_summaries, 9003 effects\n")
-    builds = sql(fed, "select build from projection_builds where projection = 'world_summaries' and status = 'live'")
+    builds = sql(
+        database_url, "select build from projection_builds where projection = 'world_summaries' and status = 'live'"
+    )
     assert builds in ([("world_summaries_2",)], [("world_summaries_3",)])
 
 
-def test_a_rebuild_is_cancelled_by_another(fed: str) -> None:
+@pytest.mark.filled(by=fed)
+def test_a_rebuild_is_cancelled_by_another(cli: Cli, database_url: str) -> None:
     """A rebuild whose build somebody cancels ends, and says so."""
-    command = ("projections", "rebuild", "world_summaries", "--database-url", fed)
-    with Lock(fed, _EFFECTS), Running(*command) as running:
-        wait_for(lambda: sql(fed, _WAITING) != [(0,)], "the rebuild reads effects")
-        assert call(*command, "--cancel").out == "cancelled the rebuild of world_summaries\n"
+    command = ("projections", "rebuild", "world_summaries", "--database-url", database_url)
+    with Lock(database_url, _EFFECTS), Running(*command) as running:
+        wait_for(lambda: sql(database_url, _WAITING) != [(0,)], "the rebuild reads effects")
+        assert cli(*command, "--cancel").out == "cancelled the rebuild of world_summaries\n"
         result = running.end()
     assert (result.code, result.out) == (2, "")
     assert "worldledger: the rebuild of world_summaries was cancelled by somebody else\n" in result.err
-    assert live(fed, "world_summaries") == "world_summaries_1"
+    assert live(database_url, "world_summaries") == "world_summaries_1"
 
 
-def test_a_rebuild_outlives_lost_connections(fed: str) -> None:
+@pytest.mark.filled(by=fed)
+def test_a_rebuild_outlives_lost_connections(database_url: str) -> None:
     """When the database drops its connections a rebuild goes on."""
     cut = """
         select count(pg_terminate_backend(pid)) from pg_stat_activity
         where datname = current_database() and application_name like 'worldledger%'
     """
     with ExitStack() as commands:
-        with Lock(fed, _EFFECTS):
-            command = ("projections", "rebuild", "world_summaries", "--database-url", fed)
+        with Lock(database_url, _EFFECTS):
+            command = ("projections", "rebuild", "world_summaries", "--database-url", database_url)
             running = commands.enter_context(Running(*command))
-            wait_for(lambda: sql(fed, _WAITING) != [(0,)], "the rebuild reads effects")
-            sql(fed, cut)
-            wait_for(lambda: sql(fed, _WAITING) != [(0,)], "it reads again")
+            wait_for(lambda: sql(database_url, _WAITING) != [(0,)], "the rebuild reads effects")
+            sql(database_url, cut)
+            wait_for(lambda: sql(database_url, _WAITING) != [(0,)], "it reads again")
         result = running.end()
     assert (result.code, result.out) == (0, "rebuilt world_summaries, 9003 effects\n")
     assert "Traceback" not in result.err
@@ -163,7 +169,7 @@ def test_project_feeds_until_it_is_stopped(database_url: str, number: int) -> No
 
 
 @SIGNALS
-def test_once_is_stopped(database_url: str, number: int, code: int) -> None:
+def test_once_is_stopped(cli: Cli, database_url: str, number: int, code: int) -> None:
     """`project --once` that is stopped says that not everything was read."""
     record(database_url, "a", BAZAAR)
     command = ("project", "--once", "--database-url", database_url)
@@ -174,11 +180,11 @@ def test_once_is_stopped(database_url: str, number: int, code: int) -> None:
             "",
             "worldledger: not everything has been read; the same command goes on from there\nworldledger: stopped\n",
         )
-    assert call(*command) == (0, "the projections are up to date\n", "")
+    assert cli(*command) == (0, "the projections are up to date\n", "")
 
 
 def test_a_service_feeds_the_projections_unless_told_not_to(
-    database_url: str, make_database: Callable[..., str]
+    cli: Cli, database_url: str, make_database: Callable[..., str]
 ) -> None:
     """`serve` feeds them; with --no-projections, or so set, it leaves that to others."""
     other = make_database()
@@ -196,12 +202,12 @@ def test_a_service_feeds_the_projections_unless_told_not_to(
         status = ("projections", "status", "world_summaries", "--json", "--database-url", database_url)
 
         def behind() -> Any:
-            live = json.loads(call(*status).out)[0]["live"]
+            live = json.loads(cli(*status).out)[0]["live"]
             return live["scanning"], live["effects_behind"], live["effects_done"]
 
         wait_for(lambda: behind() == (False, 0, 7), "the service has read what came")
         rebuild = ("projections", "rebuild", "world_summaries", "--database-url", database_url)
-        assert call(*rebuild).code == 0
+        assert cli(*rebuild).code == 0
         assert sql(other, count) == [(0,)]
         for running in (idle, also_idle, feeding):
             assert running.end(signal.SIGTERM).code == 0

@@ -323,7 +323,7 @@ def waiting(url: str) -> int:
     ("send", "number", "code"),
     [
         (os.killpg, signal.SIGINT, 130),
-        (os.kill, signal.SIGINT, 130),
+        pytest.param(os.kill, signal.SIGINT, 130, marks=pytest.mark.thorough),
         (os.kill, signal.SIGTERM, 143),
     ],
     ids=["Ctrl-C in a terminal", "SIGINT", "SIGTERM"],
