@@ -1,4 +1,4 @@
-"""Homes for servers that these tests may kill."""
+"""Homes for servers that these tests may kill, and services that none of them kills."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from service.database import embedded, schema
+
+from .living import Service, Two
 
 
 @pytest.fixture
@@ -30,3 +33,22 @@ def url(home: Path) -> Iterator[str]:
     with embedded.attach(home) as server:
         asyncio.run(schema.upgrade(server.url()))
         yield server.url()
+
+
+@pytest.fixture(scope="session")
+def two(servers: Any, server_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
+    """Serve a database twice, for all tests that need two services and kill neither; each has worlds of its own."""
+    url = servers.create(server_kind, servers.template(server_kind))
+    folder = tmp_path_factory.mktemp("two")
+    services = [Service(url, folder / f"{name}.log", {}) for name in ("one", "two")]
+    for service in services:
+        service.launch()
+    try:
+        for service in services:
+            service.wait_until_it_serves()
+        yield Two(url, *services)
+    finally:
+        for service in services:
+            service.end()
+    servers.drop(server_kind, url)
+    assert "Traceback" not in (said := "".join(service.said() for service in services)), said

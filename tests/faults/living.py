@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import socket
+import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from websockets.asyncio.client import ClientConnection, connect
@@ -77,7 +77,7 @@ class Service:
         #: no snapshots: the StateDigests that come with them would be effects that no script has
         given = {"snapshot_every": NEVER, **settings}
         self._environment = environment() | {f"WORLDLEDGER_{name.upper()}": str(value) for name, value in given.items()}
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def pid(self) -> int:
@@ -85,29 +85,39 @@ class Service:
         assert self._process is not None
         return self._process.pid
 
-    async def start(self) -> None:
-        """Start it, and wait until it serves."""
+    def launch(self) -> None:
+        """Start it; see `wait_until_it_serves`."""
         with self.log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                SCRIPT,
-                *self._arguments,
+            self._process = subprocess.Popen(
+                [SCRIPT, *self._arguments],
                 env=self._environment,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
                 stderr=log,
             )
+
+    def wait_until_it_serves(self) -> None:
+        """Wait for the line that says so."""
+        assert self._process is not None
         assert self._process.stdout is not None
-        said = await asyncio.wait_for(self._process.stdout.readline(), 60)
-        assert self.url.encode() in said, self.log.read_text()
+        assert self.url.encode() in self._process.stdout.readline(), self.log.read_text()
+
+    async def start(self) -> None:
+        """Start it, and wait until it serves."""
+        self.launch()
+        await asyncio.to_thread(self.wait_until_it_serves)
 
     async def kill(self) -> None:
         """Kill it with SIGKILL."""
+        await asyncio.to_thread(self.end)
+
+    def end(self) -> None:
+        """Kill it, and wait for its end."""
         assert self._process is not None
-        if self._process.returncode is None:
-            self._process.send_signal(signal.SIGKILL)
-        await self._process.wait()
-        transport: Any = self._process._transport  # type: ignore[attr-defined]
-        transport.close()
+        assert self._process.stdout is not None
+        self._process.kill()
+        self._process.wait()
+        self._process.stdout.close()
 
     def said(self) -> str:
         """Give what it has written to its log."""
@@ -124,6 +134,14 @@ async def serving(database_url: str, folder: Path, name: str = "service", **sett
     finally:
         await service.kill()
     assert "Traceback" not in service.said(), service.said()
+
+
+class Two(NamedTuple):
+    """Two services on one database."""
+
+    url: str
+    one: Service
+    two: Service
 
 
 @asynccontextmanager

@@ -1,7 +1,8 @@
-"""A program: one process that appends to a world as fast as it can; see test_processes.
+"""A program: one process that appends to worlds as fast as it can; see test_processes.
 
-``python racer.py URL WORLD NAME COUNT SHARED`` waits for a line on stdin, appends COUNT effects under req_ids of its
-own (``SHARED`` 0) or the same as every other racer's (1), several at a time, and prints what it was told as JSON.
+``python racer.py URL NAME COUNT`` appends COUNT effects to the world ``different`` under req_ids of its own, then to
+the world ``same`` under those of every other racer, several at a time. Before each world it prints ``ready`` and waits
+for a line on stdin; after it, it prints what it was told as JSON.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 from typing import Any
 
 from service.settings import Settings
-from service.store import Store
+from service.store import EventLog, Store
 from worldledger.effects import EffectDraft
 
 
@@ -22,30 +23,35 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-async def main(url: str, world: str, name: str, count: int, shared: bool) -> None:
+async def main(url: str, name: str, count: int) -> None:
     """Race."""
-    who = "all" if shared else name
-    told: dict[str, Any] = {}
     async with Store.open(url, Settings(pool_size=3)) as store:
-        log = await store.log(world)
-        say("ready")
-        await asyncio.to_thread(sys.stdin.readline)
+        for world, who in (("different", name), ("same", "all")):
+            log = await store.log(world)
+            say("ready")
+            await asyncio.to_thread(sys.stdin.readline)
+            say(json.dumps(await race(log, who, count)))
 
-        async def caller(numbers: range) -> None:
-            for n in numbers:
-                draft: EffectDraft = {
-                    "kind": "Said",
-                    "payload": {"by": who, "n": n},
-                    "source_id": "racer",
-                    "schema_version": "1.0.0",
-                    "req_id": f"{who}-{n}",
-                }
-                (receipt,) = await log.append_all([draft])
-                told[f"{who}-{n}"] = receipt
 
-        await asyncio.gather(*(caller(range(start, count, 4)) for start in range(4)))
-    say(json.dumps(told))
+async def race(log: EventLog, who: str, count: int) -> dict[str, Any]:
+    """Append to a world; give what was told of each request."""
+    told: dict[str, Any] = {}
+
+    async def caller(numbers: range) -> None:
+        for n in numbers:
+            draft: EffectDraft = {
+                "kind": "Said",
+                "payload": {"by": who, "n": n},
+                "source_id": "racer",
+                "schema_version": "1.0.0",
+                "req_id": f"{who}-{n}",
+            }
+            (receipt,) = await log.append_all([draft])
+            told[f"{who}-{n}"] = receipt
+
+    await asyncio.gather(*(caller(range(start, count, 4)) for start in range(4)))
+    return told
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5] == "1"))
+    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))

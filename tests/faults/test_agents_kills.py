@@ -22,7 +22,6 @@ from .living import ALL, PATIENT, Mind, Service, entity, event, intent, judged, 
 
 pytestmark = pytest.mark.slow
 
-ROUNDS: Final = 12
 #: What each agent sees. Cy remembers what went out of sight, so that its view depends on all that it has seen.
 POLICIES: Final = {
     "ada": ALL,
@@ -36,15 +35,15 @@ _CONFIG: Final = OrchestratorConfig(staleness_threshold=PATIENT)
 _UNITY: Final = "unity"
 
 
-def script() -> list[list[dict[str, Any]]]:
-    """Give what all agents do in each round.
+def script(thorough: bool) -> list[list[dict[str, Any]]]:
+    """Give what all agents do in each round: so many that the service is killed in each way, or in each twice.
 
     What is done in one round comes to the same in whatever order it is done: each changes only itself, and Cy, whose
     view remembers, stays where it is.
     """
     random = Random(7)
     rounds = []
-    for number in range(ROUNDS):
+    for number in range(12 if thorough else 6):
         deeds = []
         for name in POLICIES:
             deed: dict[str, Any] = {"kind": "Speak", "text": f"{name} in round {number}"}
@@ -67,7 +66,7 @@ async def settle(world: World) -> dict[str, Mind]:
     return {name: Mind(await world.register_agent(name, policy)) for name, policy in POLICIES.items()}
 
 
-async def uninterrupted(database_url: str) -> dict[str, View]:
+async def uninterrupted(database_url: str, rounds: list[list[dict[str, Any]]]) -> dict[str, View]:
     """Give the views in which the script ends where nothing happens to anybody, in this process."""
     settings = Settings(pool_size=4, snapshot_every=NEVER)
     how: dict[str, Any] = {"config": _CONFIG, "settings": settings, "time_authority": _UNITY}
@@ -75,7 +74,7 @@ async def uninterrupted(database_url: str) -> dict[str, View]:
         minds = await settle(world)
         for mind in minds.values():
             mind.read()
-        for number, deeds in enumerate(script()):
+        for number, deeds in enumerate(rounds):
             await world.tick(_UNITY, float(number))
             await asyncio.gather(*(minds[deed["agent_id"]].act(deed) for deed in deeds))
         end = await world.broadcast_event(event("end"))
@@ -106,9 +105,12 @@ class Newcomer:
         self.mind.read()
 
 
-async def test_a_conversation_ends_as_if_nothing_had_happened(database_url: str, tmp_path: Path) -> None:
+async def test_a_conversation_ends_as_if_nothing_had_happened(
+    database_url: str, tmp_path: Path, thorough: bool
+) -> None:
     """Killed again and again while agents act, a service loses nothing: views, hearing and log are as without kills."""
-    calm = await uninterrupted(database_url)
+    rounds = script(thorough)
+    calm = await uninterrupted(database_url, rounds)
     async with serving(database_url, tmp_path) as service, living(service, "storm") as world:
         await world.create_world(orchestrator=_CONFIG, time_authority=_UNITY)
         minds = await settle(world)
@@ -118,7 +120,7 @@ async def test_a_conversation_ends_as_if_nothing_had_happened(database_url: str,
         for name, mind in minds.items():
             if name != "ada":
                 mind.read()
-        for number, deeds in enumerate(script()):
+        for number, deeds in enumerate(rounds):
             await world.tick(_UNITY, float(number))
             acting = [asyncio.ensure_future(minds[deed["agent_id"]].act(deed)) for deed in deeds]
             if number % 6 == 2:  # nobody has been answered yet, or one of them has
@@ -138,7 +140,7 @@ async def test_a_conversation_ends_as_if_nothing_had_happened(database_url: str,
     assert minds["ada"].refusals["service_unavailable"] > 0  # it was cut off in the middle
     accepted = [each for mind in minds.values() for each in mind.accepted.values()]
     effects = await judged(database_url, "storm", accepted)
-    asked = [deed["req_id"] for deeds in script() for deed in deeds]
+    asked = [deed["req_id"] for deeds in rounds for deed in deeds]
     assert sorted(each.req_id for each in accepted) == sorted(asked)
     written = Counter(effect["req_id"] for effect in effects if effect["source_id"] in POLICIES)
     assert written == Counter(asked)

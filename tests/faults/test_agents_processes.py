@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pytest
 
@@ -17,34 +17,36 @@ from worldledger.effects import Effect
 from worldledger.errors import IllegalEffectError, RequestConflictError
 from worldledger.intents import Accepted
 
-from .living import ALL, PATIENT, Mind, Service, entity, event, intent, judged, living, near, right, serving, until
+from .living import ALL, PATIENT, Mind, Two, entity, event, intent, judged, living, near, right, serving, until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("two services")]
 
 _AGENTS: Final = ("ada", "bea", "cy", "dan")
 _EACH: Final = 40
 
 
-class Both(NamedTuple):
-    """Two services on one database, and a client of each."""
-
-    one: Service
-    two: Service
-    a: Client
-    b: Client
+@asynccontextmanager
+async def both(two: Two, world_id: str) -> AsyncIterator[tuple[Client, Client]]:
+    """Talk to a world by each of two services."""
+    async with living(two.one, world_id) as a, living(two.two, world_id) as b:
+        yield a, b
 
 
-@pytest.fixture
-async def both(database_url: str, tmp_path: Path) -> AsyncIterator[Both]:
-    """Serve the world ``town`` twice."""
-    async with AsyncExitStack() as stack:
-        one, two = [await stack.enter_async_context(serving(database_url, tmp_path, name)) for name in ("one", "two")]
-        yield Both(one, two, await stack.enter_async_context(living(one)), await stack.enter_async_context(living(two)))
-
-
-async def test_racing_intents(both: Both, database_url: str) -> None:
+async def test_racing_intents(two: Two) -> None:
     """Whoever comes by whichever service: one log, one effect for a request, one winner, and the same views."""
-    a, b = both.a, both.b
+    async with both(two, "racing") as (a, b):
+        minds, accepted = await _all_race(a, b)
+    effects = await judged(two.url, "racing", accepted)
+    written = Counter(effect["req_id"] for effect in effects if effect["source_id"] in _AGENTS)
+    assert set(written) == {each.req_id for each in accepted}
+    assert set(written.values()) == {1}
+    made = [effect["payload"]["entity_id"] for effect in effects if effect["kind"] == "EntityCreated"]
+    assert sorted(made) == sorted([*_AGENTS, *(f"thing-{n}" for n in range(0, _EACH, 4))])
+    await right(two.url, "racing", *minds)
+
+
+async def _all_race(a: Client, b: Client) -> tuple[list[Mind], list[Accepted]]:
+    """Have everybody do everything by both; give them, and what was accepted."""
     await a.create_world(orchestrator=OrchestratorConfig(staleness_threshold=PATIENT))
     minds: list[Mind] = []
     policies = (ALL, near(6.0), near(6.0, remove_operations=False), near(20.0))
@@ -63,14 +65,7 @@ async def test_racing_intents(both: Both, database_url: str) -> None:
     for here, there in zip(minds[::2], minds[1::2], strict=True):
         assert here.view == there.view
         assert here.heard == there.heard
-    accepted = [each for some in results for each in some]
-    effects = await judged(database_url, "town", accepted)
-    written = Counter(effect["req_id"] for effect in effects if effect["source_id"] in _AGENTS)
-    assert set(written) == {each.req_id for each in accepted}
-    assert set(written.values()) == {1}
-    made = [effect["payload"]["entity_id"] for effect in effects if effect["kind"] == "EntityCreated"]
-    assert sorted(made) == sorted([*_AGENTS, *(f"thing-{n}" for n in range(0, _EACH, 4))])
-    await right(database_url, "town", *minds)
+    return minds, [each for some in results for each in some]
 
 
 async def _race(a: Client, b: Client, n: int, name: str) -> list[Accepted]:
@@ -101,15 +96,15 @@ async def _race(a: Client, b: Client, n: int, name: str) -> list[Accepted]:
     return accepted
 
 
-async def _thinking(both: Both) -> tuple[Mind, Client]:
-    """Have ada think by one service; give her, and the other's client."""
-    await both.a.create_world()
-    await both.b.register_agent("bea", ALL)
-    ada = Mind(await both.a.register_agent("ada", ALL))
+async def _thinking(here: Client, there: Client) -> Mind:
+    """Have ada be ready to think by one service, with bea at the other."""
+    await here.create_world()
+    await there.register_agent("bea", ALL)
+    ada = Mind(await here.register_agent("ada", ALL))
     ada.read()
-    ready = await both.b.broadcast_event(event("ready"))
+    ready = await there.broadcast_event(event("ready"))
     await until(lambda: ada.view.view_seq == ready.global_seq, "ada is ready")
-    return ada, both.b
+    return ada
 
 
 async def _told(world: Client, kind: str, req_id: str) -> Effect:
@@ -126,59 +121,65 @@ async def _told(world: Client, kind: str, req_id: str) -> Effect:
         await asyncio.sleep(0.01)
 
 
-async def test_an_effect_of_one_interrupts_a_generation_of_the_other(both: Both, database_url: str) -> None:
+async def test_an_effect_of_one_interrupts_a_generation_of_the_other(two: Two) -> None:
     """What comes to the one service stops who thinks at the other; so does a cancellation, and an intent ends it."""
-    ada, there = await _thinking(both)
-    stale = ada.handle.issue_cancel_token("stale")
-    begun = await _told(there, "GenerationStarted", "stale")
-    cause = await there.submit_intent(intent("bea", "wait", "Speak", ada.view.view_seq, text="Wait!"))
-    await asyncio.wait_for(stale.wait_cancelled(), 60)
-    assert stale.reason == f"stale_due_to_effect_{cause.global_seq}"
-    ended = await _told(there, "GenerationCancelled", "stale")
-    assert ended["payload"]["generation_id"] == begun["payload"]["generation_id"]
-    assert ended["payload"]["reason"] == stale.reason
+    async with both(two, "interrupted") as (here, there):
+        ada = await _thinking(here, there)
+        stale = ada.handle.issue_cancel_token("stale")
+        begun = await _told(there, "GenerationStarted", "stale")
+        cause = await there.submit_intent(intent("bea", "wait", "Speak", ada.view.view_seq, text="Wait!"))
+        await asyncio.wait_for(stale.wait_cancelled(), 60)
+        assert stale.reason == f"stale_due_to_effect_{cause.global_seq}"
+        ended = await _told(there, "GenerationCancelled", "stale")
+        assert ended["payload"]["generation_id"] == begun["payload"]["generation_id"]
+        assert ended["payload"]["reason"] == stale.reason
 
-    await until(lambda: ada.view.view_seq >= cause.global_seq, "ada has heard it")
-    unwanted = ada.handle.issue_cancel_token("unwanted")
-    await _told(there, "GenerationStarted", "unwanted")
-    await there.cancel_generation("ada", "unwanted")
-    await asyncio.wait_for(unwanted.wait_cancelled(), 60)
-    assert unwanted.reason == "user_requested"
-    assert (await _told(there, "GenerationCancelled", "unwanted"))["payload"]["reason"] == "user_requested"
+        await until(lambda: ada.view.view_seq >= cause.global_seq, "ada has heard it")
+        unwanted = ada.handle.issue_cancel_token("unwanted")
+        await _told(there, "GenerationStarted", "unwanted")
+        await there.cancel_generation("ada", "unwanted")
+        await asyncio.wait_for(unwanted.wait_cancelled(), 60)
+        assert unwanted.reason == "user_requested"
+        assert (await _told(there, "GenerationCancelled", "unwanted"))["payload"]["reason"] == "user_requested"
 
-    spoken = ada.handle.issue_cancel_token("spoken")
-    await _told(there, "GenerationStarted", "spoken")
-    await there.submit_intent(intent("ada", "spoken", "Speak", ada.view.view_seq, text="By the other door"))
-    assert await _told(there, "GenerationFinished", "spoken")
-    assert not spoken.cancelled
-    await ada.stop()
-    await judged(database_url, "town", [cause])
+        spoken = ada.handle.issue_cancel_token("spoken")
+        await _told(there, "GenerationStarted", "spoken")
+        await there.submit_intent(intent("ada", "spoken", "Speak", ada.view.view_seq, text="By the other door"))
+        assert await _told(there, "GenerationFinished", "spoken")
+        assert not spoken.cancelled
+        await ada.stop()
+    await judged(two.url, "interrupted", [cause])
 
 
-async def test_the_owner_of_a_generation_is_killed(both: Both, database_url: str) -> None:
+async def test_the_owner_of_a_generation_is_killed(two: Two, tmp_path: Path) -> None:
     """Who thought at a service that was killed goes on at another: the old generation can be ended, a new one begun."""
-    ada, there = await _thinking(both)
-    for req_id in ("left behind", "taken up", "spoken at once"):
-        ada.handle.issue_cancel_token(req_id)
-        await _told(there, "GenerationStarted", req_id)
-    await both.one.kill()
-    await ada.stop()
-    await there.cancel_generation("ada", "left behind")
-    assert (await _told(there, "GenerationCancelled", "left behind"))["payload"]["reason"] == "user_requested"
+    async with (
+        serving(two.url, tmp_path) as owner,
+        living(owner, "owned") as here,
+        living(two.two, "owned") as there,
+    ):
+        ada = await _thinking(here, there)
+        for req_id in ("left behind", "taken up", "spoken at once"):
+            ada.handle.issue_cancel_token(req_id)
+            await _told(there, "GenerationStarted", req_id)
+        await owner.kill()
+        await ada.stop()
+        await there.cancel_generation("ada", "left behind")
+        assert (await _told(there, "GenerationCancelled", "left behind"))["payload"]["reason"] == "user_requested"
 
-    ada.handle = await there.agent("ada", view_seq=ada.view.view_seq)
-    assert ada.handle.initial_view == ada.view
-    ada.read()
-    again = ada.handle.issue_cancel_token("taken up")
-    cause = await there.submit_intent(intent("bea", "wait", "Speak", ada.view.view_seq, text="Wait!"))
-    await asyncio.wait_for(again.wait_cancelled(), 60)
-    assert again.reason == f"stale_due_to_effect_{cause.global_seq}"
-    await until(lambda: ada.view.view_seq >= cause.global_seq, "ada has heard it")
-    said = await ada.act(intent("ada", "spoken at once", "Speak", ada.view.view_seq, text="As I was saying"))
-    end = await there.broadcast_event(event("end"))
-    await ada.come_to(end.global_seq)
-    effects = await judged(database_url, "town", [cause, said])
+        ada.handle = await there.agent("ada", view_seq=ada.view.view_seq)
+        assert ada.handle.initial_view == ada.view
+        ada.read()
+        again = ada.handle.issue_cancel_token("taken up")
+        cause = await there.submit_intent(intent("bea", "wait", "Speak", ada.view.view_seq, text="Wait!"))
+        await asyncio.wait_for(again.wait_cancelled(), 60)
+        assert again.reason == f"stale_due_to_effect_{cause.global_seq}"
+        await until(lambda: ada.view.view_seq >= cause.global_seq, "ada has heard it")
+        said = await ada.act(intent("ada", "spoken at once", "Speak", ada.view.view_seq, text="As I was saying"))
+        end = await there.broadcast_event(event("end"))
+        await ada.come_to(end.global_seq)
+    effects = await judged(two.url, "owned", [cause, said])
     started = [effect["payload"] for effect in effects if effect["kind"] == "GenerationStarted"]
     assert Counter(payload["req_id"] for payload in started) == {"left behind": 1, "taken up": 2, "spoken at once": 1}
     assert len({payload["generation_id"] for payload in started}) == 4
-    await right(database_url, "town", ada)
+    await right(two.url, "owned", ada)

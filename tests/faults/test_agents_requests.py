@@ -13,7 +13,7 @@ from worldledger.client import Client
 from worldledger.config import OrchestratorConfig
 from worldledger.intents import Accepted
 
-from .living import ALL, PATIENT, Service, Wire, intent, judged, living, serving, wired
+from .living import ALL, PATIENT, Service, Two, Wire, intent, judged, living, serving, wired
 
 pytestmark = pytest.mark.slow
 
@@ -88,21 +88,23 @@ async def test_duplicates_in_any_order(database_url: str, tmp_path: Path) -> Non
     assert {effect["req_id"]: (effect["global_seq"], effect["uuid"]) for effect in effects[2:]} == first
 
 
-async def test_another_body_in_between(database_url: str, tmp_path: Path) -> None:
+@pytest.mark.xdist_group("two services")
+async def test_another_body_in_between(two: Two) -> None:
     """Of bodies that share a req_id the first to come is the request, and every copy of another is told so."""
-    async with serving(database_url, tmp_path) as service, living(service) as world:
+    async with living(two.one, "bodies") as world:
         await world.create_world(orchestrator=OrchestratorConfig(staleness_threshold=PATIENT))
         handle = await world.register_agent("ada", ALL)
         handle.close()
-        async with wired(service, "ada", handle.view_seq) as one, wired(service, "ada", handle.view_seq) as two:
+        seq = handle.view_seq
+        async with wired(two.one, "ada", seq, "bodies") as first, wired(two.one, "ada", seq, "bodies") as second:
             count = 200
             for n in range(count):
-                for wire, text in ((one, "one"), (two, "two")) if n % 2 else ((two, "two"), (one, "one")):
+                for wire, text in ((first, "one"), (second, "two")) if n % 2 else ((second, "two"), (first, "one")):
                     await wire.send("intent", id=n, intent=intent("ada", f"r{n}", "Speak", text=text))
                     if n % 5 == 0:  # and once more at once
                         await wire.send("intent", id=n, intent=intent("ada", f"r{n}", "Speak", text=text))
-            answers = await asyncio.gather(*(wire.answers(count + count // 5) for wire in (one, two)))
-    effects = await judged(database_url, "town", [])
+            answers = await asyncio.gather(*(wire.answers(count + count // 5) for wire in (first, second)))
+    effects = await judged(two.url, "bodies", [])
     texts = {effect["req_id"]: effect["payload"]["text"] for effect in effects[2:]}
     assert set(texts) == {f"r{n}" for n in range(count)}
     for text, told in zip(("one", "two"), answers, strict=True):

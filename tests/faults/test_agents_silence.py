@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,17 +14,16 @@ from worldledger.config import OrchestratorConfig
 from worldledger.intents import Accepted
 
 from .freezing import FOR_EVER, calling, frozen, refused, stopped
-from .living import ALL, PATIENT, event, intent, judged, living, serving
+from .living import ALL, PATIENT, Service, event, intent, judged, living, serving
 
 pytestmark = pytest.mark.slow
 
 _QUOTA: Final = 1000
-_TOWN: Final = "/v1/worlds/town"
 
 
-async def _until_accepted(http: httpx2.AsyncClient, wanted: dict[str, Any]) -> dict[str, Any]:
+async def _until_accepted(http: httpx2.AsyncClient, town: str, wanted: dict[str, Any]) -> dict[str, Any]:
     while True:
-        answer = await http.post(f"{_TOWN}/intents", json=wanted)
+        answer = await http.post(f"{town}/intents", json=wanted)
         if answer.status_code in {200, 201}:
             found: dict[str, Any] = answer.json()
             return found
@@ -32,43 +31,55 @@ async def _until_accepted(http: httpx2.AsyncClient, wanted: dict[str, Any]) -> d
         await asyncio.sleep(0.05)
 
 
-@pytest.mark.parametrize("out_of_order", [frozen, stopped])
-async def test_the_first_who_call(url: str, home: Path, tmp_path: Path, out_of_order: Callable[[Path], Any]) -> None:
+async def test_the_first_who_call(url: str, home: Path, tmp_path: Path, subtests: pytest.Subtests) -> None:
     """Fifty at once, and whoever reads, are answered while the server is away; each intent is one effect afterwards."""
-    config = OrchestratorConfig(staleness_threshold=PATIENT, intents_per_s=1e-9, intents_burst=_QUOTA)
     settings: dict[str, Any] = {"append_deadline": FOR_EVER, "command_timeout": FOR_EVER}
-    async with serving(url, tmp_path, **settings) as service, living(service) as world:
+    async with serving(url, tmp_path, **settings) as service:
+        for name, out_of_order in (("frozen", frozen(home)), ("stopped", stopped(home))):
+            with subtests.test(server=name):
+                told = await _call(service, name, out_of_order)
+                await _judge(url, name, told)
+
+
+async def _call(service: Service, name: str, out_of_order: AbstractContextManager[None]) -> list[Accepted]:
+    """Call while the server is out of order, and until all is accepted when it is not any more; give that."""
+    config = OrchestratorConfig(staleness_threshold=PATIENT, intents_per_s=1e-9, intents_burst=_QUOTA)
+    town = f"/v1/worlds/{name}"
+    async with living(service, name) as world:
         await world.create_world(orchestrator=config)
         ada = await world.register_agent("ada", ALL)
         await world.broadcast_event(event("before"))
         await asyncio.wait_for(ada.next_observation(), 60)
         intents = [intent("ada", f"r-{n}", "Speak", text=f"{n}") for n in range(50)]
         async with calling(service.url) as http:
-            with out_of_order(home):
+            with out_of_order:
                 # Whatever is answered in this block is answered while the server is away.
-                first = await asyncio.gather(*(http.post(f"{_TOWN}/intents", json=each) for each in intents))
+                first = await asyncio.gather(*(http.post(f"{town}/intents", json=each) for each in intents))
                 assert any(refused(answer, "store_unavailable", "circuit_open") for answer in first)
-                again = await http.post(f"{_TOWN}/intents", json=intents[0])
+                again = await http.post(f"{town}/intents", json=intents[0])
                 assert refused(again, "store_unavailable")
                 late = intent("ada", "late", "Speak", text="late")
-                assert not refused(await http.post(f"{_TOWN}/intents", json=late), "circuit_open")
+                assert not refused(await http.post(f"{town}/intents", json=late), "circuit_open")
                 draft = {**event("told"), "req_id": "told"}
-                assert not refused(await http.post(f"{_TOWN}/effects", json=draft), "circuit_open")
+                assert not refused(await http.post(f"{town}/effects", json=draft), "circuit_open")
                 for path in ("agents/bea/view", "agents/ada/view?at_seq=2", "agents/bea/observations"):
-                    refused(await http.get(f"{_TOWN}/{path}"), "store_unavailable")
+                    refused(await http.get(f"{town}/{path}"), "store_unavailable")
                 new = {"agent_id": "bea"}
-                assert not refused(await http.post(f"{_TOWN}/agents", json=new), "circuit_open")
+                assert not refused(await http.post(f"{town}/agents", json=new), "circuit_open")
                 for path in ("agents", "agents/ada", "agents/ada/view", "agents/ada/observations"):
-                    assert (await http.get(f"{_TOWN}/{path}")).status_code == 200
-                begun = await http.post(f"{_TOWN}/agents/ada/generations", json={"req_id": "thought"})
+                    assert (await http.get(f"{town}/{path}")).status_code == 200
+                begun = await http.post(f"{town}/agents/ada/generations", json={"req_id": "thought"})
                 assert begun.status_code == 201
                 assert (await http.get("/readyz")).status_code == 503
-            told = [await _until_accepted(http, each) for each in (*intents, late)]
-            last = await http.post(f"{_TOWN}/intents", json=intent("ada", "last", "Speak", text="last"))
+            told = [await _until_accepted(http, town, each) for each in (*intents, late)]
+            last = await http.post(f"{town}/intents", json=intent("ada", "last", "Speak", text="last"))
             assert last.status_code == 201
             assert f'"intents";r={_QUOTA - len(told) - 1}' in last.headers["RateLimit"]
         ada.close()
-    accepted = [Accepted(each["uuid"], global_seq=each["global_seq"], req_id=each["req_id"]) for each in told]
-    effects = await judged(url, "town", accepted)
+    return [Accepted(each["uuid"], global_seq=each["global_seq"], req_id=each["req_id"]) for each in told]
+
+
+async def _judge(url: str, name: str, accepted: list[Accepted]) -> None:
+    effects = await judged(url, name, accepted)
     spoken = [effect["req_id"] for effect in effects if effect["kind"] == "Speak"]
     assert sorted(map(str, spoken)) == sorted([*(each.req_id for each in accepted), "last"])

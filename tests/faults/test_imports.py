@@ -74,8 +74,15 @@ def _kill(home: Path, what: str) -> None:
     wait_for(lambda: embedded.status(home) not in {state, None}, "somebody has noticed")
 
 
-@pytest.mark.parametrize("killed", ["postmaster", "supervisor"])
-@pytest.mark.parametrize("kind", ["log", "pgn"])
+@pytest.mark.parametrize(
+    ("kind", "killed"),
+    [
+        ("log", "postmaster"),
+        ("pgn", "supervisor"),
+        pytest.param("log", "supervisor", marks=pytest.mark.thorough),
+        pytest.param("pgn", "postmaster", marks=pytest.mark.thorough),
+    ],
+)
 def test_a_server_that_dies_during_an_import(
     home: Path, tmp_path: Path, server: EmbeddedServer, killed: str, kind: str
 ) -> None:

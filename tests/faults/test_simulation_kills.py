@@ -24,14 +24,13 @@ from worldledger.rulesets.simulation import RULESET
 from worldledger.views import Views
 from worldledger.world import state_text
 
-from .living import PATIENT, Mind, Service, judged, living, right, serving
+from .living import PATIENT, Mind, Service, Two, judged, living, right, serving
 
 pytestmark = pytest.mark.slow
 
 _WORLD: Final = "market"
 _CONFIG: Final = trade(simulation={"name": "market"}, engine={"actions_per_turn": 1})
 _SERVED: Final = OrchestratorConfig(staleness_threshold=PATIENT, view_digest_every=2)
-_TURNS: Final = 6
 
 
 def _engine(kind: str, turn: int, **payload: Any) -> EffectDraft:
@@ -51,10 +50,10 @@ def _deed(name: str, turn: int) -> dict[str, Any]:
     return {"agent_id": name, "req_id": f"{name}-{turn}", "kind": "Custom", "payload": payload, "context_seq": 0}
 
 
-def _uninterrupted(world_uuid: str) -> Play:
+def _uninterrupted(world_uuid: str, turns: int) -> Play:
     """Play the same without a service."""
     play = Play(_CONFIG, world_uuid=world_uuid)
-    for turn in range(1, _TURNS + 1):
+    for turn in range(1, turns + 1):
         play.post("TurnStarted")
         for name in ("Ann", "Bob"):
             play.post("AgentStateChanged", name, **_deed(name, turn)["payload"])
@@ -79,14 +78,15 @@ async def _send(world: Client, draft: EffectDraft) -> None:
     await world.broadcast_event(draft)
 
 
-async def test_a_turn_outlives_the_service(database_url: str, tmp_path: Path) -> None:
+async def test_a_turn_outlives_the_service(database_url: str, tmp_path: Path, thorough: bool) -> None:
     """Killed between or amid two intents of a turn: it is open, who has acted is known, all ends as uninterrupted."""
+    turns = 6 if thorough else 3
     async with serving(database_url, tmp_path) as service, living(service, _WORLD) as world:
         await world.create_world(ruleset="simulation", config=_CONFIG, orchestrator=_SERVED)
         minds = {name: Mind(await world.agent(name)) for name in ("Ann", "Bob")}
         for mind in minds.values():
             mind.read()
-        for turn in range(1, _TURNS + 1):
+        for turn in range(1, turns + 1):
             await _send(world, _engine("TurnStarted", turn))
             await minds["Ann"].act(_deed("Ann", turn))
             if turn % 3 == 1:  # between the two
@@ -115,7 +115,7 @@ async def test_a_turn_outlives_the_service(database_url: str, tmp_path: Path) ->
     log = await judged(database_url, _WORLD, accepted)
     await right(database_url, _WORLD, *minds.values())
     _, world_uuid = await _here(database_url)
-    play = _uninterrupted(world_uuid)
+    play = _uninterrupted(world_uuid, turns)
     kinds = [
         (each["kind"], each["payload"])
         for each in log
@@ -146,15 +146,11 @@ async def _comes_again(service: Service, turn: int) -> None:
 # -- two processes -------------------------------------------------------------------------------------------
 
 
-async def test_two_services_turn_by_turn(database_url: str, tmp_path: Path) -> None:
+@pytest.mark.xdist_group("two services")
+async def test_two_services_turn_by_turn(two: Two) -> None:
     """Two processes start and end each turn at once, agents act by both: one turn each time, and each intent once."""
     config = trade(simulation={"name": "market"}, engine={})
-    async with (
-        serving(database_url, tmp_path, "one") as one,
-        serving(database_url, tmp_path, "two") as two,
-        living(one, _WORLD) as a,
-        living(two, _WORLD) as b,
-    ):
+    async with living(two.one, _WORLD) as a, living(two.two, _WORLD) as b:
         await a.create_world(ruleset="simulation", config=config, orchestrator=_SERVED)
         minds = [Mind(await each.agent(name)) for each in (a, b) for name in ("Ann", "Bob")]
         for mind in minds:
@@ -178,7 +174,7 @@ async def test_two_services_turn_by_turn(database_url: str, tmp_path: Path) -> N
         end = await a.broadcast_event(_unkeyed("Rang"))
         for mind in minds:
             await mind.come_to(end.global_seq)
-    log = await judged(database_url, _WORLD, [])
+    log = await judged(two.url, _WORLD, [])
     turns = [(each["kind"], each["payload"]["turn"]) for each in log if each["kind"] in {"TurnStarted", "TurnEnded"}]
     assert turns == [(kind, turn) for turn in range(1, 16) for kind in ("TurnStarted", "TurnEnded")]
     is_open = False
@@ -192,8 +188,8 @@ async def test_two_services_turn_by_turn(database_url: str, tmp_path: Path) -> N
     assert late == sum(effect["kind"] == "IntentRejected" for effect in log)
     for here, there in zip(minds[:2], minds[2:], strict=True):
         assert _shown(here.view) == _shown(there.view)
-    await right(database_url, _WORLD, *minds)
-    async with Orchestrator.open(database_url, world_id=_WORLD, settings=Settings(pool_size=2)) as world:
+    await right(two.url, _WORLD, *minds)
+    async with Orchestrator.open(two.url, world_id=_WORLD, settings=Settings(pool_size=2)) as world:
         assert world.world_state.metadata["malformed_effects"] == 0
         assert orjson.dumps(world.world_state.metadata["turn"]) == b"15"
 
