@@ -14,9 +14,8 @@ from service.store import Store
 from .helpers import append, assert_equal_to_log, assert_verified, builds, eventually, expected_counts, rows_of, story
 from .tiny import Counts, DoubleCounts, Said, Things, trio
 
-pytestmark = pytest.mark.both_servers
 
-
+@pytest.mark.both_servers
 async def test_a_projection_is_there_at_once(pool: Any, make_engine: Any, admin: Any) -> None:
     """Before anything is fed the views are there, empty, with comments, and that of analytics is open to the reader."""
     engine = make_engine(trio())
@@ -37,6 +36,7 @@ async def test_a_projection_is_there_at_once(pool: Any, make_engine: Any, admin:
             assert await admin.fetchval("select has_table_privilege($1, $2, 'select')", role, view) is may
 
 
+@pytest.mark.both_servers
 async def test_processes_that_start_together(pool: Any, make_engine: Any) -> None:
     """Each build is made once."""
     await asyncio.gather(*(make_engine(trio()).ensure() for _ in range(4)))
@@ -46,6 +46,7 @@ async def test_processes_that_start_together(pool: Any, make_engine: Any) -> Non
     assert await builds(pool) == [("counts_1", 1, "live"), ("counts_2", 2, "building")]
 
 
+@pytest.mark.both_servers
 async def test_cancelling(store: Store, pool: Any, make_engine: Any, worlds: Any) -> None:
     """A build under way can be dropped while it is filled; numbers are not given twice, and the live one stays."""
     names = await worlds(5)
@@ -141,6 +142,7 @@ async def test_what_was_dropped_comes_back(
     assert await builds(pool) == [("counts_2", 1, "live")]
 
 
+@pytest.mark.both_servers
 async def test_rebuilding_one_world(
     store: Store, pool: Any, make_engine: Any, worlds: Any, running: Any, admin: Any
 ) -> None:

@@ -9,10 +9,8 @@ import pytest
 
 from service.store import Store
 
-from .helpers import append, assert_verified, said, story
+from .helpers import append, assert_verified, builds, said, story
 from .tiny import Counts, Said, trio
-
-pytestmark = pytest.mark.both_servers
 
 
 @pytest.fixture
@@ -25,106 +23,90 @@ async def names(store: Store, worlds: Any, make_engine: Any) -> list[str]:
     return made
 
 
-@pytest.mark.parametrize(
-    ("which", "change", "world", "key", "column", "live", "expected", "what"),
-    [
-        (
-            "counts",
-            "update projections.counts_1 set count = 1000 where kind = 'Said' and world_id > 'w002'",
-            "w003",
-            {"kind": "Said"},
-            "count",
-            "1000",
-            "15",
-            "column count differs",
-        ),
-        (
-            "counts",
-            "update projections.counts_1 set kind = 'Sand' where kind = 'Said' and world_id = 'w002'",
-            "w002",
-            {"kind": "Said"},
-            None,
-            None,
-            None,
-            "the row is missing",
-        ),
-        (
-            "said",
-            "delete from projections.said_1 where world_id = 'w004' and global_seq in (11, 4)",
-            "w004",
-            {"global_seq": "4"},
-            None,
-            None,
-            None,
-            "the row is missing",
-        ),
-        (
-            "said",
-            "insert into projections.said_1 values ('w001', 2, 'never')",
-            "w001",
-            {"global_seq": "2"},
-            None,
-            None,
-            None,
-            "the row is extra: the log does not give it",
-        ),
-        (
-            "said",
-            "insert into projections.said_1 values ('nowhere', 2, 'never')",
-            "nowhere",
-            {"global_seq": "2"},
-            None,
-            None,
-            None,
-            "the row is extra: the build holds nothing of this world",
-        ),
-        (
-            "things",
-            "update projections.things_1 set data = '{\"n\": 4}' where world_id = 'w005' and thing = 'e4'",
-            "w005",
-            {"thing": "e4"},
-            "data",
-            '{"n": 4}',
-            '{"n":4}',
-            "column data differs",
-        ),
-    ],
-)
-async def test_a_row_changed_by_hand(
-    which: str,
-    change: str,
-    world: str,
-    key: dict[str, str],
-    column: str | None,
-    live: str | None,
-    expected: str | None,
-    what: str,
-    names: list[str],
-    make_engine: Any,
-    admin: Any,
-) -> None:
+#: Projection, change of its live table, and where and what the first row is that differs then: column, what stands
+#: there and what should.
+CHANGES: list[tuple[str, str, str, dict[str, str], tuple[str, str, str] | None, str]] = [
+    (
+        "counts",
+        "update {table} set count = 1000 where kind = 'Said' and world_id > 'w002'",
+        "w003",
+        {"kind": "Said"},
+        ("count", "1000", "15"),
+        "column count differs",
+    ),
+    (
+        "counts",
+        "update {table} set kind = 'Sand' where kind = 'Said' and world_id = 'w002'",
+        "w002",
+        {"kind": "Said"},
+        None,
+        "the row is missing",
+    ),
+    (
+        "said",
+        "delete from {table} where world_id = 'w004' and global_seq in (11, 4)",
+        "w004",
+        {"global_seq": "4"},
+        None,
+        "the row is missing",
+    ),
+    (
+        "said",
+        "insert into {table} values ('w001', 2, 'never')",
+        "w001",
+        {"global_seq": "2"},
+        None,
+        "the row is extra: the log does not give it",
+    ),
+    (
+        "said",
+        "insert into {table} values ('nowhere', 2, 'never')",
+        "nowhere",
+        {"global_seq": "2"},
+        None,
+        "the row is extra: the build holds nothing of this world",
+    ),
+    (
+        "things",
+        "update {table} set data = '{{\"n\": 4}}' where world_id = 'w005' and thing = 'e4'",
+        "w005",
+        {"thing": "e4"},
+        ("data", '{"n": 4}', '{"n":4}'),
+        "column data differs",
+    ),
+]
+
+
+@pytest.mark.both_servers
+@pytest.mark.usefixtures("names")
+async def test_a_row_changed_by_hand(make_engine: Any, pool: Any, admin: Any, subtests: pytest.Subtests) -> None:
     """The first row that differs is named, with its column and both values; the report is kept; rebuilding mends it."""
     engine = make_engine(trio())
     await assert_verified(engine, "counts", "said", "things")
-    await admin.execute(change)
-    report = await engine.verify(which)
-    assert report["finding"] == {
-        "world_id": world,
-        "key": {"world_id": world, **key},
-        "column": column,
-        "live": live if column else None,
-        "expected": expected if column else None,
-        "what": what,
-    }
-    assert not report["verified"]
-    status = {found.name: found.live for found in await engine.status()}[which]
-    assert status is not None
-    assert status.check_report == report
-    await engine.rebuild(which)
-    await engine.run_until_caught_up(timeout=100)
-    await assert_verified(engine, "counts", "said", "things")
+    for which, change, world, key, differs, what in CHANGES:
+        with subtests.test(change=change):
+            (live,) = [build for build, _, status in await builds(pool, which) if status == "live"]
+            await admin.execute(change.format(table=f"projections.{live}"))
+            report = await engine.verify(which)
+            column, found, expected = differs or (None, None, None)
+            assert report["finding"] == {
+                "world_id": world,
+                "key": {"world_id": world, **key},
+                "column": column,
+                "live": found,
+                "expected": expected,
+                "what": what,
+            }
+            assert not report["verified"]
+            status = {each.name: each.live for each in await engine.status()}[which]
+            assert status is not None
+            assert status.check_report == report
+            await engine.rebuild(which)
+            await engine.run_until_caught_up(timeout=100)
+            await assert_verified(engine, "counts", "said", "things")
 
 
+@pytest.mark.both_servers
 async def test_the_report(names: list[str], pool: Any, make_engine: Any) -> None:
     """It counts the worlds and rows that were compared, and tells progress."""
     engine = make_engine(trio())
@@ -158,7 +140,9 @@ async def test_a_large_world(store: Store, make_engine: Any, worlds: Any, admin:
     assert (report["finding"]["live"], report["finding"]["expected"]) == ("?", "11798")
 
 
-async def test_a_check_during_appends(store: Store, names: list[str], make_engine: Any, running: Any) -> None:
+async def test_a_check_during_appends(
+    store: Store, names: list[str], make_engine: Any, running: Any, thorough: bool
+) -> None:
     """A live build that is being fed is compared as of one moment of each world, and nothing is held up by it."""
     engine = make_engine(trio(), batch=20)
     stop = asyncio.Event()
@@ -171,7 +155,7 @@ async def test_a_check_during_appends(store: Store, names: list[str], make_engin
 
     async with running(engine):
         writing = asyncio.get_running_loop().create_task(write())
-        for _ in range(5):
+        for _ in range(5 if thorough else 2):
             await assert_verified(engine, "counts", "said", "things")
         stop.set()
         await writing
@@ -179,6 +163,7 @@ async def test_a_check_during_appends(store: Store, names: list[str], make_engin
     await assert_verified(engine, "counts", "said", "things")
 
 
+@pytest.mark.both_servers
 async def test_news_that_got_lost(store: Store, names: list[str], make_engine: Any, admin: Any) -> None:
     """A world that is behind though nobody knows of it, as after a restore of some of the tables, is named."""
     await append(store, names[2], [said(1)])

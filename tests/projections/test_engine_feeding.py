@@ -28,9 +28,8 @@ from .helpers import (
 )
 from .tiny import Counts, Said, Things, trio
 
-pytestmark = pytest.mark.both_servers
 
-
+@pytest.mark.both_servers
 async def test_what_was_appended_is_in_the_rows(store: Store, pool: Any, make_engine: Any, worlds: Any) -> None:
     """All sorts of projections hold what a replay of the log gives, from the first scan and from news."""
     names = await worlds(5)
@@ -83,6 +82,7 @@ async def test_more_worlds_than_one_look_takes(store: Store, pool: Any, make_eng
     assert engine.counters.conflicts == 0
 
 
+@pytest.mark.both_servers
 async def test_projections_at_different_places_of_a_world(
     store: Store, pool: Any, make_engine: Any, worlds: Any
 ) -> None:

@@ -20,7 +20,6 @@ from .tiny import trio
 
 pytestmark = pytest.mark.slow
 
-KILLS = 25
 #: Processes begin as forks of one that has imported everything, which saves each of them most of a second.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["__main__", worker.__name__])
@@ -71,8 +70,16 @@ async def workers(url: str, batch: int) -> AsyncIterator[Workers]:
         await made.end()
 
 
-async def test_kills_of_live_runners(store: Store, pool: Any, make_engine: Any, worlds: Any, database_url: str) -> None:
-    """25 kills under appends to many worlds."""
+@pytest.fixture
+def kills(thorough: bool) -> int:
+    """Give how many runners are killed."""
+    return 25 if thorough else 6
+
+
+async def test_kills_of_live_runners(
+    store: Store, pool: Any, make_engine: Any, worlds: Any, database_url: str, kills: int
+) -> None:
+    """Kills under appends to many worlds."""
     names = await worlds(12)
     pick = random.Random(3)
     stop = asyncio.Event()
@@ -86,7 +93,7 @@ async def test_kills_of_live_runners(store: Store, pool: Any, make_engine: Any, 
 
     writing = asyncio.get_running_loop().create_task(write())
     async with workers(database_url, 40) as running:
-        for _ in range(KILLS):
+        for _ in range(kills):
             await asyncio.sleep(pick.random() * 0.3)
             before = await pool.fetchval("select coalesce(sum(effects_done), 0) from projection_builds")
             await running.kill()
@@ -99,8 +106,10 @@ async def test_kills_of_live_runners(store: Store, pool: Any, make_engine: Any, 
     await assert_verified(engine, "counts", "said", "things")
 
 
-async def test_kills_during_rebuilds(store: Store, pool: Any, make_engine: Any, worlds: Any, database_url: str) -> None:
-    """25 kills while builds are filled and take over, some worlds growing meanwhile."""
+async def test_kills_during_rebuilds(
+    store: Store, pool: Any, make_engine: Any, worlds: Any, database_url: str, kills: int
+) -> None:
+    """Kills while builds are filled and take over, one world much larger than the others."""
     names = await worlds(20)
     for n, name in enumerate(names):
         await store.bulk_append(name, story(0, 400 if n else 8000))
@@ -109,7 +118,7 @@ async def test_kills_during_rebuilds(store: Store, pool: Any, make_engine: Any, 
     clean = [await rows_of(pool, which) for which in ("counts", "said", "things")]
     pick = random.Random(4)
     async with workers(database_url, 60) as running:
-        for kill in range(KILLS):
+        for kill in range(kills):
             if kill % 2 == 0:
                 for which in ("counts", "said", "things"):
                     await engine.rebuild(which)

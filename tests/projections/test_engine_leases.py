@@ -16,8 +16,6 @@ from service.store import Store
 from .helpers import append, assert_equal_to_log, eventually, expected_counts, rows_of, said, story
 from .tiny import Counts, Said, trio
 
-pytestmark = pytest.mark.both_servers
-
 
 class Clock:
     """A monotonic clock of the test's."""
@@ -30,6 +28,7 @@ class Clock:
         return self.now
 
 
+@pytest.mark.both_servers
 async def test_a_lease_is_taken_when_it_stands_still(pool: Any) -> None:
     """A contender waits for its own ttl without a beat, counted from what it saw; the token rises each time."""
     mine, yours = Clock(), Clock(-5e6)
@@ -54,6 +53,7 @@ async def test_a_lease_is_taken_when_it_stands_still(pool: Any) -> None:
     assert await pool.fetchval("select token from projection_leases") == 3
 
 
+@pytest.mark.both_servers
 async def test_only_one_of_many_gets_a_lease(pool: Any) -> None:
     """Contenders that try at the same moment do not both get it."""
     for n in range(3):
@@ -106,6 +106,7 @@ async def test_a_runner_that_stops_lets_go_at_once(store: Store, make_engine: An
         assert await second.wait_for("things", name, head, timeout=100) == head
 
 
+@pytest.mark.both_servers
 async def test_what_an_old_holder_writes_late_is_refused(
     store: Store, pool: Any, make_engine: Any, worlds: Any
 ) -> None:
@@ -133,6 +134,7 @@ async def test_what_an_old_holder_writes_late_is_refused(
     assert [row[1] for row in await rows_of(pool, "said")] == [2, 3]
 
 
+@pytest.mark.both_servers
 async def test_a_holder_that_hangs_in_its_transaction(
     store: Store, pool: Any, make_engine: Any, worlds: Any, running: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

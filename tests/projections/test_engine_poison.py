@@ -14,8 +14,15 @@ from .helpers import append, assert_verified, eventually, expected_counts, expec
 from .tiny import Counts, Said, Things
 
 
-@pytest.mark.parametrize("batch", [1, 4, 5000])
-@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize(
+    ("late", "batch"),
+    [
+        (False, 1),
+        (True, 4),
+        (True, 5000),
+        *(pytest.param(*other, marks=pytest.mark.thorough) for other in ((False, 4), (False, 5000), (True, 1))),
+    ],
+)
 async def test_a_poisonous_effect(
     late: bool, batch: int, store: Store, pool: Any, make_engine: Any, worlds: Any
 ) -> None:
@@ -120,8 +127,15 @@ class _Number(WorldProjection):
         return Changes(upserts=[(*row[:2], self._bad if row[2] == "bad" else int(row[2])) for row in rows])
 
 
-@pytest.mark.parametrize("bad", [None, 2**40, "word", "\x00", "double"])
-@pytest.mark.parametrize("count", [12, 900])
+@pytest.mark.parametrize(
+    ("count", "bad"),
+    [
+        (900, "double"),
+        *((12, bad) for bad in (None, 2**40, "word", "\x00")),
+        *(pytest.param(900, bad, marks=pytest.mark.thorough) for bad in (None, 2**40, "word", "\x00")),
+        pytest.param(12, "double", marks=pytest.mark.thorough),
+    ],
+)
 async def test_rows_that_the_database_refuses(
     count: int, bad: Any, store: Store, pool: Any, make_engine: Any, worlds: Any
 ) -> None:

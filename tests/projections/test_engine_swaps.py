@@ -25,8 +25,6 @@ from .helpers import (
 )
 from .tiny import Counts, DoubleCounts, WideCounts, trio
 
-pytestmark = pytest.mark.both_servers
-
 
 async def _swapped(count: int, *engines: Engine) -> bool:
     return sum(engine.counters.swaps for engine in engines) >= count
@@ -42,8 +40,9 @@ async def _reached(engine: Engine, world_id: str, seq: int) -> bool:
     return await engine.wait_for("counts", world_id, seq, timeout=0) >= seq
 
 
+@pytest.mark.both_servers
 async def test_rebuilds_take_over_while_readers_read(
-    store: Store, pool: Any, make_engine: Any, worlds: Any, running: Any, database_url: str
+    store: Store, pool: Any, make_engine: Any, worlds: Any, running: Any, database_url: str, thorough: bool
 ) -> None:
     """Rebuilds under appends take over again and again; no read fails, and the old tables go."""
     names = await worlds(8)
@@ -51,8 +50,9 @@ async def test_rebuilds_take_over_while_readers_read(
         await append(store, name, story(0, 40))
     engine = make_engine(trio(), batch=60)
     await engine.run_until_caught_up(timeout=100)
+    rounds = 3 if thorough else 2
     async with running(engine), reading(database_url) as seen:
-        for n in range(3):
+        for n in range(rounds):
             for which in ("counts", "said", "things"):
                 await engine.rebuild(which)
             for k, name in enumerate(names):
@@ -62,10 +62,11 @@ async def test_rebuilds_take_over_while_readers_read(
     await engine.run_until_caught_up(timeout=100)
     await assert_equal_to_log(pool, store, names)
     assert await engine.drop_retired() == 0
-    assert await builds(pool) == [("counts_4", 1, "live")]
+    assert await builds(pool) == [(f"counts_{rounds + 1}", 1, "live")]
     tables = await pool.fetch("select tablename from pg_tables where schemaname = 'projections' order by 1")
-    assert [row[0] for row in tables] == ["counts_4", "said_4", "things_4"]
-    assert await pool.fetchval("select count(*) from projection_cursors where build !~ '_4$'") == 0
+    assert [row[0] for row in tables] == [f"{name}_{rounds + 1}" for name in ("counts", "said", "things")]
+    others = await pool.fetchval("select count(*) from projection_cursors where build !~ $1", f"_{rounds + 1}$")
+    assert others == 0
 
 
 async def test_a_reader_never_sees_a_step_back(
@@ -191,6 +192,7 @@ async def test_a_later_version_is_built_beside_the_old_one(
     assert (await builds(pool))[-1] == ("counts_2", 2, "live")
 
 
+@pytest.mark.both_servers
 async def test_a_version_with_other_columns(pool: Any, make_engine: Any, worlds: Any, database_url: str) -> None:
     """Where a view cannot be replaced it is dropped and made anew in the same moment; a view no longer made goes."""
     names = await worlds(3)
@@ -208,6 +210,7 @@ async def test_a_version_with_other_columns(pool: Any, make_engine: Any, worlds:
     assert await rows_of(pool, "count_sums") == [("WorldCreated", 2 * len(names) // 2)]
 
 
+@pytest.mark.both_servers
 async def test_somebody_else_s_view_holds_a_swap_back(pool: Any, make_engine: Any, worlds: Any, admin: Any) -> None:
     """A view that would have to be dropped, though others are made from it, is not; the status says what to do."""
     await worlds(2)
@@ -224,6 +227,7 @@ async def test_somebody_else_s_view_holds_a_swap_back(pool: Any, make_engine: An
     assert (await builds(pool))[-1] == ("counts_2", 3, "live")
 
 
+@pytest.mark.both_servers
 async def test_views_upon_a_view_follow_a_swap(store: Store, make_engine: Any, worlds: Any, admin: Any) -> None:
     """A view that somebody made from ours reads the new build after a swap."""
     names = await worlds(2)
@@ -237,6 +241,7 @@ async def test_views_upon_a_view_follow_a_swap(store: Store, make_engine: Any, w
     assert await admin.fetchval("select total from public.mine") == 6
 
 
+@pytest.mark.both_servers
 async def test_a_long_read_is_not_waited_for(
     store: Store, pool: Any, make_engine: Any, worlds: Any, database_url: str, admin: Any
 ) -> None:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from projections.registry import find
 from service.store import Store
 from tests.projections.helpers import append, assert_verified, rows_of
 from tests.rulesets.social_rl.documents import a_round, context_frame, message, meta, run_of
 from worldledger.genesis import NewWorld
 from worldledger.rulesets.social_rl.recording import read_run
-
-pytestmark = pytest.mark.both_servers
 
 NAMES = ("social_runs", "rounds", "messages", "feedback", "policy_adaptations")
 

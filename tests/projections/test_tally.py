@@ -6,6 +6,7 @@ The tally reads tags and moves with python-chess, and knows nothing of this proj
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -97,17 +98,18 @@ def test_each_real_game_is_the_one_in_its_file() -> None:
         (row,) = dicts(games := Games(), play(games, log, RULESET, CUTS))
         (known,) = recorded(path)
         result, offender = outcome(known.headers)
-        nodes = list(known.mainline())
         assert (row["white"], row["black"]) == (known.headers["White"], known.headers["Black"])
         assert (row["result"], row["raw_result"]) == (result, known.headers["Result"])
         assert row["initial_fen"] == known.board().fen()
-        assert (row["plies"], row["fen"]) == (len(nodes), known.end().board().fen())
+        moves = [*seen(known)]
+        last = moves[-1][7] if moves else known.board().fen()
+        assert (row["plies"], row["fen"]) == (len(moves), last)
         assert row["illegal_moves_attempted"] == (offender is not None)
         assert (row["reason"] == "illegal_move") == (offender is not None)
         assert row["status"] == status_of(known)
         illegal += offender is not None
         rows = dicts(MOVES, play(MOVES, log, RULESET, CUTS))
-        assert [told(row) for row in rows] == [seen(node) for node in nodes]
+        assert [told(row) for row in rows] == moves
         agents = dicts(AGENTS, play(AGENTS, log, cuts=CUTS))
         assert {row["agent_id"]: row["role"] for row in agents} == {row["white"]: "white", row["black"]: "black"}
     assert illegal == 4
@@ -130,20 +132,23 @@ def told(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in (*names, "is_castling", "promotion_piece"))
 
 
-def seen(node: chess.pgn.ChildNode) -> tuple[Any, ...]:
-    """Give what python-chess says of it."""
-    board, move = node.parent.board(), node.move
-    piece = board.piece_type_at(move.from_square)
-    assert piece is not None
-    return (
-        "white" if board.turn else "black",
-        move.uci(),
-        node.san(),
-        chess.piece_name(piece),
-        chess.square_name(move.from_square),
-        chess.square_name(move.to_square),
-        board.is_capture(move),
-        node.board().fen(),
-        board.is_castling(move),
-        chess.piece_name(move.promotion) if move.promotion else None,
-    )
+def seen(game: chess.pgn.Game) -> Iterator[tuple[Any, ...]]:
+    """Give what python-chess says of each move."""
+    board = game.board()
+    for move in game.mainline_moves():
+        before = board.copy(stack=False)
+        board.push(move)
+        piece = before.piece_type_at(move.from_square)
+        assert piece is not None
+        yield (
+            "white" if before.turn else "black",
+            move.uci(),
+            before.san(move),
+            chess.piece_name(piece),
+            chess.square_name(move.from_square),
+            chess.square_name(move.to_square),
+            before.is_capture(move),
+            board.fen(),
+            before.is_castling(move),
+            chess.piece_name(move.promotion) if move.promotion else None,
+        )
