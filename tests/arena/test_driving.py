@@ -17,7 +17,7 @@ from service.arena import Arena, LiveGame
 from service.arena.players import PlayerError, Position, RandomPlayer
 from worldledger.rulesets.chess import validate_game_state
 
-from .helpers import Opening, attempt, effects, ended, kinds, of_players, wait_for
+from .helpers import FEW, Opening, attempt, effects, ended, kinds, of_players, wait_for
 
 _FAKE = Path(__file__).parent / "players" / "fake_engine.py"
 
@@ -35,7 +35,7 @@ async def test_random_against_random(arena: Arena) -> None:
 
 async def test_the_same_seed_is_the_same_game(arena: Arena) -> None:
     """Two games of one seed are the same, also where other games are played beside them."""
-    games = [await arena.create(of_players("random", "random", seed=seed)) for seed in (1, 2, 1)]
+    games = [await arena.create(of_players("random", "random", seed=seed, fen=FEW)) for seed in (1, 2, 1)]
     await asyncio.gather(*map(ended, games))
     one, other, same = ([move.uci_notation for move in game.state.move_history] for game in games)
     assert one == same != other
@@ -59,9 +59,9 @@ def _has_come_to(game: LiveGame, ply: int) -> bool:
 async def test_a_game_goes_on_elsewhere(opening: Opening) -> None:
     """A game whose process is gone is played on by the next one, as it would have been."""
     async with opening.until() as arena:
-        whole = await ended(await arena.create(of_players("random", "random", seed=9)))
+        whole = await ended(await arena.create(of_players("random", "random", seed=9, fen=FEW)))
     async with opening.until() as arena:
-        game = await arena.create(of_players("random", "random", seed=9))
+        game = await arena.create(of_players("random", "random", seed=9, fen=FEW))
         await wait_for(lambda: len(game.state.move_history) > 5, "it has begun")
     assert len(game.state.move_history) < len(whole.state.move_history)
     opening.clock.go(60)

@@ -13,12 +13,10 @@ from service.arena import Arena
 from service.arena.players import Position, RandomPlayer
 from worldledger.rulesets.chess import validate_game_state
 
-from .helpers import Opening, attempt, effects, ended, new_game, of_players, played, watched
+from .helpers import FEW, Opening, attempt, effects, ended, new_game, of_players, played, watched
 
 #: Each side has its king, a knight and all its pawns: room for many quiet moves.
 _FEN = "1n2k3/pppppppp/8/8/8/8/PPPPPPPP/1N2K3 w - - 0 1"
-#: Few pieces, so that a game at random is soon over.
-_FEW = "4k1n1/4p3/8/8/8/8/4P3/1N2K3 w - - 0 1"
 
 
 def _long_game(plies: int) -> list[str]:
@@ -51,9 +49,9 @@ def _rated(board: chess.Board, move: chess.Move, seen: Counter[str]) -> tuple[bo
     return (not steps, count, move.uci()) if quiet else None
 
 
-@pytest.mark.parametrize("plies", [2000])
-async def test_a_game_of_a_thousand_moves(opening: Opening, plies: int) -> None:
-    """A game of 1,000 moves a side is read, played on, left and read again like any other."""
+async def test_a_long_game(opening: Opening, thorough: bool) -> None:
+    """A game of very many moves is read, played on, left and read again like any other."""
+    plies = 2000 if thorough else 500
     moves = _long_game(plies)
     drafts: list[Any] = [
         {"kind": "MoveMade", "payload": {"uci_notation": move}, "source_id": "op", "schema_version": "1.0.0"}
@@ -75,9 +73,10 @@ async def test_a_game_of_a_thousand_moves(opening: Opening, plies: int) -> None:
 
 
 @pytest.mark.slow
-async def test_a_hundred_games_at_once(opening: Opening) -> None:
-    """A hundred games of outside players and of the service's own: every acknowledged move is in the log, once."""
+async def test_many_games_at_once(opening: Opening, thorough: bool) -> None:
+    """Many games of outside players and of the service's own: every acknowledged move is in the log, once."""
     arena = await opening()
+    count = 50 if thorough else 10
     acknowledged: dict[str, list[int]] = {}
 
     async def outside(number: int) -> None:
@@ -91,22 +90,22 @@ async def test_a_hundred_games_at_once(opening: Opening) -> None:
             seqs.append(outcome.global_seq)
 
     async def inside(number: int) -> None:
-        new = of_players("random", "random", game_id=f"inside-{number}", seed=number, fen=_FEW)
+        new = of_players("random", "random", game_id=f"inside-{number}", seed=number, fen=FEW)
         game = await arena.create(new)
         seen = [event async for event in game.watch()]
         acknowledged[game.game_id] = [event.global_seq for event in seen if event.type == "move_made"]
 
-    await asyncio.gather(*map(outside, range(50)), *map(inside, range(50)))
+    await asyncio.gather(*map(outside, range(count)), *map(inside, range(count)))
     for game_id, seqs in acknowledged.items():
         log = await effects(arena, game_id)
         assert [effect["global_seq"] for effect in log if effect["kind"] == "MoveMade"] == seqs
         assert validate_game_state(log) == []
-    assert len(acknowledged) == 100
+    assert len(acknowledged) == 2 * count
 
 
 async def test_a_few_games_at_once(arena: Arena) -> None:
     """Some games of the service's players beside each other come to their ends by the rules."""
-    games = [await arena.create(of_players("random", "random", seed=seed)) for seed in range(5)]
+    games = [await arena.create(of_players("random", "random", seed=seed, fen=FEW)) for seed in range(5)]
     await asyncio.gather(*map(ended, games))
     for game in games:
         assert validate_game_state(await effects(arena, game), game.state) == []

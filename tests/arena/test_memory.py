@@ -13,7 +13,7 @@ from service.arena import Arena, ArenaFullError
 from worldledger.errors import StoreUnavailableError, TamperedError
 from worldledger.rulesets.chess import GameSession
 
-from .helpers import FOOLS_MATE, Opening, attempt, ended, new_game, of_players, played, refused, wait_for, watched
+from .helpers import FEW, FOOLS_MATE, Opening, attempt, ended, new_game, of_players, played, refused, wait_for, watched
 
 
 async def test_leaving_and_coming_back_is_not_seen(opening: Opening) -> None:
@@ -79,13 +79,13 @@ async def test_no_more_games_are_driven_than_have_room(opening: Opening) -> None
     """A game for the service's players is refused while as many are played as may be; others are made all the same."""
     arena = await opening(max_games=2)
     games = [await arena.create(of_players("external", "random")) for _ in range(2)]
-    error = await refused(arena.create(of_players("random", "random")))
+    error = await refused(arena.create(of_players("random", "random", fen=FEW)))
     assert isinstance(error, ArenaFullError)
     assert error.details == {"limit": 2}
     await arena.create(new_game())
     await games[0].resign("w", req_id="r")
     await wait_for(lambda: arena.driven == 1, "its player has left")
-    await ended(await arena.create(of_players("random", "random")))
+    await ended(await arena.create(of_players("random", "random", fen=FEW)))
 
 
 async def test_many_who_ask_for_one_game(opening: Opening) -> None:

@@ -12,7 +12,7 @@ from service.arena.players import Position, RandomPlayer
 from worldledger.errors import CircuitBreakerOpenError, StoreUnavailableError
 from worldledger.rulesets.chess import validate_game_state
 
-from .helpers import Opening, effects, ended, new_game, of_players
+from .helpers import FEW, Opening, effects, ended, new_game, of_players
 
 _CUT = (
     "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() "
@@ -21,10 +21,11 @@ _CUT = (
 
 
 @pytest.mark.slow
-async def test_connections_that_are_cut(opening: Opening) -> None:
+async def test_connections_that_are_cut(opening: Opening, thorough: bool) -> None:
     """Games are played to their ends while all connections are cut again and again; each move is in the log once."""
     arena = await opening()
-    games = [await arena.create(of_players("random", "random", seed=seed)) for seed in range(4)]
+    count, cuts = (4, 10) if thorough else (2, 4)
+    games = [await arena.create(of_players("random", "random", seed=seed)) for seed in range(count)]
     outside = await arena.create(new_game())
     seen: dict[str, list[int]] = {}
 
@@ -48,12 +49,13 @@ async def test_connections_that_are_cut(opening: Opening) -> None:
 
     async def cut() -> None:
         connection = await asyncpg.connect(opening.url)
-        for _ in range(10):
+        for _ in range(cuts):
             await asyncio.sleep(0.2)
             await connection.execute(_CUT)
+        assert not all(game.ended for game in games)
         await connection.close()
 
-    await asyncio.gather(cut(), play(), *map(watch, range(4)))
+    await asyncio.gather(cut(), play(), *map(watch, range(count)))
     for game in [*games, outside]:
         log = await effects(arena, game)
         assert validate_game_state(log) == []
@@ -66,7 +68,7 @@ async def test_connections_that_are_cut(opening: Opening) -> None:
 async def test_a_watcher_that_was_busy_elsewhere(opening: Opening) -> None:
     """A watcher that did not read until the game had ended is told all of it then."""
     arena = await opening()
-    game = await arena.create(of_players("random", "random", seed=2))
+    game = await arena.create(of_players("random", "random", seed=2, fen=FEW))
     async with aclosing(game.watch()) as events:
         first = await anext(events)
         await ended(game)

@@ -13,7 +13,7 @@ from service.arena import Arena, GameEvent
 from worldledger.errors import MomentNotFoundError, StoreUnavailableError
 from worldledger.genesis import NewWorld
 
-from .helpers import FOOLS_MATE, Opening, attempt, ended, new_game, of_players, played, refused, wait_for, watched
+from .helpers import FEW, FOOLS_MATE, Opening, attempt, ended, new_game, of_players, played, refused, wait_for, watched
 
 #: An event has less than this many bytes (seed).
 _LIMIT = 64 * 1024
@@ -76,7 +76,7 @@ async def test_from_now_on(arena: Arena) -> None:
 
 async def test_many_watchers_some_slow(arena: Arena) -> None:
     """Those who do not read hold up neither the game nor the others, and find everything there when they do."""
-    game = await arena.create(of_players("random", "random", seed=3))
+    game = await arena.create(of_players("random", "random", seed=3, fen=FEW))
     slow = [game.watch() for _ in range(10)]
     for watcher in slow:
         assert (await anext(watcher)).type == "game_started"
@@ -159,7 +159,7 @@ async def test_events_of_whatever_a_log_has(arena: Arena) -> None:
 
 async def test_the_end_of_a_watch_is_the_end_of_the_game(arena: Arena) -> None:
     """Watching a game that has ended ends with its last event, also where nothing is left to tell."""
-    game = await ended(await arena.create(of_players("random", "random", seed=1)))
+    game = await ended(await arena.create(of_players("random", "random", seed=1, fen=FEW)))
     assert (await watched(game))[-1].type == "game_ended"
     assert await watched(game, game.seq) == []
     async with aclosing(game.watch(None)) as events:
