@@ -7,9 +7,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from service.database.analytics.asking import ask
+
+pytestmark = pytest.mark.xdist_group("cookbook")
 
 GRAFANA = Path(__file__).resolve().parents[2] / "grafana"
 DASHBOARD = json.loads((GRAFANA / "dashboards" / "worldledger.json").read_text())

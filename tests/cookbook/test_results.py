@@ -18,6 +18,9 @@ from service.report.social import condition
 from worldledger.errors import QueryRefusedError, UnknownQueryError
 from worldledger.observability.noise import noise_of
 
+#: On one worker, for which the databases are filled once.
+pytestmark = pytest.mark.xdist_group("cookbook")
+
 Rows = list[dict[str, Any]]
 
 
@@ -218,14 +221,15 @@ EXPECTED: dict[str, tuple[Mapping[str, Any], Rows]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", EXPECTED)
-async def test_answers(connection: Any, name: str) -> None:
+async def test_answers(connection: Any, subtests: pytest.Subtests) -> None:
     """The rows, and their order, are what the worlds say."""
-    given, wanted = EXPECTED[name]
-    found = await _answer(connection, name, **given)
-    assert [row.keys() for row in found] == [row.keys() for row in wanted]
-    for row, right in zip(found, wanted, strict=True):
-        assert row == {key: pytest.approx(value) if type(value) is float else value for key, value in right.items()}
+    for name, (given, wanted) in EXPECTED.items():
+        with subtests.test(name=name):
+            found = await _answer(connection, name, **given)
+            assert [row.keys() for row in found] == [row.keys() for row in wanted]
+            for row, right in zip(found, wanted, strict=True):
+                near = {key: pytest.approx(value) if type(value) is float else value for key, value in right.items()}
+                assert row == near
 
 
 async def test_belief_against_truth(connection: Any) -> None:
@@ -283,15 +287,17 @@ async def test_an_experiment_that_is_not_there(connection: Any) -> None:
             assert await _answer(connection, query.name, experiment="none", **given) == []
 
 
-@pytest.mark.parametrize("name", queries())
-async def test_no_number_makes_a_query_fail(extremes_url: str, name: str) -> None:
+async def test_no_number_makes_a_query_fail(extremes_url: str, subtests: pytest.Subtests) -> None:
     """The largest numbers that a payload may have are no error of the query for everybody."""
-    given = {"world": "fair" if name == "belief-against-truth" else "box", "path": "debt"}
-    asked = {each.name: given[each.name] for each in find(name).parameters if each.is_required}
     opened = await connect_one(extremes_url, role="worldledger_service")
     try:
-        for row in await _answer(opened, name, **asked):
-            assert not {"Infinity", "-Infinity", "NaN"} & {each for each in row.values() if isinstance(each, str)}
+        for name, query in queries().items():
+            given = {"world": "fair" if name == "belief-against-truth" else "box", "path": "debt"}
+            asked = {each.name: given[each.name] for each in query.parameters if each.is_required}
+            with subtests.test(name=name):
+                for row in await _answer(opened, name, **asked):
+                    texts = {each for each in row.values() if isinstance(each, str)}
+                    assert not {"Infinity", "-Infinity", "NaN"} & texts
     finally:
         await opened.close()
 
@@ -332,18 +338,18 @@ def test_arguments() -> None:
 READS_ALL = {"activity"}
 
 
-@pytest.mark.parametrize("name", queries())
-async def test_no_payload_is_read_that_need_not_be(connection: Any, name: str) -> None:
+async def test_no_payload_is_read_that_need_not_be(connection: Any, subtests: pytest.Subtests) -> None:
     """Where an index or a projection serves, no query goes through the whole log."""
-    query = find(name)
-    sql = query.sql
-    given = {parameter.name: "none" for parameter in query.parameters if parameter.is_required}
-    for parameter, value in query.arguments(given).items():
-        literal = "null" if value is None else f"'{value}'"
-        sql = re.sub(rf"(?<!:):{parameter}\b", literal, sql)
-    async with connection.transaction():
-        # A few rows are always read quicker one after the other.
-        await connection.execute("set local search_path = analytics; set local enable_seqscan = off")
-        plan = "\n".join(line for (line,) in await connection.fetch(f"explain (costs off) {sql}"))
-    assert name in READS_ALL or not re.search(r"Seq Scan on effects\b", plan), plan
-    assert ("effects_caused_idx" in plan) == (name in {"cause-to-effect-lag", "who-influenced-whom"})
+    for name, query in queries().items():
+        sql = query.sql
+        given = {parameter.name: "none" for parameter in query.parameters if parameter.is_required}
+        for parameter, value in query.arguments(given).items():
+            literal = "null" if value is None else f"'{value}'"
+            sql = re.sub(rf"(?<!:):{parameter}\b", literal, sql)
+        with subtests.test(name=name):
+            async with connection.transaction():
+                # A few rows are always read quicker one after the other.
+                await connection.execute("set local search_path = analytics; set local enable_seqscan = off")
+                plan = "\n".join(line for (line,) in await connection.fetch(f"explain (costs off) {sql}"))
+            assert name in READS_ALL or not re.search(r"Seq Scan on effects\b", plan), plan
+            assert ("effects_caused_idx" in plan) == (name in {"cause-to-effect-lag", "who-influenced-whom"})

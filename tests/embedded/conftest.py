@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from service.database.embedded import attach, place, remove, status, stop
+from service.database.embedded import EmbeddedServer, attach, place, remove, status, stop
 from service.database.embedded.home import open_home
 
 from .helpers import servers_of
@@ -69,3 +69,14 @@ def made(_seed: Path, folder: Path) -> Path:
     subprocess.run(["cp", "-a", str(_seed), str(folder / "made home")], check=True)
     assert status(folder / "made home") is None
     return folder / "made home"
+
+
+@pytest.fixture(scope="session")
+def running(_seed: Path) -> Iterator[EmbeddedServer]:
+    """A server of this process, which no test may stop."""
+    base = _new_folder()
+    subprocess.run(["cp", "-a", str(_seed), str(base / "running home")], check=True)
+    with attach(base / "running home", linger=0) as server:
+        yield server
+    stop(base / "running home")
+    shutil.rmtree(base)

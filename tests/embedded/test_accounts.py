@@ -115,7 +115,7 @@ def test_root_in_a_users_home_leaves_it_to_the_user(folder: Path) -> None:
 
 
 @as_root
-@pytest.mark.parametrize("name", ["postgres", "nobody"])
+@pytest.mark.parametrize("name", ["nobody", pytest.param("postgres", marks=pytest.mark.thorough)])
 def test_ordinary_user_runs_everything_alone(folder: Path, name: str) -> None:
     """An ordinary user's server, supervisor and files are all that user's."""
     python = python_for(name)

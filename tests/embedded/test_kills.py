@@ -95,14 +95,14 @@ def test_watcher_ends_the_server_where_no_signal_can(made: Path) -> None:
                 wait_for(lambda: gone(again.postmaster_pid), "the watcher ends the server")
 
 
-def test_second_supervisor_is_refused(made: Path) -> None:
+def test_second_supervisor_is_refused(running: EmbeddedServer) -> None:
     """A supervisor started by hand for a home that has one ends at once and disturbs nothing."""
-    with attach(made, linger=0) as server:
-        command = [sys.executable, "-m", "service.database.embedded.supervisor", "--home", str(made)]
-        second = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        assert second.returncode == 3
-        assert "has a supervisor already" in second.stderr
-        assert sql(server, "SELECT 1") == 1
+    home = str(running.data_dir.parent)
+    command = [sys.executable, "-m", "service.database.embedded.supervisor", "--home", home]
+    second = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert second.returncode == 3
+    assert "has a supervisor already" in second.stderr
+    assert sql(running, "SELECT 1") == 1
 
 
 def test_recycled_pid_is_left_alone(made: Path) -> None:

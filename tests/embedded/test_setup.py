@@ -39,10 +39,9 @@ def _copy(made: Path, target: Path) -> Path:
     return target
 
 
-@pytest.mark.parametrize("name", ["a home", "50% off + more & more", "häuschen"], ids=["spaces", "signs", "letters"])
-def test_any_path_makes_a_usable_address(made: Path, name: str) -> None:
+def test_any_path_makes_a_usable_address(made: Path) -> None:
     """The address of a home with spaces and other signs in its path works for asyncpg and for SQLAlchemy."""
-    home = _copy(made, made.with_name(name))
+    home = _copy(made, made.with_name("a home 50% off + more & more häuschen"))
     with attach(home, linger=0) as server:
         assert Path(server.host) == home / "run"
         assert sql(server, "SELECT 42") == 42

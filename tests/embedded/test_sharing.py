@@ -11,7 +11,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from service.database.embedded import attach, remove, status, stop
+from service.database.embedded import EmbeddedServer, attach, remove, status, stop
 from service.database.embedded.locks import FileLock
 from worldledger.errors import EmbeddedServerError
 
@@ -30,23 +30,23 @@ def test_first_user_makes_the_cluster(home: Path) -> None:
         assert server.postmaster_pid != first
 
 
-def test_second_process_shares_the_server(made: Path) -> None:
+def test_second_process_shares_the_server(running: EmbeddedServer) -> None:
     """A second process attaches to the server that runs, and both see the same rows."""
-    with attach(made, linger=0) as server, User(made) as other:
-        sql(server, "CREATE TABLE shared AS SELECT 7 AS number")
+    with User(running.data_dir.parent) as other:
+        sql(running, "CREATE TABLE shared AS SELECT 7 AS number")
         other.attached()
-        assert other.server["supervisor"] == server.supervisor_pid
-        assert other.server["postmaster"] == server.postmaster_pid
+        assert other.server["supervisor"] == running.supervisor_pid
+        assert other.server["postmaster"] == running.postmaster_pid
         assert other.sql("SELECT number FROM shared") == 7
 
 
-def test_attach_nests(made: Path) -> None:
+def test_attach_nests(running: EmbeddedServer) -> None:
     """One process may attach twice; the inner end leaves the server to the outer one."""
-    with attach(made, linger=0) as outer:
-        with attach(made, linger=0) as inner:
-            assert inner == outer
-        assert sql(outer, "SELECT 1") == 1
-        assert status(made) is not None
+    home = running.data_dir.parent
+    with attach(home, linger=0) as inner:
+        assert inner == running
+    assert sql(running, "SELECT 1") == 1
+    assert status(home) is not None
 
 
 def test_server_ends_after_the_last_user(made: Path) -> None:
@@ -106,10 +106,10 @@ def test_forked_child_lets_go_of_nothing(home: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ten_first_users_make_one_cluster(home: Path) -> None:
-    """Ten processes that all start an empty home get one cluster, one supervisor, and all are attached."""
+def test_many_first_users_make_one_cluster(home: Path, thorough: bool) -> None:
+    """Processes that all start an empty home get one cluster, one supervisor, and all are attached."""
     with ExitStack() as stack:
-        users = [stack.enter_context(User(home, linger=0)) for _ in range(10)]
+        users = [stack.enter_context(User(home, linger=0)) for _ in range(10 if thorough else 4)]
         servers = [user.attached().server for user in users]
         assert len({server["supervisor"] for server in servers}) == 1
         systems = {user.sql("SELECT system_identifier::text FROM pg_control_system()") for user in users}
@@ -118,14 +118,15 @@ def test_ten_first_users_make_one_cluster(home: Path) -> None:
 
 
 @pytest.mark.slow
-def test_coming_and_going_never_meets_a_dying_server(made: Path) -> None:
+def test_coming_and_going_never_meets_a_dying_server(made: Path, thorough: bool) -> None:
     """Users that come just as the server stops behind the last one always get a server that answers them."""
+    turns = 8 if thorough else 4
     with ExitStack() as stack:
         users = [
-            stack.enter_context(User(made, turns=8, sql="SELECT pg_backend_pid() > 0", linger=0)) for _ in range(3)
+            stack.enter_context(User(made, turns=turns, sql="SELECT pg_backend_pid() > 0", linger=0)) for _ in range(3)
         ]
         said = [user.end() for user in users]
-        assert [text.count("true") for text in said] == [8, 8, 8]
+        assert [text.count("true") for text in said] == [turns] * 3
         lines = [json.loads(line) for text in said for line in text.splitlines() if line.startswith("{")]
         assert len({line["supervisor"] for line in lines}) > 1
 
@@ -149,14 +150,14 @@ def test_impatient_user_gets_an_error(made: Path) -> None:
     wait_for(lambda: status(made) is None, "the server ends without users")
 
 
-def test_status_tells_and_starts_nothing(home: Path, made: Path) -> None:
+def test_status_tells_and_starts_nothing(home: Path, made: Path, running: EmbeddedServer) -> None:
     """``status`` is None for an absent and for a resting home, and names the processes of a running one."""
-    assert status(home) is None
+    for resting in (home, made):
+        assert status(resting) is None
     assert not home.exists()
-    with attach(made, linger=0) as server:
-        found = status(made)
-        assert found is not None
-        assert (found.state, found.postmaster_pid) == ("ready", server.postmaster_pid)
+    found = status(running.data_dir.parent)
+    assert found is not None
+    assert (found.state, found.postmaster_pid) == ("ready", running.postmaster_pid)
 
 
 def test_remove_refuses_while_in_use(made: Path) -> None:
@@ -170,10 +171,10 @@ def test_remove_refuses_while_in_use(made: Path) -> None:
     assert not (made / "password").exists()
 
 
-def test_databases_are_made_when_absent(made: Path) -> None:
+def test_databases_are_made_when_absent(running: EmbeddedServer) -> None:
     """The database that is asked for is made, whatever its name."""
     name = 'Other "quoted" name/100%'
-    with attach(made, linger=0, database=name) as server:
+    with attach(running.data_dir.parent, database=name) as server:
         assert sql(server, "SELECT current_database()") == name
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,8 +46,9 @@ class Service:
     def _is_live(self) -> bool:
         assert self.process.poll() is None, self._log.read_text()
         try:
-            return httpx2.get(f"{self.url}/livez").status_code == 200
-        except httpx2.TransportError:
+            with urllib.request.urlopen(f"{self.url}/livez", timeout=10) as answer:
+                return bool(answer.status == 200)
+        except OSError:
             return False
 
     def kill(self) -> None:
