@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import suppress
 
+import pytest
+
+from tests.api.helpers import Served
 from worldledger.client import Client
+
+
+@pytest.fixture
+async def client(served: Served) -> AsyncIterator[Client]:
+    """Talk to a service of this very loop."""
+    async with Client(served.url, "town") as made:
+        assert await made.create_world()
+        yield made
 
 
 async def test_wait(client: Client) -> None:

@@ -44,9 +44,9 @@ async def test_what_is_given_stands_in_the_genesis(served: Served, orchestrator:
         ({"experiment": ""}, "$.experiment"),
     ],
 )
-async def test_what_is_wrong_is_named(served: Served, how: dict[str, Any], path: str) -> None:
+async def test_what_is_wrong_is_named(service: str, world_id: str, how: dict[str, Any], path: str) -> None:
     """Nothing is created of what cannot be kept, here or by the service."""
-    async with Client(served.url, "made") as client:
+    async with Client(service, world_id) as client:
         with pytest.raises(InvalidConfigError) as refused:
             await client.create_world(**how)
         assert refused.value.details["path"] == path

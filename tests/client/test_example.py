@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.helpers import Served
-
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "interruption.py"
 
 
@@ -29,10 +27,10 @@ async def _play(database_url: str, *arguments: str) -> tuple[int | None, str, st
 
 
 @pytest.mark.parametrize("where", ["in process", "against a service"])
-async def test_the_conversation_is_played(database_url: str, served: Served, where: str) -> None:
+async def test_the_conversation_is_played(shared_url: str, service: str, where: str) -> None:
     """A is cut off by B's effect, takes B's words in and begins anew; C hears both in order; the log tells it all."""
-    arguments = ["--url", served.url] if where == "against a service" else []
-    code, output, errors = await _play(database_url, *arguments)
+    arguments = ["--url", service] if where == "against a service" else []
+    code, output, errors = await _play(shared_url, *arguments)
     assert (code, errors) == (0, "")
     assert ("in this process" in output) == (where == "in process")
     assert re.search(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
@@ -24,12 +24,14 @@ from .helpers import emitted, soon, until
 
 
 @pytest.fixture
-async def filled(client: Client, database_url: str) -> Client:
+async def filled(served: Served, database_url: str) -> AsyncIterator[Client]:
     """Have a second world, of an experiment, beside ``town``."""
     drafts = [each for n in range(3) for each in (emitted(f"ahoy {n}"), emitted("aye", source_id="A"))]
     async with Store.open(database_url, Settings(pool_size=2)) as store:
         await store.import_world(NewWorld(world_id="harbour", experiment="trial"), drafts)
-    return client
+    async with Client(served.url, "town") as client:
+        assert await client.create_world()
+        yield client
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.api.helpers import Served
 from worldledger.aio import QueueClosedError
 from worldledger.client import Client, ServiceUnavailableError
 from worldledger.errors import InvalidEffectError, InvalidIntentError, RequestConflictError
@@ -74,13 +73,13 @@ async def test_a_closed_handle_leaves_its_generations(client: Client) -> None:
     await until(lambda: _open(client, "alice") == 0)
 
 
-async def test_a_generation_of_another_client_is_cancelled_too(served: Served, client: Client) -> None:
+async def test_a_generation_of_another_client_is_cancelled_too(service: str, client: Client) -> None:
     """Generations are cancelled and finished from anywhere; each client knows its own."""
     handle = await client.register_agent("alice", ObservationPolicy())
     token, other = handle.issue_cancel_token("r1"), handle.issue_cancel_token("r2")
     while (await kinds(client, until="GenerationStarted")).count("GenerationStarted") < 2:
         await asyncio.sleep(0.01)
-    async with Client(served.url, "town") as elsewhere:
+    async with Client(service, client.world_id) as elsewhere:
         assert elsewhere.generation("alice", "r1") is None
         await elsewhere.cancel_generation("alice", "r1")
         await soon(token.wait_cancelled())
@@ -104,9 +103,9 @@ async def test_an_intent_ends_its_generation_whatever_way_it_goes(client: Client
     assert not token.cancelled
 
 
-async def test_closing_ends_what_is_under_way(served: Served, client: Client) -> None:
+async def test_closing_ends_what_is_under_way(service: str, client: Client) -> None:
     """A closed client's tokens are cancelled, in the log too; its handles end, and its requests are told so."""
-    other = Client(served.url, "town")
+    other = Client(service, client.world_id)
     handle = await other.register_agent("alice", ObservationPolicy())
     observing = asyncio.create_task(handle.next_observation())
     token = other.issue_cancel_token("alice", "r1", handle.view_seq)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -16,7 +14,8 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from tests.api.helpers import Served, serving
+from tests.api.helpers import serving
+from tests.cli.helpers import Running
 from tests.store.helpers import holding_head
 from tests.store.proxy import Proxy
 from worldledger.client import Client, MessageFacade, RemoteHandle, RLFacade, ServiceUnavailableError
@@ -28,16 +27,16 @@ from .helpers import after, emitted, entity, kinds, same_view, soon, speak, text
 
 
 @pytest.fixture
-async def proxy(served: Served) -> AsyncIterator[Proxy]:
+async def proxy(service: str) -> AsyncIterator[Proxy]:
     """Stand between a client and the service."""
-    async with Proxy(served.url).running() as made:
+    async with Proxy(service).running() as made:
         yield made
 
 
 @pytest.fixture
 async def far(client: Client, proxy: Proxy) -> AsyncIterator[Client]:
-    """Talk to the served world ``town`` through the proxy; ``client`` talks to it directly."""
-    async with Client(f"http://127.0.0.1:{urlsplit(proxy.url).port}", "town", patience=0.3) as made:
+    """Talk to the test's world through the proxy; ``client`` talks to it directly."""
+    async with Client(f"http://127.0.0.1:{urlsplit(proxy.url).port}", client.world_id, patience=0.3) as made:
         yield made
 
 
@@ -73,11 +72,11 @@ def _has(handle: RemoteHandle, seq: int) -> bool:
 
 
 async def test_an_intent_whose_answer_was_lost_is_one_effect(
-    client: Client, far: Client, proxy: Proxy, database_url: str
+    client: Client, far: Client, proxy: Proxy, shared_url: str
 ) -> None:
     """An intent under way when the connection is cut is sent again, and answered as the first time."""
     handle = await far.register_agent("alice", ObservationPolicy())
-    async with holding_head(database_url, "town"):
+    async with holding_head(shared_url, client.world_id):
         submitting = asyncio.create_task(handle.submit_intent(speak("hello", req_id="r1")))
         link = handle._subscription._link
         assert link is not None
@@ -153,26 +152,12 @@ async def test_a_token_cancelled_without_a_connection_is_told_later(client: Clie
 
 
 @asynccontextmanager
-async def _service(database_url: str, port: int) -> AsyncIterator[asyncio.subprocess.Process]:
+async def _service(database_url: str, port: int) -> AsyncIterator[Running]:
     """Run a service in a process of its own; it may be killed."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("WORLDLEDGER_")}
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "service.cli", "serve", "--port", str(port), "--no-projections"),
-        *("--database-url", database_url),
-        env={**environment, "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        assert process.stdout is not None
-        await soon(process.stdout.readline())  # it says that it serves
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
-        transport: Any = process._transport  # type: ignore[attr-defined]
-        transport.close()
+    command = ("serve", "--port", str(port), "--no-projections", "--database-url", database_url)
+    with Running(*command) as running:
+        await asyncio.to_thread(running.line)  # it says that it serves
+        yield running
 
 
 def _free_port() -> int:
@@ -187,7 +172,7 @@ async def test_a_conversation_goes_on_with_the_next_service(database_url: str, h
     """The service is stopped or killed in the middle of a conversation: all end with the views of the log."""
     port = _free_port()
     async with Client(f"http://127.0.0.1:{port}", "town", patience=30.0) as client:
-        async with _service(database_url, port) as process:
+        async with _service(database_url, port) as running:
             await client.create_world()
             handles = {name: await client.register_agent(name, ObservationPolicy()) for name in ("A", "B", "C")}
             token = handles["A"].issue_cancel_token("r1")
@@ -195,8 +180,7 @@ async def test_a_conversation_goes_on_with_the_next_service(database_url: str, h
             first = await handles["B"].submit_intent(speak("one", context_seq=handles["B"].view_seq))
             await soon(token.wait_cancelled())
             live = client.issue_cancel_token("C", "r2", first.global_seq)
-            process.send_signal(how)
-            await process.wait()
+            await asyncio.to_thread(running.end, how)
             waiting = asyncio.create_task(client.submit_intent(_of("A", "two", first.global_seq)))
         async with _service(database_url, port):
             second = await soon(waiting)
@@ -283,9 +267,9 @@ async def test_what_is_too_large_for_a_message_comes_and_goes_all_the_same(clien
     subscription.close()
 
 
-async def test_one_who_does_not_read_is_bounded(served: Served, client: Client) -> None:
+async def test_one_who_does_not_read_is_bounded(service: str, client: Client) -> None:
     """Observations that nobody reads collapse here; the reader comes to the same view."""
-    async with Client(served.url, "town", max_queued=4) as other:
+    async with Client(service, client.world_id, max_queued=4) as other:
         handle = await other.register_agent("alice", ObservationPolicy())
         for n in range(50):
             last = await client.broadcast_event(entity(f"e{n}", n=n))
@@ -299,7 +283,7 @@ async def test_one_who_does_not_read_is_bounded(served: Served, client: Client) 
 # -- what is refused ---------------------------------------------------------------------------------------
 
 
-async def test_what_the_service_refuses_is_raised(served: Served, client: Client) -> None:
+async def test_what_the_service_refuses_is_raised(client: Client) -> None:
     """Unknown agents, worlds and moments, and what exceeds a maximum, are told by their errors, at once."""
     await client.register_agent("alice", ObservationPolicy())
     with pytest.raises(UnknownAgentError):
@@ -335,7 +319,7 @@ def test_what_is_no_address_is_refused_at_once(url: str) -> None:
         Client(url)
 
 
-async def test_something_else_that_answers_is_told(database_url: str) -> None:
+async def test_something_else_that_answers_is_told() -> None:
     """A server that is no Worldledger is refused by what it says, not waited for."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -353,15 +337,17 @@ async def test_something_else_that_answers_is_told(database_url: str) -> None:
             await soon(client.subscribe("alice"))
 
 
-async def test_worlds_of_a_service_share_its_connections(served: Served, client: Client) -> None:
+async def test_worlds_of_a_service_share_its_connections(service: str, client: Client) -> None:
     """Another world is reached over the same client, and closed with it."""
-    other = client.world("village")
-    assert other is client.world("village")
-    assert client.world("town") is client
+    names = [client.world_id, f"{client.world_id}-village"]
+    other = client.world(names[1])
+    assert other is client.world(names[1])
+    assert client.world(client.world_id) is client
     assert await other.create_world(ruleset="sandbox")
     assert not await other.create_world()
     await other.register_agent("alice", ObservationPolicy())
     assert list(await other.agents()) == ["alice"]
     assert list(await client.agents()) == []
-    async with httpx2.AsyncClient(base_url=served.url) as http:
-        assert [each["world_id"] for each in (await http.get("/v1/worlds")).json()["worlds"]] == ["town", "village"]
+    async with httpx2.AsyncClient(base_url=service) as http:
+        listed = (await http.get("/v1/worlds", params={"limit": 1000})).json()["worlds"]
+    assert [name for name in (each["world_id"] for each in listed) if name.startswith(names[0])] == names

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.api.helpers import Served
 from tests.social_runs import ALICE, EFFECTS, adaptation, round_of
 from worldledger.client import Client, RemoteError
 from worldledger.errors import InvalidRunError, MomentNotFoundError
@@ -14,9 +13,9 @@ from worldledger.social_rl import RoundResult
 
 
 @pytest.fixture
-async def run(served: Served) -> AsyncIterator[Client]:
+async def run(service: str, world_id: str) -> AsyncIterator[Client]:
     """Talk to a served social-RL world."""
-    async with Client(served.url, "run") as made:
+    async with Client(service, world_id) as made:
         assert await made.create_world(ruleset="social_rl")
         yield made
 
@@ -56,7 +55,7 @@ async def test_what_is_refused(run: Client) -> None:
     assert (conflict.value.code, conflict.value.details["expected"]) == ("round_conflict", 1)
     with pytest.raises(MomentNotFoundError):
         await run.round(1)
-    town = run.world("town")
+    town = run.world(f"{run.world_id}-town")
     await town.create_world()
     with pytest.raises(MomentNotFoundError):
         await town.rounds()

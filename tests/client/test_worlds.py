@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from tests.api.helpers import Served
 from worldledger.aio import QueueClosedError
 from worldledger.client import Client, World
 from worldledger.config import OrchestratorConfig
@@ -87,7 +86,7 @@ async def test_refusals_are_the_same_errors(world: World) -> None:
         await alice.submit_intent({"kind": "Move", "payload": {"to": [1, 1]}, "staleness_threshold": -1})
     with pytest.raises(UnknownAgentError) as unknown:
         await world.submit_intent(speak("boo", agent_id="nobody", req_id="x", context_seq=0))
-    assert (unknown.value.agent_id, unknown.value.world_id) == ("nobody", "town")
+    assert (unknown.value.agent_id, unknown.value.world_id) == ("nobody", world.world_id)
     for refused in (stale, denied, conflict, invalid, unknown):
         assert isinstance(refused.value, SimulationError)
         assert refused.value.code == type(refused.value).code
@@ -316,9 +315,9 @@ async def test_an_adapter_does_not_take_over_from_one_that_is_heard(world: World
     await world.set_sim_time_authority("unreal")
 
 
-async def test_an_authority_that_falls_silent_is_told(served: Served) -> None:
+async def test_an_authority_that_falls_silent_is_told(service: str, world_id: str) -> None:
     """The service tells it to each client once, which calls those that asked; then another adapter may take over."""
-    async with Client(served.url, "quiet") as world:
+    async with Client(service, world_id) as world:
         await world.create_world(orchestrator=OrchestratorConfig(authority_silence_s=0.05))
         await world.register_agent("alice", ObservationPolicy())
         await world.register_agent("bob", ObservationPolicy())

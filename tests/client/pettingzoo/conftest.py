@@ -1,11 +1,9 @@
-"""A service of its own thread for environments, which block; and a go-between that loses answers."""
+"""Environments, which block, of a service in a thread; and a go-between that loses answers."""
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeAlias
 
@@ -13,42 +11,9 @@ import httpx2
 import pytest
 from pettingzoo.utils.wrappers import OrderEnforcingWrapper
 
-from tests.api.helpers import serving
-from tests.conftest import Servers
 from worldledger.client.pettingzoo import chess_env
 
 MakeEnv: TypeAlias = Callable[..., OrderEnforcingWrapper[str, Any, Any]]
-
-
-@pytest.fixture(scope="session")
-def service(servers: Servers, server_kind: str) -> Iterator[str]:
-    """Serve from a thread, on a database of its own; give the URL."""
-    database_url = servers.create(server_kind, servers.template(server_kind))
-    ready: Future[tuple[str, Callable[[], object]]] = Future()
-
-    async def serve() -> None:
-        stop, loop = asyncio.Event(), asyncio.get_running_loop()
-        async with serving(database_url) as served:
-            ready.set_result((served.url, lambda: loop.call_soon_threadsafe(stop.set)))
-            await stop.wait()
-
-    def run() -> None:
-        try:
-            asyncio.run(serve())
-        except BaseException as error:
-            if ready.done():
-                raise
-            ready.set_exception(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        url, stop = ready.result(60)
-        yield url
-        stop()
-    finally:
-        thread.join(60)
-        servers.drop(server_kind, database_url)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from worldledger.client import ServiceUnavailableError
 from worldledger.client.pettingzoo import chess_env
-from worldledger.errors import IllegalEffectError, RateLimitedError, RequestConflictError
+from worldledger.errors import IllegalEffectError, InvalidConfigError, RateLimitedError, RequestConflictError
 from worldledger.rulesets.chess.actions import legal_actions
 from worldledger.rulesets.chess.board import tensor_of
 
@@ -184,8 +184,11 @@ def test_a_reset_gives_up_what_was_begun(env: chess_env.ChessEnv, http: httpx2.C
 
 
 def test_a_game_may_be_over_from_the_beginning(env: chess_env.ChessEnv) -> None:
-    """A position that is mate is over after reset, and rewards are there."""
-    env.reset(options={"fen": "rnb1kbnr/pppp1ppp/8/4p3/6Pq/5P2/PPPPP2P/RNBQKBNR w KQkq - 1 3"})
+    """A game that is over is over after reset, and rewards are there; none begins in a position that is mate."""
+    with pytest.raises(InvalidConfigError, match="the game is over in this position"):
+        env.reset(options={"fen": "rnb1kbnr/pppp1ppp/8/4p3/6Pq/5P2/PPPPP2P/RNBQKBNR w KQkq - 1 3"})
+    env.reset()
+    play(env, "f2f3", "e7e5", "g2g4", "d8h4")
     assert (env.terminations, env.last()[1]) == (dict.fromkeys(env.agents, True), -1.0)
     env.reset(options={"game_id": env.game_id})
     assert env.last()[1:3] == (-1.0, True)
