@@ -1,4 +1,4 @@
-"""An arena in a process of its own, which a test can kill: ``python -m tests.arena.hall URL SOCKET``.
+"""An arena in a process of its own, which a test can kill: ``python hall.py URL SOCKET``.
 
 It answers lines of JSON, ``{id, do, …}``, by lines of JSON, ``{id, …}``: an answer or an ``error``.
 """

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import signal
-import sys
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,10 +19,11 @@ from service.settings import Settings
 from service.store import Store
 from tests.conftest import NEVER
 from tests.store.helpers import assert_sound
+from tests.warm import Process
 from worldledger.effects import Effect
 from worldledger.rulesets.chess import validate_game_state
 
-ROOT = Path(__file__).parents[2]
+_HALL = Path(__file__).with_name("hall.py")
 
 
 class Hall:
@@ -33,7 +33,7 @@ class Hall:
         self._url = url
         self._path = folder / "hall"
         self._log = folder / "hall.log"
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Process | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.Task[None] | None = None
         self._asked: dict[int, asyncio.Future[dict[str, Any]]] = {}
@@ -43,36 +43,29 @@ class Hall:
     async def start(self) -> None:
         """Start it, and wait until it answers."""
         self._path.unlink(missing_ok=True)
-        with self._log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "tests.arena.hall",
-                self._url,
-                str(self._path),
-                cwd=ROOT,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-            )
-        assert self._process.stdout is not None
-        while b"ready" not in (line := await self._process.stdout.readline()):
+        says, told = os.pipe()
+        with open(told, "wb") as out, self._log.open("ab") as log, open(os.devnull, "rb") as nothing:  # noqa: PTH123
+            streams = (nothing.fileno(), out.fileno(), log.fileno())
+            self._process = Process([self._url, str(self._path)], streams, os.environ, program=_HALL)
+        self._said = open(says, "rb")  # noqa: PTH123, SIM115 - no path, and open until it ends
+        while b"ready" not in (line := await asyncio.to_thread(self._said.readline)):
             assert line, self._log.read_text()
-        self._reading_out = asyncio.create_task(self._process.stdout.read())
+        self._reading_out = asyncio.create_task(asyncio.to_thread(self._said.read))
         reader, self._writer = await asyncio.open_unix_connection(str(self._path))
         self._reading = asyncio.create_task(self._read(reader))
         self._up.set()
 
-    async def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+    async def kill(self) -> None:
         """Kill it; whoever waits for an answer is told that none comes."""
         assert self._process is not None
         assert self._writer is not None
         assert self._reading is not None
         self._up.clear()
-        self._process.send_signal(number)
-        await self._process.wait()
+        await asyncio.to_thread(self._process.end)
         self._writer.close()
         self._reading.cancel()
         await asyncio.gather(self._reading, self._reading_out, return_exceptions=True)
+        self._said.close()
         for future in self._asked.values():
             future.set_exception(ConnectionResetError())
         self._asked.clear()

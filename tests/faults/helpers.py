@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
-import subprocess
 import sys
 import time
 import urllib.error
@@ -13,6 +11,8 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from tests.warm import Process
 
 ROOT = Path(__file__).resolve().parents[2]
 #: The console script of the environment that runs the tests.
@@ -51,13 +51,12 @@ class Service:
         self._log = home.with_name("service.log").open("ab")
         self.process = self._start()
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        command = [str(SCRIPT), "serve", "--home", str(self._home), "--port", str(self.port)]
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, env=environment()
-        )
-        self.process = process
-        return process
+    def _start(self) -> Process:
+        arguments = ["serve", "--home", str(self._home), "--port", str(self.port)]
+        with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - no path of ours
+            streams = (nothing.fileno(), self._log.fileno(), self._log.fileno())
+            self.process = Process(arguments, streams, environment())
+        return self.process
 
     def is_ready(self) -> bool:
         """Tell whether it answers and can use its database."""
@@ -70,8 +69,7 @@ class Service:
 
     def kill(self) -> None:
         """Kill it with SIGKILL."""
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
+        self.process.end()
 
     def start_again(self) -> None:
         """Start it anew after `kill`."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
-import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import orjson
 from websockets.asyncio.client import ClientConnection, connect
@@ -20,6 +20,7 @@ from service.settings import Settings
 from service.store import Store
 from tests.conftest import NEVER
 from tests.store.helpers import assert_sound
+from tests.warm import Process
 from worldledger.client import Agent, Client
 from worldledger.deltas import ObservationDelta, View, apply_delta
 from worldledger.effects import Effect, EffectDraft
@@ -27,7 +28,7 @@ from worldledger.errors import RecoveryAction, SimulationError
 from worldledger.intents import Accepted
 from worldledger.observation import ObservationPolicy, ObservedEvent, PolicyConfig
 
-from .helpers import SCRIPT, environment, free_port
+from .helpers import environment, free_port
 
 #: Views age without harm.
 PATIENT = 1_000_000
@@ -77,7 +78,8 @@ class Service:
         #: no snapshots: the StateDigests that come with them would be effects that no script has
         given = {"snapshot_every": NEVER, **settings}
         self._environment = environment() | {f"WORLDLEDGER_{name.upper()}": str(value) for name, value in given.items()}
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
+        self._says: BinaryIO | None = None
 
     @property
     def pid(self) -> int:
@@ -87,20 +89,16 @@ class Service:
 
     def launch(self) -> None:
         """Start it; see `wait_until_it_serves`."""
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [SCRIPT, *self._arguments],
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-            )
+        says, told = os.pipe()
+        self._says = open(says, "rb")  # noqa: PTH123, SIM115 - no path, and open until it ends
+        with open(told, "wb") as out, self.log.open("ab") as log, open(os.devnull, "rb") as nothing:  # noqa: PTH123
+            streams = (nothing.fileno(), out.fileno(), log.fileno())
+            self._process = Process(self._arguments, streams, self._environment)
 
     def wait_until_it_serves(self) -> None:
         """Wait for the line that says so."""
-        assert self._process is not None
-        assert self._process.stdout is not None
-        assert self.url.encode() in self._process.stdout.readline(), self.log.read_text()
+        assert self._says is not None
+        assert self.url.encode() in self._says.readline(), self.log.read_text()
 
     async def start(self) -> None:
         """Start it, and wait until it serves."""
@@ -114,10 +112,9 @@ class Service:
     def end(self) -> None:
         """Kill it, and wait for its end."""
         assert self._process is not None
-        assert self._process.stdout is not None
-        self._process.kill()
-        self._process.wait()
-        self._process.stdout.close()
+        assert self._says is not None
+        self._process.end()
+        self._says.close()
 
     def said(self) -> str:
         """Give what it has written to its log."""

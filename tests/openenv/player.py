@@ -19,6 +19,10 @@ from openenv.core.client_types import StepResult  # type: ignore[import-not-foun
 from openenv.core.env_server.types import Action, Observation, State  # type: ignore[import-not-found]
 
 
+#: By this seed the example's game is over after 16 half-moves.
+SEED = "39"
+
+
 class ChessAction(Action):  # type: ignore[misc]
     """An action as the typed client has it."""
 
@@ -128,7 +132,7 @@ def synchronous(address: str) -> dict[str, Any]:
 
 def example(address: str) -> str:
     """Run the project's example; give what it printed."""
-    sys.argv = ["openenv_game.py", "--url", address.removesuffix("/openenv/chess")]
+    sys.argv = ["openenv_game.py", "--url", address.removesuffix("/openenv/chess"), "--seed", SEED]
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
         runpy.run_path("examples/openenv_game.py", run_name="__main__")

@@ -81,4 +81,4 @@ async def test_a_released_client_plays(served: Served, client: str, version: str
     assert game["moves"] == ["f2f3", "e7e5", "g2g4", "d8h4"]
     assert "EXECUTION_ERROR" in game["late"]
     assert game["again"] == [False, 20]
-    assert "the end: " in told["example"]
+    assert "the end: 0-1 after 16 half-moves, reward 1.0" in told["example"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
+import os
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,8 @@ import httpx2
 import pytest
 from websockets.asyncio.client import connect
 
-from tests.faults.helpers import SCRIPT, environment, free_port, wait_for
+from tests.faults.helpers import environment, free_port, wait_for
+from tests.warm import Process
 
 from .helpers import PREFIX, Socket, reset, result, state_of
 
@@ -36,11 +37,9 @@ class Service:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        with self._log.open("ab") as log:
-            command = [str(SCRIPT), "serve", "--port", str(self.port)]
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment
-            )
+        with self._log.open("ab") as log, open(os.devnull, "rb") as nothing:  # noqa: PTH123 - no path of ours
+            streams = (nothing.fileno(), log.fileno(), log.fileno())
+            self.process = Process(["serve", "--port", str(self.port)], streams, self._environment)
         wait_for(self._is_live, "it answers")
 
     def _is_live(self) -> bool:
@@ -53,8 +52,7 @@ class Service:
 
     def kill(self) -> None:
         """Kill it with SIGKILL."""
-        self.process.kill()
-        self.process.wait()
+        self.process.end()
 
 
 @pytest.fixture
