@@ -18,7 +18,6 @@ from openenv.core import EnvClient, GenericEnvClient  # type: ignore[import-not-
 from openenv.core.client_types import StepResult  # type: ignore[import-not-found]
 from openenv.core.env_server.types import Action, Observation, State  # type: ignore[import-not-found]
 
-
 #: By this seed the example's game is over after 16 half-moves.
 SEED = "39"
 
