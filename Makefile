@@ -28,7 +28,7 @@ run: .venv/.run ## set up, import the example games, play a market, show a game 
 	case $$said in "imported 0 games"*) ;; *) echo "$$said" ;; esac
 	@$(BIN)/python examples/tour.py || echo 'Not all of that could be shown. The service starts all the same.' >&2
 	@echo 'Agents that talk, one of them interrupted: $(BIN)/python examples/interruption.py (in another terminal)'
-	@echo 'What a trader believed at turn 10, and what was true: worldledger view market Trader_1 --turn 10 --truth'
+	@echo 'What a trader believed at turn 10, and what was true: worldledger view market Trader_1 --at turn:10 --truth'
 	@[ -n "$$VIRTUAL_ENV" ] || echo 'In another terminal, ". .venv/bin/activate" puts the command worldledger on your PATH.'
 	@exec $(BIN)/worldledger serve
 

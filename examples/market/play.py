@@ -202,7 +202,7 @@ async def whole(world: World, config: SimulationConfig, truth: Truth, wanted: ar
         print("That is not what the truth, the matrix and the world's uuid give.", file=sys.stderr)
         return 1
     print("\nThe one follows from the other by the matrix and the world's uuid alone. To ask for more:\n")
-    print(f"$ worldledger view {world.world_id} Trader_5 --turn {wanted.turn} --truth")
+    print(f"$ worldledger view {world.world_id} Trader_5 --at turn:{wanted.turn} --truth")
     return 0
 
 

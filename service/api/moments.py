@@ -1,4 +1,4 @@
-"""Moments of a world in query parameters: a seq, a sim_time, a wall time or a turn."""
+"""Moments of a world in query parameters: ``at``, written as `worldledger.moments` says, or one of the older ones."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from typing import Annotated, Any, Final
 from fastapi import Query
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
-from pydantic import BeforeValidator
+from pydantic import AfterValidator, BeforeValidator
 from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 
 from service.api.errors import InvalidParameterError
 from service.api.parameters import whole
 from worldledger.canonical import MAX_INT
+from worldledger.moments import HEAD, MOMENT_RULE, Moment, UnreadableMomentError, parse_moment
 
 _NUMBER: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?\Z")
 _EXAMPLE: Final = "2026-01-31T12:00:00Z"
@@ -45,6 +46,39 @@ def _moment(text: Any) -> datetime:
     return found
 
 
+def _at(text: str | None) -> str | None:
+    """Let a moment pass."""
+    if text is not None:
+        try:
+            parse_moment(text)
+        except UnreadableMomentError as error:
+            raise PydanticCustomError("moment", "{why} ({plus})", {"why": str(error), "plus": _PLUS}) from None
+    return text
+
+
+_CHECKED: Final = AfterValidator(_at)
+_MOST: Final = 100
+
+At = Annotated[
+    str | None, Query(max_length=_MOST, description=f"The moment: {MOMENT_RULE}.", examples=["turn:5"]), _CHECKED
+]
+From = Annotated[
+    str | None,
+    Query(
+        alias="from", max_length=_MOST, description=f"The state at this moment …: {MOMENT_RULE}.", examples=["turn:5"]
+    ),
+    _CHECKED,
+]
+To = Annotated[
+    str | None,
+    Query(
+        alias="to",
+        max_length=_MOST,
+        description="… and at this one: the head, if not given. It may be the earlier.",
+        examples=["head"],
+    ),
+    _CHECKED,
+]
 AtSeq = Annotated[int | None, whole(1), Query(ge=1, le=MAX_INT, description="The state after this global_seq.")]
 AtSimTime = Annotated[
     float | None,
@@ -68,6 +102,25 @@ AtTurn = Annotated[
         description="The state at the end of this turn of a simulation: before the next one begins, or now.",
     ),
 ]
+
+
+def one_moment(at: str | None, **older: Any) -> Moment:
+    """Return the one moment that is asked for: the head where none is. Raises InvalidParameterError.
+
+    ``older`` are the other parameters that a route has for it: at_seq, at_sim_time, at_wall_time, at_turn or turn.
+    """
+    check_one(at=at, **older)
+    given = {name: value for name, value in older.items() if value is not None}
+    if at is not None:
+        return parse_moment(at)
+    if not given:
+        return HEAD
+    ((name, value),) = given.items()
+    if name == "at_wall_time":
+        return Moment(wall_time=value.timestamp())
+    if name in {"at_turn", "turn"}:
+        return Moment(unit=("turn", value))
+    return Moment(**{name.removeprefix("at_"): value})
 
 
 def check_one(**moments: object) -> None:

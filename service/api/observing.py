@@ -15,7 +15,7 @@ from starlette.responses import Response
 from service.api.caching import not_modified
 from service.api.context import Services, services
 from service.api.inhabitants import PAGE_BYTES, PATIENCE, AgentId, Wait, check_word, reading_on, within
-from service.api.moments import check_one, once
+from service.api.moments import At, once, one_moment
 from service.api.observed import delta_of, etag_of, observation_event, sse, view_of
 from service.api.openapi import header, json_of, problems
 from service.api.parameters import (
@@ -36,6 +36,7 @@ from service.api.tail import EVENT_STREAM, KEEPALIVE, event_id
 from service.runtime.guarding import reading
 from worldledger.aio import QueueClosedError
 from worldledger.canonical import MAX_INT
+from worldledger.moments import HEAD, Moment
 
 if TYPE_CHECKING:
     from service.runtime import Orchestrator, Subscription
@@ -68,6 +69,7 @@ async def get_view(
     request: Request,
     world: WorldName,
     agent_id: AgentId,
+    at: At = None,
     at_seq: Annotated[
         int | None, whole(1), Query(ge=1, le=MAX_INT, description="The view that the agent had after this global_seq.")
     ] = None,
@@ -77,15 +79,15 @@ async def get_view(
         Query(ge=0, le=MAX_INT, description="The view that the agent had at the end of this turn of a simulation."),
     ] = None,
 ) -> Response:
-    """Give an agent's view: the latest that it may know, or the one that it had at a seq or at the end of a turn.
+    """Give an agent's view: the latest that it may know, or the one that it had at a moment.
 
     Only the agent itself may keep it: shared caches are told not to.
     """
     check_word("agent_id", agent_id)
-    check_one(at_seq=at_seq, turn=turn)
+    moment = one_moment(at, at_seq=at_seq, turn=turn)
     found = services(request)
-    if turn is not None:
-        at_seq = await reading(found.store.outages, _end_of(found, world, turn))
+    if moment not in {HEAD, Moment(seq=at_seq)}:
+        at_seq = await reading(found.store.outages, _seq_of(found, world, moment))
     inhabited = await found.worlds.get(world)
     await inhabited.fold_known(PATIENCE)
     view = await inhabited.view(agent_id, at_seq=at_seq)
@@ -93,8 +95,8 @@ async def get_view(
     return not_modified(request, headers) or Response(to_json(view_of(view)), 200, headers, "application/json")
 
 
-async def _end_of(found: Services, world_id: str, turn: int) -> int:
-    return await found.store.states.seq_at(await found.store.world(world_id), turn=turn)
+async def _seq_of(found: Services, world_id: str, moment: Moment) -> int:
+    return await found.store.states.seq_at(await found.store.world(world_id), **moment._asdict())
 
 
 @router.get(

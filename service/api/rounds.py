@@ -12,7 +12,7 @@ from starlette.responses import Response
 from service.api.bodies import idempotency_key, read_json
 from service.api.caching import REVALIDATE, etag, not_modified
 from service.api.context import services
-from service.api.moments import AtSeq, AtSimTime, AtWallTime, check_one, once
+from service.api.moments import At, AtSeq, AtSimTime, AtWallTime, once, one_moment
 from service.api.openapi import body_of, header, json_of, problems
 from service.api.parameters import AfterSeq, Limit, WorldName, next_link, whole
 from service.api.projected import to_json
@@ -177,19 +177,19 @@ async def get_round(
 async def get_policy(
     request: Request,
     world: WorldName,
+    at: At = None,
     at_seq: AtSeq = None,
     at_sim_time: AtSimTime = None,
     at_wall_time: AtWallTime = None,
 ) -> Response:
-    """Give which cues each agent has, how strongly and since which round, after a `global_seq`, at a time, or now.
+    """Give which cues each agent has, how strongly and since which round, at a moment.
 
     They follow from the adaptations and policy states up to there. `roles` has the last policy state of each role.
     """
-    check_one(at_seq=at_seq, at_sim_time=at_sim_time, at_wall_time=at_wall_time)
+    moment = one_moment(at, at_seq=at_seq, at_sim_time=at_sim_time, at_wall_time=at_wall_time)
     found = services(request)
     record = await _social_world(request, world)
-    wall_time = None if at_wall_time is None else at_wall_time.timestamp()
-    seq = await found.store.states.seq_at(record, seq=at_seq, sim_time=at_sim_time, wall_time=wall_time)
+    seq = await found.store.states.seq_at(record, **moment._asdict())
     unchanged = await unchanged_of(request, found, record, seq)
     if unchanged is not None:
         return unchanged

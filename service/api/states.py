@@ -13,12 +13,14 @@ from starlette.responses import Response
 
 from service.api.caching import REVALIDATE, not_modified
 from service.api.context import Services, services
-from service.api.moments import AtSeq, AtSimTime, AtTurn, AtWallTime, check_one, once
+from service.api.errors import InvalidParameterError
+from service.api.moments import At, AtSeq, AtSimTime, AtTurn, AtWallTime, From, To, check_one, once, one_moment
 from service.api.openapi import header, json_of, problems
 from service.api.parameters import WorldName, whole
 from service.store import WorldRecord
 from service.store.states import StateAt
 from worldledger.canonical import MAX_INT
+from worldledger.moments import Moment, parse_moment
 from worldledger.patches import diff
 from worldledger.world import WorldState, state_text
 
@@ -45,27 +47,22 @@ router = APIRouter(tags=["states"], dependencies=[Depends(once)])
 async def get_state(
     request: Request,
     world: WorldName,
+    at: At = None,
     at_seq: AtSeq = None,
     at_sim_time: AtSimTime = None,
     at_wall_time: AtWallTime = None,
     at_turn: AtTurn = None,
 ) -> Response:
-    """Give the state after a `global_seq`, at the end of a turn, after the last effect at or before a time, or now.
+    """Give the state at a moment: after a `global_seq`, at the end of a step, turn or round, at a time, or now.
 
     The state is folded from the log alone. `state` stands in the answer in the canonical profile `state/1`, so that
     `state_digest` is the SHA-256 of its bytes. A state is only ever one of a ruleset's version: where a later version
     of the ruleset folds the same effects otherwise, the ETag is another one, and no answer is immutable.
     """
-    check_one(at_seq=at_seq, at_sim_time=at_sim_time, at_wall_time=at_wall_time, at_turn=at_turn)
+    moment = one_moment(at, at_seq=at_seq, at_sim_time=at_sim_time, at_wall_time=at_wall_time, at_turn=at_turn)
     found = services(request)
     record = await found.store.world(world)
-    seq = await found.store.states.seq_at(
-        record,
-        seq=at_seq,
-        sim_time=at_sim_time,
-        wall_time=None if at_wall_time is None else at_wall_time.timestamp(),
-        turn=at_turn,
-    )
+    seq = await found.store.states.seq_at(record, **moment._asdict())
     unchanged = await unchanged_of(request, found, record, seq)
     if unchanged is not None:
         return unchanged
@@ -106,11 +103,13 @@ def _body(state: StateAt) -> bytes:
 async def get_diff(
     request: Request,
     world: WorldName,
-    from_seq: Annotated[int, whole(1), Query(ge=1, le=MAX_INT, description="The state after this global_seq …")],
+    start: From = None,
+    end: To = None,
+    from_seq: Annotated[
+        int | None, whole(1), Query(ge=1, le=MAX_INT, description="The same as `from`, as a global_seq.")
+    ] = None,
     to_seq: Annotated[
-        int | None,
-        whole(1),
-        Query(ge=1, le=MAX_INT, description="… and the one after this: the head, if not given. It may be the earlier."),
+        int | None, whole(1), Query(ge=1, le=MAX_INT, description="The same as `to`, as a global_seq.")
     ] = None,
 ) -> Response:
     """Give the patch from one state to another, earlier or later.
@@ -118,19 +117,22 @@ async def get_diff(
     It has the operations `add`, `remove` and `replace` only, objects are descended into in the order of their keys,
     and lists are replaced whole: the same two states always give the same patch.
     """
+    check_one(**{"from": start, "from_seq": from_seq})
+    check_one(to=end, to_seq=to_seq)
+    if start is None and from_seq is None:
+        raise InvalidParameterError("from", "is missing")
+    moments = [Moment(seq) if at is None else parse_moment(at) for at, seq in ((start, from_seq), (end, to_seq))]
     found = services(request)
     record = await found.store.world(world)
-    for seq in (from_seq, to_seq):
-        await found.store.states.seq_at(record, seq=seq)
-    until = record.head_seq if to_seq is None else to_seq
-    unchanged = await unchanged_of(request, found, record, from_seq, until)
+    since, until = [await found.store.states.seq_at(record, **moment._asdict()) for moment in moments]
+    unchanged = await unchanged_of(request, found, record, since, until)
     if unchanged is not None:
         return unchanged
-    before = await found.store.states.state_at(world, from_seq)
-    after = before if until == from_seq else await found.store.states.state_at(world, until)
+    before = await found.store.states.state_at(world, since)
+    after = before if until == since else await found.store.states.state_at(world, until)
     body = b'{"world_id":"%b","from_seq":%d,"to_seq":%d,"from_digest":"%b","to_digest":"%b","patch":%b}' % (
         world.encode(),
-        from_seq,
+        since,
         until,
         before.state_digest.encode(),
         after.state_digest.encode(),

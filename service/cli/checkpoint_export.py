@@ -8,7 +8,7 @@ import typer
 
 from service.cli.connect import target, with_store
 from service.cli.files import written_whole
-from service.cli.moments import HEAD, Moment, seq_of
+from service.cli.moments import At, AtSeq, AtTurn, one_moment, seq_of
 from service.cli.options import DatabaseUrl, Home, Quiet, World, examples
 from service.cli.output import say
 from service.cli.progress import effects, progress_bar
@@ -20,17 +20,16 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples(
     "worldledger checkpoint export market -o market.json",
-    "worldledger checkpoint export market --turn 5 | jq .agents.Trader_1",
+    "worldledger checkpoint export market --at turn:5 | jq .agents.Trader_1",
 )
 
 
 def command(
     ctx: typer.Context,
     world: World,
-    turn: Annotated[
-        int | None, typer.Option("--turn", metavar="T", help="At the end of this turn.", show_default="now")
-    ] = None,
-    at_seq: Annotated[int | None, typer.Option("--at-seq", metavar="N", help="After this effect.")] = None,
+    at: At = None,
+    at_seq: AtSeq = None,
+    turn: AtTurn = None,
     output: Annotated[
         str,
         typer.Option(
@@ -50,9 +49,7 @@ def command(
     It has the turn, every agent's variables and the global ones, as they are, and says where it was taken. It may be
     edited; `worldledger checkpoint import` then wants to be told so.
     """
-    if at_seq is not None and turn is not None:
-        raise typer.BadParameter("one moment, please: --turn or --at-seq")
-    moment = HEAD if at_seq is None and turn is None else Moment(seq=at_seq, turn=turn)
+    moment = one_moment(at, seq=at_seq, turn=turn)
 
     async def work(store: Store) -> None:
         record = await store.world(world)

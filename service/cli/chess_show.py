@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -12,7 +12,8 @@ from service.cli.boards import board_lines
 from service.cli.connect import target, with_store
 from service.cli.files import written_whole
 from service.cli.games import effects_of, require_chess
-from service.cli.layout import Piece, put_lines, table
+from service.cli.layout import Piece, put_lines, shown, table
+from service.cli.moments import At, one_moment, seq_of
 from service.cli.options import DatabaseUrl, Home, World, examples
 from service.cli.output import plain, put_bytes
 from worldledger.errors import MomentNotFoundError, SimulationError
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples(
     "worldledger chess show my-game",
-    "worldledger chess show my-game --ply 20 --svg board.svg",
+    "worldledger chess show my-game --at move:20 --svg board.svg",
     "worldledger chess show my-game --json | jq -r '.moves[].san_notation'",
 )
 
@@ -35,9 +36,13 @@ _COLOURS: tuple[Player, Player] = ("white", "black")
 def command(
     ctx: typer.Context,
     world: World,
+    at: At = None,
     ply: Annotated[
         int | None,
         typer.Option("--ply", metavar="N", help="After N half-moves; 0 is the beginning.", show_default="all of them"),
+    ] = None,
+    move: Annotated[
+        int | None, typer.Option("--move", metavar="N", help="After move N of both sides, as records count them.")
     ] = None,
     svg: Annotated[
         str | None, typer.Option("--svg", metavar="FILE", help="Draw the board into this file too; - is stdout.")
@@ -46,21 +51,24 @@ def command(
     database_url: DatabaseUrl = None,
     home: Home = None,
 ) -> None:
-    """Show a game of chess: board, players, clocks, moves with their times, illegal attempts, and how it ended.
+    """Show a game of chess: board, players, clocks, moves, illegal attempts, and how it ended.
 
-    --ply goes back to the position after so many half-moves, with what was attempted there before the next one. In the
-    drawing of --svg the last move is marked, and a check.
+    Each move has its global_seq, and its time, clock, evaluation and comment where they are known. --at, --ply and
+    --move go back to the position of that moment, with what was attempted there before the next move. In the drawing
+    of --svg the last move is marked, and a check.
     """
+    moment = one_moment(at, ply=ply, move=move)
     if svg == "-" and as_json:
         raise typer.BadParameter("stdout can have one of them: --json, or --svg -")
 
-    async def work(store: Store) -> list[Effect]:
+    async def work(store: Store) -> tuple[list[Effect], int]:
         record = await store.world(world)
         require_chess(record)
-        return await effects_of(store, record)
+        seq = record.head_seq if ply is not None else await seq_of(store, record, moment)
+        return await effects_of(store, record), seq
 
-    effects = with_store(target(ctx, database_url, home), work)
-    log, plies = _at(world, effects, ply)
+    effects, seq = with_store(target(ctx, database_url, home), work)
+    log, plies = _at(world, effects, seq, ply)
     if svg is not None:
         with written_whole(svg) as write:
             write(_drawn(log).encode())
@@ -72,22 +80,26 @@ def command(
         put_lines(_page(log, plies))
 
 
-def _at(world: str, effects: list[Effect], ply: int | None) -> tuple[GameLog, int]:
-    """Give the game up to the move after ``ply``, and how many moves it has in all."""
+def _at(world: str, effects: list[Effect], seq: int, ply: int | None) -> tuple[GameLog, int]:
+    """Give the game up to ``seq``, or to the move after ``ply``, and how many moves it has in all."""
     from worldledger.rulesets.chess.gamelog import GameLog  # noqa: PLC0415 - slow to load; `--help` needs none of it
 
     log = GameLog.of(effects)
     plies = len(log.moves)
     if log.started is None:
         raise SimulationError(f"no game was started in the world {world!r}", world_id=world)
-    if ply is None or ply == plies:
-        return log, plies
-    if not 0 <= ply < plies:
+    if ply is not None and not 0 <= ply <= plies:
         raise MomentNotFoundError(
             f"the game {world!r} has no ply {ply}; its last is {plies}", world_id=world, ply=ply, plies=plies
         )
-    following = log.moves[ply].global_seq
-    return GameLog.of(effect for effect in effects if effect["global_seq"] < following), plies
+    if ply is not None and ply < plies:
+        seq = log.moves[ply].global_seq - 1
+    if seq >= effects[-1]["global_seq"]:
+        return log, plies
+    log = GameLog.of(effect for effect in effects if effect["global_seq"] <= seq)
+    if log.started is None:
+        raise MomentNotFoundError(f"the game {world!r} was not started yet at seq {seq}", world_id=world)
+    return log, plies
 
 
 def _drawn(log: GameLog) -> str:
@@ -177,36 +189,50 @@ def _player(log: GameLog, colour: Player) -> tuple[str, str, list[str]]:
 
 
 def _move_lines(log: GameLog) -> Iterator[list[Piece]]:
-    """Lay the moves out, one of each side a line; times and clocks have columns where any is known."""
-    fields = [
-        name for name in ("thinking_time", "clock") if any(move.payload.get(name) is not None for move in log.moves)
-    ]
-    empty = [""] * (1 + len(fields))
+    """Lay the moves out, one of each side a line, and below it what was said about them."""
+    known = [name for name in _FIELDS if any(move.payload.get(name) is not None for move in log.moves)]
+    empty = ["…", *[""] * (1 + len(known))]
     number, is_white = log.initial.fullmove_number, log.initial.turn
     rows: list[list[str]] = []
+    comments: list[list[str]] = []
     for move in log.moves:
         if is_white or not rows:
-            rows.append([f"{number}.", *([] if is_white else ["…", *empty[1:]])])
-        rows[-1] += _cells(move, fields)
+            rows.append([f"{number}.", *([] if is_white else empty)])
+            comments.append([])
+        rows[-1] += [move.san, f"seq {move.global_seq}", *(_known(move, name) for name in known)]
+        if comment := move.payload.get("comment"):
+            comments[-1].append(f"{move.san}: {' '.join(str(comment).split())}")
         number, is_white = number + (not is_white), not is_white
     if len(rows[-1]) == 1 + len(empty):
-        rows[-1] += empty
-    yield from table(rows, style="dim")
+        rows[-1] += [""] * len(empty)
+    for line, said in zip(table(rows, style="dim"), comments, strict=True):
+        yield line
+        for text in said:
+            yield [("      ", ""), (text, "cyan")]
 
 
-def _cells(move: LoggedMove, fields: list[str]) -> list[str]:
-    shown = {"thinking_time": _seconds, "clock": _clock}
-    values = [(name, move.payload.get(name)) for name in fields]
-    return [move.san, *("" if value is None else shown[name](value) for name, value in values)]
+def _known(move: LoggedMove, name: str) -> str:
+    value = move.payload.get(name)
+    return "" if value is None else _FIELDS[name](value)
 
 
-def _attempt(log: GameLog, index: int) -> tuple[str, str, str, str]:
+def _evaluation(evaluation: Any) -> str:
+    """Show an evaluation from White's side: pawns with their sign, or # and the moves to mate."""
+    if not isinstance(evaluation, dict):
+        return shown(evaluation)
+    if "mate" in evaluation:
+        return f"#{evaluation['mate']}"
+    return f"{evaluation['cp'] / 100:+.2f}" if isinstance(evaluation.get("cp"), int | float) else shown(evaluation)
+
+
+def _attempt(log: GameLog, index: int) -> tuple[str, str, str, str, str]:
     attempt = log.attempts[index]
     what = "?" if attempt.attempted is None else plain(attempt.attempted)
     after = log.moves[attempt.after_ply - 1].san if attempt.after_ply else "the beginning"
     return (
         what if len(what) <= 40 else f"{what[:39]}…",
         attempt.player,
+        f"seq {attempt.global_seq}",
         f"after {after}, ply {attempt.after_ply}" if attempt.after_ply else "at the beginning",
         plain(attempt.reason).replace("_", " "),
     )
@@ -229,3 +255,11 @@ def _clock(seconds: float) -> str:
     tenths = int(seconds * 10)
     whole = tenths // 10
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}" + (f".{tenths % 10}" if tenths % 10 else "")
+
+
+#: What is shown of a move besides its global_seq, where any move has it: a field of its payload, and how it is shown.
+_FIELDS: Final[dict[str, Callable[[Any], str]]] = {
+    "thinking_time": _seconds,
+    "clock": _clock,
+    "evaluation": _evaluation,
+}

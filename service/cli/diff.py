@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 EXAMPLES = examples(
     "worldledger diff my-world 1000 head",
     "worldledger diff my-world sim:10 sim:12.5",
-    "worldledger diff my-world wall:2026-01-31T12:00:00Z head --patch > changes.json",
+    "worldledger diff my-world 2026-01-31T12:00:00Z head --patch > changes.json",
 )
 
 _MOMENT = f"{MOMENT_RULE[0].upper()}{MOMENT_RULE[1:]}; for a time the last effect at or before it counts."

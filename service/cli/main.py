@@ -71,7 +71,7 @@ _WORLDS = examples("worldledger world create my-world")
 _PROJECTIONS = examples("worldledger projections status", "worldledger projections rebuild games")
 _CHESS = examples(
     "worldledger chess play --white stockfish --black random",
-    "worldledger chess show GAME --ply 20 --svg board.svg",
+    "worldledger chess show GAME --at move:10 --svg board.svg",
 )
 _CONFIGS = examples("worldledger config check simulation.yaml")
 _CHECKPOINTS = examples(

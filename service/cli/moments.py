@@ -1,76 +1,114 @@
-"""Moments of a world as people write them: ``1200``, ``head``, ``turn:5``, ``sim:12.5``, ``wall:2026-01-31T12:00Z``."""
+"""Moments of a world on the command line; `worldledger.moments` says how they are written."""
 
 from __future__ import annotations
 
 import math
-import re
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from worldledger.errors import MomentNotFoundError
+from worldledger.moments import (
+    HEAD,
+    MOMENT_RULE,
+    Moment,
+    UnreadableMomentError,
+    parse_moment,
+    parse_number,
+    parse_wall_time,
+)
 
 if TYPE_CHECKING:
     from service.store import Store, WorldRecord
 
-#: What a moment may be, for messages and help.
-MOMENT_RULE = "a seq such as 1200, head, turn:N, sim:SECONDS or wall:ISO8601"
+T = TypeVar("T")
 
-_SEQ = re.compile(r"[0-9]{1,19}")
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
+__all__ = [
+    "HEAD",
+    "MOMENT_RULE",
+    "At",
+    "AtSeq",
+    "AtSimTime",
+    "AtTurn",
+    "AtWallTime",
+    "Moment",
+    "first_seq_from",
+    "one_moment",
+    "read_moment",
+    "read_number",
+    "read_wall_time",
+    "seq_of",
+    "shown_duration",
+    "shown_wall_time",
+]
+
+At = Annotated[
+    str | None,
+    typer.Option("--at", metavar="MOMENT", help=f"At this moment: {MOMENT_RULE}.", show_default="head"),
+]
 
 
-class Moment(NamedTuple):
-    """A seq, a sim_time, a wall_time in epoch seconds, or a simulation's turn; where none is given, the head."""
-
-    seq: int | None = None
-    sim_time: float | None = None
-    wall_time: float | None = None
-    turn: int | None = None
+def _older(*names: str, metavar: str) -> Any:
+    """Make an option of earlier versions, which `--at` has replaced."""
+    return typer.Option(*names, metavar=metavar, hidden=True)
 
 
-HEAD = Moment()
+AtSeq = Annotated[int | None, _older("--at-seq", metavar="N")]
+AtSimTime = Annotated[str | None, _older("--at-sim-time", metavar="T")]
+AtWallTime = Annotated[str | None, _older("--at-wall-time", metavar="ISO8601")]
+AtTurn = Annotated[int | None, _older("--turn", "--at-turn", metavar="T")]
 
 
 def read_moment(text: str, name: str) -> Moment:
     """Read a moment; ``name`` is the argument's. Raises BadParameter."""
-    if text == "head":
-        return HEAD
-    if _SEQ.fullmatch(text):
-        return Moment(seq=int(text))
-    kind, _, rest = text.partition(":")
-    if kind == "sim":
-        return Moment(sim_time=read_number(rest, name))
-    if kind == "turn" and _SEQ.fullmatch(rest):
-        return Moment(turn=int(rest))
-    if kind == "wall":
-        return Moment(wall_time=read_wall_time(rest, name))
-    raise typer.BadParameter(f"{text!r} is no moment: give {MOMENT_RULE}", param_hint=f"'{name}'")
+    return _read(parse_moment, text, name)
 
 
 def read_number(text: str, name: str) -> float:
     """Read a finite number. Raises BadParameter."""
-    if _NUMBER.fullmatch(text) and math.isfinite(float(text)):
-        return float(text)
-    raise typer.BadParameter(f"{text!r} is no number that a time can be", param_hint=f"'{name}'")
+    return _read(parse_number, text, name)
 
 
 def read_wall_time(text: str, name: str) -> float:
     """Read an ISO 8601 time with its offset from UTC; give epoch seconds. Raises BadParameter."""
+    return _read(parse_wall_time, text, name)
+
+
+def _read(parse: Callable[[str], T], text: str, name: str) -> T:
     try:
-        moment = datetime.fromisoformat(text)
-        if moment.tzinfo is not None:
-            return moment.timestamp()
-    except (ValueError, OverflowError):
-        what = f"{text!r} is no ISO 8601 time, such as 2026-01-31T12:00:00Z"
-    else:
-        what = f"{text!r} does not say in which time zone: end it with Z (UTC) or an offset such as +02:00"
-    raise typer.BadParameter(what, param_hint=f"'{name}'")
+        return parse(text)
+    except UnreadableMomentError as error:
+        raise typer.BadParameter(str(error), param_hint=f"'{name}'") from None
+
+
+def one_moment(
+    at: str | None,
+    *,
+    seq: int | None = None,
+    sim_time: str | None = None,
+    wall_time: str | None = None,
+    **units: int | None,
+) -> Moment:
+    """Return the moment that `--at` or one of the older options names: the head where none does.
+
+    Raises BadParameter where it is no moment, and for more than one.
+    """
+    given = [
+        *([] if at is None else [read_moment(at, "--at")]),
+        *([] if seq is None else [Moment(seq=seq)]),
+        *([] if sim_time is None else [Moment(sim_time=read_number(sim_time, "--at-sim-time"))]),
+        *([] if wall_time is None else [Moment(wall_time=read_wall_time(wall_time, "--at-wall-time"))]),
+        *(Moment(unit=(name, number)) for name, number in units.items() if number is not None),
+    ]
+    if len(given) > 1:
+        raise typer.BadParameter("one moment, please: --at names it")
+    return given[0] if given else HEAD
 
 
 async def seq_of(store: Store, world: WorldRecord, moment: Moment) -> int:
-    """Give the seq of a moment: the last effect at or before a time, or of a turn. Raises MomentNotFoundError."""
+    """Give the seq of a moment: the last effect at or before a time, or of a unit. Raises MomentNotFoundError."""
     try:
         return await store.states.seq_at(world, **moment._asdict())
     except MomentNotFoundError as error:
@@ -81,14 +119,14 @@ async def seq_of(store: Store, world: WorldRecord, moment: Moment) -> int:
 
 
 async def first_seq_from(store: Store, world: WorldRecord, moment: Moment) -> int:
-    """Give the first effect that is not before a moment: for a time the first one at or after it, for a turn its first.
+    """Give the first effect that is not before a moment: for a time the first one at or after it, for a unit its first.
 
     Raises MomentNotFoundError where every effect lies before it.
     """
     if moment.seq is not None or moment == HEAD:
         return await seq_of(store, world, moment)
-    if moment.turn is not None:
-        return (await store.states.turns.at(world, moment.turn)).first_seq
+    if moment.unit is not None:
+        return (await store.states.units.at(world, *moment.unit)).first_seq
     try:
         first = await seq_of(store, world, _just_before(moment)) + 1
     except MomentNotFoundError:  # all come later

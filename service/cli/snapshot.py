@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from service.cli.connect import target, with_store
+from service.cli.moments import HEAD, At, one_moment, seq_of
 from service.cli.options import DatabaseUrl, Home, Quiet, World, examples
 from service.cli.output import put, put_bytes
 from service.cli.progress import effects, progress_bar
@@ -15,27 +16,31 @@ if TYPE_CHECKING:
     from service.store import Store
     from service.store.snapshots import SnapshotRecord
 
-EXAMPLES = examples("worldledger snapshot my-world")
+EXAMPLES = examples("worldledger snapshot my-world", "worldledger snapshot my-world --at step:1000")
 
 
 def command(
     ctx: typer.Context,
     world: World,
+    at: At = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object: the snapshot.")] = False,
     quiet: Quiet = False,
     database_url: DatabaseUrl = None,
     home: Home = None,
 ) -> None:
-    """Take a snapshot of a world at its head, and write the state's digest into the log.
+    """Take a snapshot of a world at its head or an earlier moment, and write the state's digest into the log.
 
     States near it are then quick to get, and whoever replays the log can prove that they came to the same one. Where
     nothing has happened since the last snapshot, nothing is done.
     """
+    moment = one_moment(at)
 
     async def work(store: Store) -> None:
-        before = await store.states.newest(world)
+        record = await store.world(world)
+        seq = None if moment == HEAD else await seq_of(store, record, moment)
+        before = await store.states.newest(world, seq)
         with progress_bar(f"folding {world}", quiet=quiet) as tell:
-            snapshot = await store.snapshot(world, effects(tell))
+            snapshot = await store.snapshot(world, effects(tell), seq=seq)
         if as_json:
             put_bytes(snapshot.model_dump_json().encode() + b"\n")
         else:

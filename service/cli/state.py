@@ -12,7 +12,7 @@ import typer
 from service.cli.boards import board_lines
 from service.cli.connect import target, with_store
 from service.cli.layout import Piece, fields, put_lines, shown, table
-from service.cli.moments import HEAD, Moment, read_number, read_wall_time, seq_of, shown_wall_time
+from service.cli.moments import At, AtSeq, AtSimTime, AtTurn, AtWallTime, one_moment, seq_of, shown_wall_time
 from service.cli.options import DatabaseUrl, Home, Quiet, World, examples
 from service.cli.output import plain, put_bytes
 from service.cli.progress import effects, progress_bar
@@ -24,32 +24,20 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples(
     "worldledger state my-world",
-    "worldledger state my-world --at-seq 1200",
-    "worldledger state my-world --at-sim-time 12.5",
-    "worldledger state my-world --at-wall-time 2026-01-31T12:00:00Z --json | jq .state.entities",
+    "worldledger state my-world --at 1200",
+    "worldledger state my-world --at sim:12.5",
+    "worldledger state my-world --at 2026-01-31T12:00:00Z --json | jq .state.entities",
 )
 
 
 def command(
     ctx: typer.Context,
     world: World,
-    at_seq: Annotated[
-        int | None, typer.Option("--at-seq", metavar="N", help="After this effect.", show_default="the head")
-    ] = None,
-    at_sim_time: Annotated[
-        str | None, typer.Option("--at-sim-time", metavar="T", help="After the last effect at or before this sim_time.")
-    ] = None,
-    at_wall_time: Annotated[
-        str | None,
-        typer.Option(
-            "--at-wall-time",
-            metavar="ISO8601",
-            help="After the last effect at or before this time, such as 2026-01-31T12:00:00Z.",
-        ),
-    ] = None,
-    at_turn: Annotated[
-        int | None, typer.Option("--at-turn", metavar="T", help="At the end of this turn of a simulation.")
-    ] = None,
+    at: At = None,
+    at_seq: AtSeq = None,
+    at_sim_time: AtSimTime = None,
+    at_wall_time: AtWallTime = None,
+    at_turn: AtTurn = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Write one JSON object, with the state's exact text.")
     ] = False,
@@ -62,7 +50,7 @@ def command(
     Long values are shown cut off (…); --json has everything. The SHA-256 of what stands there behind "state" is
     state_digest.
     """
-    moment = _moment(at_seq, at_sim_time, at_wall_time, at_turn)
+    moment = one_moment(at, seq=at_seq, sim_time=at_sim_time, wall_time=at_wall_time, turn=at_turn)
 
     async def work(store: Store) -> None:
         record = await store.world(world)
@@ -76,18 +64,6 @@ def command(
             put_lines(_page(found, read_effect(world, row), record.head_seq))
 
     with_store(target(ctx, database_url, home), work)
-
-
-def _moment(seq: int | None, sim_time: str | None, wall_time: str | None, turn: int | None) -> Moment:
-    if sum(given is not None for given in (seq, sim_time, wall_time, turn)) > 1:
-        raise typer.BadParameter("one moment, please: --at-seq, --at-sim-time, --at-wall-time or --at-turn")
-    if seq is not None or turn is not None:
-        return Moment(seq=seq, turn=turn)
-    if sim_time is not None:
-        return Moment(sim_time=read_number(sim_time, "--at-sim-time"))
-    if wall_time is not None:
-        return Moment(wall_time=read_wall_time(wall_time, "--at-wall-time"))
-    return HEAD
 
 
 def _document(found: StateAt) -> bytes:

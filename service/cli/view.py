@@ -9,7 +9,7 @@ import typer
 
 from service.cli.connect import target, with_store
 from service.cli.layout import Piece, fields, put_lines, shown, table
-from service.cli.moments import HEAD, Moment, seq_of
+from service.cli.moments import At, AtSeq, AtSimTime, AtTurn, AtWallTime, one_moment, seq_of
 from service.cli.options import DatabaseUrl, Home, Quiet, World, examples
 from service.cli.output import plain, put_bytes
 from service.cli.progress import effects, progress_bar
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples(
     "worldledger view market Trader_1",
-    "worldledger view market Trader_1 --turn 5 --truth",
-    "worldledger view market Trader_1 --at-seq 120 --truth --json | jq .truth",
+    "worldledger view market Trader_1 --at turn:5 --truth",
+    "worldledger view market Trader_1 --at 120 --truth --json | jq .truth",
 )
 
 #: The metadata of a simulation, and the entity that has its global variables.
@@ -41,12 +41,11 @@ def command(
     ctx: typer.Context,
     world: World,
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="The agent's name.", show_default=False)],
-    at_seq: Annotated[
-        int | None, typer.Option("--at-seq", metavar="N", help="After this effect.", show_default="the head")
-    ] = None,
-    turn: Annotated[
-        int | None, typer.Option("--turn", metavar="T", help="At the end of this turn of a simulation.")
-    ] = None,
+    at: At = None,
+    at_seq: AtSeq = None,
+    at_sim_time: AtSimTime = None,
+    at_wall_time: AtWallTime = None,
+    turn: AtTurn = None,
     truth: Annotated[
         bool,
         typer.Option("--truth", help="Show beside it what was true, and what the agent did not see or saw blurred."),
@@ -64,9 +63,7 @@ def command(
     variable has a line with what the agent saw and what was true. Marked are those that it did not see of what it saw
     (hidden), those of what it did not see at all (unaware), and numbers that were blurred (noised).
     """
-    if at_seq is not None and turn is not None:
-        raise typer.BadParameter("one moment, please: --at-seq or --turn")
-    moment = HEAD if at_seq is None and turn is None else Moment(seq=at_seq, turn=turn)
+    moment = one_moment(at, seq=at_seq, sim_time=at_sim_time, wall_time=at_wall_time, turn=turn)
 
     async def work(store: Store) -> None:
         from service.runtime.origins import Origins  # noqa: PLC0415 - slow to load; `--help` needs none of it

@@ -82,10 +82,10 @@ class AgentHandle:
             self.agent_id, req_id, context_seq, staleness_threshold=staleness_threshold, about=about
         )
 
-    async def view(self, at_seq: int | None = None) -> View:
+    async def view(self, at_seq: int | None = None, *, at: str | None = None) -> View:
         """Give the agent's whole view; see `Orchestrator.view`. The latest one is what it acts from next."""
-        view = (await self.orchestrator.view(self.agent_id, at_seq=at_seq)).model_copy(deep=True)
-        if at_seq is None:
+        view = (await self.orchestrator.view(self.agent_id, at_seq=at_seq, at=at)).model_copy(deep=True)
+        if at_seq is None and at in {None, "head"}:
             self.context_seq = max(self.context_seq, view.view_seq)
         return view
 

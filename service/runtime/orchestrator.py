@@ -44,6 +44,7 @@ from worldledger.errors import (
 )
 from worldledger.genesis import NewWorld, Order
 from worldledger.intents import Accepted, Held
+from worldledger.moments import HEAD, Moment, seq_or_moment
 from worldledger.observation import ObservedEvent, View
 from worldledger.protocols import ObservationPolicyProtocol
 from worldledger.staleness import (
@@ -466,14 +467,23 @@ class Orchestrator(Gauges):
 
     # -- observation ---------------------------------------------------------------------------------------
 
-    async def view(self, agent_id: str, *, at_seq: int | None = None) -> View:
-        """Give an agent's view: the latest that it may know, or the one that it had at a seq.
+    async def view(self, agent_id: str, *, at_seq: int | None = None, at: str | None = None) -> View:
+        """Give an agent's view: the latest that it may know, or the one that it had at a seq or a moment (``at``).
 
         Either way its view_seq is that of the effect which made it: the last up to there that gave the agent a delta.
-        Raises UnknownAgentError (also where it was not registered then) and MomentNotFoundError.
+        Raises UnknownAgentError (also where it was not registered then), MomentNotFoundError, and
+        UnreadableMomentError (a ValueError) for what is no moment (`worldledger.moments`).
         """
+        moment = seq_or_moment(at_seq, at)
+        if moment not in {HEAD, Moment(seq=moment.seq)}:
+            at_seq = await self._guard.read(self._seq_at(moment))
+        else:
+            at_seq = moment.seq
         found = self._observing.view_here(agent_id, at_seq)
         return await self._guard.read(self._observing.view(agent_id, at_seq)) if found is None else found
+
+    async def _seq_at(self, moment: Moment) -> int:
+        return await self._store.states.seq_at(await self._store.world(self.world_id), **moment._asdict())
 
     async def subscribe(self, agent_id: str, *, view_seq: int | None = None) -> Subscription:
         """Give the agent's observations after a view, or, where none is named, from now on with the view to begin with.

@@ -400,24 +400,53 @@ select low from search where low = high
 SEQ_AT_SIM_TIME = _SEQ_AT.format(time="sim_time")
 SEQ_AT_WALL_TIME = _SEQ_AT.format(time="(effect ->> 'wall_time')::float8")
 
-#: Where a turn ($3, as text) of a world begins, up to a seq ($2).
-TURN_STARTED = """
+_UNIT_BEGINS = """
 select global_seq from effects
-where world_id = $1 and kind in ('SimulationStarted', 'TurnStarted') and global_seq <= $2
-and effect -> 'payload' ->> 'turn' = $3 order by global_seq limit 1
+where world_id = $1 and kind = any($3) and global_seq <= $2
+and effect -> 'payload' ->> $4 = $5 order by global_seq {order} limit 1
+"""
+#: Where a unit begins: the first effect of some kinds ($3) up to a seq ($2) whose payload has a number ($5, as text) in
+#: a member ($4); of a number that begins twice, the last one.
+UNIT_BEGINS = _UNIT_BEGINS.format(order="asc")
+UNIT_BEGINS_LAST = _UNIT_BEGINS.format(order="desc")
+
+#: The first effect of some kinds ($4) between two seqs.
+FIRST_OF_KINDS = """
+select global_seq from effects
+where world_id = $1 and global_seq > $2 and global_seq <= $3 and kind = any($4) order by global_seq limit 1
 """
 
-#: The first effect of a kind ($4) between two seqs.
-FIRST_OF_KIND = """
-select global_seq from effects
-where world_id = $1 and global_seq > $2 and global_seq <= $3 and kind = $4 order by global_seq limit 1
-"""
-
-#: The last turn that was started, up to a seq ($2).
-LAST_TURN = """
-select effect -> 'payload' ->> 'turn' as turn from effects
-where world_id = $1 and kind in ('SimulationStarted', 'TurnStarted') and global_seq <= $2
+#: The last number that a member ($4) of the payload has in an effect of some kinds ($3), up to a seq ($2).
+LAST_UNIT = """
+select effect -> 'payload' ->> $4 as number from effects
+where world_id = $1 and kind = any($3) and global_seq <= $2
 order by global_seq desc limit 1
+"""
+
+#: The kinds of a world's effects up to a seq ($2), sorted, each found by one look into the index.
+KINDS_OF_WORLD = """
+with recursive known as (
+    (select kind from effects where world_id = $1 and global_seq <= $2 order by kind limit 1)
+    union all
+    select (select e.kind from effects e
+            where e.world_id = $1 and e.kind > known.kind and e.global_seq <= $2 order by e.kind limit 1)
+    from known where known.kind is not null)
+select kind from known where kind is not null
+"""
+
+#: The n-th ($2) effect of a world that is of none of some kinds ($3): n and as many as those kinds have up to there.
+NTH_NOT_OF_KINDS = """
+with recursive search as (
+    select $2::bigint as seq
+    union
+    select $2 + (select count(*) from effects where world_id = $1 and kind = any($3) and global_seq <= search.seq)
+    from search)
+select max(seq) from search
+"""
+
+#: How many effects of a world up to a seq ($2) are of none of some kinds ($3).
+NOT_OF_KINDS = """
+select $2::bigint - count(*) from effects where world_id = $1 and kind = any($3) and global_seq <= $2
 """
 
 #: The state digests in a world's log, ascending.

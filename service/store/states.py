@@ -12,6 +12,7 @@ import orjson
 from service.store import statements
 from service.store.advancing import NEVER, Forward, Keep, Progress, advance
 from service.store.live import LiveStates
+from service.store.moments import Units
 from service.store.snapshots import Base, Gathering, SnapshotRecord, Snapshots, Taken, take
 from service.store.turns import Turns
 from worldledger.errors import MomentNotFoundError
@@ -73,7 +74,8 @@ class States:
         #: the imported worlds whose snapshots are being taken; set where that is over, or waits for something
         self._imported: dict[str, asyncio.Event] = {}
         self.snapshots = Snapshots(reader, most=settings.snapshots_kept)
-        self.turns = Turns(reader)
+        self.units = Units(reader)
+        self.turns = Turns(reader, self.units)
         self._live = LiveStates(settings.live_states, settings.live_state_bytes)
 
     # -- moments -------------------------------------------------------------------------------------------
@@ -85,13 +87,14 @@ class States:
         seq: int | None = None,
         sim_time: float | None = None,
         wall_time: float | None = None,
-        turn: int | None = None,
+        unit: tuple[str, int] | None = None,
     ) -> int:
         """Give the seq of a moment: a seq, or the last effect at or before a time; the head where none is given.
 
-        Of a ``turn`` it is the last effect before the next turn begins. ``wall_time`` is in epoch seconds; times that
+        The fields are those of `worldledger.moments.Moment`. Of a ``unit`` with its number (a turn, a round, a step) it
+        is the last effect before the next one begins. ``wall_time`` is in epoch seconds; times that
         people read and write back are rounded to the microsecond, so it means that microsecond. Raises
-        MomentNotFoundError for a seq or turn that the world does not have, and for a time before its first effect.
+        MomentNotFoundError for a seq or unit that the world does not have, and for a time before its first effect.
         """
         head = world.head_seq
         if seq is not None:
@@ -103,8 +106,8 @@ class States:
                     head_seq=head,
                 )
             return seq
-        if turn is not None:
-            return (await self.turns.at(world, turn)).last_seq
+        if unit is not None:
+            return (await self.units.at(world, *unit)).last_seq
         if sim_time is None and wall_time is None:
             return head
         by_sim_time = sim_time is not None
@@ -193,19 +196,21 @@ class States:
 
     # -- snapshots -----------------------------------------------------------------------------------------
 
-    async def snapshot(self, world_id: str, progress: Progress | None = None) -> Taken | None:
-        """Take a snapshot at the world's head; its digest is for whoever calls to write into the log.
+    async def snapshot(
+        self, world_id: str, progress: Progress | None = None, *, seq: int | None = None
+    ) -> Taken | None:
+        """Take a snapshot at a seq that the world has, or at its head; the caller writes its digest into the log.
 
-        Gives None where the newest snapshot is the head's, but for its own digest.
+        Returns None where there is one of that state already: nothing but its own digest has been written since.
         """
-        world = await self._world(world_id)
+        seq = (await self._world(world_id)).head_seq if seq is None else seq
         rules = await self.rules(world_id)
-        base = await self.snapshots.before(world_id, world.head_seq, rules.ruleset)
-        if base.fold.seq and await self._reader.fetch(
-            statements.ONLY_A_DIGEST_SINCE, world_id, base.fold.seq, world.head_seq
-        ):
+        base = await self.snapshots.before(world_id, seq, rules.ruleset)
+        if base.fold.seq and await self._reader.fetch(statements.ONLY_A_DIGEST_SINCE, world_id, base.fold.seq, seq):
             return None
-        reached = await self._reach(world_id, world.head_seq, progress, base)
+        if base.fold.seq == seq and (await self.page(world_id, after=seq - 1, limit=1))[0].digest_seq is not None:
+            return None
+        reached = await self._reach(world_id, seq, progress, base)
         taken = await asyncio.to_thread(take, reached.fold, reached.checksum)
         await self.snapshots.write(world_id, rules.ruleset, taken)
         return taken
@@ -243,10 +248,10 @@ class States:
         """Give a page of a world's snapshots, ascending. Raises as `rules` does."""
         return await self.snapshots.page(world_id, (await self.rules(world_id)).ruleset, after=after, limit=limit)
 
-    async def newest(self, world_id: str) -> list[SnapshotRecord]:
-        """Give the newest snapshot of a world, if there is one."""
-        world = await self._world(world_id)
-        base = await self.snapshots.before(world_id, world.head_seq, (await self.rules(world_id)).ruleset)
+    async def newest(self, world_id: str, seq: int | None = None) -> list[SnapshotRecord]:
+        """Return the newest snapshot of a world up to a seq, or its head, if there is one."""
+        seq = (await self._world(world_id)).head_seq if seq is None else seq
+        base = await self.snapshots.before(world_id, seq, (await self.rules(world_id)).ruleset)
         return await self.page(world_id, after=base.fold.seq - 1, limit=1) if base.fold.seq else []
 
     # -- live states ---------------------------------------------------------------------------------------

@@ -254,15 +254,17 @@ class Store:
         self._committed(world_id, head.seq)
         return head
 
-    async def snapshot(self, world_id: str, progress: Progress | None = None) -> SnapshotRecord:
-        """Take a snapshot of a world at its head, write its digest into the log, and give it.
+    async def snapshot(
+        self, world_id: str, progress: Progress | None = None, *, seq: int | None = None
+    ) -> SnapshotRecord:
+        """Take a snapshot of a world at a seq that it has, or at its head, write its digest into the log.
 
-        Where nothing has happened since the newest one, that is given and nothing written. Raises WorldNotFoundError,
-        FoldError, TamperedError or StoreUnavailableError.
+        Where nothing has happened since the last one before, that is returned and nothing written. Raises
+        WorldNotFoundError, FoldError, TamperedError or StoreUnavailableError.
         """
-        taken = await self.states.snapshot(world_id, progress)
+        taken = await self.states.snapshot(world_id, progress, seq=seq)
         if taken is None:
-            (newest,) = await self.states.newest(world_id)
+            (newest,) = await self.states.newest(world_id, seq)
             return newest
         await self._snapshotter.record(world_id, taken)
         (made,) = await self.states.page(world_id, after=taken.global_seq - 1, limit=1)

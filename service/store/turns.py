@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from service.store import statements
-from worldledger.errors import MomentNotFoundError
-from worldledger.rulesets.simulation import RULESET
-from worldledger.rulesets.simulation.words import TURN_ENDED, TURN_STARTED
+from worldledger.rulesets.simulation.words import TURN, TURN_ENDED
 
 if TYPE_CHECKING:
+    from service.store.moments import Units
     from service.store.reader import Reader
     from service.store.records import WorldRecord
 
@@ -31,30 +30,12 @@ class TurnAt(NamedTuple):
 class Turns:
     """Finds the turns of worlds."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, units: Units) -> None:
         self._reader = reader
+        self._units = units
 
     async def at(self, world: WorldRecord, turn: int) -> TurnAt:
-        """Give where a turn stands. Raises MomentNotFoundError for one that the world does not have."""
-        head = world.head_seq
-        if world.ruleset != RULESET.name:
-            raise self._none(world, turn, f"worlds of {world.ruleset} have none")
-        rows = await self._reader.fetch(statements.TURN_STARTED, world.world_id, head, str(turn))
-        if not rows:
-            raise await self._missing(world, turn)
-        first: int = rows[0]["global_seq"]
-        following = await self._first(world, first, head, TURN_STARTED)
-        last = head if following is None else following - 1
-        return TurnAt(turn, first, await self._first(world, first, last, TURN_ENDED), last)
-
-    async def _first(self, world: WorldRecord, after: int, until: int, kind: str) -> int | None:
-        rows = await self._reader.fetch(statements.FIRST_OF_KIND, world.world_id, after, until, kind)
-        return rows[0]["global_seq"] if rows else None
-
-    async def _missing(self, world: WorldRecord, turn: int) -> MomentNotFoundError:
-        rows = await self._reader.fetch(statements.LAST_TURN, world.world_id, world.head_seq)
-        return self._none(world, turn, f"its last is {rows[0]['turn']}" if rows else "it has not begun")
-
-    def _none(self, world: WorldRecord, turn: int, why: str) -> MomentNotFoundError:
-        what = f"world {world.world_id!r} has no turn {turn}; {why}"
-        return MomentNotFoundError(what, world_id=world.world_id, turn=turn, head_seq=world.head_seq)
+        """Return where a turn stands. Raises MomentNotFoundError for one that the world does not have."""
+        first, last = await self._units.at(world, TURN, turn)
+        rows = await self._reader.fetch(statements.FIRST_OF_KINDS, world.world_id, first, last, [TURN_ENDED])
+        return TurnAt(turn, first, rows[0]["global_seq"] if rows else None, last)

@@ -94,7 +94,7 @@ async def test_a_diff_that_cannot_be_is_refused(
     bad = ["0", "-1", "", "x", "1.0", "NaN", "inf", str(2**53), "9" * 5000, "%00", "%D9%A1", "%F0%9F%99%82"]
     queries = [*((f"from_seq={value}", "from_seq") for value in bad)]
     queries += [(f"from_seq=1&to_seq={value}", "to_seq") for value in bad]
-    queries += [("", "from_seq"), ("to_seq=3", "from_seq"), ("from_seq=1&from_seq=2", "from_seq")]
+    queries += [("", "from"), ("to_seq=3", "from"), ("from_seq=1&from_seq=2", "from_seq")]
     queries += [("from_seq=1&to_seq=2&to_seq=2", "to_seq")]
     for query, name in queries:
         with subtests.test(query=query[:30]):

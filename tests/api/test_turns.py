@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import httpx2
 import pytest
 
@@ -147,3 +149,46 @@ async def test_the_view_at_a_turn(client: httpx2.AsyncClient) -> None:
     assert len({*blurred, 10.5}) == 3
     problem(await client.get(path, params={"turn": 1, "at_seq": 3}), 422, "invalid_parameter", parameter="turn")
     problem(await client.get("/v1/worlds/market/agents/Dan/view?turn=1"), 404, "unknown_agent")
+
+
+async def test_a_moment_in_one_spelling(client: httpx2.AsyncClient) -> None:
+    """States, differences and views take a moment as `at` (`from`, `to`), spelt as the commands spell it."""
+
+    async def found(path: str, **params: str | int) -> Any:
+        response = await client.get(f"/v1/worlds/market/{path}", params=params)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    view = "agents/Bea/view"
+    first = await found("effects/1")
+    for moment, old in {
+        "turn:1": {"at_seq": ENDED},
+        f"seq:{ENDED}": {"at_seq": ENDED},
+        str(ENDED): {"at_turn": 1},
+        "head": {},
+        "sim:1e9": {},
+        "9999-12-31T23:59:59Z": {},
+    }.items():
+        assert await found("state", at=moment) == await found("state", **old)
+    for moment, seq in {"turn:1": ENDED, f"seq:{ENDED}": ENDED, "sim:1e9": HEAD}.items():
+        assert await found(view, at=moment) == await found(view, at_seq=seq)
+    assert await found(view, at="head") == await found(view)
+    assert (await found("state", at="step:0"))["global_seq"] == first["global_seq"]
+    assert await found("diff", **{"from": "turn:0", "to": "turn:1"}) == await found(
+        "diff", from_seq=FIRST - 1, to_seq=ENDED
+    )
+    refused: list[tuple[str, dict[str, str | int], str]] = [
+        ("state", {"at": "trun"}, "at"),
+        ("state", {"at": ""}, "at"),
+        ("state", {"at": "2026-01-31T12:00:00+02:00".replace("+", " ")}, "at"),
+        ("state", {"at": "1", "at_turn": 1}, "at_turn"),
+        (view, {"at": "1", "at_seq": 1}, "at_seq"),
+        ("diff", {}, "from"),
+        ("diff", {"from": "1", "from_seq": 1}, "from_seq"),
+        ("diff", {"from": "x"}, "from"),
+    ]
+    for path, params, named in refused:
+        response = await client.get(f"/v1/worlds/market/{path}", params=params)
+        problem(response, 422, "invalid_parameter", parameter=named)
+    response = await client.get("/v1/worlds/market/state", params={"at": "round:1"})
+    assert "has no round 1" in problem(response, 404, "moment_not_found")["detail"]

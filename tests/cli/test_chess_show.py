@@ -50,12 +50,12 @@ def test_a_live_game_for_people(on: Cli) -> None:
         "  black  bo            1 move, thought 0:01:15\n"
         "\n"
         "moves\n"
-        "  1.  e4   1.2 s  0:00:58.7  e5  0:01:15\n"
-        "  2.  Bc4\n"
+        "  1.  e4   seq 4  1.2 s  0:00:58.7  e5  seq 5  0:01:15\n"
+        "  2.  Bc4  seq 7\n"
         "\n"
         "2 rejected attempts\n"
-        "  e2e5  white  at the beginning  illegal move\n"
-        "  ?     white  after e5, ply 2   no answer\n"
+        "  e2e5  white  seq 3  at the beginning  illegal move\n"
+        "  ?     white  seq 6  after e5, ply 2   no answer\n"
         "\n"
         "result in progress, black to move\n"
     )
@@ -66,7 +66,7 @@ def test_after_some_moves(on: Cli) -> None:
     """--ply shows the position after so many, with what was attempted there; the beginning is 0, the end the last."""
     out = on("chess", "show", "live", "--ply", "0").out
     assert out.startswith("live after 0 of 3 half-moves\n")
-    assert "1 rejected attempt\n  e2e5  white  at the beginning" in out
+    assert "1 rejected attempt\n  e2e5  white  seq 3  at the beginning" in out
     assert "\nmoves\n" not in out
     out = on("chess", "show", "live", "--ply", "2").out
     assert "after e5, ply 2" in out
@@ -76,6 +76,37 @@ def test_after_some_moves(on: Cli) -> None:
         refused = on("chess", "show", "live", "--ply", ply)
         assert (refused.code, refused.out) == (2, "")
         assert refused.err == f"worldledger: the game 'live' has no ply {ply}; its last is 3\n"
+
+
+@pytest.mark.filled(by=live)
+def test_a_moment_in_one_spelling(on: Cli) -> None:
+    """A half-move, a move of both sides, a step and a seq name the same positions, with --at or own options."""
+    for moments, shown in {
+        (("--at", "ply:2"), ("--at", "move:1"), ("--move", "1"), ("--at", "step:2"), ("--at", "6")): ("--ply", "2"),
+        (("--at", "ply:0"), ("--at", "move:0"), ("--at", "seq:3")): ("--ply", "0"),
+        (("--at", "move:2"), ("--at", "head"), ("--move", "2")): ("--ply", "3"),
+    }.items():
+        for moment in moments:
+            assert on("chess", "show", "live", *moment) == on("chess", "show", "live", *shown)
+    for name, why in {
+        "move:3": "worldledger: world 'live' has no move 3; its last is 2\n",
+        "turn:1": "worldledger: world 'live' has no turn 1; worlds of chess have none (but move, ply, step)\n",
+        "pli:1": "worldledger: world 'live' has no pli 1; worlds of chess have none; did you mean ply:1?\n",
+        "1": "worldledger: the game 'live' was not started yet at seq 1\n",
+    }.items():
+        assert on("chess", "show", "live", "--at", name) == (2, "", why)
+    assert "one moment" in on("chess", "show", "live", "--ply", "1", "--move", "1").err
+
+
+def test_comments_and_evaluations(on: Cli, tmp_path: Path) -> None:
+    """What a record says about moves is shown with them: evaluations from White's side, comments below their line."""
+    text = "1. e4 { [%eval 0.31] best\nby test } e5 { [%eval #-4] } 2. Nf3 { why? } *"
+    (tmp_path / "a.pgn").write_text(f'[White "A"]\n[Black "B"]\n\n{text}')
+    assert on("import", "pgn", str(tmp_path)).code == 0
+    (world,) = json.loads(on("worlds", "--json").out)
+    assert on("chess", "show", world["world_id"]).out.partition("\nmoves\n")[2].partition("\n\n")[0] == (
+        "  1.  e4   seq 3  +0.31  e5  seq 4  #-4\n      e4: best by test\n  2.  Nf3  seq 5\n      Nf3: why?"
+    )
 
 
 def test_a_recorded_game(on: Cli, tmp_path: Path) -> None:
@@ -88,8 +119,8 @@ def test_a_recorded_game(on: Cli, tmp_path: Path) -> None:
     mate, other = (world["world_id"] for world in json.loads(on("worlds", "--json").out))
     assert "\nresult black wins: checkmate (recorded as 0-1)\n" in on("chess", "show", mate).out
     out = on("chess", "show", other).out
-    assert "moves\n  40.  …    Qd2  0:01:00\n" in out
-    assert "  a1b1  white  after Qd2, ply 1  illegal move\n" in out
+    assert "moves\n  40.  …      Qd2  seq 3  0:01:00\n" in out
+    assert "  a1b1  white  seq 4  after Qd2, ply 1  illegal move\n" in out
     assert out.endswith("result black wins: resigned, illegal move (recorded as Illegal move (a1b1) by white)\n")
 
 

@@ -18,8 +18,10 @@ from service.cli.replay_paced import Pace
         ("0", Moment(seq=0)),
         ("9223372036854775808", Moment(seq=2**63)),
         ("head", HEAD),
-        ("turn:0", Moment(turn=0)),
-        ("turn:12", Moment(turn=12)),
+        ("turn:0", Moment(unit=("turn", 0))),
+        ("seq:1", Moment(seq=1)),
+        ("step:12", Moment(unit=("step", 12))),
+        ("2026-01-31T12:00:00Z", Moment(wall_time=1769860800.0)),
         ("sim:12.5", Moment(sim_time=12.5)),
         ("sim:-3", Moment(sim_time=-3.0)),
         ("sim:1e3", Moment(sim_time=1000.0)),
@@ -28,7 +30,7 @@ from service.cli.replay_paced import Pace
     ],
 )
 def test_moments_that_can_be_read(text: str, moment: Moment) -> None:
-    """A moment is a seq, the head, a turn, a sim_time or a wall time with its offset."""
+    """A moment is a seq, the head, a unit with its number, a sim_time or a wall time with its offset."""
     assert read_moment(text, "A") == moment
 
 
@@ -42,7 +44,9 @@ def test_moments_that_can_be_read(text: str, moment: Moment) -> None:
         ("٣", "no moment"),
         ("1" * 30, "no moment"),
         ("Head", "no moment"),
-        ("tick:3", "no moment"),
+        ("Turn:3", "no moment"),
+        ("seq:", "no moment"),
+        ("seq:-1", "no moment"),
         ("turn:", "no moment"),
         ("turn:-1", "no moment"),
         ("turn:1.5", "no moment"),
@@ -54,6 +58,8 @@ def test_moments_that_can_be_read(text: str, moment: Moment) -> None:
         ("sim:1e999", "no number"),
         ("sim:1_0", "no number"),
         ("sim: 1", "no number"),
+        ("2026-01-31", "time zone"),
+        ("2026-13-31T00:00Z", "no ISO 8601 time"),
         ("wall:", "no ISO 8601 time"),
         ("wall:yesterday", "no ISO 8601 time"),
         ("wall:1700000000", "no ISO 8601 time"),

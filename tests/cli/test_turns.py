@@ -28,6 +28,26 @@ def test_the_state_at_a_turn(on: Cli) -> None:
         assert (found["global_seq"], found["state"]["metadata"]["turn"]) == (seq, turn)
 
 
+def test_a_moment_in_one_spelling(on: Cli) -> None:
+    """`state`, `view`, `checkpoint export`, `snapshot` and `replay` take a moment in the same words."""
+    for moment, seq in (("turn:1", ENDED), (f"seq:{ENDED}", ENDED), ("step:0", 1), ("9999-01-01T00:00Z", HEAD)):
+        assert json.loads(on("state", "market", "--at", moment, "--json").out)["global_seq"] == seq
+    for moment in ("turn:1", f"seq:{ENDED}", str(ENDED)):
+        assert on("view", "market", "Ann", "--at", moment) == on("view", "market", "Ann", "--turn", "1")
+        assert on("checkpoint", "export", "market", "--at", moment).out == (
+            on("checkpoint", "export", "market", "--turn", "1").out
+        )
+    assert "one moment" in on("view", "market", "Ann", "--at", "head", "--turn", "1").err
+    for arguments in (("state", "market"), ("view", "market", "Ann"), ("checkpoint", "export", "market")):
+        refused = on(*arguments, "--at", "trun 1")
+        assert (refused.code, refused.out) == (2, "")
+        assert "is no moment" in refused.err
+    taken = on("snapshot", "market", "--at", "turn:1")
+    assert taken.out.startswith(f"took a snapshot of market at seq {ENDED} ")
+    assert on("snapshot", "market", "--at", "turn:1").out.startswith("nothing has happened")
+    assert on("replay", "--check", "market").out.startswith("agreed market")
+
+
 def test_what_a_turn_has_changed(on: Cli) -> None:
     """`diff` takes turns as moments: from one turn's end to another's."""
     found = json.loads(on("diff", "market", "turn:0", "turn:1", "--json").out)

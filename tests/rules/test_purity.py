@@ -38,9 +38,10 @@ AIO_FORBIDDEN_NAMES = FORBIDDEN_NAMES | frozenset(_AIO_OUTSIDE.split())
 
 #: What one module may do besides: reading a configuration's file, which it is told, is how a simulation comes in;
 #: rounds are read from files and written to them, and stamped, as the seed's usage example has it; an error is remade
-#: by the parameters of its constructor, which are the same on every machine.
+#: by the parameters of its constructor, which are the same on every machine; a moment may be a time, as a text.
 READERS = {
     "errors/remaking.py": frozenset({"inspect"}),
+    "moments.py": frozenset({"datetime"}),
     "rulesets/simulation/loading.py": frozenset({"os", "pathlib", "open"}),
     "rulesets/social_rl/files.py": frozenset({"os", "pathlib", "open", "datetime", "now"}),
 }

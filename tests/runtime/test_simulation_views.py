@@ -159,13 +159,13 @@ async def test_the_view_at_a_turn_is_of_that_turn(database_url: str, world_id: s
         store = world._follower._store
         record = await store.world(world_id)
         for turn, text in live.items():
-            seq = await store.states.seq_at(record, turn=turn)
+            seq = await store.states.seq_at(record, unit=("turn", turn))
             view = await world.view("Ann", at_seq=seq)
             assert text_of(view) == text
             assert view.visible_entities["Ann"]["gold"] == float(turn)
         assert len(set(live.values())) == 4
         with pytest.raises(MomentNotFoundError):
-            await store.states.seq_at(record, turn=5)
+            await store.states.seq_at(record, unit=("turn", 5))
 
 
 async def test_an_agent_has_no_view_before_it_was_there(database_url: str, world_id: str) -> None:

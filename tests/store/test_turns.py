@@ -40,7 +40,7 @@ async def _missing(store: Store, world_id: str, turn: int) -> MomentNotFoundErro
     with pytest.raises(MomentNotFoundError) as caught:
         await store.states.turns.at(await store.world(world_id), turn)
     with pytest.raises(MomentNotFoundError):
-        await store.states.seq_at(await store.world(world_id), turn=turn)
+        await store.states.seq_at(await store.world(world_id), unit=("turn", turn))
     assert (caught.value.details["world_id"], caught.value.details["turn"]) == (world_id, turn)
     return caught.value
 
@@ -48,7 +48,7 @@ async def _missing(store: Store, world_id: str, turn: int) -> MomentNotFoundErro
 async def _at(store: Store, world_id: str, turn: int) -> TurnAt:
     world = await store.world(world_id)
     found = await store.states.turns.at(world, turn)
-    assert await store.states.seq_at(world, turn=turn) == found.last_seq
+    assert await store.states.seq_at(world, unit=("turn", turn)) == found.last_seq
     return found
 
 

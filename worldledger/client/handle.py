@@ -84,10 +84,10 @@ class RemoteHandle:
             self.agent_id, req_id, context_seq, staleness_threshold=staleness_threshold, about=about
         )
 
-    async def view(self, at_seq: int | None = None) -> View:
+    async def view(self, at_seq: int | None = None, *, at: str | None = None) -> View:
         """Give the agent's whole view; see `RemoteWorld.view`. The latest one is what it acts from next."""
-        view = await self.world.view(self.agent_id, at_seq=at_seq)
-        if at_seq is None:
+        view = await self.world.view(self.agent_id, at_seq=at_seq, at=at)
+        if at_seq is None and at in {None, "head"}:
             self.context_seq = max(self.context_seq, view.view_seq)
         return view
 

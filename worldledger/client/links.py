@@ -10,7 +10,7 @@ from typing import Any, Final
 from worldledger.aio import CancelToken
 from worldledger.client.link import Link
 from worldledger.client.queueing import DeltaQueue
-from worldledger.client.transport import Transport, path_of
+from worldledger.client.transport import Transport, moment_params, path_of
 from worldledger.core_kinds import GENERATION_CANCELLED_KIND, GENERATION_STARTED_KIND
 from worldledger.deltas import View
 from worldledger.errors import UnknownGenerationError
@@ -44,7 +44,7 @@ class Links:
             address,
             agent_id,
             view_seq,
-            view_at=lambda seq: self.view(agent_id, seq),
+            view_at=lambda seq: self.view(agent_id, seq, None),
             receive=receive,
             ended=self._note_end,
             ended_since=lambda seq: self._ended_since(agent_id, seq),
@@ -59,9 +59,9 @@ class Links:
         found = self._links.get(agent_id, [])
         return next((link for link in found if req_id in link.tokens), found[0] if found else None)
 
-    async def view(self, agent_id: str, at_seq: int | None) -> View:
+    async def view(self, agent_id: str, at_seq: int | None, at: str | None) -> View:
         """Fetch an agent's view."""
-        params = None if at_seq is None else {"at_seq": at_seq}
+        params = moment_params(at_seq, at)
         answer = await self._transport.call("GET", f"{self._path}{path_of('agents', agent_id, 'view')}", params=params)
         return View.model_validate(answer.value)
 

@@ -124,8 +124,8 @@ class Agent(Protocol):
         """Begin a generation, from the newest that was given out unless a context is named."""
         ...
 
-    async def view(self, at_seq: int | None = None) -> View:
-        """Give the agent's whole view, the latest or the one that it had at a seq."""
+    async def view(self, at_seq: int | None = None, *, at: str | None = None) -> View:
+        """Give the agent's whole view, the latest or the one that it had at a seq or another moment."""
         ...
 
     def get_view_seq(self) -> int:
@@ -257,8 +257,8 @@ class World(Protocol):
 
     # -- observation ---------------------------------------------------------------------------------------
 
-    async def view(self, agent_id: str, *, at_seq: int | None = None) -> View:
-        """Give an agent's view, the latest that it may know or the one that it had at a seq.
+    async def view(self, agent_id: str, *, at_seq: int | None = None, at: str | None = None) -> View:
+        """Give an agent's view, the latest that it may know or the one that it had at a seq or another moment.
 
         Its view_seq is that of the effect which made it: the last up to there that gave the agent a delta.
         """

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from worldledger.canonical import gate
-from worldledger.client.transport import Transport, path_of
+from worldledger.client.transport import Transport, moment_params, path_of
 from worldledger.errors import InvalidEffectError, InvalidRunError
 from worldledger.rulesets.social_rl.models import RoundResult
 
@@ -70,11 +70,12 @@ class RemoteRounds:
         found: dict[str, Any] = (await self._transport.call("GET", path)).value
         return found
 
-    async def policy(self, *, at_seq: int | None = None) -> dict[str, Any]:
-        """Give the cues of each agent (``agents``) and the policy of each role (``roles``), at a seq or now.
+    async def policy(self, *, at_seq: int | None = None, at: str | None = None) -> dict[str, Any]:
+        """Give the cues of each agent (``agents``) and the policy of each role (``roles``), at a moment or now.
 
-        Raises MomentNotFoundError for a seq that there is not, and for a world that is no social-RL run.
+        ``at`` is a moment as `worldledger.moments` says: ``round:3``. Raises MomentNotFoundError for one that there is
+        not, and for a world that is no social-RL run, and UnreadableMomentError (a ValueError) for what is no moment.
         """
-        params = {} if at_seq is None else {"at_seq": at_seq}
+        params = moment_params(at_seq, at)
         found: dict[str, Any] = (await self._transport.call("GET", f"{self._path}/policy", params=params)).value
         return found

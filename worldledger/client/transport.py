@@ -16,6 +16,7 @@ from worldledger.client.answers import ACCEPTING, BRINGING, Answer, checked_addr
 from worldledger.client.pauses import Pauses
 from worldledger.client.problems import ServiceUnavailableError, seconds_to_wait
 from worldledger.errors import RateLimitedError
+from worldledger.moments import seq_or_moment
 
 T = TypeVar("T")
 
@@ -136,3 +137,9 @@ class Transport:
 def path_of(*parts: str) -> str:
     """Give the path of these parts, each escaped whatever it holds."""
     return "".join(f"/{quote(part, safe='')}" for part in parts)
+
+
+def moment_params(at_seq: int | None, at: str | None) -> dict[str, Any]:
+    """Return the query parameters of a moment. Raises UnreadableMomentError, before anything is sent."""
+    seq_or_moment(at_seq, at)
+    return {name: value for name, value in (("at_seq", at_seq), ("at", at)) if value is not None}

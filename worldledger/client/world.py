@@ -383,13 +383,14 @@ class RemoteWorld(RemoteRounds):
 
     # -- observation ---------------------------------------------------------------------------------------
 
-    async def view(self, agent_id: str, *, at_seq: int | None = None) -> View:
-        """Give an agent's view: the latest that it may know, or the one that it had at a seq.
+    async def view(self, agent_id: str, *, at_seq: int | None = None, at: str | None = None) -> View:
+        """Give an agent's view: the latest that it may know, or the one that it had at a seq or a moment (``at``).
 
         Either way its view_seq is that of the effect which made it: the last up to there that gave the agent a delta.
-        Raises UnknownAgentError (also where it was not registered then) and MomentNotFoundError.
+        Raises UnknownAgentError (also where it was not registered then), MomentNotFoundError, and
+        UnreadableMomentError (a ValueError) for what is no moment (`worldledger.moments`).
         """
-        return await self._links.view(agent_id, at_seq)
+        return await self._links.view(agent_id, at_seq, at)
 
     async def subscribe(self, agent_id: str, *, view_seq: int | None = None) -> RemoteSubscription:
         """Give the agent's observations after a view, or, where none is named, from now on with the view to begin with.

@@ -12,6 +12,7 @@ from worldledger.canonical import gate
 from worldledger.drafts import CheckedDraft
 from worldledger.effects import Effect, EffectDraft
 from worldledger.errors import InvalidConfigError
+from worldledger.moments import Unit
 from worldledger.upcasting import Upcaster, Upcasters
 from worldledger.world import WorldState
 
@@ -73,6 +74,8 @@ class Ruleset:
       that no policy shows. Where they do not, an agent that is shown all entities is told every refusal in full.
     - ``records_rejections``: whether refused intents of its worlds become IntentRejected effects, where a world's own
       configuration does not say so.
+    - ``units``: name -> `worldledger.moments.Unit`: what moments of its worlds are counted in (``turn:5``). ``step`` is
+      there in every world; a ruleset may declare what its worlds' steps are.
 
     System kinds are folded by the core before a ruleset is asked.
     """
@@ -87,6 +90,7 @@ class Ruleset:
     digest_after: frozenset[str] = frozenset()
     records_rejections: bool = False
     judges_by_hidden: bool = False
+    units: Mapping[str, Unit] = {}
 
     def check_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Give the config as it is to stand in a world's genesis; the base takes any, as it is.

@@ -33,7 +33,7 @@ _SHAPES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "tick": (("type", "adapter", "sim_time"), ("id",)),
     "authority": (("type", "authority"), ("zero", "id")),
     "close_tick": (("type", "source"), ("id",)),
-    "view": (("type",), ("at_seq", "id")),
+    "view": (("type",), ("at_seq", "at", "id")),
     "ping": (("type",), ("id",)),
 }
 #: The members of a problem that are always kept; the facts beside them may be too many for a frame.

@@ -20,6 +20,7 @@ from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_WORD, json_name, read_word
 from worldledger.errors import InvalidEffectError, InvalidIntentError, SimulationError
 from worldledger.intents import Accepted, Held
+from worldledger.moments import UnreadableMomentError, parse_moment
 from worldledger.time_authority import WALL, TimeAuthority
 
 if TYPE_CHECKING:
@@ -363,15 +364,25 @@ class Taker:
         at_seq = message.body.get("at_seq")
         if at_seq is not None and (type(at_seq) is not int or not 1 <= at_seq <= MAX_INT):
             raise _unreadable(message, "at_seq is a global_seq, or null", "$.at_seq")
-        await self._begin(1, self._show(message.id, at_seq))
+        at = message.body.get("at")
+        if at is not None:
+            if type(at) is not str:
+                raise _unreadable(message, "at is a moment, such as turn:5, or null", "$.at")
+            if at_seq is not None:
+                raise _unreadable(message, "at contradicts at_seq; give one of them", "$.at")
+            try:
+                parse_moment(at)
+            except UnreadableMomentError as error:
+                raise _unreadable(message, str(error), "$.at") from None
+        await self._begin(1, self._show(message.id, at_seq, at))
 
-    async def _show(self, message_id: MessageId, at_seq: int | None) -> None:
+    async def _show(self, message_id: MessageId, at_seq: int | None, at: str | None) -> None:
         try:
-            view = await self._world.view(self._agent_id, at_seq=at_seq)
+            view = await self._world.view(self._agent_id, at_seq=at_seq, at=at)
         except SimulationError as error:
             await self._out.problem("error", message_id, error)
         else:
-            await self._out.view(view, message_id, latest=at_seq is None)
+            await self._out.view(view, message_id, latest=at_seq is None and at in {None, "head"})
 
     async def _ping(self, message: Message) -> None:
         await self._out.tell("pong", message.id)

@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from worldledger.effects import EffectDraft
+from worldledger.moments import Unit
 from worldledger.rulesets.base import Ruleset
 from worldledger.rulesets.chess import rules, state
 from worldledger.rulesets.chess.agents import Agent, AgentSpec, AgentStats
@@ -26,6 +27,7 @@ from worldledger.rulesets.chess.deciding import automatic_end, resignation, time
 from worldledger.rulesets.chess.endings import Ending
 from worldledger.rulesets.chess.fens import board_of, is_uci, read_fen, replayed
 from worldledger.rulesets.chess.live import LIVE, LiveConfig, opening_effects
+from worldledger.rulesets.chess.moves import move_number
 from worldledger.world import WorldState
 
 if TYPE_CHECKING:
@@ -91,6 +93,13 @@ class Chess(Ruleset):
     )
     stateful = frozenset(checks)
     records_rejections = True
+    #: A step is a half-move, as OpenEnv's ``step_count`` has it.
+    units = MappingProxyType(
+        {
+            **dict.fromkeys(("ply", "step"), Unit(("MoveMade",), "ply", has_zero=True)),
+            "move": Unit(("MoveMade",), move_number, has_zero=True),
+        }
+    )
 
     def check_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Give the configuration, a live game in its normal form. Raises InvalidConfigError for one that cannot be."""

@@ -5,6 +5,7 @@ Source of the names: seeds/chess_openenv.md, Move.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import chess
@@ -64,3 +65,13 @@ def payload_of(made: Made, fen: str, *, ply: int, player: str, agent_id: str) ->
         "variations": 0,
         "fen": fen,
     }
+
+
+def move_number(payload: Mapping[str, Any]) -> int | None:
+    """Return the number of the move that a half-move belongs to, as records count: 1 has White's first and the reply.
+
+    None for a payload that does not say it. (``fen`` is the position afterwards, and Black's moves raise its number.)
+    """
+    fen, player = payload.get("fen"), payload.get("player")
+    number = fen.rpartition(" ")[2] if isinstance(fen, str) else ""
+    return int(number) - (player == "black") if number.isdecimal() and len(number) < 10 else None

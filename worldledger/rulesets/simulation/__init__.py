@@ -14,10 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 from worldledger.effects import EffectDraft
 from worldledger.errors import InvalidConfigError
+from worldledger.moments import Unit
 from worldledger.observation import ObservationPolicy
 from worldledger.rulesets.base import Knowing, Ruleset
 from worldledger.rulesets.simulation import checks, handlers
@@ -27,7 +29,7 @@ from worldledger.rulesets.simulation.config import SimulationConfig, new_config
 from worldledger.rulesets.simulation.loading import load_config
 from worldledger.rulesets.simulation.opening import opening_effects, policy_for
 from worldledger.rulesets.simulation.state import SimulationState
-from worldledger.rulesets.simulation.words import PLACE, TURN_ENDED, UNOBSERVED
+from worldledger.rulesets.simulation.words import PLACE, SIMULATION_STARTED, TURN, TURN_ENDED, TURN_STARTED, UNOBSERVED
 from worldledger.world import WorldState
 
 __all__ = ["RULESET", "Checkpoint", "Simulation", "SimulationConfig", "SimulationState", "load_config"]
@@ -45,6 +47,7 @@ class Simulation(Ruleset):
     digest_after = frozenset({TURN_ENDED})
     records_rejections = True
     judges_by_hidden = True
+    units = MappingProxyType({TURN: Unit((SIMULATION_STARTED, TURN_STARTED), TURN)})
 
     def check_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Give the configuration in its normal form. Raises InvalidSimulationConfigError with every problem."""

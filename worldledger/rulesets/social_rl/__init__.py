@@ -13,9 +13,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from worldledger.effects import EffectDraft
+from worldledger.moments import Unit
 from worldledger.observation import ObservationPolicy
 from worldledger.rulesets.base import Ruleset
 from worldledger.rulesets.social_rl import config as _config
@@ -36,7 +38,7 @@ from worldledger.rulesets.social_rl.models import (
     validate_round_result,
 )
 from worldledger.rulesets.social_rl.policy import SocialRLPolicy, policy_of
-from worldledger.rulesets.social_rl.words import ROUND_ENDED
+from worldledger.rulesets.social_rl.words import ROUND_ENDED, ROUND_STARTED
 from worldledger.world import WorldState
 
 __all__ = [
@@ -71,6 +73,7 @@ class SocialRL(Ruleset):
     digest_after = frozenset({ROUND_ENDED})
     records_rejections = True
     judges_by_hidden = True
+    units = MappingProxyType({"round": Unit((ROUND_STARTED,), "round_number", restarts=True)})
 
     def check_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Give the configuration in its normal form. Raises InvalidConfigError with every problem."""

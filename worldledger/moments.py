@@ -1,0 +1,111 @@
+"""Moments of a world as people and programs write them: ``1200``, ``head``, ``turn:5``, ``sim:12.5``, an ISO 8601 time.
+
+- ``seq:N`` or a bare ``N``: after the effect with this global_seq; ``head``: after the last effect there is
+- ``step:N``, and the units of a world's ruleset (``turn:N``, ``ply:N``, ``move:N``, ``round:N``): at the end of the
+  N-th, which is after the last effect before the next one begins
+- ``sim:T``: after the last effect at or before this sim_time
+- ``2026-01-31T12:00:00Z`` or ``wall:2026-01-31T12:00:00Z``: after the last effect at or before this wall time
+
+A world's ruleset declares which units it has (`worldledger.rulesets.Ruleset.units`). Where it does not say what a step
+is, a step is an effect of no system kind.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+#: What a moment may be, for messages and help.
+MOMENT_RULE: Final = "seq:N (or N), head, step:N, turn:N, ply:N, move:N, round:N, sim:SECONDS or a time in ISO 8601"
+
+#: The unit that every world has.
+STEP: Final = "step"
+
+_DIGITS: Final = re.compile(r"[0-9]{1,19}")
+_UNIT: Final = re.compile(r"([a-z][a-z_]{0,63}):([0-9]{1,19})")
+_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+class Unit(NamedTuple):
+    """A unit that the effects of a world can be counted in.
+
+    Each one begins with an effect of one of these ``kinds``. ``number`` is the member of its payload that has its
+    number, or a function that reads the number from the payload (None: it has none); effects in a row with the same
+    number are one. ``has_zero`` says that 0 is what lies before the first one. ``restarts`` says that of a number that
+    begins twice, as only imports bring it, the last beginning counts.
+    """
+
+    kinds: tuple[str, ...]
+    number: str | Callable[[Mapping[str, Any]], int | None]
+    has_zero: bool = False
+    restarts: bool = False
+
+
+class Moment(NamedTuple):
+    """A seq, a sim_time, a wall_time in epoch seconds, or a unit with its number; where none is given, the head."""
+
+    seq: int | None = None
+    sim_time: float | None = None
+    wall_time: float | None = None
+    unit: tuple[str, int] | None = None
+
+
+HEAD: Final = Moment()
+
+
+class UnreadableMomentError(ValueError):
+    """A text that is no moment; its message says what it should be."""
+
+
+def parse_moment(text: str) -> Moment:
+    """Read a moment. Raises UnreadableMomentError."""
+    if text == "head":
+        return HEAD
+    if _DIGITS.fullmatch(text):
+        return Moment(seq=int(text))
+    word, _, rest = text.partition(":")
+    if word == "sim":
+        return Moment(sim_time=parse_number(rest))
+    if word == "wall":
+        return Moment(wall_time=parse_wall_time(rest))
+    if _DATE.match(text):
+        return Moment(wall_time=parse_wall_time(text))
+    found = _UNIT.fullmatch(text)
+    if found is None:
+        raise UnreadableMomentError(f"{text!r} is no moment: give {MOMENT_RULE}")
+    if word == "seq":
+        return Moment(seq=int(rest))
+    return Moment(unit=(found[1], int(found[2])))
+
+
+def seq_or_moment(at_seq: int | None, at: str | None) -> Moment:
+    """Return the moment that either is: the head where both are None. Raises UnreadableMomentError."""
+    if at is None:
+        return Moment(seq=at_seq)
+    if at_seq is not None:
+        raise UnreadableMomentError("give one moment: at_seq or at")
+    return parse_moment(at)
+
+
+def parse_number(text: str) -> float:
+    """Read a finite number. Raises UnreadableMomentError."""
+    if _NUMBER.fullmatch(text) and math.isfinite(float(text)):
+        return float(text)
+    raise UnreadableMomentError(f"{text!r} is no number that a time can be")
+
+
+def parse_wall_time(text: str) -> float:
+    """Read an ISO 8601 time with its offset from UTC; return epoch seconds. Raises UnreadableMomentError."""
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is not None:
+            return moment.timestamp()
+    except (ValueError, OverflowError):
+        what = f"{text!r} is no ISO 8601 time, such as 2026-01-31T12:00:00Z"
+    else:
+        what = f"{text!r} does not say in which time zone: end it with Z (UTC) or an offset such as +02:00"
+    raise UnreadableMomentError(what)
