@@ -8,8 +8,9 @@ import pytest
 
 from tests.client.helpers import emitted, soon, speak, until
 from worldledger.client import MessageFacade, RLFacade, World
-from worldledger.errors import InvalidEffectError, InvalidIntentError, StaleContextError
+from worldledger.errors import InvalidEffectError, InvalidIntentError, MomentNotFoundError, StaleContextError
 from worldledger.intents import Accepted
+from worldledger.moments import UnreadableMomentError
 from worldledger.observation import ObservationPolicy
 
 
@@ -24,13 +25,19 @@ async def test_a_handle_s_context(world: World) -> None:
     alice = await world.register_agent("alice", ObservationPolicy())
     first = alice.context_seq
     receipt = await world.broadcast_event(emitted("news"))
-    await alice.view(at_seq=receipt.global_seq)
+    past = await alice.view(at_seq=receipt.global_seq)
+    assert past == await alice.view(at=f"seq:{receipt.global_seq}") == await alice.view(at="step:1")
+    for moment in ({"at": "yesterday"}, {"at": "1", "at_seq": 1}):
+        with pytest.raises(UnreadableMomentError):
+            await alice.view(**moment)
+    with pytest.raises(MomentNotFoundError, match="no turn 1"):
+        await alice.view(at="turn:1")
     assert alice.context_seq == first
     with pytest.raises(StaleContextError) as caught:
         await soon(alice.submit_intent(speak("what?")))
     assert (caught.value.expected_seq, caught.value.actual_seq) == (receipt.global_seq, first)
     assert (caught.value.details["setting"], caught.value.details["staleness_threshold"]) == ("world", 0)
-    await alice.view()
+    await alice.view(at="head")
     assert alice.context_seq == receipt.global_seq
     assert await recorded(world, await soon(alice.submit_intent(speak("so!")))) == receipt.global_seq
     token = alice.issue_cancel_token("g", staleness_threshold=5, about=["bob"])

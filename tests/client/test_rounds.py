@@ -41,6 +41,7 @@ async def test_a_round_there_and_back(run: Client) -> None:
     ]
     assert cues == [True, False]
     assert (await run.policy())["global_seq"] == second.last_seq
+    assert (await run.policy(at="round:1")) == await run.policy(at_seq=receipt.last_seq)
 
 
 async def test_what_is_refused(run: Client) -> None:
