@@ -108,7 +108,7 @@ async def test_the_account_shows_both(play: Any, database_url: str, capsys: pyte
     (secret,) = [line.split() for line in lines if line.split()[:2] == ["Trader_4", "secret_reserves"]]
     assert secret[2] == "-"
     assert float(secret[3]) >= 200
-    assert lines[-1] == "$ worldledger view market Trader_5 --turn 7 --truth"
+    assert lines[-1] == "$ worldledger view market Trader_5 --at turn:7 --truth"
 
 
 async def test_playing_it_again_adds_nothing(play: Any, database_url: str, capsys: pytest.CaptureFixture[str]) -> None:
