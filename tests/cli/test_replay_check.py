@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -292,6 +293,29 @@ def test_an_edited_view_digest(on: Cli, database_url: str) -> None:
 # -- processes -----------------------------------------------------------------------------------------------
 
 
+#: The program, which shares worlds out among processes however small they are.
+SHARING = """
+from service.cli import replay_check
+replay_check.SPAWN_FROM, replay_check._JOB = 0, 1
+from service.cli.entry import main
+main()
+"""
+
+
+@pytest.fixture
+def sharing(tmp_path: Path) -> Path:
+    """Give the program that shares worlds out."""
+    program = tmp_path / "sharing.py"
+    program.write_text(SHARING)
+    return program
+
+
+def small(url: str) -> None:
+    """Make worlds to be shared out."""
+    for name in ("a", "b"):
+        seed(url, name, 1000)
+
+
 def large(url: str) -> None:
     """Make worlds that are large enough to be shared out."""
     for name in ("a", "b"):
@@ -318,7 +342,7 @@ def waiting(url: str) -> int:
     return int(count)
 
 
-@pytest.mark.filled(by=large)
+@pytest.mark.filled(by=small)
 @pytest.mark.parametrize(
     ("send", "number", "code"),
     [
@@ -329,11 +353,11 @@ def waiting(url: str) -> int:
     ids=["Ctrl-C in a terminal", "SIGINT", "SIGTERM"],
 )
 def test_a_stopped_check_leaves_no_process(
-    database_url: str, send: Callable[[int, int], None], number: int, code: int
+    database_url: str, sharing: Path, send: Callable[[int, int], None], number: int, code: int
 ) -> None:
     """Ctrl-C, which a terminal sends to the whole group, ends all processes in order, and one word is said."""
     command = ("replay", "--check", "a", "b", "--jobs", "2", "--database-url", database_url)
-    with Lock(database_url, _EFFECTS), Running(*command, start_new_session=True) as running:
+    with Lock(database_url, _EFFECTS), Running(*command, program=sharing, start_new_session=True) as running:
         wait_for(lambda: waiting(database_url) >= 2, "two processes wait for the lock")
         workers = offspring(psutil.Process(running.process.pid))
         assert len(workers) == 2
@@ -342,11 +366,11 @@ def test_a_stopped_check_leaves_no_process(
         assert gone(workers)()
 
 
-@pytest.mark.filled(by=large)
-def test_a_killed_check_leaves_no_process(database_url: str) -> None:
+@pytest.mark.filled(by=small)
+def test_a_killed_check_leaves_no_process(database_url: str, sharing: Path) -> None:
     """When the command is killed, its processes notice and end by themselves."""
     command = ("replay", "--check", "a", "b", "--jobs", "2", "--database-url", database_url)
-    with Lock(database_url, _EFFECTS), Running(*command) as running:
+    with Lock(database_url, _EFFECTS), Running(*command, program=sharing) as running:
         wait_for(lambda: waiting(database_url) >= 2, "two processes wait for the lock")
         workers = offspring(psutil.Process(running.process.pid))
         running.process.kill()
@@ -354,11 +378,11 @@ def test_a_killed_check_leaves_no_process(database_url: str) -> None:
         assert running.end().code == -9
 
 
-@pytest.mark.filled(by=large)
-def test_a_process_that_is_killed(database_url: str) -> None:
+@pytest.mark.filled(by=small)
+def test_a_process_that_is_killed(database_url: str, sharing: Path) -> None:
     """When one of its processes is killed the check could not be run: exit code 2, and no other one is left."""
     command = ("replay", "--check", "a", "b", "--jobs", "2", "--database-url", database_url)
-    with Lock(database_url, _EFFECTS), Running(*command) as running:
+    with Lock(database_url, _EFFECTS), Running(*command, program=sharing) as running:
         wait_for(lambda: waiting(database_url) >= 2, "two processes wait for the lock")
         workers = offspring(psutil.Process(running.process.pid))
         workers[0].kill()
@@ -367,11 +391,11 @@ def test_a_process_that_is_killed(database_url: str) -> None:
     assert result == (2, "", "worldledger: a process that shared the work has ended (exit code -9)\n")
 
 
-@pytest.mark.filled(by=large)
-def test_a_database_that_goes_away(database_url: str) -> None:
+@pytest.mark.filled(by=small)
+def test_a_database_that_goes_away(database_url: str, sharing: Path) -> None:
     """An outage is exit code 2 and one sentence."""
     command = ("replay", "--check", "a", "b", "--jobs", "2", "--database-url", database_url)
-    with Lock(database_url, _EFFECTS), Running(*command) as running:
+    with Lock(database_url, _EFFECTS), Running(*command, program=sharing) as running:
         wait_for(lambda: waiting(database_url) >= 2, "two processes wait for the lock")
         name = urlsplit(database_url).path[1:]
         server = urlunsplit(urlsplit(database_url)._replace(path="/postgres"))
@@ -383,9 +407,10 @@ def test_a_database_that_goes_away(database_url: str) -> None:
     assert "Traceback" not in result.err
 
 
+@pytest.mark.thorough
 @pytest.mark.filled(by=large)
 def test_a_large_check(database_url: str) -> None:
-    """Worlds that are shared out are all checked."""
+    """Worlds that are large enough are shared out, and all checked."""
     result = call("replay", "--check", "--all", "--jobs", "2", "--database-url", database_url)
     many = replay_check.SPAWN_FROM // 2 + 1
     assert result == (
