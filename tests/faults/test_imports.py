@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,9 +14,10 @@ import pytest
 
 from service.database import embedded, schema
 from service.database.embedded import EmbeddedServer
+from tests.cli.helpers import Running, call
 from tests.store.exports import effect, export_of, genesis, text
 
-from .helpers import SCRIPT, environment, wait_for
+from .helpers import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -44,17 +44,6 @@ def _stuck(url: str) -> Iterator[Callable[[], bool]]:
             for connection in both:
                 connection.terminate()
             runner.run(asyncio.sleep(0))  # their transports close
-
-
-def _start(*arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [SCRIPT, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    )
 
 
 @pytest.fixture
@@ -94,17 +83,14 @@ def test_a_server_that_dies_during_an_import(
     else:
         file.write_text(GAME)
     command = ("import", kind, str(file), "--home", str(home))
-    with _stuck(server.url()) as waits, _start(*command) as running:
-        try:
-            wait_for(waits, "the import waits in the middle of its COPY")
-            _kill(home, killed)
-            out, err = running.communicate(timeout=120)
-        finally:
-            running.kill()
-    assert (running.returncode, out) == (2, "")
-    assert "nothing of this write was kept" in err
-    assert "Traceback" not in err
-    assert "__aexit__" not in err
-    again = subprocess.run([SCRIPT, *command], capture_output=True, text=True, env=environment(), check=False)
-    assert again.returncode == 0, again.stderr
-    assert again.stdout.startswith("imported")
+    with _stuck(server.url()) as waits, Running(*command) as running:
+        wait_for(waits, "the import waits in the middle of its COPY")
+        _kill(home, killed)
+        told = running.end()
+    assert (told.code, told.out) == (2, "")
+    assert "nothing of this write was kept" in told.err
+    assert "Traceback" not in told.err
+    assert "__aexit__" not in told.err
+    again = call(*command)
+    assert again.code == 0, again.err
+    assert again.out.startswith("imported")
