@@ -2,8 +2,8 @@
 
 One process per test worker loads what the program loads; it then forks for each process that is wanted, and the child
 runs the environment's console script as a fresh interpreter would: with its own streams, environment, signals and end.
-What is forked is the program alone: what this starts itself (servers, feeders, workers) starts as always. Variables that
-modules read while they are loaded are not seen here; a test of those starts the script itself.
+What is forked is the program alone: what this starts itself (servers, feeders, workers) starts as always. Variables
+that modules read while they are loaded are not seen here; a test of those starts the script itself.
 """
 
 from __future__ import annotations
