@@ -18,6 +18,7 @@ from projections.errors import ProjectionFailedError, ProjectionRefusedError
 from projections.outages import transaction
 from projections.refolding import Refolding, Whole
 from projections.tables import Table
+from projections.view_checks import view_findings
 
 if TYPE_CHECKING:
     from projections.outages import Pool
@@ -46,7 +47,8 @@ class Checking:
 
         The report: ``projection``, ``build``, ``version``, ``checked_at``, ``worlds`` and ``rows`` that were compared,
         ``verified``, and ``finding``: None, or the first difference, with ``world_id``, ``key`` (column -> text),
-        ``column``, ``live`` and ``expected`` (texts), and ``what`` in words. ``progress`` is told how many effects were
+        ``column``, ``live`` and ``expected`` (texts), and ``what`` in words. Where all rows are right, the views that
+        read them are compared with what this program makes. ``progress`` is told how many effects were
         folded, and of how many.
         """
         build = await self._pool.fetchrow(statements.LIVE_BUILD, projection.name)
@@ -60,6 +62,11 @@ class Checking:
         table = Table(projection, build["build"])
         try:
             worlds, rows, finding = await self._all_worlds(table, progress)
+            if finding is None:
+                async with self._pool.acquire() as connection:
+                    for found in await view_findings(connection, [projection]):
+                        finding = _finding(None, what=f"{found.place} {found.what}")
+                        break
             replaced = not await self._pool.fetch(statements.STILL_LIVE, table.build)
         except asyncpg.UndefinedTableError:
             replaced = True

@@ -78,6 +78,29 @@ group by 1 order by max(upon.depth) desc, 1
 #: Which of the relations $1, qualified, are there.
 THERE: Final = "select place from unnest($1::text[]) as n (place) where to_regclass(place) is not null"
 
+#: Whether a place ($1) is a view as the engine leaves views, without options; null where nothing is there.
+IS_VIEW: Final = """
+select (select relkind = 'v' and reloptions is null from pg_class where oid = to_regclass($1))
+"""
+
+#: Whether a place ($1) is a table whose rows are shown to whoever may read it.
+IS_PLAIN_TABLE: Final = """
+select exists (select from pg_class c where c.oid = to_regclass($1) and c.relkind = 'r' and not c.relrowsecurity
+               and not exists (select from pg_rewrite where ev_class = c.oid)
+               and not exists (select from pg_inherits where inhparent = c.oid or inhrelid = c.oid))
+"""
+
+SAME_VIEW: Final = "select pg_get_viewdef(to_regclass($1)) = pg_get_viewdef(to_regclass($2))"
+
+#: The views of the schemas that the service's role owns.
+VIEWS_OF_SERVICE: Final = """
+select format('%s."%s"', n.nspname, replace(c.relname, '"', '""')) as place
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where n.nspname in ('projections', 'analytics') and c.relkind in ('v', 'm')
+  and pg_get_userbyid(c.relowner) = 'worldledger_service'
+order by 1
+"""
+
 #: Worlds in which $1, the new build, is behind $2, the live one, which may lie beyond the head of a log that was cut
 #: short by hand. $3: the rulesets it reads, null for all. A world
 #: that the new build has parked is not counted: see PARKED_ONLY_HERE.

@@ -132,7 +132,7 @@ class Table:
         """
         projection = self.projection
         view = place(projection.name)
-        yield f"create or replace view {view} as select {self.columns} from {self.place}"
+        yield f"create or replace view {view} as {self._own_select}"
         yield f"comment on view {view} is {literal(projection.comment)}"
         for column in projection.columns:
             yield f"comment on column {view}.{quoted(column.name)} is {literal(column.comment)}"
@@ -143,10 +143,23 @@ class Table:
     def view(self, further: View) -> Iterator[str]:
         """Give the statements that make one of the projection's further views."""
         view = place(further.name, further.schema)
-        yield f"create or replace view {view} as {further.select.replace('{build}', self.build)}"
+        yield f"create or replace view {view} as {self._select(further)}"
         yield f"comment on view {view} is {literal(further.comment)}"
         for column, comment in further.columns.items():
             yield f"comment on column {view}.{quoted(column)} is {literal(comment)}"
+
+    def selects(self) -> Iterator[tuple[str, str, list[str]]]:
+        """Give each view that reads this build: its place, what it selects, and the views that it is made upon."""
+        yield place(self.projection.name), self._own_select, []
+        for further in further_views(self.projection):
+            yield place(further.name, further.schema), self._select(further), [place(name) for name in further.upon]
+
+    @property
+    def _own_select(self) -> str:
+        return f"select {self.columns} from {self.place}"
+
+    def _select(self, further: View) -> str:
+        return further.select.replace("{build}", self.build)
 
     # -- comparing -----------------------------------------------------------------------------------------
 

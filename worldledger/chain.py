@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from worldledger.canonical import canonical_json
-from worldledger.errors import SimulationError, TamperedError
+from worldledger.canonical import canonical_json, check_stored_text
+from worldledger.errors import InvalidEffectError, SimulationError, TamperedError
+from worldledger.log_rules import Heard, UsedOnce, effect_problem, order_problem
+from worldledger.repeats import Spill
 
 _POSITION = re.compile(r"([1-9][0-9]{0,17}):([0-9a-fA-F]{64})\Z")
 
@@ -115,23 +117,53 @@ class Verdict:
 class Verifier:
     """Checks one world's rows in ascending order, batch by batch; it can start at any trusted position.
 
-    ``world_id`` is compared with the one inside each effect. ``heads`` are positions noted earlier (or elsewhere):
-    the chain must pass through each of them, which is what finds a chain recomputed from some seq on, or a tail
-    cut off together with its head. The verifier stops at its first finding and keeps it.
+    Looked at are the chain, the query columns, and what every log obeys (`worldledger.log_rules`): sim_time and
+    wall_time never go back, an effect is caused by an earlier one, and no uuid and no request comes again.
+
+    - ``world_id`` is compared with the one inside each effect.
+    - ``heads`` are positions noted earlier (or elsewhere): the chain must pass through each of them, which is what
+      finds a chain recomputed from some seq on, or a tail cut off together with its head.
+    - ``before`` is the stored text of the effect at ``start``, by which the first one's times are judged.
+    - ``is_full`` also holds each text to the canonical profile, and each effect to its shape.
+    - ``spill`` lends files for what has to be remembered of every effect; without it 24 bytes each stay in memory.
+    - ``heard`` is told the requests that follow from the effects, in their order.
+
+    The verifier stops at its first finding and keeps it; what comes again is told by `finish`. Whoever lends files
+    closes the verifier at the end.
     """
 
-    def __init__(self, world_id: str, *, start: Position = ORIGIN, heads: Iterable[Position] = ()) -> None:
+    def __init__(
+        self,
+        world_id: str,
+        *,
+        start: Position = ORIGIN,
+        heads: Iterable[Position] = (),
+        before: bytes | None = None,
+        is_full: bool = False,
+        spill: Spill | None = None,
+        heard: Heard | None = None,
+    ) -> None:
         self.world_id = world_id
         self.position = start
         self.effects = 0
         self.finding: Finding | None = None
         self._heads = sorted(heads, reverse=True)
+        self._is_full = is_full
+        self._used = UsedOnce(spill, heard)
+        self._sim_time = self._wall_time = float("-inf")
+        if before is not None:
+            effect = orjson.loads(before)
+            self._sim_time, self._wall_time = effect["sim_time"], effect["wall_time"]
         for head in [head for head in self._heads if head.global_seq <= start.global_seq]:
             self._heads.remove(head)
             if head.global_seq == start.global_seq and head.checksum != start.checksum:
                 self.finding = Finding(world_id, head.global_seq, "the two given positions have different checksums")
             elif head.global_seq < start.global_seq:
                 self.finding = Finding(world_id, head.global_seq, "the given head lies before the start of the check")
+
+    def close(self) -> None:
+        """Give back the files that were lent."""
+        self._used.close()
 
     def feed_chain(self, rows: Iterable[ChainRow | StoredEffect]) -> bool:
         """Check seq and checksum of the rows that follow; False once something does not hold."""
@@ -155,36 +187,72 @@ class Verifier:
         return True
 
     def feed(self, rows: Sequence[StoredEffect]) -> bool:
-        """Check seq, checksum and query columns of the rows that follow; False once something does not hold."""
+        """Check the rows that follow, everything but what `finish` tells; False once something does not hold."""
         if self.finding is not None:
             return False
         start = self.position
-        holds = self.feed_chain(rows)
-        good = rows if holds else rows[: self.position.global_seq - start.global_seq]
-        world_id = self.world_id
-        loads = orjson.loads
-        for row in good:
+        seq, previous = start
+        prefix = previous.hex().encode()
+        world_id, used, is_full = self.world_id, self._used, self._is_full
+        last_sim_time, last_wall_time = self._sim_time, self._wall_time
+        uuids: list[str] = []
+        is_asked = used.is_asked
+        what = None
+        for at, text, stored, kind, source_id, sim_time in rows:
+            if at != seq + 1:
+                what = _gap(seq + 1, at)
+                break
+            digest = sha256(prefix + text)
+            checksum = digest.digest()
+            if checksum != stored:
+                what = _differs(stored, checksum)
+                break
             try:
-                effect = loads(row[1])
-                if (
-                    effect["global_seq"] == row[0]
-                    and effect["kind"] == row[3]
-                    and effect["source_id"] == row[4]
-                    and effect["sim_time"] == row[5]
+                effect = orjson.loads(text)
+                if not (
+                    effect["global_seq"] == at
+                    and effect["kind"] == kind
+                    and effect["source_id"] == source_id
+                    and effect["sim_time"] == sim_time
                     and effect["world_id"] == world_id
                     and type(effect["global_seq"]) is int
                 ):
-                    continue
-                what = _column_difference(effect, row, world_id)
+                    what = _column_difference(effect, (at, kind, source_id, sim_time), world_id)
+                    break
+                wall_time = effect["wall_time"]
+                if wall_time < last_wall_time or sim_time < last_sim_time or "caused_by" in effect:
+                    what = order_problem(effect, at, last_sim_time, last_wall_time)
+                if is_full and what is None:
+                    what = effect_problem(check_stored_text(text), at, world_id)
+                if what is not None:
+                    break
+                uuid = effect["uuid"]
+                if type(uuid) is not str:
+                    what = "$.uuid: not a text"
+                    break
+                if is_asked or effect["req_id"] is not None:
+                    is_asked = used.take_request(effect, text, at)
+            except InvalidEffectError as error:
+                what = f"{error.path}: {error.reason}"
+                break
             except (ValueError, TypeError, KeyError) as error:
                 what = f"the stored text is not an effect ({type(error).__name__}: {error})"
-            self._stop_before(start, rows, row[0], what)
-            break
+                break
+            uuids.append(uuid)
+            seq, previous, prefix = at, checksum, digest.hexdigest().encode()
+            last_sim_time, last_wall_time = sim_time, wall_time
+        used.take_uuids(uuids, seq)
+        self.effects += seq - start.global_seq
+        self.position = Position(seq, previous)
+        self._sim_time, self._wall_time = last_sim_time, last_wall_time
+        if what is not None:
+            self.finding = Finding(world_id, seq + 1, what)
         self._pass_heads(start, rows)
         return self.finding is None
 
     def finish(self, head: Position | None = None) -> Verdict:
-        """Close the check: the chain must end at the head (if given) and have passed every noted head."""
+        """Close the check: nothing has come again, and the chain ends at ``head`` and has passed the noted heads."""
+        self._come_again()
         reached = self.position.global_seq
         if self.finding is None and head is not None and head != self.position:
             if not self.effects and head.global_seq < reached:
@@ -201,6 +269,12 @@ class Verifier:
             what = f"the log ends at seq {reached}, before the given head {noted.global_seq}"
             self.finding = Finding(self.world_id, reached + 1, what)
         return Verdict(self.world_id, self.position, self.effects, self.finding, head)
+
+    def _come_again(self) -> None:
+        """Keep what the rows before the finding, if there is one, have twice."""
+        again = self._used.finish(self.position.global_seq)
+        if again is not None and (self.finding is None or again[0] < self.finding.global_seq):
+            self.finding = Finding(self.world_id, *again)
 
     def _pass_heads(self, start: Position, rows: Sequence[StoredEffect]) -> None:
         """Compare the noted heads with the good rows: one that differs comes before whatever was found after it."""
@@ -232,23 +306,29 @@ def verify(
     start: Position = ORIGIN,
     head: Position | None = None,
     noted: Iterable[Position] = (),
+    is_full: bool = False,
+    spill: Spill | None = None,
     batch: int = 1000,
 ) -> Verdict:
     """Verify one world's rows from an iterator, ascending, in memory bounded by ``batch`` rows.
 
-    ``head`` is where the log says that it ends, ``noted`` positions that someone kept. The verdict's position
+    ``head`` is where the log says that it ends, ``noted`` positions that someone kept; ``is_full`` and ``spill`` are
+    those of `Verifier` (without ``spill``, 24 bytes of each effect are remembered besides). The verdict's position
     can be given as ``start`` of a later call, which then looks only at what came since.
     """
-    verifier = Verifier(world_id, start=start, heads=noted)
+    verifier = Verifier(world_id, start=start, heads=noted, is_full=is_full, spill=spill)
     gathered: list[StoredEffect] = []
-    for row in rows:
-        gathered.append(row)
-        if len(gathered) >= batch:
-            if not verifier.feed(gathered):
-                return verifier.finish()
-            gathered.clear()
-    verifier.feed(gathered)
-    return verifier.finish(head)
+    try:
+        for row in rows:
+            gathered.append(row)
+            if len(gathered) >= batch:
+                if not verifier.feed(gathered):
+                    return verifier.finish()
+                gathered.clear()
+        verifier.feed(gathered)
+        return verifier.finish(head)
+    finally:
+        verifier.close()
 
 
 def _gap(expected: int, found: int) -> str:
@@ -265,8 +345,8 @@ def _short(position: Position) -> str:
     return f"{position.checksum.hex()[:16]}…"
 
 
-def _column_difference(effect: Mapping[str, Any], row: StoredEffect, world_id: str) -> str:
-    columns = {"world_id": world_id, **row._asdict()}
+def _column_difference(effect: Mapping[str, Any], row: tuple[int, str, str, float], world_id: str) -> str:
+    columns = {"world_id": world_id, **dict(zip(("global_seq", "kind", "source_id", "sim_time"), row, strict=True))}
     for name in ("world_id", "global_seq", "kind", "source_id", "sim_time"):
         if effect[name] != columns[name] or isinstance(effect[name], bool):
             return f"column {name} is {columns[name]!r}, the effect says {effect[name]!r}"

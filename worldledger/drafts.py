@@ -6,9 +6,10 @@ afterwards can change what is stored.
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -108,24 +109,62 @@ def body_digest(
     return sha256(head + payload).digest()
 
 
-def effect_body_digest(effect: Mapping[str, Any], payload: bytes | None = None) -> bytes:
-    """Give the digest that the draft of a stored effect had."""
+def effect_body_digest(effect: Mapping[str, Any], text: bytes) -> bytes:
+    """Return the digest that the draft of a stored effect had: of the effect's own bytes, none of them written anew.
+
+    ``text`` is the stored text of ``effect``. Raises ValueError where it is not in the canonical profile.
+    """
     said = _said_digest(effect.get("source_metadata", {}))
-    if said is not None:
-        return said
-    return body_digest(
-        effect["kind"],
-        canonical_json(effect["payload"]) if payload is None else payload,
-        effect["source_id"],
-        effect["schema_version"],
-        effect["priority"],
-        effect.get("caused_by"),
-    )
+    return sha256(_body(text)).digest() if said is None else said
 
 
-def _said_digest(metadata: Mapping[str, Any]) -> bytes | None:
+def request_digest(digests: Sequence[bytes]) -> bytes:
+    """Return the body digest of a request from the digests of its drafts (of one draft: that digest)."""
+    return digests[0] if len(digests) == 1 else sha256(b"".join(digests)).digest()
+
+
+def _body(text: bytes) -> bytes:
+    """Cut out of a canonical text what `body_digest` hashes.
+
+    Keys stand sorted and strings hold no bare quote, so a key is found like a word. Only where the payload, or
+    source_metadata, has a ``priority`` of its own, the end of the payload has to be looked for value by value.
+    """
+    before = _BEFORE_PAYLOAD.match(text)
+    if before is None:
+        raise ValueError("the text is not canonical up to its payload")
+    start = before.end()
+    end = text.find(_PRIORITY, start)
+    if text.find(_PRIORITY, end + 1) >= 0:
+        rest = text[start:].decode()
+        try:
+            _, length = _DECODER.raw_decode(rest)
+        except RecursionError:
+            raise ValueError("the payload is nested too deep") from None
+        end = start + len(rest[:length].encode())
+    after = _AFTER_PAYLOAD.match(text, end)
+    if end < 0 or after is None:
+        raise ValueError("the text is not canonical behind its payload")
+    caused_by, kind = before.groups()
+    priority, schema_version, source_id = after.groups()
+    head = b"[%b,%b,%b,%b,%b]" % (kind, source_id, schema_version, priority, caused_by or b"null")
+    return head + text[start:end]
+
+
+_STRING: Final = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
+_BEFORE_PAYLOAD: Final = re.compile(
+    rb'\{(?:"caused_by":([0-9]+),)?"global_seq":[0-9]+,"kind":(%b),"payload":' % _STRING
+)
+_PRIORITY: Final = b',"priority":'
+_AFTER_PAYLOAD: Final = re.compile(
+    rb',"priority":(-?[0-9]+),"req_id":(?:null|%b),"schema_version":(%b),"sim_time":[^,]+,"source_id":(%b),'
+    % (_STRING, _STRING, _STRING)
+)
+_DECODER: Final = json.JSONDecoder()
+
+
+def _said_digest(metadata: Any) -> bytes | None:
     """Return the digest of a request that metadata name, None where they name none."""
-    said = metadata.get(REQUEST_DIGEST)
+    said = metadata.get(REQUEST_DIGEST) if isinstance(metadata, Mapping) else None
     return bytes.fromhex(said) if isinstance(said, str) and _HEX64.match(said) else None
 
 

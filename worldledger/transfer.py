@@ -17,10 +17,11 @@ from pydantic import ValidationError
 
 from worldledger.canonical import PROFILE, check_stored_text
 from worldledger.chain import Position
-from worldledger.drafts import MAX_PRIORITY, MAX_WORD
 from worldledger.errors import FileRefusedError, InvalidEffectError, SimulationError
 from worldledger.exports import FORMAT, MAX_TRAILER, TRAILER_START, Marks, Trailer
 from worldledger.genesis import GENESIS_KIND, TIME_ZERO, NewWorld
+from worldledger.log_rules import REQUIRED, UsedOnce, effect_problem, order_problem
+from worldledger.repeats import Spill
 from worldledger.time_authority import is_time
 
 #: Most bytes of a line that a check without a limit of its own should read: an honest export may have large effects.
@@ -30,13 +31,9 @@ Progress = Callable[[int, int], None]
 
 _MIB: Final = 1024 * 1024
 _STEP: Final = 1000
-_TEXTS: Final = ("uuid", "kind", "source_id", "schema_version", "world_id")
-_REQUIRED: Final = frozenset({*_TEXTS, "payload", "global_seq", "sim_time", "priority", "req_id", "wall_time"})
-_ALLOWED: Final = _REQUIRED | {"caused_by", "source_metadata"}
 #: How the first line of an export begins, whatever else may be wrong with it.
 _GENESIS_START: Final = f'{{"global_seq":1,"kind":"{GENESIS_KIND}",'.encode()
 _UUID: Final = re.compile(r"[0-9a-f]{32}\Z")
-_PLAIN: Final = frozenset({int, float})
 
 
 @dataclass(frozen=True)
@@ -69,22 +66,27 @@ def check_export(
     noted: Iterable[Position] = (),
     max_effect_bytes: int = _MIB,
     progress: Progress | None = None,
+    spill: Spill | None = None,
 ) -> CheckedExport:
-    """Check a whole export, line by line, in bounded memory.
+    """Check a whole export, line by line, in bounded memory: 24 bytes of each effect, less with ``spill`` (`Repeats`).
 
     ``name`` is what errors call the file; ``noted`` are positions that someone kept, through which the chain must
     pass. Raises FileRefusedError with the ``line`` (counted from 1) and the reason; with the detail ``unchecked``
     where that says nothing against the file: it is no export at all, one of another version, or has an effect over
     ``max_effect_bytes``.
     """
-    check = _Check(name, max_effect_bytes, noted)
-    size = 0
-    for line in read_lines(stream, limit=max(max_effect_bytes, MAX_TRAILER)):
-        check.feed(line)
-        size += len(line)
-        if progress is not None and check.seq % _STEP == 0:
-            progress(check.seq, size)
-    checked = check.finish()
+    used = UsedOnce(spill)
+    try:
+        check = _Check(name, max_effect_bytes, noted, used)
+        size = 0
+        for line in read_lines(stream, limit=max(max_effect_bytes, MAX_TRAILER)):
+            check.feed(line)
+            size += len(line)
+            if progress is not None and check.seq % _STEP == 0:
+                progress(check.seq, size)
+        checked = check.finish()
+    finally:
+        used.close()
     if progress is not None:
         progress(check.seq, size)
     return checked
@@ -93,8 +95,9 @@ def check_export(
 class _Check:
     """The state of one check: what the next line must follow."""
 
-    def __init__(self, name: str, max_effect_bytes: int, noted: Iterable[Position]) -> None:
+    def __init__(self, name: str, max_effect_bytes: int, noted: Iterable[Position], used: UsedOnce) -> None:
         self._name = name
+        self._used = used
         self._max_effect_bytes = max_effect_bytes
         self._noted: dict[int, list[Position]] = {}
         for position in noted:
@@ -137,6 +140,10 @@ class _Check:
                 self._line = 1
                 raise self._no_export("the file is empty")
             raise self._refusal("the file ends here without a trailer: it was truncated")
+        again = self._used.finish(self.seq)
+        if again is not None:
+            self._line = again[0]
+            raise self._refusal(again[1], seq=again[0])
         if self._noted:
             missing = min(self._noted)
             raise self._refusal(f"the log ends at seq {self.seq}, before the given head {missing}", seq=self.seq)
@@ -166,12 +173,15 @@ class _Check:
             self._world = self._read_genesis(effect)
             self._genesis = text
         problem = effect_problem(effect, self.seq + 1, self._world.world_id)
+        if problem is None:
+            problem = order_problem(effect, self.seq + 1, self._sim_time, self._wall_time)
         if problem is not None:
             raise self._refusal(problem, seq=self.seq + 1)
-        for field, before in (("sim_time", self._sim_time), ("wall_time", self._wall_time)):
-            if effect[field] < before:
-                raise self._refusal(f"$.{field}: {effect[field]} is lower than the {before} before", seq=self.seq + 1)
         self.seq += 1
+        try:
+            self._used.take(effect, text, self.seq)
+        except ValueError as error:
+            raise self._refusal(f"{error}", seq=self.seq) from None
         self._sim_time, self._wall_time = effect["sim_time"], effect["wall_time"]
         self._checksum = sha256(self._checksum.encode() + text).hexdigest()
         self._marks.add(self._checksum)
@@ -186,7 +196,7 @@ class _Check:
         if effect.get("kind") != GENESIS_KIND or not isinstance(payload, dict):
             what = f"the first line is not the effect {GENESIS_KIND}: this is not the beginning of an export"
             # An effect of another kind stands in exports only, so something was taken away before it.
-            raise self._refusal(what) if effect.keys() >= _REQUIRED else self._no_export(what)
+            raise self._refusal(what) if effect.keys() >= REQUIRED else self._no_export(what)
         self._payload = payload
         if payload.get("canonical_profile") != PROFILE:
             what = f"canonical profile {payload.get('canonical_profile')!r} is unknown to this version"
@@ -267,31 +277,3 @@ class _Check:
             global_seq=seq,
             unchecked=unchecked,
         )
-
-
-def effect_problem(effect: dict[str, Any], seq: int, world_id: str) -> str | None:
-    """Say why a value is not the effect ``seq`` of that world, naming the field; None if it can be."""
-    if not (effect.keys() >= _REQUIRED and effect.keys() <= _ALLOWED):
-        missing = sorted(_REQUIRED - effect.keys())
-        return f"the field {missing[0]} is missing" if missing else f"unknown field {min(effect.keys() - _ALLOWED)!r}"
-    if effect["world_id"] != world_id:
-        return f"an effect of another world ({effect['world_id']!r}, not {world_id!r})"
-    if effect["global_seq"] != seq or type(effect["global_seq"]) is not int:
-        return f"global_seq is {effect['global_seq']!r} where {seq} belongs: lines are missing or out of order"
-    for name in _TEXTS:
-        if type(effect[name]) is not str or not 0 < len(effect[name]) <= MAX_WORD:
-            return f"$.{name}: not a text of 1 to {MAX_WORD} characters"
-    if type(effect["sim_time"]) not in _PLAIN or type(effect["wall_time"]) not in _PLAIN:
-        return "$.sim_time, $.wall_time: not numbers"
-    if type(effect["priority"]) is not int or abs(effect["priority"]) > MAX_PRIORITY:
-        return "$.priority: not an integer of 32 bits"
-    if type(effect["payload"]) is not dict:
-        return "$.payload: not an object"
-    req_id = effect["req_id"]
-    if req_id is not None and (type(req_id) is not str or not 0 < len(req_id) <= MAX_WORD):
-        return f"$.req_id: neither null nor a text of 1 to {MAX_WORD} characters"
-    if "caused_by" in effect and (type(effect["caused_by"]) is not int or not 1 <= effect["caused_by"] < seq):
-        return "$.caused_by: not the global_seq of an earlier effect"
-    if "source_metadata" in effect and type(effect["source_metadata"]) is not dict:
-        return "$.source_metadata: not an object"
-    return None

@@ -52,8 +52,13 @@ async def verification(
             json_schema_extra={"items": {"type": "string", "pattern": _POSITION}},
         ),
     ] = None,
+    full: Annotated[
+        bool, Query(description="Also hold every text to the canonical profile, and every effect to its shape.")
+    ] = False,
 ) -> Response:
-    """Check every link of the chain, every query column, the world's row against its genesis, and the head.
+    """Check chain, query columns, order, requests, genesis and head.
+
+    Order: times never go back, causes lie in the past, no uuid and no req_id comes again.
 
     Without noted positions a log is checked against itself; whoever wants to find a chain that was rewritten as a
     whole, or cut off at its end, keeps the `position` of an earlier answer elsewhere and gives it as `head`.
@@ -62,7 +67,8 @@ async def verification(
     noted = [position("head", text) for text in head or []]
     if any(each.global_seq < begin.global_seq for each in noted):
         raise InvalidParameterError("head", f"it lies before the position in `from`, seq {begin.global_seq}")
-    verdict = await verify_world(services(request).store.reader, check_world_name(world), start=begin, noted=noted)
+    reader = services(request).store.reader
+    verdict = await verify_world(reader, check_world_name(world), start=begin, noted=noted, is_full=full)
     finding = verdict.finding
     outcome = {
         "world_id": verdict.world_id,

@@ -103,6 +103,7 @@ def check(
             noted=noted,
             max_effect_bytes=max_effect_bytes,
             progress=lambda effects, done: tell(done, size, f"{effects} effects"),
+            spill=tempfile.TemporaryFile,
         )
 
 

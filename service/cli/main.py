@@ -21,6 +21,7 @@ from service.cli import (
     chess_show,
     config_check,
     db_check,
+    db_repair_requests,
     db_shell,
     db_upgrade,
     diff,
@@ -78,6 +79,7 @@ _CHECKPOINTS = examples(
     "worldledger checkpoint export market -o market.json",
     "worldledger checkpoint import market.json --config simulation.yaml --name what-if",
 )
+_REPAIRS = examples("worldledger db repair requests --dry-run")
 _DATABASES = examples("worldledger db check", 'worldledger db shell -c "select * from verification"')
 
 
@@ -177,6 +179,9 @@ def make_app() -> typer.Typer:
     _add(app, "serve", serve)
     _add(db, "upgrade", db_upgrade)
     _add(db, "check", db_check)
+    repair = _group("Make tables anew from the log.", _REPAIRS)
+    _add(repair, "requests", db_repair_requests)
+    db.add_typer(repair, name="repair")
     _add(db, "shell", db_shell, allow_extra_args=True, ignore_unknown_options=True)
     app.add_typer(db, name="db")
     return app

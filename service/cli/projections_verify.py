@@ -32,7 +32,7 @@ def command(
     database_url: DatabaseUrl = None,
     home: Home = None,
 ) -> None:
-    """Check what is live of projections, row by row, against a replay of the logs.
+    """Check what is live of projections, row by row, against a replay of the logs, and the views against the program.
 
     The exit code is 0 if every row is what the log gives, 1 if one is not (the world, the key, the column and both
     values are named), 2 if a check could not be run. `worldledger projections rebuild` puts things right.
@@ -78,7 +78,8 @@ def _sentence(report: Report) -> str:
         parts.append(f"world {finding['world_id']}")
     key = {column: value for column, value in (finding["key"] or {}).items() if column != "world_id"}
     parts += [f"{column} {value}" for column, value in key.items()]
-    return f"DIFFERS {name}: {', '.join(parts)}: {finding['what']}{_values(finding)}"
+    where = f"{', '.join(parts)}: " if parts else ""
+    return f"DIFFERS {name}: {where}{finding['what']}{_values(finding)}"
 
 
 def _values(finding: dict[str, Any]) -> str:

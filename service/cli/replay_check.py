@@ -77,6 +77,7 @@ class _Run:
         self._outcomes: dict[int, Outcome] = {}
         self._next = 0
         self._agreed = 0
+        self._not_compared = 0
         self._found = 0
         self._unchecked = 0
         self._unchecked_views = 0
@@ -120,8 +121,9 @@ class _Run:
             return
         self._put(outcome)
         self._unchecked_views += outcome.unchecked_views
-        if outcome.agreed:
-            self._agreed += 1
+        if outcome.finding is None:
+            self._agreed += outcome.agreed is True
+            self._not_compared += outcome.agreed is None
             return
         self._found += 1
         if len(self._findings) < _REPEATED:
@@ -129,7 +131,7 @@ class _Run:
 
     def sum_up(self, *, findings: bool) -> None:
         """Close a run over several worlds: what was found is repeated, so that it is not lost in the list."""
-        count = self._agreed + self._found + self._unchecked
+        count = self._agreed + self._not_compared + self._found + self._unchecked
         if count == 0:
             say("there are no worlds to replay")
         elif count > 1:
@@ -138,9 +140,10 @@ class _Run:
                     say(finding)
                 if self._found > len(self._findings):
                     say(f"… and {self._found - len(self._findings)} more, see above")
+            compared = f", {self._not_compared} with nothing to compare with" if self._not_compared else ""
             unchecked = f", {self._unchecked} not checked" if self._unchecked else ""
             views = f", {_counted(self._unchecked_views, 'unchecked view')}" if self._unchecked_views else ""
-            say(f"{self._agreed} agreed, {self._found} did not{unchecked}{views}")
+            say(f"{self._agreed} agreed, {self._found} did not{compared}{unchecked}{views}")
 
 
 def _shares(names: list[str], sizes: dict[str, int]) -> Iterator[Job]:
@@ -214,7 +217,7 @@ async def _replay(store: Store, name: str, progress: Callable[[int, int], None])
 
 
 def _in_words(*, quiet: bool) -> Callable[[ReplayVerdict], None]:
-    return lambda verdict: None if quiet and verdict.agreed else put(_sentence(verdict))
+    return lambda verdict: None if quiet and verdict.finding is None else put(_sentence(verdict))
 
 
 def _sentence(verdict: ReplayVerdict) -> str:

@@ -23,6 +23,7 @@ EXAMPLES = examples(
     "worldledger verify --all",
     "worldledger verify my-world --head 120:6f2c…   (as an earlier run printed it)",
     "worldledger verify my-world --from 120:6f2c…   (only what came since)",
+    "worldledger verify --all --full",
     "worldledger verify --file my-world.ndjson",
 )
 
@@ -57,13 +58,21 @@ def command(
         str | None,
         typer.Option("--file", metavar="FILE", help="Verify an exported file instead, without any database."),
     ] = None,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full",
+            help="Also hold every text to the canonical profile and every effect to its shape, as --file always does.",
+        ),
+    ] = False,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only what is not verified.")] = False,
     database_url: DatabaseUrl = None,
     home: Home = None,
 ) -> None:
-    """Verify worlds: every link of the chain, every query column, the genesis and the head.
+    """Verify worlds: chain, query columns, order, requests, genesis and head.
 
+    Order: times never go back, causes lie in the past, no uuid and no req_id comes again.
     The exit code is 0 if everything holds, 1 if something was tampered with (world, seq and what differs are
     named), 2 if a check could not be run. Keep what is printed as head elsewhere: given as --head later, it finds
     even a log that was rewritten or cut off as a whole.
@@ -81,7 +90,7 @@ def command(
         verify_file(file, noted, max_effect_bytes=where.settings.max_effect_bytes, as_json=as_json, quiet=quiet)
         return
     with progress_bar("verifying", quiet=quiet or as_json) as tell:
-        run = _Run(names, noted, trusted, tell)
+        run = _Run(names, noted, trusted, tell, is_full=full)
         if as_json:
             with json_list() as item:
                 with_store(where, lambda store: run.verify(store, lambda verdict: item(_object(verdict))))
@@ -105,10 +114,11 @@ def _check_usage(names: list[str], *, every: bool, noted: bool, start: str | Non
 class _Run:
     """Verifies worlds, a few at a time, and tells the verdicts in the order of the worlds."""
 
-    def __init__(self, names: list[str], noted: list[Position], start: Position, tell: Tell) -> None:
+    def __init__(self, names: list[str], noted: list[Position], start: Position, tell: Tell, *, is_full: bool) -> None:
         self._names = names
         self._noted = noted
         self._start = start
+        self._is_full = is_full
         self._tell = tell
         self._done: dict[str, int] = {}
         self._total = 0
@@ -169,6 +179,7 @@ class _Run:
                 name,
                 start=self._start,
                 noted=self._noted,
+                is_full=self._is_full,
                 start_name="--from",
                 progress=lambda done, _: self._advance(name, done),
             )

@@ -17,8 +17,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import asyncpg
+
+from projections.registry import ALL
+from projections.view_checks import strangers, view_findings
 from service.database.engine import connect_one
 from service.database.failures import explained
+from service.database.guards import SERVICE_ROLE
+from service.database.readers import beyond_reading
 from service.database.revision import require_current, revision_state
 from worldledger.errors import SchemaVersionError
 
@@ -115,10 +121,11 @@ select format('inheritance: %s from %s', inhrelid::regclass, inhparent::regclass
 from pg_inherits where inhparent in (select oid from ours) or inhrelid in (select oid from ours where relkind <> 'i')
 """
 
-#: Before PostgreSQL 16 a view over one relation names it before each column: "linked" and "intended".
+#: Before PostgreSQL 16 a view over one relation names it before each column: "linked", "intended" and "sides".
 _CODE: Final = r"""
 select format('view %s: %s', name,
-              regexp_replace(regexp_replace(pg_get_viewdef(oid), '\y(linked|intended)\.', '', 'g'), '\s+', ' ', 'g'))
+              regexp_replace(regexp_replace(pg_get_viewdef(oid), '\y(linked|intended|sides)\.', '', 'g'),
+                             '\s+', ' ', 'g'))
 from ours where relkind in ('v', 'm')
 union all
 select format('function %s: takes %s, returns %s, %s, %s, %s%s, parallel %s, owner %s, settings %s, %s', signature,
@@ -251,8 +258,9 @@ async def check(url: str) -> list[str]:
     """Compare a database with what this program expects; no findings means that all is as it should be.
 
     Findings name the revision when it does not fit (and then nothing else), every table, column, constraint,
-    index, trigger, function, view, comment, privilege, schema and role that is missing, changed or foreign, and
-    settings of the server that give up durability (these begin with "setting").
+    index, trigger, function, view, comment, privilege, schema and role that is missing, changed or foreign, every view
+    over a projection that is not what this program makes, what readers may do beyond reading (these begin with
+    "reader"), and settings of the server that give up durability (these begin with "setting").
 
     Raises:
         StoreUnavailableError: the database cannot be reached.
@@ -268,9 +276,30 @@ async def check(url: str) -> list[str]:
                 f"setting {row['name']}: is off: an acknowledged effect may be lost when the server crashes"
                 for row in await connection.fetch(_DURABILITY)
             ]
-            return compare(await catalogue(connection), expected()) + weak
+            return [
+                *compare(await catalogue(connection), expected()),
+                *await _views(connection),
+                *await beyond_reading(connection),
+                *weak,
+            ]
     finally:
         await connection.close()
+
+
+async def _views(connection: Connection) -> list[str]:
+    """Say which views of the service's role are not those that this program makes."""
+    await connection.execute(f"set role {SERVICE_ROLE}")
+    try:
+        found = [f"view {_plain(view.place)}: {view.what}" for view in await view_findings(connection, ALL)]
+        return [*found, *(f"view {_plain(view)}: unexpected" for view in await strangers(connection, ALL))]
+    except asyncpg.InsufficientPrivilegeError as error:
+        return [f"views over projections: cannot be compared: {error}"]
+    finally:
+        await connection.execute("reset role")
+
+
+def _plain(place: str) -> str:
+    return place.replace('"', "")
 
 
 async def _print(url: str) -> None:

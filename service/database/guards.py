@@ -27,13 +27,29 @@ def comments(texts: dict[str, str]) -> list[str]:
     return [f"comment on {thing} is '{text.replace(chr(39), chr(39) * 2)}'" for thing, text in texts.items()]
 
 
+#: Waits for the lock of migrations/env.py: within one database only one at a time. Once readers may take no such locks
+#: (`readers.BOUNDS`), the owner still may.
+TURN: Final = """
+do $turn$
+declare
+    before constant text := current_setting('role');
+begin
+    perform pg_advisory_xact_lock(512919627634);
+exception
+    when insufficient_privilege then
+        perform set_config('role', 'worldledger_owner', true);
+        perform pg_advisory_xact_lock(512919627634);
+        perform set_config('role', before, true);
+end
+$turn$
+"""
+
 #: Roles belong to the cluster, not to one database: two databases may be migrated at the same moment, and each
 #: of them may find the role absent, present, or coming. So every step looks first, and a step that lost a race
 #: (duplicate_object, unique_violation, or "tuple concurrently updated", which is an internal_error) is fine.
 #: A user without CREATEROLE goes on when an administrator has made the roles and granted them.
 ROLES: Final = [
-    # The lock of migrations/env.py: within one database only one at a time.
-    "select pg_advisory_xact_lock(512919627634)",
+    TURN,
     """
 do $roles$
 declare
@@ -186,16 +202,18 @@ for each statement execute function refuse_change()
 #: the privileges again; `worldledger db check` would show it.
 PRIVILEGES: Final = [
     "revoke all on worlds, heads, effects, requests from public",
-    "revoke all on effect_verification, verification from public",
+    "revoke all on effect_verification, request_verification, verification from public",
     "revoke update, delete, truncate on worlds, heads, effects, requests from worldledger_owner",
     "grant select, insert on worlds, heads, effects, requests to worldledger_service",
     "grant update (head_seq, head_checksum, sim_time, wall_time, moved) on heads to worldledger_service",
-    "grant select on effect_verification, verification to worldledger_service",
+    "grant select on effect_verification, request_verification, verification to worldledger_service",
     "revoke all on function refuse_change from public",
     *(
         statement.format(function=function)
         for function in (
             "chain_checksum",
+            "effect_fields_of",
+            "effect_body_sha256",
             "effect_problem",
             "world_problem",
             "head_problem",

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+import asyncpg
 from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
@@ -20,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from service.database import delivery, guards, holding, projecting, verification
+from service.database import delivery, guards, holding, projecting, readers, verification
 from service.database.address import describe
 from service.database.analytics import schema as analytics
 from service.database.catalogue import catalogue, check
@@ -122,7 +124,8 @@ async def _prepare(url: str, revision: str) -> bool:
 async def upgrade(url: str, revision: str = "head") -> None:
     """Bring a database to a revision; a database that is there already is left as it is.
 
-    Two upgrades at once queue up; the second finds nothing to do. All or nothing.
+    Two upgrades at once queue up; the second finds nothing to do. All or nothing. What readers may do beyond reading is
+    taken away at every upgrade, as far as the user may (`readers.BOUNDS`).
 
     Raises:
         SchemaVersionError: the server is older than PostgreSQL 15, the database is not in UTF-8, or its
@@ -132,6 +135,21 @@ async def upgrade(url: str, revision: str = "head") -> None:
     """
     if await _prepare(url, revision):
         await _as_owner(url, lambda connection: command.upgrade(_config(connection), revision))
+    await _bound_readers(url)
+
+
+async def _bound_readers(url: str) -> None:
+    connection = await connect_one(url, application_name=_MIGRATING)
+    try:
+        with explained(url):
+            if not await readers.beyond_reading(connection):
+                return
+            with suppress(asyncpg.InsufficientPrivilegeError):  # `check` lists what stays
+                async with connection.transaction():
+                    await connection.execute(guards.TURN)
+                    await connection.execute(readers.BOUNDS)
+    finally:
+        await connection.close()
 
 
 async def downgrade(url: str, revision: str) -> None:
@@ -172,3 +190,4 @@ async def create_fresh(url: str) -> None:
 
     await _prepare(url, "head")
     await _as_owner(url, create)
+    await _bound_readers(url)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import orjson
@@ -77,9 +79,11 @@ class ReplayVerdict:
     unchecked_because: str | None = None
 
     @property
-    def agreed(self) -> bool:
-        """Whether everything came out as recorded."""
-        return self.finding is None
+    def agreed(self) -> bool | None:
+        """Whether everything came out as recorded; None where all is well, but nothing was recorded to compare with."""
+        if self.finding is not None:
+            return False
+        return True if self.agreed_seq or self.views else None
 
 
 async def check_replay(
@@ -94,7 +98,7 @@ class _Replay:
         self._reader = reader
         self._world = world
         self._fold = Fold(world.world_id, ruleset)
-        self._verifier = Verifier(world.world_id)
+        self._verifier = Verifier(world.world_id, spill=TemporaryFile)
         self._agreed_seq = 0
         self._digests = 0
         self._snapshots = 0
@@ -107,6 +111,10 @@ class _Replay:
         self._view_found: Divergence | None = None
 
     async def run(self, progress: Progress | None) -> ReplayVerdict:
+        with closing(self._verifier):
+            return await self._run(progress)
+
+    async def _run(self, progress: Progress | None) -> ReplayVerdict:
         head = self._world.head.position
         told = await self._told(head.global_seq)
         said = ViewDigests(self._reader, self._world.world_id, head.global_seq)
@@ -124,7 +132,7 @@ class _Replay:
                     break
                 if progress is not None:
                     progress(self._verifier.effects, head.global_seq)
-        finding = self._verifier.finish(head).finding
+        finding = (await asyncio.to_thread(self._verifier.finish, head)).finding
         if finding is not None:
             return self._verdict(Divergence("tampered", finding.global_seq, finding.what))
         self._found = self._found or self._view_found

@@ -291,20 +291,65 @@ FOR_CLOSING = "set local idle_in_transaction_session_timeout = '60s'"
 EXTENT = """
 select h.head_seq, coalesce(h.head_checksum, ''::bytea) as head_checksum, h.sim_time, h.wall_time,
        (select max(global_seq) from effects where world_id = $1) as last_seq,
-       (select min(global_seq) from effects where world_id = $1) as first_seq
+       (select min(global_seq) from effects where world_id = $1) as first_seq,
+       exists (select from requests where world_id = $1) as has_requests
 from (select $1::text as world_id) asked left join heads h using (world_id)
 """
 
-#: The next 500 names after $1 that stand in any of the tables. Distinct names of ``effects`` are found by hopping
-#: along its primary key, so that the cost is per world and not per effect.
+#: The rows of a world's requests, in the order of the log: those after the effect $2 (null: all), up to the effect $3,
+#: and whatever lies beyond the head.
+REQUESTS_IN_ORDER = """
+select q.source_id, q.req_id, q.body_sha256, q.first_seq, q.last_seq, q.last_seq > coalesce(h.head_seq, 0) as is_beyond
+from requests q left join heads h using (world_id)
+where q.world_id = $1
+and (q.first_seq is null or q.last_seq is null
+     or ($2::bigint is null or q.first_seq > $2) and (q.first_seq <= $3 or q.last_seq > coalesce(h.head_seq, 0)))
+order by q.first_seq, q.source_id, q.req_id
+"""
+
+#: What lets the owner remove rows of requests, and what refuses it again: within one transaction.
+GUARDS_OF_REQUESTS_DOWN = (
+    "grant delete on requests to worldledger_owner",
+    "alter table requests disable trigger requests_append_only",
+)
+GUARDS_OF_REQUESTS_UP = (
+    "alter table requests enable always trigger requests_append_only",
+    "revoke delete on requests from worldledger_owner",
+)
+
+#: Remove rows of a world's requests, exactly as they were read: $1 world_id, and an array for each other column.
+REMOVE_REQUESTS = """
+delete from requests q
+using unnest($2::text[], $3::text[], $4::bytea[], $5::bigint[], $6::bigint[])
+    as u (source_id, req_id, body_sha256, first_seq, last_seq)
+where q.world_id = $1 and q.source_id = u.source_id and q.req_id = u.req_id
+and (q.body_sha256, q.first_seq, q.last_seq) is not distinct from (u.body_sha256, u.first_seq, u.last_seq)
+"""
+
+#: Write requests that follow from the log: $1 world_id, arrays of $2 body_sha256, $3 first_seq, $4 last_seq.
+WRITE_REQUESTS_OF_EFFECTS = """
+insert into requests (world_id, source_id, req_id, body_sha256, first_seq, last_seq)
+select e.world_id, e.source_id, e.effect ->> 'req_id', u.body_sha256, u.first_seq, u.last_seq
+from unnest($2::bytea[], $3::bigint[], $4::bigint[]) as u (body_sha256, first_seq, last_seq)
+join effects e on e.world_id = $1 and e.global_seq = u.first_seq
+"""
+
+#: The next 500 names after $1 that stand in any of the tables. Distinct names of ``effects`` and ``requests`` are found
+#: by hopping along their primary keys, so that the cost is per world and not per row.
 EVERY_WORLD = """
 with recursive hop as (
     (select world_id, 1 as n from effects where world_id > $1 order by world_id limit 1)
     union all
     select (select e.world_id from effects e where e.world_id > hop.world_id order by e.world_id limit 1), n + 1
-    from hop where hop.world_id is not null and n < 500)
+    from hop where hop.world_id is not null and n < 500),
+asked as (
+    (select world_id, 1 as n from requests where world_id > $1 order by world_id limit 1)
+    union all
+    select (select q.world_id from requests q where q.world_id > asked.world_id order by q.world_id limit 1), n + 1
+    from asked where asked.world_id is not null and n < 500)
 select world_id from (
     select world_id from hop where world_id is not null
+    union (select world_id from asked where world_id is not null)
     union (select world_id from worlds where world_id > $1 order by world_id limit 500)
     union (select world_id from heads where world_id > $1 order by world_id limit 500)
 ) named order by world_id limit 500

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from itertools import islice
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 from uuid import UUID
 
 import asyncpg
@@ -15,11 +15,10 @@ from service.store import statements
 from service.store.ahead import ahead
 from service.store.copying import bulk_transaction, copy_rows
 from service.store.tampering import beyond_the_head
-from service.store.units import request_digest
 from worldledger.chain import ORIGIN, Position
-from worldledger.drafts import effect_body_digest
 from worldledger.errors import FileRefusedError, WorldExistsError
 from worldledger.exports import ExportWriter, Trailer
+from worldledger.requests import LoggedRequest, Requests
 from worldledger.transfer import CheckedExport, read_lines
 
 if TYPE_CHECKING:
@@ -109,8 +108,7 @@ class _Restorer:
         self._progress = progress
         self._world_id = checked.world.world_id
         self._position = ORIGIN
-        self._asked: tuple[str, str] | None = None
-        self._digests: list[bytes] = []
+        self._asked = Requests()
         self._requests: list[tuple[str, str, str, bytes, int, int]] = []
 
     async def run(self) -> None:
@@ -123,7 +121,7 @@ class _Restorer:
             await self._copy_requests()
             if self._progress is not None:
                 self._progress(self._position.global_seq)
-        self._end_request()
+        self._keep(self._asked.end(self._position.global_seq))
         await self._copy_requests()
         if self._position != checked.trailer.head:
             raise self._changed()
@@ -140,7 +138,7 @@ class _Restorer:
             checksum = sha256(checksum.hex().encode() + text).digest()
             try:
                 effect = orjson.loads(text)
-                self._take_request(effect, seq)
+                self._keep(self._asked.take(effect, text, seq))
                 yield (
                     self._world_id,
                     seq,
@@ -158,51 +156,18 @@ class _Restorer:
 
     # -- requests --------------------------------------------------------------------------------------------
 
-    def _take_request(self, effect: dict[str, Any], seq: int) -> None:
-        """Gather effects with one req_id: those of a request stand together."""
-        req_id = effect["req_id"]
-        asked = None if req_id is None else (effect["source_id"], req_id)
-        if asked != self._asked:
-            self._end_request(seq - 1)
-            self._asked = asked
-        if asked is not None:
-            self._digests.append(effect_body_digest(effect))
-
-    def _end_request(self, last: int | None = None) -> None:
-        if self._asked is not None:
-            last_seq = self._position.global_seq if last is None else last
-            digest = request_digest(self._digests)
-            first_seq = last_seq - len(self._digests) + 1
-            self._requests.append((self._world_id, *self._asked, digest, first_seq, last_seq))
-        self._asked = None
-        self._digests = []
+    def _keep(self, request: LoggedRequest | None) -> None:
+        if request is not None:
+            self._requests.append((self._world_id, *request))
 
     async def _copy_requests(self) -> None:
         if not self._requests:
             return
         try:
             await copy_rows(self._connection, "requests", self._requests, statements.REQUEST_COLUMNS)
-        except asyncpg.UniqueViolationError:
-            raise self._repeated_request() from None
+        except asyncpg.UniqueViolationError:  # the file that was checked has no request twice
+            raise self._changed() from None
         self._requests = []
-
-    def _repeated_request(self) -> FileRefusedError:
-        """Find the request that comes back after other effects; only a file with that fault is read for it."""
-        seen: set[tuple[str, str]] = set()
-        before: tuple[str, str] | None = None
-        self._stream.seek(0)
-        for seq, line in enumerate(_effect_lines(self._stream, self._checked, self._name), 1):
-            effect = orjson.loads(line)
-            asked = (effect["source_id"], effect["req_id"]) if effect["req_id"] is not None else None
-            if asked is not None and asked != before:
-                if asked in seen:
-                    what = (
-                        f"$.req_id: {asked[1]!r} of {asked[0]!r} was used before, by other effects than the one above"
-                    )
-                    return FileRefusedError(what, file=self._name, line=seq, global_seq=seq)
-                seen.add(asked)
-            before = asked
-        return self._changed()
 
     def _changed(self) -> FileRefusedError:
         return FileRefusedError("the file was changed while it was being imported; nothing was kept", file=self._name)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from service.store.records import Head, Receipt
-from worldledger.drafts import CheckedDraft, check_draft, check_req_id
+from worldledger.drafts import CheckedDraft, check_draft, check_req_id, request_digest
 from worldledger.effects import order_key
 from worldledger.errors import InvalidEffectError, RequestConflictError
 from worldledger.time_authority import TimeAuthority
@@ -147,11 +146,6 @@ class Unit:
         """Tell the caller why nothing of the unit was written (or that it is not known)."""
         if not self.future.done():
             self.future.set_exception(error)
-
-
-def request_digest(digests: Sequence[bytes]) -> bytes:
-    """Give the body digest of a request from the digests of its drafts (of one draft: that digest)."""
-    return digests[0] if len(digests) == 1 else sha256(b"".join(digests)).digest()
 
 
 def check_each(drafts: Iterable[Any], *, system: bool = False, default_priority: int = 0) -> Iterable[CheckedDraft]:

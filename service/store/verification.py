@@ -1,8 +1,12 @@
-"""Verifying worlds in the database with the library's Verifier: chain, query columns, genesis and head."""
+"""Verifying worlds in the database with the library's Verifier: chain, query columns, requests, genesis and head."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, closing
+from dataclasses import replace
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
 import orjson
@@ -10,6 +14,7 @@ import orjson
 from service.store import statements
 from service.store.ahead import ahead
 from service.store.records import WorldRecord
+from service.store.request_rows import RequestTrail
 from worldledger.chain import ORIGIN, Finding, Position, StoredEffect, Verdict, Verifier
 from worldledger.errors import EffectNotFoundError, WorldNotFoundError
 from worldledger.genesis import check_world_name, genesis_problem
@@ -29,51 +34,110 @@ async def verify_world(
     *,
     start: Position = ORIGIN,
     noted: Iterable[Position] = (),
+    is_full: bool = False,
     progress: Progress | None = None,
     start_name: str = "from",
 ) -> Verdict:
     """Verify one world from ``start`` to the head it has when the check begins.
 
-    Looked at are every link of the chain, every query column, the world's row against its genesis, the head
-    against the last effect, and that nothing stands beyond the head. ``noted`` are positions that someone kept:
-    the chain must pass through each. ``start_name`` is what findings call ``start``. Raises WorldNotFoundError if
-    there is no trace of the world, and nobody kept a position of it.
+    Looked at are every link of the chain, every query column, what each log obeys (`worldledger.log_rules`), the
+    world's row against its genesis, its requests against the effects, the head against the last effect, and that
+    nothing stands beyond the head. ``noted`` are positions that someone kept: the chain must pass through each.
+    ``is_full`` also holds each text to the canonical profile and each effect to its shape, as a check of the world's
+    export would. ``start_name`` is what findings call ``start``. Raises WorldNotFoundError if there is no trace of the
+    world, and nobody kept a position of it.
     """
-    noted = list(noted)
-    (extent,) = await reader.fetch(statements.EXTENT, world_id)  # always one row
-    row = next(iter(await reader.fetch(statements.WORLD, world_id)), None)
-    if row is None and extent["head_seq"] is None and extent["last_seq"] is None:
-        return _nothing_left(world_id, start, noted, start_name)
-    if row is None or extent["head_seq"] is None:
-        missing = "worlds" if row is None else "heads"
-        what = f"the row of this world is missing from the table {missing}"
-        head = None if extent["head_seq"] is None else Position(extent["head_seq"], extent["head_checksum"])
-        return Verdict(world_id, ORIGIN, 0, Finding(world_id, 1, what), head)
+    log = _Log(reader, world_id, start, start_name)
+    async with log.verified(list(noted), is_full, progress) as (verdict, trail):
+        if verdict.finding is not None or verdict.head is None:
+            return verdict
+        finding = await trail.problem(reader, world_id, verdict.head.global_seq)
+    return replace(verdict, finding=finding)
 
-    end = Position(extent["head_seq"], extent["head_checksum"])
-    if start != ORIGIN:
-        finding = await _start_problem(reader, world_id, start, end, start_name)
-        if finding is not None:
-            return Verdict(world_id, ORIGIN, 0, finding, end)
-    verifier = Verifier(world_id, start=start, heads=noted)
-    total = max(end.global_seq - start.global_seq, 0)
-    last: StoredEffect | None = None
-    rows = reader.batches(world_id, after_seq=start.global_seq, until_seq=end.global_seq)
-    async with ahead(rows) as batches:
-        async for batch in batches:
-            holds = verifier.feed(batch)
-            if last is None and start == ORIGIN and verifier.position.global_seq > 0:
-                problem = genesis_problem(batch[0].text, WorldRecord.of(row).genesis_columns())
-                if problem is not None:
-                    return Verdict(world_id, ORIGIN, 0, Finding(world_id, 1, problem), end)
-            if not holds:
-                break
-            last = batch[-1]
-            if progress is not None:
-                progress(verifier.effects, total)
-    verdict = verifier.finish(end)
-    finding = verdict.finding or _ending_problem(world_id, extent, last)
-    return Verdict(world_id, verdict.position, verdict.effects, finding, end)
+
+@asynccontextmanager
+async def verified_log(
+    reader: Reader, world_id: str, progress: Progress | None = None
+) -> AsyncIterator[tuple[Verdict, RequestTrail]]:
+    """Verify all of a world but its requests; lend the verdict and the requests that follow from the log."""
+    async with _Log(reader, world_id, ORIGIN, "from").verified([], False, progress) as found:
+        yield found
+
+
+class _Log:
+    """One world's log, from a trusted position on."""
+
+    def __init__(self, reader: Reader, world_id: str, start: Position, start_name: str) -> None:
+        self._reader = reader
+        self._world_id = world_id
+        self._start = start
+        self._start_name = start_name
+
+    @asynccontextmanager
+    async def verified(
+        self, noted: list[Position], is_full: bool, progress: Progress | None
+    ) -> AsyncIterator[tuple[Verdict, RequestTrail]]:
+        world_id, start = self._world_id, self._start
+        (extent,) = await self._reader.fetch(statements.EXTENT, world_id)  # always one row
+        row = next(iter(await self._reader.fetch(statements.WORLD, world_id)), None)
+        end = None if extent["head_seq"] is None else Position(extent["head_seq"], extent["head_checksum"])
+        verdict: Verdict | None = None
+        before: bytes | None = None
+        if row is None and end is None and extent["last_seq"] is None and not extent["has_requests"]:
+            verdict = _nothing_left(world_id, start, noted, self._start_name)
+        elif row is None or end is None:
+            missing = "worlds" if row is None else "heads"
+            what = f"the row of this world is missing from the table {missing}"
+            verdict = Verdict(world_id, ORIGIN, 0, Finding(world_id, 1, what), end)
+        elif start != ORIGIN:
+            text = await _at_start(self._reader, world_id, start, end, self._start_name)
+            if isinstance(text, Finding):
+                verdict = Verdict(world_id, ORIGIN, 0, text, end)
+            else:
+                before = text
+        with closing(RequestTrail(start.global_seq, _asked(before))) as trail:
+            if verdict is None:
+                assert end is not None and row is not None  # noqa: S101, PT018 - else there is a verdict
+                verifier = Verifier(
+                    world_id,
+                    start=start,
+                    heads=noted,
+                    before=before,
+                    is_full=is_full,
+                    spill=TemporaryFile,
+                    heard=trail.add,
+                )
+                with closing(verifier):
+                    verdict = await self._read(verifier, end, extent, WorldRecord.of(row), progress)
+            yield verdict, trail
+
+    async def _read(
+        self,
+        verifier: Verifier,
+        end: Position,
+        extent: asyncpg.Record,
+        world: WorldRecord,
+        progress: Progress | None,
+    ) -> Verdict:
+        world_id, start = self._world_id, self._start
+        total = max(end.global_seq - start.global_seq, 0)
+        last: StoredEffect | None = None
+        rows = self._reader.batches(world_id, after_seq=start.global_seq, until_seq=end.global_seq)
+        async with ahead(rows) as batches:
+            async for batch in batches:
+                holds = verifier.feed(batch)
+                if last is None and start == ORIGIN and verifier.position.global_seq > 0:
+                    problem = genesis_problem(batch[0].text, world.genesis_columns())
+                    if problem is not None:
+                        return Verdict(world_id, ORIGIN, 0, Finding(world_id, 1, problem), end)
+                if not holds:
+                    break
+                last = batch[-1]
+                if progress is not None:
+                    progress(verifier.effects, total)
+        verdict = await asyncio.to_thread(verifier.finish, end)
+        finding = verdict.finding or _ending_problem(world_id, extent, last)
+        return Verdict(world_id, verdict.position, verdict.effects, finding, end)
 
 
 def _nothing_left(world_id: str, start: Position, noted: list[Position], start_name: str) -> Verdict:
@@ -88,10 +152,8 @@ def _nothing_left(world_id: str, start: Position, noted: list[Position], start_n
     return Verdict(world_id, ORIGIN, 0, Finding(world_id, 1, what))
 
 
-async def _start_problem(
-    reader: Reader, world_id: str, start: Position, end: Position, start_name: str
-) -> Finding | None:
-    """Compare a trusted position with what is stored there."""
+async def _at_start(reader: Reader, world_id: str, start: Position, end: Position, start_name: str) -> bytes | Finding:
+    """Return the text of the effect at a trusted position; a finding if another stands there, or none."""
     seq = start.global_seq
     if seq > end.global_seq:
         what = f"the log ends at seq {end.global_seq}, before the given {start_name} {seq}"
@@ -100,10 +162,24 @@ async def _start_problem(
         row = await reader.effect(world_id, seq)
     except EffectNotFoundError:
         return Finding(world_id, seq, f"missing: there is no effect where the given {start_name} names one")
-    if row.checksum == start.checksum:
+    if row.checksum != start.checksum:
+        what = f"the checksum at seq {seq} is {row.checksum.hex()[:16]}…"
+        return Finding(world_id, seq, f"{what}, {start_name} says {start.checksum.hex()[:16]}…")
+    try:
+        effect = orjson.loads(row.text)
+        if all(type(effect[name]) in {int, float} for name in ("sim_time", "wall_time")):
+            return row.text
+    except (ValueError, TypeError, KeyError):
+        pass
+    return Finding(world_id, seq, f"the text at the given {start_name} is not an effect")
+
+
+def _asked(text: bytes | None) -> tuple[str, str] | None:
+    """Return the request of an effect."""
+    if text is None:
         return None
-    what = f"the checksum at seq {seq} is {row.checksum.hex()[:16]}…"
-    return Finding(world_id, seq, f"{what}, {start_name} says {start.checksum.hex()[:16]}…")
+    effect = orjson.loads(text)
+    return None if effect.get("req_id") is None else (effect.get("source_id"), effect["req_id"])
 
 
 def _ending_problem(world_id: str, extent: asyncpg.Record, last: StoredEffect | None) -> Finding | None:

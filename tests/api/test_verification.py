@@ -46,6 +46,21 @@ async def test_noted_positions_are_looked_for(client: httpx2.AsyncClient, filled
         assert found["finding"]["what"]
 
 
+async def test_rules_of_a_log_and_its_requests(
+    client: httpx2.AsyncClient, filled: list[str], database_url: str
+) -> None:
+    """A request that was made up is found; with ``full`` also texts that are not canonical."""
+    assert (await client.get(URL, params={"full": "true"})).json()["verified"]
+    connection = await asyncpg.connect(database_url)
+    try:
+        await connection.execute("insert into requests values ('town', 'ann', 'mine', sha256('x'), 3, 3)")
+    finally:
+        await connection.close()
+    found = (await client.get(URL)).json()
+    assert (found["verified"], found["finding"]["global_seq"]) == (False, 3)
+    assert "req_id 'mine' of 'ann'" in found["finding"]["what"]
+
+
 async def test_a_bad_position_is_refused(
     client: httpx2.AsyncClient, filled: list[str], subtests: pytest.Subtests
 ) -> None:

@@ -46,6 +46,7 @@ COMMANDS = [
     ("serve",),
     ("db", "upgrade"),
     ("db", "check"),
+    ("db", "repair", "requests"),
     ("db", "shell"),
 ]
 

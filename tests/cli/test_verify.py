@@ -54,6 +54,46 @@ def test_nothing_to_verify(on: Cli) -> None:
     assert on("verify", "--all", "--json") == (0, "[]\n", "worldledger: there are no worlds to verify\n")
 
 
+def test_requests_and_their_repair(on: Cli, database_url: str) -> None:
+    """A request that was made up is found; `db repair requests` tells it, removes it, and touches nothing else."""
+    seed(database_url, "v")
+    seed(database_url, "w")
+    tamper(database_url, "insert into requests values ('w', 'ann', 'mine', sha256('x'), 3, 3)")
+    found = on("verify", "--all", "--quiet")
+    what = "the table requests has a row for req_id 'mine' of 'ann' (seq 3 to 3), which is not in the log there"
+    assert (found.code, found.out) == (1, f"TAMPERED w at seq 3: {what}\n")
+    counts = "w: rows removed: 1, written: 0\n"
+    assert on("db", "repair", "requests", "w", "--dry-run") == (0, f"would repair {counts}", "")
+    assert on("verify", "w").code == 1
+    assert on("db", "repair", "requests") == (0, f"as it should be: v\nrepaired {counts}", "")
+    assert on("verify", "w", "--full").code == 0
+    assert on("db", "repair", "requests", "--quiet") == (0, "", "")
+    assert json.loads(on("db", "repair", "requests", "w", "--json").out) == [
+        {"world_id": "w", "repaired": False, "removed": 0, "written": 0, "finding": None}
+    ]
+    assert on("db", "repair", "requests", "x") == (2, "", "worldledger: no world named 'x'\n")
+    tamper(database_url, _CHANGE)
+    refused = on("db", "repair", "requests", "w")
+    assert (refused.code, refused.err) == (1, "")
+    assert refused.out.startswith("REFUSED w at seq 5: checksum differs")
+
+
+def test_a_full_check(on: Cli, database_url: str) -> None:
+    """A text that is not canonical, with a chain computed anew, is found by --full, as its export is by --file."""
+    seed(database_url, "w", 1)
+    tamper(
+        database_url,
+        """update effects set effect = replace(effect::text, '"n":', '"n": ')::json where global_seq = 2""",
+        """
+        update effects set checksum = chain_checksum((select checksum from effects where global_seq = 1), effect)
+        where global_seq = 2
+        """,
+        "update heads set head_checksum = (select checksum from effects where global_seq = 2)",
+    )
+    assert on("verify", "w").code == 0
+    assert on("verify", "w", "--full").out == "TAMPERED w at seq 2: $: white space between values: not canonical text\n"
+
+
 def test_a_changed_value(on: Cli, database_url: str) -> None:
     """A changed value is exit code 1; world, seq and what differs are named; the other worlds are still verified."""
     seed(database_url, "w")

@@ -107,6 +107,21 @@ async def test_a_row_changed_by_hand(make_engine: Any, pool: Any, admin: Any, su
 
 
 @pytest.mark.both_servers
+async def test_a_view_in_the_place_of_ours(names: list[str], pool: Any, make_engine: Any) -> None:
+    """Where all rows are right, but the view that people query is another, that is the finding; a rebuild mends it."""
+    engine = make_engine(trio())
+    await pool.execute("create or replace view projections.said as select * from projections.said_1 where text <> '1'")
+    report = await engine.verify("said")
+    assert not report["verified"]
+    assert report["finding"]["world_id"] is None
+    assert report["finding"]["what"] == 'projections."said" is not the view that this program makes'
+    await assert_verified(engine, "counts", "things")
+    await engine.rebuild("said")
+    await engine.run_until_caught_up(timeout=100)
+    await assert_verified(engine, "said")
+
+
+@pytest.mark.both_servers
 async def test_the_report(names: list[str], pool: Any, make_engine: Any) -> None:
     """It counts the worlds and rows that were compared, and tells progress."""
     engine = make_engine(trio())

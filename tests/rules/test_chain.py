@@ -10,6 +10,7 @@ import pytest
 
 from worldledger.chain import ORIGIN, ChainRow, Position, StoredEffect, Verifier, chain_checksum, link, verify
 from worldledger.errors import SimulationError, TamperedError
+from worldledger.requests import LoggedRequest
 
 from . import chains
 from .chains import end, honest, make_effect, recomputed, stored, verdicts
@@ -89,6 +90,24 @@ ATTACKS: dict[str, tuple[Callable[[Rows], Rows], int, str]] = {
         "differ",
     ),
     "a chain recomputed from some seq on": (lambda rows: recomputed(rows, 4, payload={}), 9, "the head's checksum"),
+    "sim_time goes back": (
+        lambda rows: recomputed(rows, 4, sim_time=0.5),
+        5,
+        "$.sim_time: 0.5 is lower than the 1.0 before",
+    ),
+    "wall_time goes back": (lambda rows: recomputed(rows, 4, wall_time=5), 5, "$.wall_time: 5 is lower than the 17000"),
+    "wall_time is a text": (lambda rows: recomputed(rows, 4, wall_time="now"), 5, "not an effect"),
+    "a cause to come": (lambda rows: recomputed(rows, 4, caused_by=5), 5, "$.caused_by: not the global_seq of"),
+    "a cause before the log": (lambda rows: recomputed(rows, 4, caused_by=0), 5, "$.caused_by"),
+    "a cause between two effects": (lambda rows: recomputed(rows, 4, caused_by=2.0), 5, "$.caused_by"),
+    "a uuid twice": (lambda rows: recomputed(rows, 4, uuid=f"{2:032x}"), 5, "the uuid is that of seq 2, too"),
+    "a uuid that is no text": (lambda rows: recomputed(rows, 4, uuid=["a"]), 5, "$.uuid: not a text"),
+    "a long uuid twice": (lambda rows: recomputed(recomputed(rows, 1, uuid="é"), 4, uuid="é"), 5, "that of seq 2, too"),
+    "a req_id that comes again": (
+        lambda rows: recomputed(recomputed(rows, 1, req_id="r"), 4, req_id="r"),
+        5,
+        "the req_id was used before, by seq 2",
+    ),
     "text that is no JSON, chained in": (
         lambda rows: [*rows[:8], rows[8]._replace(text=b"{", checksum=link(rows[7].checksum, b"{"))],
         9,
@@ -204,6 +223,51 @@ def test_noted_heads_before_or_at_the_start() -> None:
     other = verdicts(rows[5:], start=start, noted=[Position(5, bytes(32))])
     assert other.finding is not None
     assert other.finding.global_seq == 5
+
+
+def test_requests_of_several_effects_and_sources() -> None:
+    """Effects of one request stand together, and each source has its own req_ids."""
+    rows = recomputed(honest(COUNT), 2, req_id="r", source_id="a")
+    for at, source in ((3, "a"), (4, "b"), (5, "b")):
+        rows = recomputed(rows, at, req_id="r", source_id=source)
+    assert verdicts(rows, head=end(rows)).verified
+    heard: list[LoggedRequest] = []
+    verifier = Verifier("w", heard=lambda requests, keys: heard.extend(requests))
+    assert verifier.feed(rows)
+    verifier.finish()
+    assert [(one.source_id, one.first_seq, one.last_seq) for one in heard] == [("a", 3, 4), ("b", 5, 6)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what"),
+    [
+        (b'"x":5', b'"x": 5', "white space"),
+        (b'"payload":{"x":5,', b'"payload":{"z":1,"x":5,', "not sorted"),
+        (b'"priority":0', b'"priority":0.5', "$.priority: not an integer"),
+        (b'"wall_time"', b'"vote":1,"wall_time"', "unknown field 'vote'"),
+    ],
+)
+def test_a_full_check_also_holds_texts_to_their_profile(old: bytes, new: bytes, what: str) -> None:
+    """A text that is not canonical, or an effect of another shape, chained in by an able forger, is found by `full`."""
+    rows = honest(COUNT)
+    assert verify("w", rows, head=end(rows), is_full=True).verified
+    assert old in rows[4].text
+    text = rows[4].text.replace(old, new)
+    forged = [*rows[:4], rows[4]._replace(text=text, checksum=link(rows[3].checksum, text))]
+    assert verify("w", forged, head=end(forged)).verified
+    finding = verify("w", forged, head=end(forged), is_full=True).finding
+    assert finding is not None
+    assert (finding.global_seq, what in finding.what) == (5, True), finding
+
+
+def test_times_are_compared_with_those_at_the_start() -> None:
+    """Of a check that begins in the middle, the first effect's times are judged by those of the effect before."""
+    rows = recomputed(honest(COUNT), 4, wall_time=5)
+    for before, seq in ((rows[3].text, 5), (None, None)):
+        verifier = Verifier("w", start=end(rows[:4]), before=before)
+        verifier.feed(rows[4:])
+        finding = verifier.finish().finding
+        assert (None if finding is None else finding.global_seq) == seq
 
 
 def test_the_seeds_lines_agree() -> None:

@@ -234,4 +234,36 @@ def test_the_digest_follows_from_the_log(payload: dict[str, Any]) -> None:
     checked = check_draft(draft(payload=payload, req_id="r", priority=2, caused_by=1, sim_time=3.0))
     text = effect_text(checked, world_id="w", global_seq=2, uuid="u", sim_time=3.0, wall_time=5.0)
     effect = orjson.loads(text)
-    assert effect_body_digest(effect) == effect_body_digest(effect, checked.payload) == checked.body_digest()
+    assert effect_body_digest(effect, text) == checked.body_digest()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"payload": {"priority": 7, "a": [{"priority": 1, "req_id": "é"}]}, "source_metadata": {"priority": 3}},
+        {"kind": 'Sa"\\id\n', "source_id": 'é","payload":{', "req_id": '","sim_time":1', "caused_by": 1},
+        {"payload": {"x": ',"priority":0,"req_id":null,', "é": '"}'}, "source_metadata": {"source_metadata": {}}},
+    ],
+)
+def test_the_digest_is_that_of_the_stored_bytes(fields: dict[str, Any]) -> None:
+    """Texts that look like fields of the effect do not mislead it."""
+    checked = check_draft(draft(**{"payload": {"x": 1e16}, "req_id": "r", **fields}))
+    text = effect_text(checked, world_id="w", global_seq=2, uuid="u", sim_time=0.0, wall_time=5.0)
+    assert effect_body_digest(orjson.loads(text), text) == checked.body_digest()
+
+
+def test_numbers_count_as_they_are_spelt() -> None:
+    """Another library's spelling of a number is another body, as it is another text."""
+    checked = check_draft(draft(payload={"x": 1e16}, req_id="r"))
+    text = effect_text(checked, world_id="w", global_seq=2, uuid="u", sim_time=0.0, wall_time=5.0)
+    old, new = (b"1e+16", b"1e16") if b"1e+16" in text else (b"1e16", b"1e+16")
+    spelt = text.replace(old, new)
+    expected = sha256(b'["Said","a1","1.0.0",0,null]{"x":' + new + b"}").digest()
+    assert effect_body_digest(orjson.loads(spelt), spelt) == expected != checked.body_digest()
+
+
+@pytest.mark.parametrize("text", [b"{}", b'{"global_seq":2,"kind":"a","payload":{}', b'{"kind":"a","payload":{}}'])
+def test_a_text_that_is_not_canonical_has_no_digest(text: bytes) -> None:
+    """What was asked cannot be told of a text that is no effect: that is an error, and nothing is guessed."""
+    with pytest.raises(ValueError, match="not canonical"):
+        effect_body_digest({}, text)

@@ -82,7 +82,7 @@ def make_effect(world_id: str, seq: int, **changed: Any) -> dict[str, Any]:
         "schema_version": "1.0.0",
         "world_id": world_id,
         "priority": 0,
-        "req_id": None,
+        "req_id": "r1" if seq == 2 else None,
         "wall_time": 1.7e9 + seq / 8,
         **changed,
     }
@@ -124,7 +124,8 @@ async def write_world(connection: Connection, world_id: str, count: int = 9) -> 
         *(world_id, count, rows[-1].checksum, count / 4, 1.7e9 + count / 8),
     )
     await connection.execute(
-        "insert into requests values ($1, 'agent-1', 'r1', $2, 2, 2)", world_id, hashlib.sha256().digest()
+        "insert into requests values ($1, 'agent-2', 'r1', $2, 2, 2)",
+        *(world_id, hashlib.sha256(b'["EntityMoved","agent-2","1.0.0",0,null]{"x":2}').digest()),
     )
     return rows
 

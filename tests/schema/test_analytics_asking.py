@@ -297,10 +297,14 @@ async def test_messages_help(service: Connection) -> None:
 async def test_locks_do_not_outlive_it(service: Connection, asked_url: str) -> None:
     """An advisory lock, the migrations' even, is let go with the query; so are settings."""
     query = "select pg_advisory_lock(512919627634)::text, set_config('work_mem', '64kB', false)"
+    assert "permission denied" in (await _refused(service, query)).message
+    async with connected(asked_url) as admin:  # where no superuser has upgraded the database
+        await admin.execute("grant execute on function pg_advisory_lock(bigint) to public")
     assert await _ask(service, query) == [("", "64kB")]
     assert await service.fetchval("show work_mem") != "64kB"
     async with connected(asked_url) as other:
         assert await other.fetchval("select pg_try_advisory_lock(512919627634)")
+        await other.execute("revoke execute on function pg_advisory_lock(bigint) from public")
 
 
 async def test_no_query_runs_for_ever(service: Connection) -> None:
@@ -360,3 +364,13 @@ async def test_a_query_in_a_transaction_that_writes_is_refused(service: Connecti
     """The functions that run queries do so in read-only transactions alone, whoever calls them."""
     with pytest.raises(asyncpg.ReadOnlySQLTransactionError):
         await service.execute("select analytics.open_query('select 1')")
+
+
+async def test_a_seed_does_not_outlive_its_question(service: Connection) -> None:
+    """Random numbers of one question do not follow from what another has set, by the function or by the setting."""
+    for seeding in ("select setseed(0.5)::text", "select set_config('seed', '0.5', false)"):
+        numbers = set()
+        for _ in range(2):
+            await _ask(service, seeding)
+            numbers.add((await _ask(service, "select random()"))[0])
+        assert len(numbers) == 2

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
+from projections.registry import ALL, find
+from projections.tables import Table
+from projections.view_checks import strangers, view_findings
+from projections.views import set_views
 from service.database import schema
 from service.database.catalogue import compare, expected
 
-from .helpers import connected, undone, write_derived
+from .helpers import connected, undone
 
 pytestmark = pytest.mark.both_servers
 
@@ -54,8 +60,8 @@ TAMPERINGS = {
     ),
     "a column is added": ("alter table effects add extra int", "column effects.extra: unexpected: integer"),
     "a column's type is changed": (
-        "alter table requests alter first_seq type numeric",
-        "column requests.first_seq: but is: numeric not null",
+        "alter table held_intents alter tick type numeric",
+        "column held_intents.tick: but is: numeric not null",
     ),
     "a column may be null": ("alter table effects alter kind drop not null", "column effects.kind: but is: text"),
     "a default is gone": ("alter table effects alter recorded_at drop default", "column effects.recorded_at: but is"),
@@ -175,24 +181,97 @@ async def test_check_ignores_extensions(database_url: str) -> None:
         if not await connection.fetchval("select count(*) from pg_available_extensions where name = 'pg_trgm'"):
             pytest.skip("this server has no pg_trgm")
         await connection.execute("create extension pg_trgm; create schema other; create table other.t (x int)")
-    assert [line for line in await schema.check(database_url) if not line.startswith("setting ")] == []
+    assert await _check(database_url) == []
 
 
-async def test_check_ignores_builds(database_url: str) -> None:
-    """The tables and views of projections come and go: they are no findings, whoever may read the schema."""
+#: What somebody who works as the service's role did to a view over a projection, and how the finding begins.
+HIDDEN = {
+    "a view leaves a world out": (
+        "create or replace view analytics.games as select * from ({games}) as g where world_id <> 'w'",
+        "view analytics.games: is not the view that this program makes",
+    ),
+    "so does the one below it": (
+        "create or replace view projections.games as select * from ({own}) as g where world_id <> 'w'",
+        "view projections.games: is not the view that this program makes",
+    ),
+    "a view reads another table": (
+        """
+        create table projections.mine as select * from projections.games_1;
+        create or replace view projections.games as select * from projections.mine
+        """,
+        "view projections.games: is not the view that this program makes",
+    ),
+    "a view is gone": ("drop view analytics.games", "view analytics.games: is missing"),
+    "a table stands in its place": (
+        "alter view analytics.games rename to was; create table analytics.games (world_id text)",
+        "view analytics.games: is not the view that this program makes",
+    ),
+    "a view has options": (
+        "alter view analytics.games set (security_invoker = true)",
+        "view analytics.games: is not the view that this program makes",
+    ),
+    "rows are hidden": (
+        "alter table projections.games_1 enable row level security",
+        "view projections.games_1: is no table that shows all of its rows",
+    ),
+    "a view of nobody's": ("create view analytics.more as select 1 as one", "view analytics.more: unexpected"),
+    "the build says that it is another version's": (
+        "update projection_builds set version = 99",
+        "view analytics.games: cannot be compared: the live build has version 99",
+    ),
+    "there is no build": (
+        "delete from projection_builds",
+        "view analytics.games: cannot be compared: no build is live",
+    ),
+}
+
+
+async def test_check_knows_the_views_over_builds(database_url: str) -> None:
+    """What the engine makes of a build is no finding, whoever may read it; what is otherwise is one."""
+    games = find("games")
+    table = Table(games, "games_1")
     async with connected(database_url, role="worldledger_service") as connection:
-        await write_derived(connection)
-        await connection.execute(
-            """
-            comment on table projections.games_1 is 'Games, as the public. sees them.';
-            create index on projections.games_1 (world_id);
-            grant usage on schema projections to public;
-            grant select on projections.games to public;
-            create view analytics.games as select world_id from projections.games;
-            comment on column analytics.games.world_id is 'The world.';
-            """
-        )
-    assert [line for line in await schema.check(database_url) if not line.startswith("setting ")] == []
+        async with connection.transaction():
+            await connection.execute(
+                "insert into projection_builds (build, projection, version, status)"
+                " values ('games_1', 'games', $1, 'live')",
+                games.version,
+            )
+            for statement in table.creation():
+                await connection.execute(statement)
+            await set_views(cast("Any", connection), table, ALL, [])
+            await connection.execute(
+                """
+                create index on projections.games_1 (world_id);
+                grant usage on schema projections to public;
+                grant select on projections.games to public;
+                """
+            )
+        assert await _check(database_url) == []
+        texts = {
+            name: (await connection.fetchval("select pg_get_viewdef($1::text::regclass)", place)).rstrip("; ")
+            for name, place in (("games", "analytics.games"), ("own", "projections.games"))
+        }
+        for name, (done, beginning) in HIDDEN.items():
+            transaction = connection.transaction()
+            await transaction.start()
+            await connection.execute(done.format(**texts))
+            await connection.execute("set local search_path = public")
+            found = [f"view {_plain(each.place)}: {each.what}" for each in await view_findings(connection, ALL)]
+            found += [f"view {_plain(place)}: unexpected" for place in await strangers(connection, ALL)]
+            await transaction.rollback()
+            assert any(finding.startswith(beginning) for finding in found), (name, found)
+        await connection.execute(HIDDEN["a view leaves a world out"][0].format(**texts))
+    assert await _check(database_url) == [HIDDEN["a view leaves a world out"][1]]
+
+
+def _plain(place: str) -> str:
+    return place.replace('"', "")
+
+
+async def _check(url: str) -> list[str]:
+    """Give the findings, but those of the server, and of the database that the template's copy is."""
+    return [line for line in await schema.check(url) if not line.startswith(("setting ", "reader: "))]
 
 
 async def test_check_without_tables(empty_database_url: str) -> None:

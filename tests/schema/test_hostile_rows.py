@@ -45,7 +45,7 @@ HOSTILE = {
     "brackets in an object": (_text(payload=0).replace('"payload":0', f'"payload":{"[" * 6000}{"]" * 6000}'), None),
     "wall_time over every double": (
         _text(wall_time=0).replace('"wall_time":0', '"wall_time":1e400'),
-        "last effect cannot be read",
+        "effect cannot be read",
     ),
     "wall_time is missing": (_text().replace('"wall_time"', '"wall_clock"'), "wall_time"),
 }

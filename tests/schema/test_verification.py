@@ -50,6 +50,21 @@ _RENAME_GENESIS = f"""
 update effects set effect = replace(effect::text, 'WorldCreated', 'Created')::json, kind = 'Created' {_HERE} = 1;
 """
 
+#: Change the text of an effect, and compute the chain and the head anew as an able forger does.
+_FORGE = (
+    f"update effects set effect = {{text}}::json {_HERE} = 5;"
+    + _RELINK.format(start=5)
+    + """
+update heads set head_checksum = (select checksum from effects where world_id = 'w' and global_seq = 9)
+where world_id = 'w';
+"""
+)
+
+
+def _forged(old: str, new: str, more: str = "") -> str:
+    return more + _FORGE.format(text=f"replace(effect::text, '{old}', '{new}')")
+
+
 #: What is done, the first place that does not hold, and what the view says of it.
 ATTACKS: dict[str, tuple[str, int | None, str]] = {
     "a value is changed": (_EDIT, 5, "checksum differs"),
@@ -102,6 +117,40 @@ ATTACKS: dict[str, tuple[str, int | None, str]] = {
         _BORROW + _RELINK.format(start=5),
         5,
         "world_id column differs from the effect",
+    ),
+    "sim_time goes back": (
+        _forged('"sim_time":1.25', '"sim_time":0.5', f"update effects set sim_time = 0.5 {_HERE} = 5;"),
+        5,
+        "sim_time is lower than before",
+    ),
+    "wall_time goes back": (_forged('"wall_time":', '"wall_time":1e3,"x":'), 5, "wall_time is lower than before"),
+    "a cause to come": (_forged('{"', '{"caused_by":5,"'), 5, "caused_by does not name an earlier effect"),
+    "a req_id is added": (_forged('"req_id":null', '"req_id":"r9"'), 5, "requests has no row for the req_id"),
+    "a req_id comes again": (
+        _forged('"req_id":null', '"req_id":"r1"'),
+        2,
+        "the req_id comes again after other effects",
+    ),
+    "a request's row is deleted": (
+        "delete from requests where world_id = 'w'",
+        2,
+        "requests has no row for the req_id",
+    ),
+    "a request's digest is changed": (
+        "update requests set body_sha256 = sha256('') where world_id = 'w'",
+        2,
+        "requests row differs from the effects: body_sha256",
+    ),
+    "a request is planted": (
+        "insert into requests values ('w', 'agent-1', 'new', sha256(''), 5, 5)",
+        5,
+        "requests has a row of which the log has no effect",
+    ),
+    "the profile is unknown": (
+        f"update effects set effect = replace(effect::text, 'orjson-sorted/1', 'orjson-sorted/2')::json {_HERE} = 1;"
+        + _RELINK.format(start=1),
+        1,
+        "the canonical profile is unknown to this version",
     ),
     "the tail is cut off": (
         f"delete from effects {_HERE} > 7",

@@ -67,6 +67,10 @@ _TO_HEAD = """
                        wall_time = (e.effect ->> 'wall_time')::float8
     from effects e where h.world_id = '{world}' and e.world_id = '{world}' and e.global_seq = {seq}
 """
+_DIGESTS = """
+    update requests q set body_sha256 = effect_body_sha256(e.effect) from effects e
+    where q.world_id = $1 and e.world_id = q.world_id and e.global_seq = q.first_seq
+"""
 _WORLD = "update worlds set {change} where {w}"
 _HEAD = "update heads set {change} where {w}"
 _ROW = "update effects set {change} where {w} and global_seq = 5"
@@ -195,7 +199,7 @@ async def test_finds_what_was_done(
 
 
 async def _recompute(intruder: Connection, world_id: str, start: int) -> None:
-    """Change the effect at ``start`` and compute every checksum from there on, and the head, as an able forger does."""
+    """Change the effect at ``start`` and compute all that follows, head and requests, as an able forger does."""
     rows = await intruder.fetch("select * from effects where world_id = $1 order by global_seq", world_id)
     loaded = [orjson.loads(row["effect"]) for row in rows[start - 1 :]]
     loaded[0]["payload"] = {**loaded[0]["payload"], "forged": True}
@@ -205,6 +209,7 @@ async def _recompute(intruder: Connection, world_id: str, start: int) -> None:
             *(world_id, row.global_seq, row.text.decode(), row.checksum),
         )
     await intruder.execute(_TO_HEAD.format(world=world_id, seq=len(rows)))
+    await intruder.execute(_DIGESTS, world_id)
 
 
 @pytest.mark.parametrize("seq", [1, 2, 5, 9])
@@ -230,6 +235,7 @@ async def test_a_tail_cut_off_with_its_head_is_found_with_a_noted_head(
     """A tail cut off with the head put back to match is found by whoever noted a later position."""
     honest = await _positions(store, world.world_id)
     await intruder.execute("delete from effects where world_id = $1 and global_seq > 6", world.world_id)
+    await intruder.execute("delete from requests where world_id = $1 and last_seq > 6", world.world_id)
     await intruder.execute(_TO_HEAD.format(world=world.world_id, seq=6))
     assert (await _verify(store, world.world_id)).verified
     assert (await _verify(store, world.world_id, noted=honest[1:7])).verified

@@ -124,6 +124,22 @@ def test_a_changed_file_is_refused_by_line(data: bytes, line: int, reason: str) 
 
 
 @pytest.mark.parametrize(
+    ("again", "line", "reason"),
+    [
+        ({2: {"uuid": "a" * 32}, 5: {"uuid": "a" * 32}}, 5, "the uuid is that of seq 2, too"),
+        ({3: {"req_id": "r"}, 5: {"req_id": "r"}}, 5, "the req_id was used before, by seq 3"),
+        ({3: {"wall_time": 1.0}}, 3, "$.wall_time: 1.0 is lower than the 1002.0 before"),
+        ({3: {"caused_by": 3}}, 3, "$.caused_by"),
+    ],
+)
+def test_a_log_that_breaks_its_own_rules_is_refused(again: dict[int, Any], line: int, reason: str) -> None:
+    """Though its chain and its trailer hold, a file of a log that no service writes is refused, naming the line."""
+    lines = [text(genesis()), *(text(effect(seq, **again.get(seq, {}))) for seq in range(2, 7))]
+    assert refusal(export_of(lines))[0] == line
+    assert reason in refusal(export_of(lines))[1]
+
+
+@pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"canonical_profile": "other/1"}, "profile 'other/1' is unknown"),

@@ -64,7 +64,7 @@ async def test_a_request_without_priority_is_one_effect(urgent: EventLog, open_s
         with pytest.raises(RequestConflictError):
             await log.append(draft(2, req_id="r"))
     (one,) = await effects(urgent)
-    assert one["source_metadata"] == {REQUEST_DIGEST: effect_body_digest(one).hex()}
+    assert one["source_metadata"] == {REQUEST_DIGEST: effect_body_digest(one, b"").hex()}
     several = [draft(3), draft(4)]
     made = await urgent.append_request(several, source_id="a1", req_id="s")
     again_made = await other.append_request(several, source_id="a1", req_id="s")

@@ -161,7 +161,7 @@ async def test_a_log_without_view_digests_costs_nothing(
 ) -> None:
     """Where nothing was said of views, none is worked out."""
     monkeypatch.setattr(replaying, "ViewProof", None)
-    assert (await _met().replay(store, world_id)).agreed
+    assert (await _met().replay(store, world_id)).agreed is None
 
 
 # -- what does not hold ----------------------------------------------------------------------------------------

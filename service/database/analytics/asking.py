@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import asyncpg
@@ -60,6 +61,9 @@ select set_config('role', 'none', true), set_config('temp_file_limit', '{_TEMPOR
 from (select current_setting('role') as before) r
 where has_parameter_privilege(session_user, 'temp_file_limit', 'set')
 """
+#: $1 a number between -1 and 1 that nobody knows.
+_CLEAN: Final = "select pg_advisory_unlock_all(), setseed($1)"
+_RANDOM: Final = SystemRandom()
 _TYPES: Final = """
 select format_type(t.oid, null) as shown, format('%I.%I', n.nspname, t.typname) as exact, t.typtype = 'p' as is_pseudo
 from unnest($1::oid[]) with ordinality as wanted (oid, place)
@@ -255,10 +259,10 @@ class _Asking:
         return columns, fetching
 
     async def end(self) -> None:
-        """Undo everything; a lock that was taken for the session is the one thing that a rollback leaves."""
+        """Undo everything. A rollback leaves two things: locks of the session, and the seed of its random numbers."""
         with suppress(*FOREIGN):
             await self._transaction.rollback()
-            await self._connection.execute("select pg_advisory_unlock_all()")
+            await self._connection.execute(_CLEAN, _RANDOM.uniform(-1, 1))
 
     async def _types(self, oids: list[int]) -> list[asyncpg.Record]:
         return await self.run(partial(self._connection.fetch, _TYPES, oids))

@@ -255,7 +255,9 @@ where b.status <> 'retired'""",
 
 _VERIFICATION: Final = StaticView(
     "verification",
-    "Does each world's log hold, and do worlds and heads agree with it? Worked out anew for each row asked for.",
+    "Does each world's log hold, and do worlds, heads and requests agree with it? Worked out anew for each row asked "
+    "for. Not looked at, for it would cost more than all the rest: that no uuid stands twice, and that texts are "
+    "canonical; `worldledger verify` sees the one, `verify --full` both.",
     (
         *_head("v"),
         Column("is_verified", "v.verified", "Whether everything holds."),
@@ -274,7 +276,7 @@ _VERIFICATION: Final = StaticView(
 
 _EFFECT_VERIFICATION: Final = StaticView(
     "effect_verification",
-    "Every effect with what is wrong with it: chain, order, columns against the text.",
+    "Every effect with what is wrong with it: chain, order, times, causes, columns against the text.",
     (
         *_head("v"),
         Column("global_seq", "v.global_seq", "The place that the row claims."),
@@ -282,6 +284,19 @@ _EFFECT_VERIFICATION: Final = StaticView(
         Column("problem", "v.problem", "What does not hold; null when all does."),
     ),
     f"from public.effect_verification v\n{_JOINED.format('v')}",
+)
+
+_REQUEST_VERIFICATION: Final = StaticView(
+    "request_verification",
+    "Every request that had a req_id with what is wrong with it: its row in the table requests against its effects.",
+    (
+        *_head("v"),
+        Column("source_id", "v.source_id", "Who asked."),
+        Column("req_id", "v.req_id", "The request's name: its idempotency key."),
+        Column("first_seq", "v.first_seq", "Its first effect, by the log; where there is none, by its row."),
+        Column("problem", "v.problem", "What does not hold; null when all does."),
+    ),
+    f"from public.request_verification v\n{_JOINED.format('v')}",
 )
 
 #: Every view that the migration makes, those first that others are made from.
@@ -297,5 +312,6 @@ VIEWS: Final[tuple[StaticView, ...]] = (
     _PROJECTIONS,
     _VERIFICATION,
     _EFFECT_VERIFICATION,
+    _REQUEST_VERIFICATION,
     *(kind.view() for kind in KINDS),
 )

@@ -1,0 +1,288 @@
+create function chain_checksum(previous bytea, effect json) returns bytea
+language sql stable parallel safe
+return sha256(convert_to(coalesce(encode(previous, 'hex'), '') || effect::text, 'UTF8'))
+-- next
+create type effect_fields as (world_id text, global_seq text, kind text, source_id text, sim_time text)
+-- next
+create function effect_problem(
+    previous_seq bigint, previous_checksum bytea,
+    world_id text, global_seq bigint, effect json, checksum bytea, kind text, source_id text,
+    sim_time double precision
+) returns text
+language plpgsql stable
+as $$
+declare
+    fields public.effect_fields;
+begin
+    if global_seq is distinct from greatest(previous_seq, 0) + 1 then
+        return case when global_seq > greatest(previous_seq, 0)
+                    then format('global_seq missing: expected %s', greatest(previous_seq, 0) + 1)
+                    else 'global_seq out of order' end;
+    elsif effect is null then
+        return 'effect is missing';
+    elsif checksum is distinct from public.chain_checksum(previous_checksum, effect) then
+        return 'checksum differs';
+    elsif json_typeof(effect) <> 'object' then
+        return 'effect is not a JSON object';
+    end if;
+    fields := json_populate_record(null::public.effect_fields, effect);
+    return case
+        when world_id is distinct from fields.world_id then 'world_id column differs from the effect'
+        when global_seq::text is distinct from fields.global_seq then 'global_seq column differs from the effect'
+        when kind is distinct from fields.kind then 'kind column differs from the effect'
+        when source_id is distinct from fields.source_id then 'source_id column differs from the effect'
+        when sim_time is distinct from fields.sim_time::double precision
+            then 'sim_time column differs from the effect'
+    end;
+exception when others then
+    return 'effect cannot be read: ' || left(sqlerrm, 200);
+end
+$$
+-- next
+create function world_problem(
+    genesis json, world_uuid uuid, ruleset text, ruleset_version integer, config json, experiment text,
+    time_authority text
+) returns text
+language plpgsql stable
+as $$
+declare
+    made json;
+begin
+    if genesis is null then
+        return null;  -- that effect 1 is missing is said of the effect
+    elsif genesis ->> 'kind' is distinct from 'WorldCreated' then
+        return 'effect 1 is not WorldCreated';
+    end if;
+    made := genesis -> 'payload';
+    return case
+        when made ->> 'world_uuid' is distinct from replace(world_uuid::text, '-', '')
+            then 'worlds row differs from genesis: world_uuid'
+        when made ->> 'ruleset' is distinct from ruleset then 'worlds row differs from genesis: ruleset'
+        when made ->> 'ruleset_version' is distinct from ruleset_version::text
+            then 'worlds row differs from genesis: ruleset_version'
+        when (made -> 'config')::text is distinct from config::text then 'worlds row differs from genesis: config'
+        when made ->> 'experiment' is distinct from experiment then 'worlds row differs from genesis: experiment'
+        when made ->> 'time_authority' is distinct from time_authority
+            then 'worlds row differs from genesis: time_authority'
+    end;
+exception when others then
+    return 'worlds row or genesis cannot be read: ' || left(sqlerrm, 200);
+end
+$$
+-- next
+create function head_problem(
+    last_seq bigint, last_effect json, last_checksum bytea, last_sim_time double precision,
+    head_seq bigint, head_checksum bytea, sim_time double precision, wall_time double precision
+) returns text
+language plpgsql stable
+as $$
+begin
+    return case
+        when head_seq is null and last_seq is null then 'the world has no effects'
+        when head_seq is null then 'the world has no heads row'
+        when last_seq is null then format('the head names seq %s but the log is empty', head_seq)
+        when head_seq > last_seq then format('the head names seq %s but the log ends at %s', head_seq, last_seq)
+        when head_seq < last_seq then format('the head names seq %s but the log goes on to %s', head_seq, last_seq)
+        when head_checksum is distinct from last_checksum then 'heads row differs from the last effect: head_checksum'
+        when sim_time is distinct from last_sim_time then 'heads row differs from the last effect: sim_time'
+        when wall_time is distinct from (last_effect ->> 'wall_time')::double precision
+            then 'heads row differs from the last effect: wall_time'
+    end;
+exception when others then
+    return 'last effect cannot be read: ' || left(sqlerrm, 200);
+end
+$$
+-- next
+create view effect_verification as
+select linked.world_id,
+       linked.global_seq,
+       case when linked.global_seq > greatest(linked.previous_seq, 0) then greatest(linked.previous_seq, 0) + 1
+            else linked.global_seq end as expected_seq,
+       effect_problem(linked.previous_seq, linked.previous_checksum, linked.world_id, linked.global_seq,
+                      linked.effect, linked.checksum, linked.kind, linked.source_id, linked.sim_time) as problem
+from (
+    select effects.*,
+           lag(effects.global_seq) over log as previous_seq,
+           lag(effects.checksum) over log as previous_checksum
+    from effects
+    window log as (partition by effects.world_id order by effects.global_seq)
+) as linked
+-- next
+create view verification as
+select log.world_id,
+       coalesce(case when worlds.world_id is null then 'the world has no worlds row' end,
+                substr(log.problem, strpos(log.problem, ' ') + 1), genesis.problem, head.problem) is null as verified,
+       log.effects,
+       heads.head_seq,
+       encode(substr(heads.head_checksum, 1, 32), 'hex') as head_checksum,
+       case when worlds.world_id is null then null
+            when genesis.problem is not null and coalesce(split_part(log.problem, ' ', 1)::bigint, 2) > 1 then 1
+            when log.problem is not null then split_part(log.problem, ' ', 1)::bigint
+            when head.problem is null or heads.world_id is null then null
+            when heads.head_seq = log.last_seq then log.last_seq
+            else least(heads.head_seq, coalesce(log.last_seq, 0)) + 1 end as problem_seq,
+       case when worlds.world_id is null then 'the world has no worlds row'
+            when genesis.problem is not null and coalesce(split_part(log.problem, ' ', 1)::bigint, 2) > 1
+                then genesis.problem
+            when log.problem is not null then substr(log.problem, strpos(log.problem, ' ') + 1)
+            else head.problem end as problem
+from (
+    select parts.world_id,
+           sum(parts.effects)::bigint as effects,
+           max(parts.last_seq) as last_seq,
+           min(parts.problem) as problem
+    from (
+        select worlds.world_id, 0::bigint as effects, null::bigint as last_seq, null::text as problem from worlds
+        union all
+        select heads.world_id, 0::bigint as effects, null::bigint as last_seq, null::text as problem from heads
+        union all
+        select effect_verification.world_id,
+               count(*) as effects,
+               max(effect_verification.global_seq) as last_seq,
+               min(to_char(coalesce(effect_verification.expected_seq, 0), 'FM0000000000000000000')
+                   || ' ' || effect_verification.problem) as problem
+        from effect_verification
+        group by effect_verification.world_id
+    ) as parts
+    group by parts.world_id
+) as log
+left join worlds on worlds.world_id = log.world_id
+left join heads on heads.world_id = log.world_id
+left join lateral (
+    select effects.effect from effects where effects.world_id = log.world_id and effects.global_seq = 1 limit 1
+) as first on true
+left join lateral (
+    select effects.effect, effects.checksum, effects.sim_time
+    from effects where effects.world_id = log.world_id and effects.global_seq = log.last_seq limit 1
+) as last on true
+left join lateral world_problem(
+    first.effect, worlds.world_uuid, worlds.ruleset, worlds.ruleset_version, worlds.config, worlds.experiment,
+    worlds.time_authority
+) as genesis (problem) on true
+left join lateral head_problem(
+    log.last_seq, last.effect, last.checksum, last.sim_time,
+    heads.head_seq, heads.head_checksum, heads.sim_time, heads.wall_time
+) as head (problem) on true
+-- next
+revoke all on effect_verification, verification from public
+-- next
+grant select on effect_verification, verification to worldledger_service
+-- next
+revoke all on function chain_checksum from public
+-- next
+grant execute on function chain_checksum to worldledger_service, worldledger_reader, worldledger_guest
+-- next
+revoke all on function effect_problem from public
+-- next
+grant execute on function effect_problem to worldledger_service, worldledger_reader, worldledger_guest
+-- next
+revoke all on function world_problem from public
+-- next
+grant execute on function world_problem to worldledger_service, worldledger_reader, worldledger_guest
+-- next
+revoke all on function head_problem from public
+-- next
+grant execute on function head_problem to worldledger_service, worldledger_reader, worldledger_guest
+-- next
+comment on type effect_fields is 'The fields of an effect that stand in columns too, read as text.'
+-- next
+comment on column effect_fields.world_id is 'The effect''s world.'
+-- next
+comment on column effect_fields.global_seq is 'The effect''s place in the log.'
+-- next
+comment on column effect_fields.kind is 'The effect''s kind.'
+-- next
+comment on column effect_fields.source_id is 'Who caused the effect.'
+-- next
+comment on column effect_fields.sim_time is 'The effect''s time in the world.'
+-- next
+comment on function chain_checksum is 'SHA-256 over the hex of the previous checksum (nothing if null) and the text.'
+-- next
+comment on function effect_problem is 'What is wrong with a row of effects after the one before, or null. Never raises.'
+-- next
+comment on function world_problem is 'What in a row of worlds differs from the genesis effect, or null. Never raises.'
+-- next
+comment on function head_problem is 'What in a row of heads differs from the last effect, or null. Never raises.'
+-- next
+comment on view effect_verification is 'Every effect with what is wrong with it: chain, order, columns against the text.'
+-- next
+comment on column effect_verification.world_id is 'The name of the world.'
+-- next
+comment on column effect_verification.global_seq is 'The place that the row claims.'
+-- next
+comment on column effect_verification.expected_seq is 'The place that a log without gap has here.'
+-- next
+comment on column effect_verification.problem is 'What does not hold; null when all does.'
+-- next
+comment on view verification is 'One row for each world: does its log hold, and do worlds and heads agree with it?'
+-- next
+comment on column verification.world_id is 'The name of the world.'
+-- next
+comment on column verification.verified is 'True when everything holds.'
+-- next
+comment on column verification.effects is 'How many effects the log holds.'
+-- next
+comment on column verification.head_seq is 'The global_seq at which the log ends, by the row of heads.'
+-- next
+comment on column verification.head_checksum is 'The head''s checksum in hex; kept elsewhere, it exposes a rewritten log.'
+-- next
+comment on column verification.problem_seq is 'The first global_seq that does not hold, where one can be named.'
+-- next
+comment on column verification.problem is 'What does not hold there; null when all does.'
+-- next
+create view analytics."verification" as
+select
+    v.world_id as "world_id",
+    w.experiment as "experiment",
+    v.verified as "is_verified",
+    v.effects as "effects",
+    v.head_seq as "head_seq",
+    v.head_checksum as "head_checksum",
+    v.problem_seq as "problem_seq",
+    v.problem as "problem"
+from public.verification v
+left join public.worlds w on w.world_id = v.world_id
+-- next
+comment on view analytics."verification" is 'Does each world''s log hold, and do worlds and heads agree with it? Worked out anew for each row asked for.'
+-- next
+comment on column analytics."verification"."world_id" is 'The name of the world.'
+-- next
+comment on column analytics."verification"."experiment" is 'The experiment that the world belongs to; null for none.'
+-- next
+comment on column analytics."verification"."is_verified" is 'Whether everything holds.'
+-- next
+comment on column analytics."verification"."effects" is 'How many effects the log holds.'
+-- next
+comment on column analytics."verification"."head_seq" is 'The global_seq at which the log ends.'
+-- next
+comment on column analytics."verification"."head_checksum" is 'The head''s checksum in hex; kept elsewhere, it exposes a rewritten log.'
+-- next
+comment on column analytics."verification"."problem_seq" is 'The first global_seq that does not hold, where one can be named.'
+-- next
+comment on column analytics."verification"."problem" is 'What does not hold there; null when all does.'
+-- next
+create view analytics."effect_verification" as
+select
+    v.world_id as "world_id",
+    w.experiment as "experiment",
+    v.global_seq as "global_seq",
+    v.expected_seq as "expected_seq",
+    v.problem as "problem"
+from public.effect_verification v
+left join public.worlds w on w.world_id = v.world_id
+-- next
+comment on view analytics."effect_verification" is 'Every effect with what is wrong with it: chain, order, columns against the text.'
+-- next
+comment on column analytics."effect_verification"."world_id" is 'The name of the world.'
+-- next
+comment on column analytics."effect_verification"."experiment" is 'The experiment that the world belongs to; null for none.'
+-- next
+comment on column analytics."effect_verification"."global_seq" is 'The place that the row claims.'
+-- next
+comment on column analytics."effect_verification"."expected_seq" is 'The place that a log without gap has here.'
+-- next
+comment on column analytics."effect_verification"."problem" is 'What does not hold; null when all does.'
+-- next
+grant select on analytics.verification to worldledger_service, worldledger_reader, worldledger_guest
+-- next
+grant select on analytics.effect_verification to worldledger_service, worldledger_reader, worldledger_guest

@@ -1,0 +1,94 @@
+"""What a reader's login may do besides reading, and how it is taken away.
+
+A login has settings (read-only, timeouts: `guards.ROLES`), but whoever is logged in may set them otherwise. So they
+are no wall: what a reader must not do has to be refused by privileges. PostgreSQL gives three things to everybody that
+change something or hold somebody up: temporary tables, large objects, and advisory locks, for one of which migrations
+wait. The first is the database owner's to take away, the others belong to the superuser: what could not be taken is
+listed by ``worldledger db check``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from service.database.engine import Connection
+
+#: Functions of PostgreSQL that everybody may call, by what they are for. Nobody loses ``pg_advisory_unlock_all``, which
+#: drivers call when they clean up.
+_FUNCTIONS: Final = {
+    "large objects": (
+        "lo_creat",
+        "lo_create",
+        "lo_from_bytea",
+        "lo_open",
+        "lo_put",
+        "lo_truncate",
+        "lo_truncate64",
+        "lo_unlink",
+        "lowrite",
+    ),
+    "advisory locks": (
+        "pg_advisory_lock",
+        "pg_advisory_lock_shared",
+        "pg_advisory_xact_lock",
+        "pg_advisory_xact_lock_shared",
+        "pg_try_advisory_lock",
+        "pg_try_advisory_lock_shared",
+        "pg_try_advisory_xact_lock",
+        "pg_try_advisory_xact_lock_shared",
+    ),
+    "messages in the write-ahead log": ("pg_logical_emit_message",),
+}
+_NAMES: Final = ", ".join(f"'{name}'" for names in _FUNCTIONS.values() for name in names)
+
+#: To be run by whoever upgrades; what that user may not do stays as it is. What is right already is not touched.
+BOUNDS: Final = f"""
+do $readers$
+declare
+    what regprocedure;
+begin
+    if has_database_privilege('worldledger_reader', current_database(), 'temporary') then
+        begin
+            execute format('grant temporary on database %I to worldledger_owner, worldledger_service',
+                           current_database());
+            execute format('revoke temporary on database %I from public', current_database());
+        exception
+            when insufficient_privilege or internal_error then null;
+        end;
+    end if;
+    for what in
+        select oid from pg_catalog.pg_proc
+        where pronamespace = 'pg_catalog'::regnamespace and proname in ({_NAMES})
+          and pg_has_role(proowner, 'usage') and has_function_privilege('worldledger_reader', oid, 'execute')
+    loop
+        if what = 'pg_advisory_xact_lock(bigint)'::regprocedure then
+            execute format('grant execute on function %s to worldledger_owner', what);  -- for the migrations
+        end if;
+        execute format('revoke execute on function %s from public', what);
+    end loop;
+end
+$readers$
+"""
+
+#: What a reader may do all the same: which kind of thing ($1 the kinds, $2 the names of functions).
+_LEFT: Final = """
+select u.kind from unnest($1::text[], $2::text[]) with ordinality as u (kind, name, n)
+join pg_catalog.pg_proc p on p.proname = u.name and p.pronamespace = 'pg_catalog'::regnamespace
+where has_function_privilege('worldledger_reader', p.oid, 'execute')
+group by u.kind order by min(u.n)
+"""
+_TEMPORARY: Final = "select has_database_privilege('worldledger_reader', current_database(), 'temporary')"
+
+
+async def beyond_reading(connection: Connection) -> list[str]:
+    """Say what a reader's login may do besides reading, a line for each, and who can take it away."""
+    found = []
+    if await connection.fetchval(_TEMPORARY):
+        what = "may make temporary tables, which fill the disk"
+        found.append(f"reader: {what}: run `worldledger db upgrade` as the owner of the database")
+    pairs = [(kind, name) for kind, names in _FUNCTIONS.items() for name in names]
+    for row in await connection.fetch(_LEFT, [kind for kind, _ in pairs], [name for _, name in pairs]):
+        what = f"may use functions of PostgreSQL for {row['kind']}"
+        found.append(f"reader: {what}: run `worldledger db upgrade` as a superuser")
+    return found

@@ -1,0 +1,153 @@
+"""The table ``requests`` against the log: its rows follow from the effects, and are compared with them.
+
+What the effects say is kept, packed, in a file while a world is read; then the rows are read once, in the order of the
+log, by a sort that the database makes on disk where it must. So neither has to fit into memory.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from tempfile import SpooledTemporaryFile
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import orjson
+
+from service.store import statements
+from worldledger.chain import Finding
+from worldledger.repeats import KEY_BYTES, key_of
+from worldledger.requests import LoggedRequest
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from service.store.reader import Reader
+
+_RECORD: Final = struct.Struct(f">{KEY_BYTES}s32sqq")
+_KEPT_BYTES: Final = 4 * 1024 * 1024
+_ROWS: Final = 2000
+#: Seconds for the sort of the largest tables.
+_SORT_SECONDS: Final = 3600.0
+
+
+class PackedRequest(NamedTuple):
+    """A request as it is kept: its source_id and req_id are those of its first effect."""
+
+    key: bytes
+    body_sha256: bytes
+    first_seq: int
+    last_seq: int
+
+
+class Difference(NamedTuple):
+    """A row that is wrong, or too much, and the request that has none, or a wrong one."""
+
+    row: asyncpg.Record | None
+    request: PackedRequest | None
+
+
+class RequestTrail:
+    """The requests that follow from a world's effects, in their order, in little memory.
+
+    ``skipped`` is the request (source_id, req_id) of the effect ``after_seq``, before the first one that is looked at:
+    what is left of it is not compared.
+    """
+
+    def __init__(self, after_seq: int = 0, skipped: tuple[str, str] | None = None) -> None:
+        self._after_seq = after_seq
+        self._skipped = skipped
+        self._file = SpooledTemporaryFile(max_size=_KEPT_BYTES)  # noqa: SIM115 - closed by `close`
+
+    def add(self, requests: Sequence[LoggedRequest], keys: bytes) -> None:
+        """Keep the next requests, with their keys one behind the other."""
+        pack = _RECORD.pack
+        self._file.write(
+            b"".join(
+                pack(keys[at * KEY_BYTES : (at + 1) * KEY_BYTES], request.body_sha256, *request[3:])
+                for at, request in enumerate(requests)
+                if request.first_seq != self._after_seq + 1 or request[:2] != self._skipped
+            )
+        )
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._file.close()
+
+    async def problem(self, reader: Reader, world_id: str, until_seq: int) -> Finding | None:
+        """Return the first difference up to the effect ``until_seq``; None where there is none."""
+        async with aclosing(self.differences(reader, world_id, until_seq)) as differences:
+            first = await anext(differences, None)
+        if first is None:
+            return None
+        row, request = first
+        if request is None:
+            assert row is not None  # noqa: S101 - either is there
+            where = "beyond the head" if row["is_beyond"] else "not in the log there"
+            what = f"the table requests has {_named(row)}, which is {where}"
+            return Finding(world_id, max(row["first_seq"] or 1, 1), what)
+        effect = orjson.loads((await reader.effect(world_id, request.first_seq)).text)
+        asked = f"req_id {effect['req_id']!r} of {effect['source_id']!r}"
+        if row is None:
+            what = f"the table requests has no row for {asked}"
+        elif row["last_seq"] != request.last_seq:
+            what = f"the table requests says of {asked} that its last_seq is {row['last_seq']}, not {request.last_seq}"
+        else:
+            what = f"the table requests has another body_sha256 for {asked} than its effects"
+        return Finding(world_id, request.first_seq, what)
+
+    async def differences(self, reader: Reader, world_id: str, until_seq: int) -> AsyncGenerator[Difference]:
+        """Give all differences up to the effect ``until_seq``, in the order of the log."""
+        self._file.seek(0)
+        async with aclosing(self._rows(reader, world_id, until_seq)) as chunks:
+            async for rows in chunks:
+                place = self._file.tell()
+                packed = [_packed(row) for row in rows]
+                if self._file.read(_RECORD.size * len(rows)) == b"".join(packed):
+                    continue
+                self._file.seek(place)
+                for row, record in zip(rows, packed, strict=True):
+                    for difference in self._merge(row, record):
+                        yield difference
+        while (request := self._next()) is not None:
+            yield Difference(None, request)
+
+    def _merge(self, row: asyncpg.Record, record: bytes) -> list[Difference]:
+        """Compare a row with the next requests; those before it have none."""
+        found: list[Difference] = []
+        while True:
+            place = self._file.tell()
+            request = None if row["is_beyond"] or row["first_seq"] is None else self._next()
+            if request is not None and request.first_seq < row["first_seq"]:
+                found.append(Difference(None, request))
+                continue
+            if request is not None and record == _RECORD.pack(*request):
+                return found
+            if request is not None and (row["first_seq"] < request.first_seq or record[:KEY_BYTES] != request.key):
+                self._file.seek(place)
+                request = None
+            return [*found, Difference(row, request)]
+
+    def _next(self) -> PackedRequest | None:
+        record = self._file.read(_RECORD.size)
+        return PackedRequest(*_RECORD.unpack(record)) if record else None
+
+    async def _rows(self, reader: Reader, world_id: str, until_seq: int) -> AsyncGenerator[list[asyncpg.Record]]:
+        async with reader.connection() as connection, connection.transaction(readonly=True):
+            cursor = await connection.cursor(
+                statements.REQUESTS_IN_ORDER, world_id, self._after_seq or None, until_seq, timeout=_SORT_SECONDS
+            )
+            while rows := await cursor.fetch(_ROWS, timeout=_SORT_SECONDS):
+                yield rows
+
+
+def _packed(row: asyncpg.Record) -> bytes:
+    """Pack a row as requests are; one that no request can have is packed as what is no request."""
+    source_id, req_id, body_sha256, first_seq, last_seq, is_beyond = row
+    if is_beyond or None in {source_id, req_id, first_seq, last_seq} or len(body_sha256 or b"") != 32:
+        return b"-"
+    return _RECORD.pack(key_of(source_id, req_id), body_sha256, first_seq, last_seq)
+
+
+def _named(row: asyncpg.Record) -> str:
+    return f"a row for req_id {row['req_id']!r} of {row['source_id']!r} (seq {row['first_seq']} to {row['last_seq']})"

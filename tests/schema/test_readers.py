@@ -1,0 +1,113 @@
+"""What a reader's login can do besides reading: nothing, whatever settings it lifts; what is left is listed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from service.database import readers, schema
+
+from .helpers import connected, with_user
+
+pytestmark = pytest.mark.both_servers
+
+#: What changes something, or holds somebody up, though a reader may not write.
+TRIED = (
+    "create temp table mine as select 1 as one",
+    "create table mine (one int)",
+    "create table analytics.mine (one int)",
+    "select lo_create(0)",
+    "select lo_from_bytea(0, 'x')",
+    "select lo_creat(-1)",
+    "select pg_advisory_lock(512919627634)",
+    "select pg_try_advisory_lock(1, 2)",
+    "select pg_try_advisory_xact_lock_shared(1)",
+    "select pg_advisory_xact_lock(512919627634)",
+    "select pg_logical_emit_message(false, 'x', 'y')",
+)
+_OLD = """
+do $$
+declare
+    what regprocedure;
+begin
+    execute format('grant temporary on database %I to public', current_database());
+    for what in select oid from pg_proc where pronamespace = 'pg_catalog'::regnamespace
+                and (proname ~ '^(lo_(creat|create|from_bytea|open|put|truncate|truncate64|unlink)|lowrite)$'
+                     or proname ~ '^(pg_logical_emit_message|pg_(try_)?advisory_(xact_)?lock(_shared)?)$')
+    loop
+        execute format('grant execute on function %s to public', what);
+    end loop;
+end
+$$
+"""
+
+
+@pytest.fixture
+async def logins(database_url: str) -> AsyncIterator[dict[str, str]]:
+    """Give addresses of two logins: a reader's, and that of a user who owns the database and is in our roles."""
+    names = {name: f"wl_{name}_{uuid4().hex[:12]}" for name in ("reader", "owner")}
+    async with connected(database_url) as admin:
+        before = await admin.fetchval("select current_user")
+        database = await admin.fetchval("select current_database()")
+        await admin.execute(f"create role {names['reader']} login password 'pw' in role worldledger_reader")
+        await admin.execute(
+            f"create role {names['owner']} login password 'pw' in role worldledger_owner, worldledger_service,"
+            " worldledger_reader, worldledger_guest"
+        )
+        await admin.execute(f'alter database "{database}" owner to {names["owner"]}')
+        await admin.execute(_OLD)
+        yield {name: with_user(database_url, user, "pw") for name, user in names.items()}
+        await admin.execute(f'alter database "{database}" owner to {before}')
+        for user in names.values():
+            await admin.execute(f"drop owned by {user}")
+            await admin.execute(f"drop role {user}")
+
+
+async def _allowed(url: str) -> list[str]:
+    """Give what of TRIED a reader can do once every setting is lifted."""
+    allowed = []
+    async with connected(url) as reader:
+        await reader.execute("set default_transaction_read_only = off; set statement_timeout = 0")
+        for statement in TRIED:
+            transaction = reader.transaction()
+            await transaction.start()
+            try:
+                await reader.execute(statement)
+            except asyncpg.InsufficientPrivilegeError:
+                pass
+            else:
+                allowed.append(statement)
+            await transaction.rollback()
+    return allowed
+
+
+async def _left(url: str) -> list[str]:
+    async with connected(url) as connection:
+        return await readers.beyond_reading(connection)
+
+
+async def test_an_upgrade_takes_all_of_it_away(logins: dict[str, str], database_url: str) -> None:
+    """A superuser's upgrade repairs an old database though it has nothing to migrate; those who need it still may."""
+    assert [line for line in TRIED if not line.startswith("create table")] == await _allowed(logins["reader"])
+    assert len(await _left(database_url)) == 4
+    await schema.upgrade(database_url)
+    assert await _allowed(logins["reader"]) == []
+    assert await _left(database_url) == []
+    assert not [line for line in await schema.check(database_url) if line.startswith("reader")]
+    async with connected(database_url) as admin:
+        await admin.execute("set role worldledger_service; create temp table mine (one int); reset role")
+    await schema.upgrade(logins["owner"])  # which waits for its turn by such a lock
+
+
+async def test_what_could_not_be_taken_away_is_listed(logins: dict[str, str]) -> None:
+    """An ordinary owner's upgrade takes what is the owner's to take; `db check` lists the rest, and who can."""
+    await schema.upgrade(logins["owner"])
+    left = [line for line in TRIED if line.startswith("select")]
+    assert await _allowed(logins["reader"]) == left
+    assert [line for line in await schema.check(logins["owner"]) if line.startswith("reader")] == [
+        f"reader: may use functions of PostgreSQL for {kind}: run `worldledger db upgrade` as a superuser"
+        for kind in ("large objects", "advisory locks", "messages in the write-ahead log")
+    ]

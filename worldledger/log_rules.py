@@ -1,0 +1,139 @@
+"""What every log obeys, besides its chain: the shape of an effect, its place in time, and what may not come again.
+
+One spelling for all who look at it: `worldledger.chain.Verifier` in stored rows, `worldledger.transfer` in a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from worldledger.drafts import MAX_PRIORITY, MAX_WORD
+from worldledger.repeats import Repeats, Spill, uuid_keys
+from worldledger.requests import LoggedRequest, Requests
+
+#: Told some requests, and their keys one behind the other (`LoggedRequest.key`).
+Heard: TypeAlias = Callable[[Sequence[LoggedRequest], bytes], object]
+
+_TEXTS: Final = ("uuid", "kind", "source_id", "schema_version", "world_id")
+#: The fields that every effect has.
+REQUIRED: Final = frozenset({*_TEXTS, "payload", "global_seq", "sim_time", "priority", "req_id", "wall_time"})
+_ALLOWED: Final = REQUIRED | {"caused_by", "source_metadata"}
+_PLAIN: Final = frozenset({int, float})
+_GATHERED: Final = 1000
+
+
+def effect_problem(effect: dict[str, Any], seq: int, world_id: str) -> str | None:
+    """Say why a value is not the effect ``seq`` of that world, naming the field; None if it can be."""
+    if not (effect.keys() >= REQUIRED and effect.keys() <= _ALLOWED):
+        missing = sorted(REQUIRED - effect.keys())
+        return f"the field {missing[0]} is missing" if missing else f"unknown field {min(effect.keys() - _ALLOWED)!r}"
+    if effect["world_id"] != world_id:
+        return f"an effect of another world ({effect['world_id']!r}, not {world_id!r})"
+    if effect["global_seq"] != seq or type(effect["global_seq"]) is not int:
+        return f"global_seq is {effect['global_seq']!r} where {seq} belongs: lines are missing or out of order"
+    for name in _TEXTS:
+        if type(effect[name]) is not str or not 0 < len(effect[name]) <= MAX_WORD:
+            return f"$.{name}: not a text of 1 to {MAX_WORD} characters"
+    if type(effect["sim_time"]) not in _PLAIN or type(effect["wall_time"]) not in _PLAIN:
+        return "$.sim_time, $.wall_time: not numbers"
+    if type(effect["priority"]) is not int or abs(effect["priority"]) > MAX_PRIORITY:
+        return "$.priority: not an integer of 32 bits"
+    if type(effect["payload"]) is not dict:
+        return "$.payload: not an object"
+    req_id = effect["req_id"]
+    if req_id is not None and (type(req_id) is not str or not 0 < len(req_id) <= MAX_WORD):
+        return f"$.req_id: neither null nor a text of 1 to {MAX_WORD} characters"
+    if "source_metadata" in effect and type(effect["source_metadata"]) is not dict:
+        return "$.source_metadata: not an object"
+    return None
+
+
+def order_problem(effect: Mapping[str, Any], seq: int, sim_time: float, wall_time: float) -> str | None:
+    """Say why an effect cannot follow one of these times; None if it can. Raises TypeError for times that are none."""
+    for field, before in (("sim_time", sim_time), ("wall_time", wall_time)):
+        if effect[field] < before:
+            return f"$.{field}: {effect[field]} is lower than the {before} before"
+    if "caused_by" in effect and (type(effect["caused_by"]) is not int or not 1 <= effect["caused_by"] < seq):
+        return "$.caused_by: not the global_seq of an earlier effect"
+    return None
+
+
+class UsedOnce:
+    """What a log may have once only: each uuid, and each request, of which the effects stand together.
+
+    ``spill`` is handed to `Repeats`; ``heard`` is told the requests, in the order of the log, with their keys.
+    """
+
+    def __init__(self, spill: Spill | None = None, heard: Heard | None = None) -> None:
+        self._uuids = Repeats(spill)
+        self._asked = Repeats(spill)
+        self._requests = Requests()
+        self._heard = heard
+        self._gathered_uuids: list[str] = []
+        self._gathered: list[LoggedRequest] = []
+        self._last_seq = 0
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the last effect was asked for by a request, to which the next may belong."""
+        return self._requests.is_open
+
+    def take(self, effect: Mapping[str, Any], text: bytes, seq: int) -> None:
+        """Take the next effect and its stored text. Raises ValueError where it cannot be told what was asked."""
+        if effect["req_id"] is not None or self._requests.is_open:
+            self.take_request(effect, text, seq)
+        self._gathered_uuids.append(effect["uuid"])
+        self._last_seq = seq
+        if len(self._gathered_uuids) >= _GATHERED:
+            self._flush_uuids()
+
+    def take_uuids(self, uuids: list[str], last_seq: int) -> None:
+        """Take the uuids of the next effects at once; `take_request` is for what else `take` would take."""
+        if uuids:
+            self._uuids.add(uuid_keys(uuids), range(last_seq - len(uuids) + 1, last_seq + 1))
+
+    def take_request(self, effect: Mapping[str, Any], text: bytes, seq: int) -> bool:
+        """Take an effect with a req_id, or one that follows such an effect; tell whether it has one."""
+        self._end(self._requests.take(effect, text, seq))
+        return self._requests.is_open
+
+    def finish(self, last_seq: int) -> tuple[int, str] | None:
+        """Close the log at an effect; return the first seq that has what was used before, and what, if there is any."""
+        self._end(self._requests.end(last_seq))
+        self._flush_uuids()
+        self._flush()
+        found = [
+            (repeat.again_seq, what.format(repeat.first_seq))
+            for repeat, what in (
+                (self._uuids.first(), "the uuid is that of seq {}, too"),
+                (self._asked.first(), "the req_id was used before, by seq {}, and other effects stand between"),
+            )
+            if repeat is not None
+        ]
+        return min(found, default=None)
+
+    def close(self) -> None:
+        """Give back the files that were lent."""
+        self._uuids.close()
+        self._asked.close()
+
+    def _end(self, request: LoggedRequest | None) -> None:
+        if request is None:
+            return
+        self._gathered.append(request)
+        if len(self._gathered) >= _GATHERED:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._gathered:
+            return
+        keys = b"".join([request.key() for request in self._gathered])
+        self._asked.add(keys, [request.first_seq for request in self._gathered])
+        if self._heard is not None:
+            self._heard(self._gathered, keys)
+        self._gathered = []
+
+    def _flush_uuids(self) -> None:
+        self.take_uuids(self._gathered_uuids, self._last_seq)
+        self._gathered_uuids.clear()

@@ -1,0 +1,138 @@
+"""Finding a key that stands twice among very many, in little memory: keys of 16 bytes, each with its global_seq.
+
+Keys are only gathered while they come; what does not fit into a few MiB goes to a file that the caller lends. At the
+end they are looked at part by part, each part being those keys whose mixed bits begin alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
+from typing import Any, BinaryIO, Final, NamedTuple
+
+import numpy as np
+
+#: Bytes of a key.
+KEY_BYTES: Final = 16
+#: Lends an empty file, opened for reading and writing, that is gone when it is closed.
+Spill = Callable[[], BinaryIO]
+
+_RECORD: Final = np.dtype([("low", "<u8"), ("high", "<u8"), ("seq", "<u8")])
+_KEPT_BYTES: Final = 8 * 1024 * 1024
+#: Keys in one part, about: they are sorted in memory.
+_PART: Final = 2_000_000
+#: Records that are read at a time.
+_READ: Final = 256 * 1024
+#: Most keys of which it is worked out where they stand.
+_MOST_TRACED: Final = 100_000
+# Odd constants with many bits; keys may be counters, whose bits must be spread before they are parted.
+_SPREAD: Final = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
+
+
+class Repeat(NamedTuple):
+    """Where a key stands first, and where it stands again."""
+
+    first_seq: int
+    again_seq: int
+
+
+def key_of(*words: str) -> bytes:
+    """Return the key of some words, which must not hold a NUL."""
+    return sha256("\0".join(words).encode(errors="surrogatepass")).digest()[:KEY_BYTES]
+
+
+def uuid_keys(uuids: list[str]) -> bytes:
+    """Return the keys of uuids, one behind the other: the 16 bytes of 32 hex digits, of any other text a digest.
+
+    Raises TypeError if one is no text.
+    """
+    if all(type(uuid) is str and len(uuid) == 2 * KEY_BYTES for uuid in uuids):
+        try:
+            keys = bytes.fromhex("".join(uuids))
+        except ValueError:
+            keys = b""
+        if len(keys) == KEY_BYTES * len(uuids):
+            return keys
+    return b"".join(map(_uuid_key, uuids))
+
+
+def _uuid_key(uuid: str) -> bytes:
+    if type(uuid) is not str:
+        raise TypeError("a uuid is a text")
+    try:
+        key = bytes.fromhex(uuid)
+    except ValueError:
+        key = b""
+    return key if len(key) == KEY_BYTES and len(uuid) == 2 * KEY_BYTES else key_of(uuid)
+
+
+class Repeats:
+    """Keys, gathered as they come. Without ``spill`` all of them stay in memory, 24 bytes each."""
+
+    def __init__(self, spill: Spill | None = None) -> None:
+        self._spill = spill
+        self._file: BinaryIO | None = None
+        self._kept = bytearray()
+        self._count = 0
+
+    def add(self, keys: bytes, seqs: Iterable[int]) -> None:
+        """Gather keys, 16 bytes each, and the global_seq of each."""
+        pairs = np.frombuffer(keys, "<u8").reshape(-1, 2)
+        records = np.empty(len(pairs), _RECORD)
+        records["low"], records["high"] = pairs[:, 0], pairs[:, 1]
+        records["seq"] = np.fromiter(seqs, np.uint64, len(pairs))
+        self._kept += records.tobytes()
+        self._count += len(pairs)
+        if len(self._kept) >= _KEPT_BYTES and self._spill is not None:
+            if self._file is None:
+                self._file = self._spill()
+            self._file.write(self._kept)
+            self._kept.clear()
+
+    def first(self) -> Repeat | None:
+        """Return the first place at which a key stands again; None where none does."""
+        bits = max(self._count // _PART, 0).bit_length()
+        twice: list[np.ndarray[Any, Any]] = []
+        for part in range(1 << bits):
+            mixed = np.sort(np.concatenate([*self._parts(bits, part), np.empty(0, np.uint64)]))
+            twice.append(mixed[1:][mixed[1:] == mixed[:-1]])
+        traced = np.unique(np.concatenate(twice))[:_MOST_TRACED]
+        return self._trace(traced) if len(traced) else None
+
+    def close(self) -> None:
+        """Give the file back."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _parts(self, bits: int, part: int) -> Iterator[np.ndarray[Any, Any]]:
+        for records in self._records():
+            mixed = _mixed(records)
+            yield mixed if not bits else mixed[mixed >> np.uint64(64 - bits) == part]
+
+    def _trace(self, traced: np.ndarray[Any, Any]) -> Repeat | None:
+        """Find where keys stand of which the mixed bits are these; bits that only look alike are passed over."""
+        seen: dict[tuple[int, int], int] = {}
+        found: Repeat | None = None
+        for records in self._records():
+            for low, high, seq in records[np.isin(_mixed(records), traced)].tolist():
+                first = seen.setdefault((low, high), seq)
+                if first != seq and (found is None or seq < found.again_seq):
+                    found = Repeat(first, seq)
+        return found
+
+    def _records(self) -> Iterator[np.ndarray[Any, Any]]:
+        if self._file is not None:
+            self._file.seek(0)
+            while read := self._file.read(_READ * _RECORD.itemsize):
+                yield np.frombuffer(read, _RECORD)
+        view = memoryview(bytes(self._kept))
+        for start in range(0, len(view), _READ * _RECORD.itemsize):
+            yield np.frombuffer(view[start : start + _READ * _RECORD.itemsize], _RECORD)
+
+
+def _mixed(records: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    mixed: np.ndarray[Any, Any] = records["low"] * _SPREAD[0] + records["high"]
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= _SPREAD[1]
+    return mixed
