@@ -187,6 +187,27 @@ def make_app() -> typer.Typer:
     return app
 
 
+def app_for(arguments: Sequence[str]) -> typer.Typer:
+    """Put together the commands that these arguments need; to build all of them takes longer than most of them do."""
+    app = make_app()
+    _keep(app, arguments)
+    return app
+
+
+def _keep(app: typer.Typer, names: Sequence[str]) -> None:
+    """Leave only the command or group that is named; where none is, all of them, for there is something to be told."""
+    for length in (2, 1):
+        name = " ".join(names[:length])
+        commands = [command for command in app.registered_commands if command.name == name]
+        groups = [group for group in app.registered_groups if group.name == name]
+        if commands or groups:
+            app.registered_commands, app.registered_groups = commands, groups
+            for group in groups:
+                if group.typer_instance is not None:
+                    _keep(group.typer_instance, names[length:])
+            return
+
+
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code; whatever this project refuses is one line on stderr."""
     if sys.stdout is None:  # closed by whoever started us (`>&-`): writing to this fails like to a full disk
@@ -215,7 +236,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def _call(arguments: Sequence[str] | None) -> int:
     """Run one command and give its exit code, after everything was written."""
     try:
-        make_app()(args=arguments, prog_name="worldledger")
+        app_for(sys.argv[1:] if arguments is None else arguments)(args=arguments, prog_name="worldledger")
     except SystemExit as end:
         flush()
         return end.code if isinstance(end.code, int) else int(end.code is not None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from service.store import statements
-from worldledger.rulesets.simulation.words import TURN, TURN_ENDED
 
 if TYPE_CHECKING:
     from service.store.moments import Units
@@ -36,6 +35,8 @@ class Turns:
 
     async def at(self, world: WorldRecord, turn: int) -> TurnAt:
         """Return where a turn stands. Raises MomentNotFoundError for one that the world does not have."""
+        from worldledger.rulesets.simulation.words import TURN, TURN_ENDED  # noqa: PLC0415 - slow to load, for simulations
+
         first, last = await self._units.at(world, TURN, turn)
         rows = await self._reader.fetch(statements.FIRST_OF_KINDS, world.world_id, first, last, [TURN_ENDED])
         return TurnAt(turn, first, rows[0]["global_seq"] if rows else None, last)

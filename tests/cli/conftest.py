@@ -39,7 +39,7 @@ def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> I
         if name.startswith("WORLDLEDGER_") and name != "WORLDLEDGER_TEST_DATABASE_URL":
             monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr(main, "make_app", _commands)
+    monkeypatch.setattr(main, "app_for", lambda _: _commands())
 
     def call(*arguments: str) -> Result:
         capfd.readouterr()

@@ -8,12 +8,16 @@ import sys
 from importlib.metadata import version
 
 import pytest
+import typer.main
 
+from service.cli import main
 from tests.warm import SCRIPT
 
 from .conftest import Cli
 from .helpers import environment
 
+_DATA = "numpy pandas polars pyarrow chess"
+_RULESETS = " ".join(f"worldledger.rulesets.{name}" for name in ("chess", "simulation", "social_rl"))
 COMMANDS = [
     ("import", "pgn"),
     ("import", "log"),
@@ -93,9 +97,31 @@ def test_wrong_usage(cli: Cli) -> None:
         assert "Traceback" not in result.err
 
 
-def test_help_loads_nothing_heavy() -> None:
-    """The program starts without the libraries that only some of its commands need."""
-    heavy = "{'asyncpg', 'pydantic', 'sqlalchemy', 'alembic', 'fastapi', 'uvicorn', 'chess', 'orjson', 'rich'}"
-    program = f"import sys, service.cli.main; print(sorted({heavy} & set(sys.modules)))"
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("service.cli.main", "asyncpg pydantic sqlalchemy alembic fastapi uvicorn chess orjson rich"),
+        ("service.store", f"sqlalchemy alembic fastapi uvicorn typer {_DATA} {_RULESETS}"),
+        ("worldledger.client", f"asyncpg pydantic_settings structlog rich {_DATA} {_RULESETS}"),
+    ],
+)
+def test_a_start_loads_nothing_heavy(module: str, heavy: str) -> None:
+    """The program, the store and the client start without what only some of their uses need."""
+    program = f"import sys, {module}; print(sorted(set({heavy.split()}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_only_the_named_command_is_put_together() -> None:
+    """Each command is found when it is put together alone; a word that names none finds all commands and groups."""
+
+    def names(*arguments: str) -> list[str]:
+        return list(typer.main.get_command(main.app_for(arguments)).commands)  # type: ignore[attr-defined]
+
+    every = names()
+    for group, *within in COMMANDS:
+        two = f"{group} {within[0]}" if within else group
+        assert names(group, *within, "w", "--after", "3") == [two if two in every else group]
+    assert names("export", "pgn-of-mine") == ["export"]
+    assert names("chess", "shwo") == ["chess"]
+    assert names("imprt", "pgn") == names("--version") == every

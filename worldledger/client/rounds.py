@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from worldledger.canonical import gate
 from worldledger.client.transport import Transport, moment_params, path_of
 from worldledger.errors import InvalidEffectError, InvalidRunError
-from worldledger.rulesets.social_rl.models import RoundResult
+
+if TYPE_CHECKING:
+    from worldledger.rulesets.social_rl.models import RoundResult
 
 _PAGE: Final = 1000
 
@@ -39,6 +41,8 @@ class RemoteRounds:
         Raises InvalidRunError with every problem, and RemoteError with the code ``round_conflict`` for a round that is
         not the next one, or is there with another content.
         """
+        from worldledger.rulesets.social_rl.models import RoundResult  # noqa: PLC0415 - slow to load; few programs need it
+
         value = result.to_value() if isinstance(result, RoundResult) else dict(result)
         try:
             gate(value)  # what JSON would change on the way is refused here
