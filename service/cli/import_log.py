@@ -53,19 +53,13 @@ def command(
             say(f"the ruleset {world.ruleset!r} of this world is not installed here; its log is imported all the same")
 
         async def work(store: Store) -> bool:
-            from service.store.transfer import import_export  # noqa: PLC0415
-
             with progress_bar(f"importing {world.world_id}", quiet=quiet) as tell:
-                written = await import_export(
-                    store.reader,
+                return await store.import_log(
                     stream,
                     checked,
                     name=file,
                     progress=lambda done: tell(done, checked.trailer.count, f"{done} effects"),
                 )
-            if written and _known(world.ruleset):
-                store.imported(world.world_id, checked.trailer.count, every=world.snapshot_every)
-            return written
 
         written = with_store(where, work)
     what = "imported" if written else "already there, nothing to do:"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from service.store.ahead import ahead
 from service.store.snapshots import Base, Taken, take
 from worldledger.chain import Position, StoredEffect, Verifier
 from worldledger.errors import TamperedError
-from worldledger.folding import Fold
 
 if TYPE_CHECKING:
     from service.store.reader import Reader
@@ -20,8 +19,9 @@ Progress = Callable[[int, int], None]
 
 #: More effects than any world has: a spacing under which no snapshot is ever due.
 NEVER = 2**62
-#: Effects that are folded at once on the event loop; more go to a thread.
+#: Effects that are folded on the event loop, and bytes of a state whose text is written there; more goes to a thread.
 _AT_ONCE = 100
+_LARGE_BYTES = 64 * 1024
 
 
 Keep = Callable[[Taken], Awaitable[None]]
@@ -45,19 +45,35 @@ class Forward:
         """The seq of the newest snapshot behind it; 0 if there is none."""
         return self._spacing.last
 
-    async def take(self, rows: Sequence[StoredEffect], keep: Keep) -> None:
-        """Fold the rows that follow; ``keep`` is handed the snapshots that are due among them."""
+    def feed(self, rows: Sequence[StoredEffect]) -> Iterator[Taken]:
+        """Fold the rows that follow, and return the snapshots that are due among them; ask for all of these."""
         while rows:
-            count = self._spacing.next(self.fold.seq, rows)
-            await _feed(self.fold, rows[:count])
+            count, size = self._spacing.next(self.fold.seq, rows)
+            self.fold.feed(rows[:count])
             self.checksum = rows[count - 1].checksum
-            self.size += sum([len(row.text) for row in rows[:count]])
+            self.size += size
             rows = rows[count:]
             if self._spacing.due(self.fold.seq):
-                taken = await asyncio.to_thread(take, self.fold, self.checksum)
+                taken = take(self.fold, self.checksum)
                 self.size = len(taken.text)
                 if self._spacing.worth(self.fold.seq, len(taken.text)):
-                    await keep(taken)
+                    yield taken
+
+    async def take(self, rows: Sequence[StoredEffect], keep: Keep, verifier: Verifier | None = None) -> None:
+        """Do as `feed`, much of it in a thread; ``keep`` is handed the snapshots.
+
+        Where the chain is checked by a ``verifier``, raises TamperedError for rows that do not hold.
+        """
+
+        def work() -> list[Taken]:
+            if verifier is not None and not verifier.feed_chain(rows):
+                assert verifier.finding is not None  # noqa: S101 - it says why
+                raise verifier.finding.error()
+            return list(self.feed(rows))
+
+        is_little = self.size <= _LARGE_BYTES or self._spacing.far(self.fold.seq + len(rows))
+        for taken in work() if is_little and len(rows) <= _AT_ONCE else await asyncio.to_thread(work):
+            await keep(taken)
 
 
 async def advance(
@@ -81,10 +97,7 @@ async def advance(
     if start < seq:
         async with ahead(reader.batches(fold.world_id, after_seq=start, until_seq=seq)) as batches:
             async for batch in batches:
-                if verifier is not None and not await asyncio.to_thread(verifier.feed_chain, batch):
-                    assert verifier.finding is not None  # noqa: S101 - it says why
-                    raise verifier.finding.error()
-                await forward.take(batch, keep or _let_go)
+                await forward.take(batch, keep or _let_go, verifier)
                 if progress is not None:
                     progress(fold.seq - start, seq - start)
     if fold.seq != seq:
@@ -95,13 +108,6 @@ async def advance(
 
 async def _let_go(_: Taken) -> None:
     """Keep no snapshot."""
-
-
-async def _feed(fold: Fold, rows: Sequence[StoredEffect]) -> None:
-    if len(rows) <= _AT_ONCE:
-        fold.feed(rows)
-    else:
-        await asyncio.to_thread(fold.feed, rows)
 
 
 class _Spacing:
@@ -118,9 +124,9 @@ class _Spacing:
         self._bytes = 0
         self._again = sorted(base.damaged, reverse=True)
 
-    def next(self, seq: int, rows: Sequence[StoredEffect]) -> int:
-        """Tell how many of the rows after ``seq`` to fold before asking again whether a snapshot is due."""
-        most = len(rows)
+    def next(self, seq: int, rows: Sequence[StoredEffect]) -> tuple[int, int]:
+        """Return how many of the rows after ``seq`` to fold before asking again whether one is due, and their bytes."""
+        most, before = len(rows), self._bytes
         if self._again and self._again[-1] <= seq + most:
             most = self._again[-1] - seq
         early = min(max(self.last + self._every - seq - 1, 0), most)  # none of these is far enough from the last one
@@ -128,8 +134,12 @@ class _Spacing:
         for count, row in enumerate(rows[early:most], early + 1):
             self._bytes += len(row.text)
             if self._enough(seq + count):
-                return count
-        return most
+                return count, self._bytes - before
+        return most, self._bytes - before
+
+    def far(self, seq: int) -> bool:
+        """Return whether no snapshot is due up to this seq, whatever the bytes of the effects."""
+        return seq - self.last < self._every and not (self._again and self._again[-1] <= seq)
 
     def due(self, seq: int) -> bool:
         """Tell whether to look at the state at this seq."""

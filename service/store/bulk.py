@@ -23,6 +23,7 @@ from worldledger.errors import InvalidEffectError
 
 if TYPE_CHECKING:
     from service.database.engine import PooledConnection
+    from service.store.import_snapshots import ImportSnapshots
 Row = tuple[str, int, str, bytes, str, str, float]
 #: How often progress is told, in effects.
 _STEP = 1000
@@ -57,7 +58,7 @@ class BulkWriter:
 
     Order is the order given; nothing is sorted. Memory is bounded whatever the number of drafts. Requests are
     gathered along the way; one that the world has already seen makes the whole write fail. ``wall_time`` is that of
-    the effects, by default the clock's.
+    the effects, by default the clock's. ``snapshots`` are handed the effects of a world that is imported.
 
     ``system``, ``default_priority`` and ``recorded``: see `check_draft`.
     """
@@ -72,11 +73,13 @@ class BulkWriter:
         default_priority: int = 0,
         recorded: bool = False,
         wall_time: float | None = None,
+        snapshots: ImportSnapshots | None = None,
     ) -> None:
         self._connection = connection
         self._sealer = sealer
         self._check = partial(check_draft, system=system, default_priority=default_priority, recorded=recorded)
         self._wall_time = wall_time
+        self._snapshots = snapshots
         self.head = head
         self._requests: list[tuple[str, str, str, bytes, int, int]] = []
 
@@ -84,6 +87,8 @@ class BulkWriter:
         """Write the drafts inside the caller's transaction and give the new head."""
         before = self.head
         rows = self._rows(drafts, progress)
+        if self._snapshots is not None:
+            rows = self._snapshots.through(rows)
         with beyond_the_head(self._sealer.world_id, before.seq):
             await copy_rows(self._connection, "effects", rows, statements.EFFECT_COLUMNS)
         if self.head == before:

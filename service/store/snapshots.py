@@ -84,7 +84,8 @@ class Snapshots:
 
     def __init__(self, reader: Reader, *, most: int) -> None:
         self._reader = reader
-        self._most = most
+        #: how many there are of one world, at most
+        self.most = most
 
     async def before(self, world_id: str, seq: int, ruleset: Ruleset, reader: Reader | None = None) -> Base:
         """Give the newest snapshot at or before ``seq`` that holds, or the beginning."""
@@ -123,7 +124,7 @@ class Snapshots:
             [each.text.decode() for each in taken],
             [len(each.text) for each in taken],
         )
-        while await self._reader.fetch(statements.THIN_SNAPSHOTS, world_id, self._most):
+        while await self._reader.fetch(statements.THIN_SNAPSHOTS, world_id, self.most):
             pass  # where several have come at once, once is not enough
 
     async def page(self, world_id: str, ruleset: Ruleset, *, after: int = 0, limit: int = 100) -> list[SnapshotRecord]:

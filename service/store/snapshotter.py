@@ -25,6 +25,7 @@ from worldledger.folding import DIGEST_KIND
 
 if TYPE_CHECKING:
     from service.store.event_log import EventLog
+    from service.store.import_snapshots import ImportSnapshots
     from service.store.sealing import Sealer
     from service.store.snapshots import Taken
     from service.store.states import States
@@ -115,17 +116,30 @@ class Snapshotter:
             else:
                 self._start(world_id, head_seq)
 
-    def imported(self, world_id: str, head_seq: int) -> None:
-        """Take note that a world was imported: its snapshots are taken when imports leave time for it."""
-        if not self._closed and world_id not in self._imported:
-            task = asyncio.get_running_loop().create_task(self._take_imported(world_id, head_seq))
-            self._imported[world_id] = task
-            task.add_done_callback(lambda _: self._imported.pop(world_id, None))
+    def imported(self, world_id: str, head_seq: int, snapshots: ImportSnapshots | None = None) -> None:
+        """Take note that a world was imported: its snapshots are taken when imports leave time for it.
 
-    async def _take_imported(self, world_id: str, head_seq: int) -> None:
+        Those that were taken beside the import are kept at once.
+        """
+        if self._closed or world_id in self._imported:
+            if snapshots is not None:
+                snapshots.give_up()
+            return
+        task = asyncio.get_running_loop().create_task(self._take_imported(world_id, head_seq, snapshots))
+        self._imported[world_id] = task
+        task.add_done_callback(lambda _: self._imported.pop(world_id, None))
+
+    async def _take_imported(self, world_id: str, head_seq: int, snapshots: ImportSnapshots | None) -> None:
+        newest = 0
         try:
+            if snapshots is not None:
+                try:
+                    if snapshots.begun:
+                        newest = await self._states.keep(world_id, snapshots)
+                finally:
+                    snapshots.give_up()
             async with self._room:
-                await self._states.after_import(world_id, head_seq)
+                await self._states.after_import(world_id, head_seq, newest)
         except SimulationError as error:  # who asks for a state is told
             log.warning("no snapshot", world_id=world_id, error=error.message)
         except Exception:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -24,6 +25,7 @@ from worldledger.world import WorldState
 if TYPE_CHECKING:
     from service.database.engine import PooledConnection
     from service.settings import Settings
+    from service.store.import_snapshots import ImportSnapshots
     from service.store.reader import Reader
     from service.store.records import WorldRecord
     from service.store.sealing import Sealer
@@ -221,10 +223,21 @@ class States:
         base = await self.snapshots.before(world_id, until, rules.ruleset)
         return await advance(self._reader, base, until, every=rules.every, keep=keep)
 
-    async def after_import(self, world_id: str, head_seq: int) -> None:
-        """Take the snapshots of a world that was imported, when nothing is being imported."""
+    async def keep(self, world_id: str, snapshots: ImportSnapshots) -> int:
+        """Write the snapshots that were taken beside the import of a world; return the newest one's seq, 0 if none."""
+        newest = 0
+        with self._under_way(world_id):
+            gathering = Gathering(self.snapshots, world_id, (await self.rules(world_id)).ruleset)
+            for taken in await snapshots.finish(self.snapshots.most):
+                await gathering.keep(taken)
+                newest = taken.global_seq
+            await gathering.write()
+        return newest
+
+    async def after_import(self, world_id: str, head_seq: int, newest: int = 0) -> None:
+        """Take the snapshots of an imported world after the ``newest`` that it has, when nothing is being imported."""
         rules = await self.rules(world_id)
-        if head_seq < rules.every:
+        if head_seq - newest < rules.every:
             return
         gathering = Gathering(self.snapshots, world_id, rules.ruleset)
 
@@ -236,11 +249,19 @@ class States:
 
         await self._reader.bulk.idle()
         base = await self.snapshots.before(world_id, head_seq, rules.ruleset)
+        with self._under_way(world_id) as under_way:
+            try:
+                await advance(self._reader, base, head_seq, every=rules.every, keep=keep)
+            finally:
+                await gathering.write()
+
+    @contextmanager
+    def _under_way(self, world_id: str) -> Iterator[asyncio.Event]:
+        """Have those who ask for a state wait until the end of the block, or until the event is set."""
         under_way = self._imported[world_id] = asyncio.Event()
         try:
-            await advance(self._reader, base, head_seq, every=rules.every, keep=keep)
+            yield under_way
         finally:
-            await gathering.write()
             del self._imported[world_id]
             under_way.set()
 

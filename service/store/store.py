@@ -8,7 +8,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 from weakref import WeakValueDictionary
 
 import asyncpg
@@ -29,6 +29,7 @@ from service.store.echoes import Echoes
 from service.store.event_log import EventLog
 from service.store.holding import Holding
 from service.store.identity import Uuids
+from service.store.import_snapshots import ImportSnapshots
 from service.store.outages import Outages, is_outage, retrying
 from service.store.reader import Reader, storable
 from service.store.records import Head, WorldRecord
@@ -36,6 +37,7 @@ from service.store.sealing import Sealer
 from service.store.snapshots import SnapshotRecord
 from service.store.snapshotter import Snapshotter
 from service.store.states import States
+from service.store.transfer import import_export
 from worldledger.agent_names import namesakes, taken
 from worldledger.canonical import MAX_INT
 from worldledger.chain import Finding
@@ -45,11 +47,12 @@ from worldledger.drafts import check_draft
 from worldledger.effects import EffectDraft
 from worldledger.errors import EffectTooLargeError, InvalidConfigError, WorldExistsError, WorldNotFoundError
 from worldledger.genesis import NewWorld, check_world_name, genesis_draft
-from worldledger.rulesets import Ruleset, load_ruleset
+from worldledger.rulesets import Ruleset, known_rulesets, load_ruleset
 from worldledger.time_authority import TimeAuthority
 
 if TYPE_CHECKING:
     from service.database.engine import PooledConnection
+    from worldledger.transfer import CheckedExport
 
 #: Worlds whose heads one process remembers; the least recently used idle ones go first.
 _REMEMBERED = 10_000
@@ -187,25 +190,28 @@ class Store:
         genesis = genesis_draft(world, world_uuid=world_uuid.hex, ruleset_version=ruleset.version, wall_time=now)
         sealer = self._sealer(world.world_id, TimeAuthority.of_genesis(genesis["payload"]), ruleset)
         first = self._first_head(sealer, genesis)
-        async with self._bulk_transaction() as connection:
-            created = await connection.fetchval(
-                statements.INSERT_WORLD,
-                world.world_id,
-                world_uuid,
-                world.ruleset,
-                ruleset.version,
-                orjson.dumps(world.config, option=orjson.OPT_SORT_KEYS).decode(),
-                world.experiment,
-                world.time_authority,
-            )
-            if created is None:
-                raise WorldExistsError(f"a world named {world.world_id!r} is already there", world_id=world.world_id)
-            writer = BulkWriter(connection, sealer, first, system=True, wall_time=now)
-            await writer.write([genesis, *opening])
-            if drafts:
-                writer = BulkWriter(connection, sealer, writer.head, recorded=True)
-                await writer.write(drafts, progress)
-        self.imported(world.world_id, writer.head.seq, every=world.snapshot_every)
+        with self._import_snapshots(world) as snapshots:
+            async with self._bulk_transaction() as connection:
+                created = await connection.fetchval(
+                    statements.INSERT_WORLD,
+                    world.world_id,
+                    world_uuid,
+                    world.ruleset,
+                    ruleset.version,
+                    orjson.dumps(world.config, option=orjson.OPT_SORT_KEYS).decode(),
+                    world.experiment,
+                    world.time_authority,
+                )
+                if created is None:
+                    raise WorldExistsError(
+                        f"a world named {world.world_id!r} is already there", world_id=world.world_id
+                    )
+                writer = BulkWriter(connection, sealer, first, system=True, wall_time=now, snapshots=snapshots)
+                await writer.write([genesis, *opening])
+                if drafts:
+                    writer = BulkWriter(connection, sealer, writer.head, recorded=True, snapshots=snapshots)
+                    await writer.write(drafts, progress)
+        self.imported(world.world_id, writer.head.seq, every=world.snapshot_every, snapshots=snapshots)
         return await self.world(world.world_id)
 
     async def time_authority(self, world_id: str, seq: int = MAX_INT) -> TimeAuthority:
@@ -213,13 +219,44 @@ class Store:
         async with self.reader.connection() as connection:
             return await authority_at(connection, world_id, seq)
 
-    def imported(self, world_id: str, head_seq: int, *, every: int | None = None) -> None:
+    async def import_log(
+        self, stream: BinaryIO, checked: CheckedExport, *, name: str, progress: Callable[[int], None] | None = None
+    ) -> bool:
+        """Restore a world from an export that was checked; see `service.store.transfer.import_export`.
+
+        The world's ruleset need not be installed here.
+        """
+        world = checked.world
+        if world.ruleset not in known_rulesets():
+            return await import_export(self.reader, stream, checked, name=name, progress=progress)
+        with self._import_snapshots(world) as snapshots:
+            written = await import_export(
+                self.reader, stream, checked, name=name, progress=progress, snapshots=snapshots
+            )
+        if written:
+            count = checked.trailer.count
+            self.imported(world.world_id, count, every=world.snapshot_every, snapshots=snapshots)
+        return written
+
+    def _import_snapshots(self, world: NewWorld) -> ImportSnapshots:
+        every = world.snapshot_every or self._settings.snapshot_every
+        return ImportSnapshots(world.world_id, world.ruleset, every)
+
+    def imported(
+        self,
+        world_id: str,
+        head_seq: int,
+        *,
+        every: int | None = None,
+        snapshots: ImportSnapshots | None = None,
+    ) -> None:
         """Have the snapshots of a world that was just imported taken, in the background.
 
-        ``every`` is the spacing that its genesis names, if it does: shorter worlds have no snapshots.
+        ``every`` is the spacing that its genesis names, if it does: shorter worlds have no snapshots. ``snapshots`` are
+        those that were taken beside the import.
         """
         if head_seq >= (every or self._settings.snapshot_every):
-            self._snapshotter.imported(world_id, head_seq)
+            self._snapshotter.imported(world_id, head_seq, snapshots)
 
     @asynccontextmanager
     async def _bulk_transaction(self) -> AsyncIterator[PooledConnection]:

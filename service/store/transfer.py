@@ -24,6 +24,7 @@ from worldledger.transfer import CheckedExport, read_lines
 if TYPE_CHECKING:
     from service.database.engine import PooledConnection
     from service.store.bulk import Row
+    from service.store.import_snapshots import ImportSnapshots
     from service.store.reader import Reader
     from service.store.records import WorldRecord
 
@@ -57,19 +58,25 @@ async def export_world(
 
 
 async def import_export(
-    reader: Reader, stream: BinaryIO, checked: CheckedExport, *, name: str, progress: Progress | None = None
+    reader: Reader,
+    stream: BinaryIO,
+    checked: CheckedExport,
+    *,
+    name: str,
+    progress: Progress | None = None,
+    snapshots: ImportSnapshots | None = None,
 ) -> bool:
     """Restore a world from an export that `check_export` has looked at; ``stream`` is read from its beginning.
 
     Everything goes in by one transaction: the effects as the bytes of the file, the world's row from the genesis, the
     requests from the effects' req_ids. Gives False, and writes nothing, where the very same log is there already.
     Raises WorldExistsError where another log of that name is, telling how they differ, and FileRefusedError if the
-    file is no longer the one that was checked.
+    file is no longer the one that was checked. ``snapshots`` are handed the effects; see `Store.import_log`.
     """
     stream.seek(0)
     async with bulk_transaction(reader) as connection:
         if await _insert_world(connection, checked):
-            await _Restorer(connection, stream, checked, name, progress).run()
+            await _Restorer(connection, stream, checked, name, progress, snapshots).run()
             return True
     await _compare(reader, stream, checked, name)
     return False
@@ -100,8 +107,10 @@ class _Restorer:
         checked: CheckedExport,
         name: str,
         progress: Progress | None,
+        snapshots: ImportSnapshots | None,
     ) -> None:
         self._connection = connection
+        self._snapshots = snapshots
         self._stream = stream
         self._checked = checked
         self._name = name
@@ -116,6 +125,8 @@ class _Restorer:
         lines = _effect_lines(self._stream, checked, self._name)
         while self._position.global_seq < checked.trailer.count:
             rows = self._rows(islice(lines, _CHUNK))
+            if self._snapshots is not None:
+                rows = self._snapshots.through(rows)
             with beyond_the_head(self._world_id, self._position.global_seq):
                 await copy_rows(self._connection, "effects", rows, statements.EFFECT_COLUMNS)
             await self._copy_requests()

@@ -1,0 +1,68 @@
+"""The process that takes the snapshots of a world beside its import: ``python -m service.snapshot_worker``.
+
+`service.store.import_snapshots` starts it, and says what goes in by stdin and out by stdout. The database is neither
+read nor written. Where stdin ends before the effects are committed, as it does however the parent ends, the exit code
+is 1. So it is after any error, which is told again when the world is folded from the database.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from service.collecting import collect_seldom
+from service.store.advancing import Forward
+from service.store.import_snapshots import read_frames, record
+from service.store.snapshots import Base
+from worldledger.errors import SimulationError
+from worldledger.folding import Fold
+from worldledger.rulesets import load_ruleset
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from service.store.import_snapshots import Order
+    from worldledger.chain import StoredEffect
+
+#: Effects that are folded at once.
+_AT_ONCE: Final = 500
+
+
+def work(stdin: BinaryIO, stdout: BinaryIO) -> None:
+    """Take the snapshots. Raises EOFError where the effects end too early, and what the fold raises."""
+    line = stdin.readline()
+    if not line:
+        raise EOFError
+    order: Order = json.loads(line)
+    fold = Fold(order["world_id"], load_ruleset(order["ruleset"]))
+    forward = Forward(Base(fold, b"", 0), order["every"])
+    for rows in _joined(read_frames(stdin)):
+        stdout.writelines(record(taken) for taken in forward.feed(rows))
+    stdout.flush()
+
+
+def _joined(frames: Iterable[list[StoredEffect]]) -> Iterator[list[StoredEffect]]:
+    """Return the effects in longer lists, which are folded faster."""
+    rows: list[StoredEffect] = []
+    for each in frames:
+        rows += each
+        if len(rows) >= _AT_ONCE:
+            yield rows
+            rows = []
+    yield rows
+
+
+def main() -> None:
+    """Work, and exit."""
+    collect_seldom()
+    failed = True
+    with suppress(EOFError, OSError, SimulationError):
+        work(sys.stdin.buffer, sys.stdout.buffer)
+        failed = False
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()

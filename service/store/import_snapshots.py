@@ -1,0 +1,259 @@
+"""Snapshots of a world that is being imported, taken beside the import by a process of its own.
+
+Folding in the importing process would slow the import down, and folding afterwards takes as long as the import. So a
+process of its own (`service.snapshot_worker`) is handed the effects as they go into the database. It is started when an
+import has become large; a small one is folded afterwards, in less time than a process takes to start. Its snapshots are
+written to the database once the import is committed. Where the import or the process fails, there are none: they are
+then taken as for any world that lacks them.
+
+- **stdin**: a line of JSON, `Order`; the world's effects from the first on, in frames (`frame`); an empty frame once
+  they are committed.
+- **stdout**, an unnamed file: the snapshots that were due (`record`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from struct import Struct, iter_unpack
+from types import TracebackType
+from typing import TYPE_CHECKING, BinaryIO, Final, Self
+
+import structlog
+from typing_extensions import TypedDict
+
+from service.store.snapshots import Taken
+from worldledger.chain import StoredEffect
+
+if TYPE_CHECKING:
+    from service.store.bulk import Row
+
+_COMMAND: Final = (sys.executable, "-m", "service.snapshot_worker")
+#: How much the process stands back (see nice(2)): it takes what the import and the database leave.
+_NICENESS: Final = 19
+#: Bytes of effects from which an import is large. Reading back and folding so many takes less than a second.
+_LARGE_BYTES: Final = 16 * 1024 * 1024
+#: Bytes that may wait for the process. If it falls behind further, it is handed no more, and the rest is folded later.
+_BEHIND_BYTES: Final = 64 * 1024 * 1024
+#: Rows that are taken from the import at once.
+_ROWS: Final = 32
+#: Bytes that are handed over at once, and that the pipe holds where the system lets it.
+_PIECE_BYTES: Final = 64 * 1024
+_PIPE_BYTES: Final = 1024 * 1024
+
+#: Before a frame: how many effects it has, and the bytes of their texts.
+_FRAME: Final = Struct(">IQ")
+#: Before a snapshot: its global_seq, its checksum, the state's digest, and the bytes of the state's text.
+_RECORD: Final = Struct(">Q32s32sQ")
+_CHECKSUM_BYTES: Final = 32
+
+log = structlog.get_logger("worldledger.store")
+
+
+class Order(TypedDict):
+    """What the process is to do: the world, its ruleset, and the effects between two snapshots."""
+
+    world_id: str
+    ruleset: str
+    every: int
+
+
+class ImportSnapshots:
+    """The snapshots of one world, while it is imported and until they are written.
+
+    A block with it gives them up where it ends with an error.
+    """
+
+    def __init__(self, world_id: str, ruleset: str, every: int) -> None:
+        self._order = Order(world_id=world_id, ruleset=ruleset, every=every)
+        #: what waits for the process, or for there to be one
+        self._waiting = bytearray(json.dumps(self._order).encode() + b"\n")
+        self._seq = 0
+        #: whether the process is to be handed what comes
+        self._feeding = True
+        self._process: subprocess.Popen[bytes] | None = None
+        self._taken: BinaryIO | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if kind is not None:
+            self.give_up()
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a process that takes snapshots."""
+        return self._process is not None
+
+    def through(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """Return the rows as they are, and hand them to the process on the way. It never waits for that."""
+        rows = iter(rows)
+        while some := list(islice(rows, _ROWS)):
+            if self._feeding:
+                self._hand_over(some)
+            yield from some
+
+    def _hand_over(self, rows: Sequence[Row]) -> None:
+        self._waiting += frame(rows)
+        self._seq = rows[-1][1]
+        if self._process is None:
+            if len(self._waiting) >= _LARGE_BYTES:
+                self._begin()
+        elif len(self._waiting) >= _PIECE_BYTES:
+            self._write()
+            self._feeding = self._feeding and len(self._waiting) < _BEHIND_BYTES
+
+    def _begin(self) -> None:
+        """Start the process, unless snapshots are so far apart that none is due yet: few are then, if any."""
+        if self._seq < self._order["every"]:
+            self.give_up()
+            return
+        try:
+            self._taken = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `give_up`
+            # A process group of its own: what is typed at the terminal is not for it. Not a session: Linux may share
+            # the processors among sessions without looking at their niceness.
+            self._process = subprocess.Popen(  # noqa: S603 - a constant
+                _COMMAND, stdin=subprocess.PIPE, stdout=self._taken, bufsize=0, process_group=0
+            )
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, _NICENESS)
+            pipe = self._pipe()
+            os.set_blocking(pipe, False)
+            if (size := getattr(fcntl, "F_SETPIPE_SZ", None)) is not None:
+                with suppress(OSError):  # it may have a limit
+                    fcntl.fcntl(pipe, size, _PIPE_BYTES)
+        except OSError as error:
+            log.warning("no snapshots are taken beside an import", error=str(error))
+            self.give_up()
+            return
+        self._write()
+
+    def _pipe(self) -> int:
+        assert self._process is not None  # noqa: S101 - for the type checker
+        assert self._process.stdin is not None  # noqa: S101
+        return self._process.stdin.fileno()
+
+    def _write(self) -> None:
+        """Write as much of what waits as the pipe takes."""
+        try:
+            with memoryview(self._waiting) as waiting:
+                written = os.write(self._pipe(), waiting[:_PIPE_BYTES])
+        except BlockingIOError:
+            return
+        except OSError:  # the process has ended
+            self.give_up()
+            return
+        del self._waiting[:written]
+
+    def give_up(self) -> None:
+        """End the process, and keep nothing of what it has taken."""
+        self._feeding = False
+        self._waiting = bytearray()
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            if process.stdin is not None:
+                process.stdin.close()
+        if self._taken is not None:
+            self._taken.close()
+
+    async def finish(self, most: int) -> Iterator[Taken]:
+        """Return the snapshots, ascending, now that the import is committed: at most so many, thinned as ever.
+
+        There are none where the process has failed. Call `give_up` when they are written, or not wanted any more.
+        """
+        process = self._process
+        if process is None:
+            return iter(())
+        self._feeding = False
+        ending = asyncio.ensure_future(asyncio.to_thread(self._end, process))
+        try:
+            code = await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            process.kill()
+            await ending  # nothing holds the thread up any more
+            raise
+        taken = self._taken
+        if code != 0 or taken is None:
+            log.warning("taking snapshots beside an import failed", world_id=self._order["world_id"], code=code)
+            return iter(())
+        return (_snapshot_at(taken, place) for place in thinned(_places(taken), most))
+
+    def _end(self, process: subprocess.Popen[bytes]) -> int:
+        """Hand over what waits, and that all is committed; return how the process has ended."""
+        assert process.stdin is not None  # noqa: S101 - for the type checker
+        self._waiting += _FRAME.pack(0, 0)
+        with suppress(OSError), memoryview(self._waiting) as waiting:  # it may have ended
+            os.set_blocking(process.stdin.fileno(), True)
+            written = 0
+            while written < len(waiting):
+                written += os.write(process.stdin.fileno(), waiting[written:])
+        return process.wait()
+
+
+def frame(rows: Sequence[Row]) -> bytes:
+    """Return rows of the log as the process is handed them: their texts, a line each, and their checksums."""
+    texts = "\n".join([row[2] for row in rows]).encode()
+    return b"".join([_FRAME.pack(len(rows), len(texts)), texts, *[row[3] for row in rows]])
+
+
+def read_frames(stream: BinaryIO) -> Iterator[list[StoredEffect]]:
+    """Return the effects of each frame; raise EOFError if they end before they are committed."""
+    seq = 0
+    while True:
+        count, size = _FRAME.unpack(_exactly(stream, _FRAME.size))
+        if not count:
+            return
+        texts = _exactly(stream, size).split(b"\n")
+        checksums = iter_unpack(f"{_CHECKSUM_BYTES}s", _exactly(stream, count * _CHECKSUM_BYTES))
+        yield [
+            StoredEffect(seq, text, checksum, "", "", 0.0)
+            for seq, text, (checksum,) in zip(range(seq + 1, seq + count + 1), texts, checksums, strict=True)
+        ]
+        seq += count
+
+
+def _exactly(stream: BinaryIO, count: int) -> bytes:
+    data = stream.read(count)
+    if len(data) < count:
+        raise EOFError
+    return data
+
+
+def record(taken: Taken) -> bytes:
+    """Return a snapshot as the process writes it."""
+    digest = bytes.fromhex(taken.digest)
+    return _RECORD.pack(taken.global_seq, taken.checksum, digest, len(taken.text)) + taken.text
+
+
+def _places(stream: BinaryIO) -> list[int]:
+    """Return where each snapshot of a file stands."""
+    places = []
+    place = stream.seek(0)
+    while head := stream.read(_RECORD.size):
+        places.append(place)
+        place = stream.seek(_RECORD.unpack(head)[3], os.SEEK_CUR)
+    return places
+
+
+def _snapshot_at(stream: BinaryIO, place: int) -> Taken:
+    stream.seek(place)
+    seq, checksum, digest, size = _RECORD.unpack(stream.read(_RECORD.size))
+    return Taken(seq, checksum, stream.read(size), digest.hex())
+
+
+def thinned(places: list[int], most: int) -> list[int]:
+    """Return what is left of ascending snapshots, as `service.store.statements.THIN_SNAPSHOTS` thins them."""
+    while len(places) > most:
+        half = len(places) // 2
+        places = places[1:half:2] + places[half:]
+    return places

@@ -1,0 +1,246 @@
+"""Snapshots of large imports: taken beside them, by a process of its own that is handed the effects on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+import psutil
+import pytest
+
+from service.store import Store, import_snapshots
+from service.store.import_snapshots import ImportSnapshots, thinned
+from worldledger.chain import StoredEffect
+from worldledger.effects import EffectDraft
+from worldledger.errors import WorldNotFoundError
+from worldledger.folding import Fold
+from worldledger.genesis import NewWorld
+from worldledger.transfer import check_export
+
+from .exports import export_of, texts
+from .helpers import assert_sound
+from .states import moved, replayed, snapshots
+
+Opener = Callable[..., Awaitable[Store]]
+COUNT = 3000
+
+
+@pytest.fixture
+def workers(monkeypatch: pytest.MonkeyPatch) -> list[psutil.Process]:
+    """Have imports count as large early on; give the processes that take their snapshots, as they are started."""
+    started: list[psutil.Process] = []
+    popen = subprocess.Popen
+
+    class Started(popen):  # type: ignore[misc, valid-type]
+        def __init__(self, *arguments: object, **options: object) -> None:
+            super().__init__(*arguments, **options)
+            started.append(psutil.Process(self.pid))
+
+    monkeypatch.setattr(import_snapshots, "_LARGE_BYTES", 200_000)
+    monkeypatch.setattr(subprocess, "Popen", Started)
+    return started
+
+
+def drafts(at: int = COUNT, do: Callable[[], object] = lambda: None) -> Iterator[EffectDraft]:
+    """Give as many movements; do something before one of them."""
+    for n in range(COUNT):
+        if n == at:
+            do()
+        yield moved(n)
+
+
+def suspend(workers: list[psutil.Process]) -> None:
+    """Have processes do nothing for a while."""
+    for worker in workers:
+        worker.suspend()
+
+
+async def done(store: Store) -> None:
+    """Wait until nothing is to be done for imported worlds."""
+    await asyncio.gather(*store._snapshotter._imported.values())
+
+
+async def check(store: Store, world_id: str, head: int) -> None:
+    """Look at what stands in the database: the usual snapshots, each of the state that a replay comes to."""
+    found = await snapshots(store, world_id)
+    assert [each.global_seq for each in found] == list(range(500, head + 1, 500))
+    for each in (found[0], found[-1]):
+        assert each.state_digest == (await replayed(store, world_id, each.global_seq)).state.digest()
+    await assert_sound(store, world_id)
+
+
+async def test_a_large_import_is_folded_elsewhere(
+    open_store: Opener, world_id: str, workers: list[psutil.Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Importing a world, or an export: its snapshots are there soon after, and this process has not folded it."""
+    folded: list[int] = []
+    feed = Fold.feed
+
+    def counting(self: Fold, rows: Sequence[StoredEffect]) -> None:
+        folded.append(len(rows))
+        feed(self, rows)
+
+    store = await open_store(snapshot_every=500)
+    groups: list[int] = []
+    monkeypatch.setattr(Fold, "feed", counting)
+    first = drafts(2000, lambda: groups.append(os.getpgid(workers[0].pid)))
+    await store.import_world(NewWorld(world_id=world_id), first)
+    lines = texts(COUNT, f"{world_id}-log")
+    stream = io.BytesIO(export_of(lines, f"{world_id}-log"))
+    checked = check_export(stream, name="log")
+    assert await store.import_log(stream, checked, name="log")
+    assert not await store.import_log(stream, checked, name="log")  # the very same is there
+    assert (await store.states.state_at(world_id, COUNT + 1)).global_seq == COUNT + 1  # which waits for them
+    await done(store)
+    assert folded == [1]  # what came after the last snapshot
+    monkeypatch.undo()
+    await check(store, world_id, COUNT + 1)
+    await check(store, f"{world_id}-log", COUNT)
+    assert len(workers) == 2
+    assert groups == [workers[0].pid]  # Ctrl-C at the terminal is not for it
+    assert not any(worker.is_running() for worker in workers)
+
+
+async def test_a_small_import_starts_no_process(
+    open_store: Opener, world_id: str, workers: list[psutil.Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is folded afterwards; so is one whose snapshots are so far apart that none is due when it has become large."""
+    monkeypatch.setattr(import_snapshots, "_LARGE_BYTES", 10_000_000)
+    store = await open_store(snapshot_every=500)
+    await store.import_world(NewWorld(world_id=world_id), drafts())
+    await done(store)
+    await check(store, world_id, COUNT + 1)
+    monkeypatch.setattr(import_snapshots, "_LARGE_BYTES", 200_000)
+    rare = NewWorld(world_id=f"{world_id}-rare", snapshot_every=COUNT)
+    await store.import_world(rare, drafts())
+    await done(store)
+    assert [each.global_seq for each in await snapshots(store, rare.world_id)] == [COUNT]
+    assert workers == []
+
+
+async def test_an_import_that_fails_leaves_nothing(
+    open_store: Opener, world_id: str, workers: list[psutil.Process]
+) -> None:
+    """No world, no snapshots and no process, be it the drafts' fault or that the import is cancelled, as by Ctrl-C."""
+    store = await open_store(snapshot_every=500)
+
+    def fail() -> None:
+        raise LookupError("no more")
+
+    with pytest.raises(LookupError, match="no more"):
+        await store.import_world(NewWorld(world_id=world_id), drafts(2500, fail))
+    tasks: list[asyncio.Task[object]] = []
+    cancelled = drafts(2500, lambda: [task.cancel() for task in tasks])
+    task = asyncio.create_task(store.import_world(NewWorld(world_id=world_id), cancelled))
+    tasks.append(task)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(workers) == 2
+    assert not any(worker.is_running() for worker in workers)
+    with pytest.raises(WorldNotFoundError):
+        await store.world(world_id)
+    assert await store.reader.fetch("select 1 from snapshots where world_id = $1", world_id) == []
+
+
+async def test_a_process_that_dies_does_no_harm(
+    open_store: Opener, world_id: str, workers: list[psutil.Process]
+) -> None:
+    """The import goes on as if there had been none, and its snapshots are taken afterwards."""
+    store = await open_store(snapshot_every=500)
+
+    def die() -> None:
+        workers[0].kill()
+        workers[0].wait()
+
+    dying = drafts(2000, die)
+    await store.import_world(NewWorld(world_id=world_id), dying)
+    await done(store)
+    await check(store, world_id, COUNT + 1)
+    assert len(workers) == 1
+
+
+async def test_a_process_that_falls_behind_is_not_waited_for(
+    open_store: Opener, world_id: str, workers: list[psutil.Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is handed no more than may wait for it; what it has had is of use, and the rest is folded afterwards."""
+    monkeypatch.setattr(import_snapshots, "_BEHIND_BYTES", 300_000)
+    monkeypatch.setattr(import_snapshots, "_PIPE_BYTES", 4096)
+    store = await open_store(snapshot_every=500)
+    folded: list[int] = []
+    feed = Fold.feed
+
+    def counting(self: Fold, rows: Sequence[StoredEffect]) -> None:
+        folded.append(len(rows))
+        feed(self, rows)
+
+    monkeypatch.setattr(Fold, "feed", counting)
+    slow = drafts(1000, lambda: suspend(workers))
+    await store.import_world(NewWorld(world_id=world_id), slow)
+    assert folded == []
+    workers[0].resume()
+    await done(store)
+    assert 0 < sum(folded) < COUNT - 500
+    monkeypatch.undo()
+    await check(store, world_id, COUNT + 1)
+
+
+async def test_a_store_that_closes_ends_the_process(
+    open_store: Opener, world_id: str, workers: list[psutil.Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is waited for only so long; the snapshots are then taken when a state is asked for."""
+    monkeypatch.setattr("service.store.snapshotter._PATIENCE", 0.0)
+    store = await open_store(snapshot_every=500)
+    held = drafts(2500, lambda: suspend(workers))
+    await store.import_world(NewWorld(world_id=world_id), held)
+    await store._snapshotter.close()
+    assert not workers[0].is_running()
+    assert await snapshots(store, world_id) == []
+    await store.states.state_at(world_id, COUNT + 1)
+    await check(store, world_id, COUNT + 1)
+
+
+def test_the_process_ends_with_its_parent() -> None:
+    """However the importing process ends, by SIGKILL even."""
+    program = (
+        "import time\n"
+        "from service.store import import_snapshots\n"
+        "import_snapshots._LARGE_BYTES = 0\n"
+        "snapshots = import_snapshots.ImportSnapshots('w', 'sandbox', 2)\n"
+        "list(snapshots.through(('w', seq, '{}', bytes(32)) for seq in range(1, 9)))\n"
+        "print(snapshots._process.pid, flush=True)\n"
+        "time.sleep(3600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        worker = psutil.Process(int(parent.stdout.readline()))
+        parent.send_signal(signal.SIGKILL)
+    worker.wait(timeout=60)
+
+
+async def test_what_is_not_committed_is_void(workers: list[psutil.Process]) -> None:
+    """The process says that it has failed where what it is handed ends too early, or cannot be folded."""
+    rows = [("w", seq, "{}" * 2000, bytes(32), "", "", 0.0) for seq in range(1, 65)]
+    taking = ImportSnapshots("w", "sandbox", 2)
+    list(taking.through(rows))  # no effects at all
+    assert taking.begun
+    assert list(await taking.finish(10)) == []
+    taking.give_up()
+    ended = ImportSnapshots("w", "sandbox", 2)
+    list(ended.through(rows))
+    assert ended._process is not None
+    assert ended._process.stdin is not None
+    ended._process.stdin.close()
+    assert ended._process.wait() == 1
+    ended.give_up()
+
+
+def test_snapshots_are_thinned_as_the_database_thins_them() -> None:
+    """Every second one of the older half goes, until there are no more than may be."""
+    assert thinned([*range(10)], 10) == [*range(10)]
+    assert thinned([*range(11)], 10) == [1, 3, 5, 6, 7, 8, 9, 10]
+    assert thinned([*range(12)], 5) == [6, 8, 9, 10, 11]
