@@ -14,13 +14,21 @@ from http.client import HTTPConnection
 import orjson
 
 from benchmarks.harness import Goal, Report, say
-from benchmarks.http import SERVER, free_port, until_alive
+from benchmarks.http import free_port, until_alive
 from benchmarks.million import command
 from service.store import Store
 from worldledger.folding import Fold
 from worldledger.genesis import NewWorld
 from worldledger.rulesets import load_ruleset
 
+#: The service as `worldledger serve` runs it.
+SERVER = """
+import sys
+from service.app import run
+from service.settings import Settings
+
+run(Settings(port=int(sys.argv[2])), sys.argv[1])
+"""
 ENTITIES = 100
 SHORT, LONG = 10_000, 1_000_000
 REQUESTS = 400
@@ -87,7 +95,7 @@ async def run(report: Report, url: str, store: Store) -> None:
 async def server(url: str) -> AsyncIterator[int]:
     """Lend the port of a server of its own."""
     port = free_port()
-    server = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVER, url, str(port), "log")
+    server = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVER, url, str(port))
     try:
         await until_alive(port)
         yield port

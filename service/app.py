@@ -9,6 +9,7 @@ import gc
 import math
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -66,6 +67,7 @@ from service.api.ws.messages import MAX_BYTES
 from service.api.ws.transport import PING_INTERVAL, SocketProtocol
 from service.arena import Arena, ArenaSettings
 from service.arrow.door import ArrowDoor
+from service.collecting import collect_seldom
 from service.feeding import Feeding
 from service.projecting import Projections
 from service.runtime.worlds import Worlds
@@ -107,6 +109,9 @@ _ROOMS = (
     metrics,
 )
 _BACKLOG = 2048
+#: Objects between two looks of the garbage collector, and seconds for which a thread has the interpreter at a stretch.
+_OBJECTS = 20_000
+_SWITCH_SECONDS = 0.0005
 #: Seconds beyond the deadline of appends that a stopping server waits for its requests.
 _GRACE = 5
 
@@ -239,6 +244,9 @@ async def serve(settings: Settings, database_url: str, *, ready: Callable[[str],
             # What was made up to here stays: later collections need not walk it, and agents wait for none of them long.
             gc.collect()
             gc.freeze()
+            collect_seldom(_OBJECTS)
+            # What computes in a thread gives way after this; a request has to come by it several times.
+            sys.setswitchinterval(_SWITCH_SECONDS)
             with _signals(server):
                 await _until_stopped(server, listener, lambda: ready(url) if ready is not None else None)
 

@@ -82,7 +82,7 @@ class Fold:
         return touched
 
     def copy(self) -> Fold:
-        """Give a fold at the same place that shares nothing with this one."""
+        """Return a fold at the same place, which goes forward without this one."""
         return Fold(self.world_id, self.ruleset, self.state.copy_deep(), self.seq)
 
     def _apply(self, effect: Effect) -> Touched:

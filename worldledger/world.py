@@ -79,12 +79,24 @@ class WorldState(BaseModel):
         }
 
     def copy_deep(self) -> WorldState:
-        """Give a copy that shares nothing with this state."""
-        return self.from_text(orjson.dumps(self.to_value()))
+        """Return a copy that can be changed without changing this state.
+
+        It shares how agents are registered, which is most of a state with many agents: a registration is never changed,
+        only replaced by another one.
+        """
+        agents = self.metadata.get("agents")
+        if not isinstance(agents, dict):
+            return self.from_text(orjson.dumps(self.to_value()))
+        copy = self.from_text(orjson.dumps({**self.to_value(), "metadata": {**self.metadata, "agents": None}}))
+        copy.metadata["agents"] = agents.copy()
+        return copy
 
     def text(self) -> bytes:
-        """Write the state in the profile ``state/1``."""
-        return state_text(self.to_value())
+        """Write the state in the profile ``state/1``.
+
+        Unlike `state_text`, it lets other threads have their turns in between, however large the state is.
+        """
+        return _in_pieces(self.to_value()).encode()
 
     def digest(self) -> str:
         """Give the state's digest: 64 lower-case hex digits."""
@@ -96,7 +108,25 @@ def state_text(value: Any) -> bytes:
 
     Raises ValueError for NaN and infinities, and UnicodeEncodeError for lone surrogates.
     """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    return _encode(value).encode()
+
+
+_encode: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+#: Members of an object of a state that are written at a stretch.
+_AT_ONCE: Final = 32
+
+
+def _in_pieces(value: Any, level: int = 0) -> str:
+    """Return the text of a JSON value, put together from the texts of a few members at a time down to some level."""
+    if level > 2 or type(value) is not dict or not value:
+        return _encode(value)
+    names = sorted(value)
+    if len(names) <= _AT_ONCE and level < 2:
+        members = [f"{_encode(name)}:{_in_pieces(value[name], level + 1)}" for name in names]
+    else:
+        starts = range(0, len(names), _AT_ONCE)
+        members = [_encode({name: value[name] for name in names[at : at + _AT_ONCE]})[1:-1] for at in starts]
+    return "{" + ",".join(members) + "}"
 
 
 def state_digest(text: bytes) -> str:

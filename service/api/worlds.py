@@ -17,6 +17,7 @@ from service.api.context import services
 from service.api.moments import once
 from service.api.openapi import body_of, header, json_of, problems
 from service.api.parameters import NO_NUL, Limit, WorldName, check_text, next_link
+from service.api.projected import to_json
 from service.store import WorldRecord
 from worldledger.canonical import child
 from worldledger.config import MemoryConfig, OrchestratorConfig
@@ -134,7 +135,7 @@ async def list_worlds(
     check_text("after", after)
     found = services(request)
     wanted = min(_DEFAULT if limit is None else limit, found.settings.page_limit)
-    texts: list[str] = []
+    texts: list[bytes] = []
     size = 0
     position, more = after, True
     while more and len(texts) < wanted and size < _PAGE_BYTES:
@@ -142,12 +143,12 @@ async def list_worlds(
         records = await found.store.worlds(experiment=experiment, after=position, limit=few + 1)
         more = len(records) > few
         for record in records[:few]:
-            texts.append(record.model_dump_json())
+            texts.append(to_json(dict(record)))
             size += len(texts[-1])
             position = record.world_id
-    following = f'"{position}"' if more else "null"
+    following = b'"%b"' % position.encode() if more else b"null"
     headers = {"Cache-Control": REVALIDATE, **(next_link(request, after=position) if more else {})}
-    body = f'{{"worlds":[{",".join(texts)}],"next_after":{following}}}'
+    body = b'{"worlds":[%b],"next_after":%b}' % (b",".join(texts), following)
     return Response(body, 200, headers, "application/json")
 
 
@@ -178,4 +179,4 @@ def _headers(record: WorldRecord) -> dict[str, str]:
 
 
 def _answer(record: WorldRecord, status: int, headers: dict[str, str]) -> Response:
-    return Response(record.model_dump_json(), status, headers, "application/json")
+    return Response(to_json(dict(record)), status, headers, "application/json")

@@ -1,8 +1,9 @@
 """Long computations beside the event loop: one at a time, so that requests keep their share of the interpreter.
 
-A thread that computes holds the interpreter for a switch interval (5 ms) at a time, and each of several threads does.
-With one of them a request that waits for the database a few times loses a few such intervals; with many it would lose
-as many times more. Work is handed over in pieces of a fraction of a second, and the pieces of all callers take turns.
+A thread that computes holds the interpreter for a switch interval (0.5 ms in the service, 5 ms elsewhere) at a time,
+and each of several threads does. With one of them a request that waits for the database a few times loses a few such
+intervals; with many it would lose as many times more. Work is handed over in pieces of a fraction of a second, and the
+pieces of all callers take turns.
 """
 
 from __future__ import annotations

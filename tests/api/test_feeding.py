@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -109,6 +110,8 @@ async def test_a_killed_feeder_is_replaced(feeding: FastAPI, monkeypatch: pytest
         await new_game(client, "g1", started())
         await _until_fed(client, "g1", 2)
         process = feeding.state.services.feeding._process
+        # Ctrl-C at the terminal is not for it; its niceness counts within the session.
+        assert (os.getpgid(process.pid), os.getsid(process.pid)) == (process.pid, os.getsid(0))
         process.kill()
         await process.wait()
         await new_game(client, "g2", started(), *map(moved, FOOLS_MATE), mate())

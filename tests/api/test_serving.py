@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -58,6 +59,20 @@ async def test_it_listens_where_it_is_told(database_url: str) -> None:
         async with serving(database_url, host=host) as served, httpx2.AsyncClient(base_url=served.url) as client:
             assert served.url.startswith(begins)
             assert (await client.get("/readyz")).json()["status"] == "ready"
+
+
+async def test_requests_have_their_turns_beside_computations(database_url: str) -> None:
+    """While it serves, a thread that computes gives way soon, and the garbage collector is seldom in the way."""
+    interval, threshold = sys.getswitchinterval(), gc.get_threshold()
+    try:
+        sys.setswitchinterval(0.005)
+        gc.set_threshold(700, 10, 10)
+        async with serving(database_url):
+            assert sys.getswitchinterval() < 0.002
+            assert gc.get_threshold()[0] >= 10_000
+    finally:
+        sys.setswitchinterval(interval)
+        gc.set_threshold(*threshold)
 
 
 async def test_a_taken_port_is_a_clear_error(database_url: str) -> None:

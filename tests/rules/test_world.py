@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from worldledger import world
 from worldledger.world import STATE_PROFILE, WorldState, state_digest, state_text
 
 from .values import ANY_JSON, GOOD_JSON, GOOD_OBJECTS, same
@@ -90,6 +91,33 @@ def test_what_json_cannot_hold_is_refused() -> None:
         state_text({"\ud800": 1})
 
 
+def test_a_large_state_is_written_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its text is that of the standard library's json, which is never asked for much of it at once."""
+    numbers = {f"n{number}": number / 7 for number in range(20)}
+    state = WorldState(
+        entities={f"e{number}": {**numbers, "l": [{"z": 1, "a": numbers}]} for number in range(300)},
+        relationships={f"e{number}": [f"e{number + 1}"] for number in range(200)},
+        spatial_index={f"e{number}": (number / 3, 0.0, 1.0) for number in range(200)},
+        metadata={
+            "turn": 1,
+            "none": {},
+            "agents": {f"é{number}": {"weight": 1, "known": numbers} for number in range(300)},
+        },
+    )
+    whole = json.dumps(state.to_value(), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    sizes: list[int] = []
+    encode = world._encode
+
+    def counting(value: object) -> str:
+        text = encode(value)
+        sizes.append(len(text))
+        return text
+
+    monkeypatch.setattr(world, "_encode", counting)
+    assert state.text() == whole
+    assert max(sizes) < len(whole) / 10
+
+
 _STATES = st.builds(
     WorldState.model_construct,
     entities=GOOD_OBJECTS,
@@ -121,11 +149,18 @@ def test_two_values_have_one_text_only_if_they_are_the_same(one: Any, other: Any
     assert same(json.loads(state_text(one)), one)
 
 
-def test_a_deep_copy_shares_nothing() -> None:
-    """What is done to the copy does not reach the state."""
-    state = WorldState(entities={"a": {"l": [1]}}, relationships={"a": ["b"]}, metadata={"agents": {}})
+def test_a_deep_copy_can_be_changed() -> None:
+    """What is done to the copy does not reach the state. Registrations are not copied: they are replaced only."""
+    known = {"policy": {"name": "default"}}
+    state = WorldState(
+        entities={"a": {"l": [1]}}, relationships={"a": ["b"]}, metadata={"n": [], "agents": {"y": known}}
+    )
     text = state.text()
     copied = state.copy_deep()
+    assert list(copied.metadata) == ["n", "agents"]
+    assert copied.metadata["agents"]["y"] is known
+    copied.metadata["agents"]["y"] = {}
+    copied.metadata["n"].append(1)
     copied.entities["a"]["l"].append(2)
     copied.relationships["a"].append("c")
     copied.metadata["agents"]["x"] = 1
