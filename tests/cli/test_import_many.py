@@ -25,10 +25,10 @@ _SAID = """
 
 
 @pytest.fixture
-def many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have three processes read, however few games there are."""
+def many(monkeypatch: pytest.MonkeyPatch, thorough: bool) -> None:
+    """Have several processes read, however few games there are."""
     monkeypatch.setattr(reading_games, "MANY_FROM", 0)
-    monkeypatch.setattr(reading_games, "processors", lambda: 3)
+    monkeypatch.setattr(reading_games, "processors", lambda: 3 if thorough else 2)
     monkeypatch.setattr(reading_games, "_GAMES", 2)
 
 
