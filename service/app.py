@@ -7,6 +7,7 @@ import contextlib
 import errno
 import gc
 import math
+import os
 import signal
 import socket
 import sys
@@ -16,6 +17,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 
+import asyncpg
+import structlog
 import uvicorn
 import uvloop
 from fastapi import FastAPI
@@ -61,13 +64,14 @@ from service.api.openenv import sockets as openenv_sockets
 from service.api.problems import on_http_exception, on_simulation_error, on_validation_error
 from service.api.querying import SqlDoor
 from service.api.stopping import Stopping
-from service.api.wire import Protocol
+from service.api.wire import protocol
 from service.api.ws import handshake, watching
 from service.api.ws.messages import MAX_BYTES
 from service.api.ws.transport import PING_INTERVAL, SocketProtocol
 from service.arena import Arena, ArenaSettings
 from service.arrow.door import ArrowDoor
 from service.collecting import collect_seldom
+from service.database.engine import connect_one
 from service.feeding import Feeding
 from service.projecting import Projections
 from service.runtime.worlds import Worlds
@@ -75,7 +79,7 @@ from service.settings import Settings
 from service.store import Store
 from service.store.read_models import ReadModels
 from service.store.watch import HeadWatcher
-from worldledger.errors import SimulationError
+from worldledger.errors import SimulationError, StoreUnavailableError
 
 #: The routes, in the order in which they are tried; trying costs, so those that are asked most often come first.
 _ROOMS = (
@@ -114,6 +118,13 @@ _OBJECTS = 20_000
 _SWITCH_SECONDS = 0.0005
 #: Seconds beyond the deadline of appends that a stopping server waits for its requests.
 _GRACE = 5
+#: Seconds after which a stopping program ends where it stands if the database does not answer, and those it is asked.
+_SILENT_STOP_SECONDS = 7.0
+_ANSWER_SECONDS = 1.0
+#: Seconds between two looks whether a database that is starting up answers.
+_STARTING_SECONDS = 0.25
+
+log = structlog.get_logger("worldledger.service")
 
 
 class ListenError(SimulationError):
@@ -205,28 +216,89 @@ def _both(moved: Callable[[str, int], None], wake: Callable[[], None]) -> Callab
 
 
 def run(settings: Settings, database_url: str, *, ready: Callable[[str], None] | None = None) -> None:
-    """Serve on uvloop until SIGINT or SIGTERM; see `serve`."""
+    """Serve on uvloop until SIGINT or SIGTERM; see `serve`.
+
+    A stop waits for what is being written. While the database does not answer that may never end: then the process
+    ends after some 8 seconds, with exit code 1.
+    """
+
+    def stopping() -> None:
+        threading.Thread(target=_end_if_silent, args=(database_url,), daemon=True).start()
+
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(settings, database_url, ready=ready))
+        runner.run(serve(settings, database_url, ready=ready, stopping=stopping))
 
 
-async def serve(settings: Settings, database_url: str, *, ready: Callable[[str], None] | None = None) -> None:
+def _end_if_silent(database_url: str) -> None:
+    """End the process once the database does not answer, for as long as the process has not ended by itself."""
+    time.sleep(_SILENT_STOP_SECONDS)
+    while asyncio.run(_answers(database_url)):
+        time.sleep(_ANSWER_SECONDS)
+    log.error("the database does not answer; ending without what waits for it: whether that is written is not known")
+    os._exit(1)
+
+
+async def _answers(database_url: str) -> bool:
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            connection = await connect_one(database_url)
+    except TimeoutError:
+        return False
+    except SimulationError as error:  # it says no, which is an answer
+        return not isinstance(error.__cause__, OSError)
+    connection.terminate()
+    return True
+
+
+async def _started(database_url: str) -> None:
+    """Wait while the database is starting up, or recovers from a crash. Raises StoreUnavailableError for the rest."""
+    told = False
+    while True:
+        try:
+            connection = await connect_one(database_url)
+        except StoreUnavailableError as error:
+            if error.details.get("sqlstate") != asyncpg.CannotConnectNowError.sqlstate:
+                raise
+            if not told:
+                log.warning("waiting for the database", why=error.message)
+            told = True
+            await asyncio.sleep(_STARTING_SECONDS)
+        else:
+            await connection.close()
+            return
+
+
+async def serve(
+    settings: Settings,
+    database_url: str,
+    *,
+    ready: Callable[[str], None] | None = None,
+    stopping: Callable[[], None] | None = None,
+) -> None:
     """Serve until SIGINT or SIGTERM, or until cancelled; then stop gracefully.
 
-    ``ready`` is called with the URL once requests are answered; with port 0 it tells the port that was taken.
+    A database that is starting up is waited for. ``ready`` is called with the URL once requests are answered; with
+    port 0 it tells the port that was taken. ``stopping`` is called when a stop begins.
     Stopping means: no new connections, tails and sockets end, requests that run are answered, what waits is written. A
     second SIGINT does not wait for the requests. Raises ListenError, StoreUnavailableError or SchemaVersionError
     before anything is served.
     """
     listener = await _listen(settings.host, settings.port)
     with listener:
+        await _started(database_url)
         app = create_app(settings, database_url)
         async with app.router.lifespan_context(app):
             url = _url(settings.host, listener)
+
+            def stop() -> None:
+                app.state.services.stopping.set()
+                if stopping is not None:
+                    stopping()
+
             server = _Server(
                 uvicorn.Config(
                     app,
-                    http=Protocol,
+                    http=protocol(settings),  # type: ignore[arg-type]
                     ws=SocketProtocol,
                     ws_max_size=MAX_BYTES,
                     ws_ping_interval=PING_INTERVAL,
@@ -239,7 +311,7 @@ async def serve(settings: Settings, database_url: str, *, ready: Callable[[str],
                     server_header=False,
                     timeout_graceful_shutdown=math.ceil(settings.append_deadline) + _GRACE,
                 ),
-                on_stop=app.state.services.stopping.set,
+                on_stop=stop,
             )
             # What was made up to here stays: later collections need not walk it, and agents wait for none of them long.
             gc.collect()

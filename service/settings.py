@@ -71,6 +71,32 @@ class Settings(BaseSettings):
         "and networks, separated by commas; `*` believes anybody, nothing at all nobody.",
     )
 
+    max_header_bytes: int = Field(default=64 * 1024, ge=1024, description="Largest header of an HTTP request.")
+    header_timeout: float = Field(
+        default=10.0, gt=0, description="Seconds in which the header of a request has to come."
+    )
+    body_timeout: float = Field(
+        default=10.0,
+        gt=0,
+        description="Seconds in which 1 KiB of a request's body has to come, or the rest of it.",
+    )
+    keep_alive: float = Field(default=75.0, gt=0, description="Seconds that a connection is kept for another request.")
+    max_connections_per_address: int = Field(
+        default=64,
+        ge=1,
+        description="Most connections of one IP address without a complete request; this machine's, those of "
+        "`WORLDLEDGER_FORWARDED_ALLOW_IPS` and WebSockets are exempt.",
+    )
+    max_connections: int = Field(
+        default=1000, ge=1, description="Most connections without a complete request in all; WebSockets are exempt."
+    )
+    max_bodies_bytes: int = Field(
+        default=64 * MIB,
+        ge=1024,
+        description="Most bytes that the bodies of all requests under way may have together; at least one of "
+        "`WORLDLEDGER_MAX_BODY_BYTES` always fits.",
+    )
+
     pool_size: int = Field(
         default=10,
         ge=2,

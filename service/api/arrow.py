@@ -18,11 +18,12 @@ from service.api.moments import once
 from service.api.openapi import header, problems
 from service.api.parameters import NO_NUL, AfterSeq, Kind, SourceId, UntilSeq, check_reached, check_text
 from service.api.reading import NDJSON, position
+from service.api.routing import ReadingRoute
 from service.api.streaming import Stream
 from service.arrow.choosing import WorldSpan, choose
 from service.arrow.extras import needed
 
-router = APIRouter(tags=["effects"], dependencies=[Depends(once)])
+router = APIRouter(route_class=ReadingRoute, tags=["effects"], dependencies=[Depends(once)])
 
 ARROW: Final = "application/vnd.apache.arrow.stream"
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import mmap
 from collections.abc import Collection
 from typing import Any, Final
 
 import orjson
 from starlette.requests import ClientDisconnect, Request
 
+from service.api.context import ON_END, services
 from service.api.errors import BodyTooLargeError, InvalidParameterError, UnsupportedMediaTypeError
 from worldledger.canonical import child, parse_text
 from worldledger.drafts import json_name
@@ -16,6 +18,8 @@ from worldledger.errors import InvalidEffectError
 
 #: Bodies larger than this are parsed in a thread, so that other requests go on meanwhile.
 _LARGE: Final = 1024 * 1024
+#: Bytes of address space that orjson may ask for, for each byte of a text. Where it gets none it ends the process.
+_ROOM: Final = 140
 
 
 async def read_json(request: Request, limit: int) -> Any:
@@ -39,9 +43,24 @@ async def read_json(request: Request, limit: int) -> Any:
     if declared != b"application/json":
         _check_declared(declared)
     body = await _read(request, limit)
-    if len(body) > _LARGE:
+    if len(body) <= _LARGE:
+        return parse(body)
+    if _has_room(_ROOM * len(body)):
         return await asyncio.to_thread(parse, body)
-    return parse(body)
+    # One after another, and with what raises MemoryError.
+    lock = services(request).large_bodies
+    await lock.acquire()
+    request.scope[ON_END] = lock.release
+    return await asyncio.to_thread(parse_text, body)
+
+
+def _has_room(size: int) -> bool:
+    """Tell whether the process could have so much more address space."""
+    try:
+        mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
+    except OSError:
+        return False
+    return True
 
 
 async def read_object(

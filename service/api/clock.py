@@ -17,6 +17,7 @@ from service.api.openapi import body_of, header, json_of, problems
 from service.api.parameters import WorldName
 from service.api.projected import to_json
 from service.api.routing import EscapedRoute
+from service.runtime.guarding import reading
 from worldledger.drafts import json_name
 from worldledger.errors import InvalidEffectError
 
@@ -87,8 +88,8 @@ async def close_tick(request: Request, world: WorldName) -> Response:
 async def get_time_authority(request: Request, world: WorldName) -> Response:
     """Tell who sets sim_time as of the world's head, what is added to its own time, and whether it is silent."""
     store = services(request).store
-    await store.world(world)
-    found = await store.time_authority(world)
+    await reading(store.outages, store.world(world))
+    found = await reading(store.outages, store.time_authority(world))
     answer = {
         "authority": found.name,
         "offset": found.offset,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from starlette.requests import Request
 
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from service.feeding import Feeding
     from service.projecting import Projections
     from service.runtime.worlds import Worlds
+
+
+#: The member of a request's scope with what is called when it is answered.
+ON_END: Final = "worldledger.on_end"
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,8 @@ class Services:
     patience: float = 5.0
     #: what health and metrics ask the database
     questions: Questions = field(default_factory=Questions)
+    #: held by the request whose large body is looked at, where memory is short
+    large_bodies: asyncio.Lock = field(default_factory=asyncio.Lock)
     #: Set when the service begins to stop: endless streams end.
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 

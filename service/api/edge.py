@@ -6,16 +6,18 @@ from time import perf_counter
 
 import structlog
 from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.utils import ClientDisconnected
 
+from service.api.context import ON_END
 from service.api.errors import HostRefusedError, OriginRefusedError
 from service.api.hosts import check_host, check_origin
 from service.api.limiting import Limiter, Standing
 from service.api.metrics import Metrics
 from service.api.problems import internal_error, no_route, problem_response
 from service.api.streaming import StreamAbortedError
-from worldledger.errors import RateLimitedError
+from worldledger.errors import OverloadedError, RateLimitedError
 
 log = structlog.get_logger("worldledger.api")
 
@@ -44,7 +46,11 @@ class Edge:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run one request, or one WebSocket."""
         if scope["type"] == "http":
-            await self._http(scope, receive, send)
+            try:
+                await self._http(scope, receive, send)
+            finally:
+                if ON_END in scope:
+                    scope[ON_END]()
         elif scope["type"] == "websocket":
             await self._websocket(scope, receive, send)
         else:
@@ -86,11 +92,11 @@ class Edge:
             return  # nobody is there to be answered
         except StreamAbortedError:
             raise  # logged where it arose
-        except Exception:
-            log.exception("unforeseen error", method=scope["method"], path=scope["path"])
+        except Exception as error:
+            answer = _unforeseen(error, scope)
             if started:
                 raise
-            await internal_error(scope)(scope, receive, guarded)
+            await answer(scope, receive, guarded)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run one WebSocket; until it is accepted, whatever goes wrong is an HTTP answer."""
@@ -132,6 +138,16 @@ class Edge:
         if standing.error is not None:
             self._metrics.limited()
             raise standing.error
+
+
+def _unforeseen(error: Exception, scope: Scope) -> Response:
+    """Log an error that nobody foresaw, and return what it is answered with."""
+    if isinstance(error, MemoryError):
+        log.warning("a request needs more memory than there is", method=scope["method"], path=scope["path"])
+        what = "this request needs more memory than there is now; try again, or with less"
+        return problem_response(scope, OverloadedError(what))
+    log.error("unforeseen error", method=scope["method"], path=scope["path"], exc_info=error)
+    return internal_error(scope)
 
 
 def _with_standing(message: Message, standing: Standing | None) -> Message:

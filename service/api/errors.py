@@ -22,6 +22,20 @@ class BodyTooLargeError(SimulationError):
     recovery = RecoveryAction.MODIFY_INTENT
 
 
+class HeaderTooLargeError(SimulationError):
+    """The header of a request, or what stands between the pieces of its body, is over the limit; details: ``limit``."""
+
+    code = "header_too_large"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+class RequestTooSlowError(SimulationError):
+    """A request of which too little came in time, so that nothing of it was done."""
+
+    code = "request_too_slow"
+    recovery = RecoveryAction.RETRY
+
+
 class UnsupportedMediaTypeError(SimulationError):
     """A request body that is not declared to be JSON in UTF-8, or is compressed."""
 
@@ -111,6 +125,13 @@ class ProjectionUnavailableError(SimulationError):
     """What a projection has made cannot be read: it is just being made, or no runner was ever started."""
 
     code = "projection_unavailable"
+    recovery = RecoveryAction.RETRY_WITH_DELAY
+
+
+class WritesRefusedError(SimulationError):
+    """The database answers, and refuses whatever is to be written: its disk is full, say."""
+
+    code = "writes_refused"
     recovery = RecoveryAction.RETRY_WITH_DELAY
 
 

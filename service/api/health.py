@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.context import Services, services
+from service.api.errors import WritesRefusedError
 from service.api.moments import once
 from service.api.openapi import json_of, problems
 from worldledger.errors import SimulationError, StoreUnavailableError
@@ -47,14 +48,17 @@ async def livez() -> Response:
 async def readyz(request: Request) -> Response:
     """Ask the database, and compare its schema with the one that this program needs.
 
-    A database that does not answer within 3 seconds counts as away. How far the projections are behind is told, and
-    makes the service no less ready: worlds are written and read all the same.
+    A database that does not answer within 3 seconds counts as away. One that refused a write in the last 30 seconds,
+    because its disk is full, say, and has taken none since, is 503 `writes_refused`. How far the projections are behind
+    is told, and makes the service no less ready: worlds are written and read all the same.
     """
     found = services(request)
     try:
         await found.questions.ask(found.store.ping, _PATIENCE)
     except TimeoutError:
         raise StoreUnavailableError(f"the database did not answer within {_PATIENCE:g} s") from None
+    if (why := found.store.outages.takes_no_writes) is not None:
+        raise WritesRefusedError(f"the database takes no writes: {why}")
     return _json({"status": "ready", "projections": await _projections(found)})
 
 

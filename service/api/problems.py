@@ -28,6 +28,7 @@ from service.api.errors import (
     BadRequestError,
     BodyTooLargeError,
     GameNotFoundError,
+    HeaderTooLargeError,
     HostRefusedError,
     InternalError,
     InvalidMessageError,
@@ -36,11 +37,13 @@ from service.api.errors import (
     PositionAheadError,
     ProjectionBehindError,
     ProjectionUnavailableError,
+    RequestTooSlowError,
     RoundConflictError,
     SchemaNotFoundError,
     SubprotocolRefusedError,
     UnsupportedMediaTypeError,
     UpgradeRequiredError,
+    WritesRefusedError,
 )
 from service.arena.errors import ArenaFullError, GameNotLiveError, InvalidMoveRequestError, NoSuchGameError
 from service.arena.players import InvalidPlayerError, PlayerError, UnknownPlayerError
@@ -99,6 +102,8 @@ TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     InvalidPlayerError: Answer(422, "The player is refused"),
     InvalidParameterError: Answer(422, "A parameter is refused"),
     BodyTooLargeError: Answer(413, "The body is too large"),
+    HeaderTooLargeError: Answer(431, "The header is too large"),
+    RequestTooSlowError: Answer(408, "The request came too slowly"),
     UnsupportedMediaTypeError: Answer(415, "The body must be JSON"),
     InvalidMessageError: Answer(422, "The message cannot be read"),
     SubprotocolRefusedError: Answer(400, "The WebSocket speaks another subprotocol"),
@@ -143,6 +148,7 @@ TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     ProjectionBehindError: Answer(503, "The projection has not come so far", retry_after=1),
     ProjectionUnavailableError: Answer(503, "The projection cannot be read now", retry_after=1),
     errors.StoreUnavailableError: Answer(503, "The database is not available", retry_after=2),
+    WritesRefusedError: Answer(503, "The database takes no writes", retry_after=5),
     errors.ExtraMissingError: Answer(501, "The service is installed without this part"),
     errors.SchemaVersionError: Answer(503, "The database's schema does not fit this program"),
     SimulationError: Answer(500, "Internal error"),

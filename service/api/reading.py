@@ -26,13 +26,14 @@ from service.api.parameters import (
     check_text,
     next_link,
 )
+from service.api.routing import ReadingRoute
 from service.api.streaming import Stream
 from service.store import WorldRecord
 from worldledger.chain import Position, StoredEffect
 from worldledger.errors import EffectNotFoundError
 from worldledger.genesis import check_world_name
 
-router = APIRouter(tags=["effects"], dependencies=[Depends(once)])
+router = APIRouter(route_class=ReadingRoute, tags=["effects"], dependencies=[Depends(once)])
 
 NDJSON: Final = "application/x-ndjson"
 _DEFAULT: Final = 100

@@ -17,6 +17,7 @@ from service.api.openapi import body_of, header, json_of, problems
 from service.api.parameters import AfterSeq, Limit, WorldName, next_link, whole
 from service.api.projected import to_json
 from service.api.round_posts import post_round as post
+from service.api.routing import ReadingRoute
 from service.api.states import headers_of, unchanged_of
 from service.store import WorldRecord
 from service.store.rounds import RoundAt, Rounds
@@ -26,7 +27,7 @@ from worldledger.errors import InvalidEffectError, InvalidRunError, MomentNotFou
 from worldledger.rulesets.social_rl import RULESET
 from worldledger.rulesets.social_rl.words import ENTITY_TYPE, known
 
-router = APIRouter(tags=["rounds"], dependencies=[Depends(once)])
+router = APIRouter(route_class=ReadingRoute, tags=["rounds"], dependencies=[Depends(once)])
 
 _DEFAULT: Final = 100
 

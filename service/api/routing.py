@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -11,6 +11,29 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, WebSocketRoute
 from starlette.types import Scope
+
+from service.api.context import services
+from service.runtime.guarding import reading
+
+
+class ReadingRoute(APIRoute):
+    """A route whose GET is answered within `outage_patience` while the database is silent.
+
+    Then StoreUnavailableError is raised; what was asked goes on by itself.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler, as a task that can be left."""
+        handler = super().get_route_handler()
+        if self.methods != {"GET"}:
+            return handler
+
+        async def patiently(request: Request) -> Response:
+            outages = services(request).store.outages
+            with outages.silence.asked():
+                return await reading(outages, handler(request))
+
+        return patiently
 
 
 class EscapedRoute(APIRoute):

@@ -14,10 +14,12 @@ from service.api.hosts import refuse_other_sites
 from service.api.moments import once
 from service.api.openapi import header, json_of, problems
 from service.api.parameters import Limit, WorldName, next_link, whole
+from service.api.routing import ReadingRoute
+from service.runtime.guarding import doing, reading
 from worldledger.canonical import MAX_INT
 from worldledger.genesis import check_world_name
 
-router = APIRouter(tags=["states"], dependencies=[Depends(once)])
+router = APIRouter(route_class=ReadingRoute, tags=["states"], dependencies=[Depends(once)])
 
 _DEFAULT: Final = 100
 
@@ -87,7 +89,8 @@ async def take_snapshot(request: Request, world: WorldName) -> Response:
     moment. The request has no body.
     """
     store = services(request).store
-    known = await store.states.newest(world)
-    record = await store.snapshot(world)
+    with store.outages.silence.asked():
+        known = await reading(store.outages, store.states.newest(world))
+        record = await doing(store.outages, store.snapshot(world), "look at the snapshots, or send it again")
     headers = {"Location": f"/v1/worlds/{world}/state?at_seq={record.global_seq}", "Cache-Control": "no-store"}
     return Response(record.model_dump_json(), 200 if known == [record] else 201, headers, "application/json")

@@ -15,13 +15,15 @@ from service.api.context import Services, services
 from service.api.moments import once
 from service.api.openapi import body_of, json_of, problems
 from service.api.problems import encode
+from service.api.routing import ReadingRoute
 from service.api.streaming import Stream
 from service.arrow.extras import needed
 from service.database.analytics import cookbook
 from service.database.analytics.asking import ask
+from service.runtime.guarding import reading
 from worldledger.errors import InvalidEffectError, QueryRefusedError
 
-router = APIRouter(tags=["analytics"], dependencies=[Depends(once)])
+router = APIRouter(route_class=ReadingRoute, tags=["analytics"], dependencies=[Depends(once)])
 
 #: What the last batch of an Arrow stream says where there are more rows than were given.
 IS_CUT: Final = "worldledger.is_cut"
@@ -68,7 +70,9 @@ async def ask_in_sql(request: Request) -> Response:
         raise QueryRefusedError(error.reason, path=error.path) from None
     question = _question(body, found.settings.sql_max_rows)
     as_arrow = accepts_arrow(request)
-    source = await begun((_arrow if as_arrow else _json)(found, question), 1, _AT_LEAST)
+    outages = found.store.outages
+    with outages.silence.asked():
+        source = await reading(outages, begun((_arrow if as_arrow else _json)(found, question), 1, _AT_LEAST))
     headers = {"Cache-Control": "no-store", "Vary": "Accept"}
     return Stream(until_stopped(source, found.stopping), ARROW if as_arrow else "application/json", headers)
 

@@ -17,6 +17,7 @@ from service.api.errors import InvalidParameterError
 from service.api.moments import At, AtSeq, AtSimTime, AtTurn, AtWallTime, From, To, check_one, once, one_moment
 from service.api.openapi import header, json_of, problems
 from service.api.parameters import WorldName, whole
+from service.api.routing import ReadingRoute
 from service.store import WorldRecord
 from service.store.states import StateAt
 from worldledger.canonical import MAX_INT
@@ -24,7 +25,7 @@ from worldledger.moments import Moment, parse_moment
 from worldledger.patches import diff
 from worldledger.world import WorldState, state_text
 
-router = APIRouter(tags=["states"], dependencies=[Depends(once)])
+router = APIRouter(route_class=ReadingRoute, tags=["states"], dependencies=[Depends(once)])
 
 
 @router.get(

@@ -18,12 +18,13 @@ from service.api.errors import InvalidParameterError
 from service.api.moments import once
 from service.api.openapi import problems
 from service.api.parameters import WorldName, check_reached, whole
+from service.api.routing import ReadingRoute
 from service.api.streaming import Stream
 from worldledger.canonical import MAX_INT
 from worldledger.chain import StoredEffect
 from worldledger.errors import SimulationError
 
-router = APIRouter(tags=["effects"], dependencies=[Depends(once)])
+router = APIRouter(route_class=ReadingRoute, tags=["effects"], dependencies=[Depends(once)])
 
 EVENT_STREAM: Final = "text/event-stream"
 KEEPALIVE: Final = b": still here\n\n"

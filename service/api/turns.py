@@ -15,6 +15,7 @@ from service.api.moments import once
 from service.api.openapi import header, json_of, problems
 from service.api.parameters import WorldName, whole
 from service.api.projected import to_json
+from service.api.routing import ReadingRoute
 from service.api.states import headers_of, unchanged_of
 from service.store import WorldRecord
 from service.store.states import StateAt
@@ -24,7 +25,7 @@ from worldledger.errors import MomentNotFoundError
 from worldledger.rulesets.simulation import Simulation
 from worldledger.rulesets.simulation.words import GLOBAL, PLACE, is_started, turn_of
 
-router = APIRouter(tags=["states"], dependencies=[Depends(once)])
+router = APIRouter(route_class=ReadingRoute, tags=["states"], dependencies=[Depends(once)])
 
 
 @router.get(

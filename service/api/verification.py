@@ -14,11 +14,12 @@ from service.api.errors import InvalidParameterError
 from service.api.moments import known
 from service.api.openapi import json_of, problems
 from service.api.parameters import WorldName, position
+from service.api.routing import ReadingRoute
 from service.store.verification import verify_world
 from worldledger.chain import ORIGIN
 from worldledger.genesis import check_world_name
 
-router = APIRouter(tags=["verification"], dependencies=[Depends(known)])
+router = APIRouter(route_class=ReadingRoute, tags=["verification"], dependencies=[Depends(known)])
 
 _POSITION = r"^[1-9][0-9]{0,14}:[0-9a-fA-F]{64}$"
 _EXAMPLE = "42:6f2c0f0e5b1de0b1a7b0f0e0d9c8b7a6958473625140302f1e0d0c0b0a090807"

@@ -18,13 +18,15 @@ from service.api.moments import once
 from service.api.openapi import body_of, header, json_of, problems
 from service.api.parameters import NO_NUL, Limit, WorldName, check_text, next_link
 from service.api.projected import to_json
+from service.api.routing import ReadingRoute
+from service.runtime.guarding import doing
 from service.store import WorldRecord
 from worldledger.canonical import child
 from worldledger.config import MemoryConfig, OrchestratorConfig
 from worldledger.errors import InvalidConfigError, InvalidDefinitionError, InvalidEffectError
 from worldledger.genesis import NewWorld
 
-router = APIRouter(tags=["worlds"], dependencies=[Depends(once)])
+router = APIRouter(route_class=ReadingRoute, tags=["worlds"], dependencies=[Depends(once)])
 
 _DEFAULT: Final = 100
 #: Worlds are read so many at a time, until a page has this many bytes: configs may be large.
@@ -68,7 +70,8 @@ async def create_world(request: Request) -> Response:
     except InvalidEffectError as error:
         raise InvalidConfigError(f"{error.path}: {error.reason}", path=error.path) from None
     try:
-        record = await found.store.create_world(_new_world(value))
+        work = found.store.create_world(_new_world(value))
+        record = await doing(found.store.outages, work, "look for the world before you make it again")
     except InvalidDefinitionError as error:
         error.details.setdefault("path", "$.checkpoint")  # the configuration's own errors say so
         raise

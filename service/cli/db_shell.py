@@ -7,12 +7,12 @@ import shutil
 import signal
 import subprocess
 from typing import Annotated
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 import typer
 
 from service.cli.connect import database, target
 from service.cli.options import DatabaseUrl, Home, examples
+from service.database.address import split_password
 from worldledger.errors import SimulationError
 
 EXAMPLES = examples(
@@ -57,20 +57,6 @@ def command(
         finally:
             signal.signal(signal.SIGINT, before)
     raise typer.Exit(code if code >= 0 else 128 - code)
-
-
-def split_password(url: str) -> tuple[str, str | None]:
-    """Take the password out of an address, so that no list of processes shows it."""
-    parts = urlsplit(url)
-    query = parse_qsl(parts.query, keep_blank_values=True)
-    password = next((value for name, value in query if name == "password"), None)
-    login, at, place = parts.netloc.rpartition("@")
-    user, colon, quoted = login.partition(":")
-    if colon:
-        password = unquote(quoted)
-    # libpq takes a plus sign for what it is.
-    rest = urlencode([pair for pair in query if pair[0] != "password"], safe="/", quote_via=quote)
-    return f"{parts.scheme}://{user}{at}{place}{parts.path}{'?' if rest else ''}{rest}", password
 
 
 def _find_psql() -> str:

@@ -6,6 +6,7 @@ import inspect
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType, ModuleType
@@ -219,6 +220,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
             reconfigure(errors="backslashreplace")
     with _terminated() as terminated:
         try:
+            _check_clock()
             code = _call(arguments)
         except ReaderGoneError:  # nobody reads on, as with `| head`
             return 0
@@ -231,6 +233,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
         say("stopped")
         return 143 if terminated else 130
     return code
+
+
+def _check_clock() -> None:
+    """Raise SimulationError where the time cannot be told: Python counts nanoseconds in 64 bits."""
+    try:
+        time.time()
+    except OverflowError:
+        raise SimulationError("the clock of this machine is beyond the year 2262; set it right and try again") from None
 
 
 def _call(arguments: Sequence[str] | None) -> int:

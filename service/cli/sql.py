@@ -83,6 +83,14 @@ def command(
         typer.Option("--limit", min=0, help=f"Most rows; of a table {_ROWS:,} unless said.", show_default=False),
     ] = None,
     timeout: Annotated[float, typer.Option("--timeout", min=0.0, help="Most seconds; 0 for no limit.")] = 60.0,
+    no_escape: Annotated[
+        bool,
+        typer.Option(
+            "--no-escape",
+            help="Write texts in CSV as they are, also those that begin with = + - @ and that a spreadsheet would take "
+            "for formulas; else they get an apostrophe.",
+        ),
+    ] = False,
     param: Annotated[
         list[str] | None,
         typer.Option("--param", metavar="NAME=VALUE", help="A value for :NAME of the query; can be repeated."),
@@ -109,7 +117,8 @@ def command(
     given = dict(_read_param(text) for text in param or [])
     text, params = _question(query, given)
     with database(target(ctx, database_url, home)) as url:
-        run_blocking(_ask(url, text, params, chosen, output, limit, timeout or _NO_LIMIT, quiet=quiet))
+        asked = _ask(url, text, params, chosen, output, limit, timeout or _NO_LIMIT, escape=not no_escape, quiet=quiet)
+        run_blocking(asked)
 
 
 async def _ask(
@@ -121,6 +130,7 @@ async def _ask(
     limit: int | None,
     timeout_s: float,
     *,
+    escape: bool,
     quiet: bool,
 ) -> None:
     from service.database.analytics.asking import ask  # noqa: PLC0415 - slow to load; `--help` needs none of it
@@ -130,7 +140,7 @@ async def _ask(
         if not quiet:
             await _tell_of_lag(connection, text)
         cells = FORMATS[form].cells
-        with written(form, output) as writer:
+        with written(form, output, escape=escape) as writer:
             async with ask(
                 connection, text, params, timeout_s=timeout_s, most=limit, cells=cells, idle_s=_NO_LIMIT
             ) as answer:

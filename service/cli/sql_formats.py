@@ -24,6 +24,8 @@ Write: TypeAlias = Callable[[bytes], object]
 
 #: What stands in quotes in a CSV file: nothing, whatever has a meaning there, and what ends the rows for psql.
 _QUOTED: Final = re.compile(r'\A\Z|[",\r\n]|\A\\\.\Z')
+#: With what a spreadsheet takes a cell for a formula. Source: OWASP, "CSV Injection".
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 #: Longest cell of a table that is shown whole.
 _WIDEST: Final = 80
 _NUMBERS: Final = frozenset({"smallint", "integer", "bigint", "real", "double precision", "numeric"})
@@ -113,17 +115,26 @@ def _padded(cell: str, size: int, *, right: bool = False, centre: bool = False) 
 class _Csv(_Lines):
     """Comma-separated values (RFC 4180, lines end in LF): a header, then PostgreSQL's texts.
 
-    Null is nothing and a text of nothing ``""``, as COPY writes them; the csv module of Python 3.11 cannot.
+    Null is nothing and a text of nothing ``""``, as COPY writes them; the csv module of Python 3.11 cannot. A text that
+    a spreadsheet would take for a formula has an apostrophe before it, unless ``escape`` is False.
     """
 
+    def __init__(self, write: Write, *, escape: bool = True) -> None:
+        super().__init__(write)
+        self._escape = escape
+
     def begin(self, columns: Sequence[Column]) -> None:
+        self._texts = [self._escape] * len(columns)
         self.rows([tuple(column.name for column in columns)])
+        self._texts = [self._escape and column.type not in _NUMBERS for column in columns]
 
     def rows(self, rows: Sequence[Row]) -> None:
-        self._write("".join(",".join(map(_field, row)) + "\n" for row in rows).encode())
+        self._write("".join(",".join(map(_field, row, self._texts)) + "\n" for row in rows).encode())
 
 
-def _field(cell: str | None) -> str:
+def _field(cell: str | None, is_text: bool) -> str:
+    if is_text and cell and cell.startswith(_FORMULA):
+        cell = f"'{cell}"
     if cell is None or not _QUOTED.search(cell):
         return cell or ""
     doubled = cell.replace('"', '""')
@@ -245,10 +256,13 @@ def format_of(form: str | None, output: str) -> Format:
 
 
 @contextmanager
-def written(form: Format, output: str) -> Iterator[Writer]:
-    """Lend what writes an answer; a file appears at the end of the block, whole, or not at all."""
+def written(form: Format, output: str, *, escape: bool = True) -> Iterator[Writer]:
+    """Lend what writes an answer; a file appears at the end of the block, whole, or not at all.
+
+    ``escape``: whether texts in CSV that a spreadsheet would take for formulas are kept from it.
+    """
     with written_whole(output) as write:
-        writer = FORMATS[form].writer(write)
+        writer = _Csv(write, escape=escape) if form == "csv" else FORMATS[form].writer(write)
         try:
             yield writer
         except BaseException:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlencode, urlsplit
 
 #: What an address looks like, for messages.
 EXPECTED_FORM = "postgresql://user:password@host:5432/database or postgresql://user@/database?host=/socket/folder"
@@ -50,6 +50,20 @@ def parse_address(url: str) -> Address | None:
         port=port,
         database=unquote(parts.path[1:]) or query.get("dbname") or query.get("database"),
     )
+
+
+def split_password(url: str) -> tuple[str, str | None]:
+    """Return an address without its password, and the password, so that no list of processes shows it."""
+    parts = urlsplit(url)
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    password = next((value for name, value in query if name == "password"), None)
+    login, at, place = parts.netloc.rpartition("@")
+    user, colon, quoted = login.partition(":")
+    if colon:
+        password = unquote(quoted)
+    # libpq takes a plus sign for what it is.
+    rest = urlencode([pair for pair in query if pair[0] != "password"], safe="/", quote_via=quote)
+    return f"{parts.scheme}://{user}{at}{place}{parts.path}{'?' if rest else ''}{rest}", password
 
 
 def describe(url: str) -> str:

@@ -15,8 +15,8 @@ import asyncpg
 from service.database.address import EXPECTED_FORM, describe, parse_address
 from worldledger.errors import SchemaVersionError, SimulationError, StoreUnavailableError
 
-#: What using the database may raise, before it is explained.
-FOREIGN: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
+#: What using the database may raise, before it is explained; OverflowError where a port is none.
+FOREIGN: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, OverflowError)
 
 _CHECK_LOGIN: Final = "check the user and the password in the address (WORLDLEDGER_DATABASE_URL, --database-url)"
 _UPGRADE: Final = "run `worldledger db upgrade`"
@@ -101,7 +101,7 @@ def explain(error: BaseException, url: str) -> SimulationError:
     origin = _origin(error)
     if isinstance(origin, asyncpg.PostgresError):
         return _of_postgres(origin, url)
-    if isinstance(origin, ValueError):
+    if isinstance(origin, ValueError | OverflowError):
         # Not the error's own text: it may quote pieces of the address, and so of the password.
         return StoreUnavailableError(f"{describe(url)} cannot be used: {_ADDRESS}")
     if isinstance(origin, asyncpg.InterfaceError | asyncpg.InternalClientError):

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
+from service.store.silence import RETRY_SECONDS, unanswered
 from worldledger.aio import CircuitBreaker
 from worldledger.errors import CircuitBreakerOpenError, SimulationError, StoreUnavailableError
 
@@ -24,8 +25,6 @@ R = TypeVar("R")
 #: Seconds after which a call that has no answer says that the world cannot be written, though others are answered: a
 #: lock is held, say, or one connection hangs.
 _STALLED: Final = 10.0
-#: Seconds after which to ask again.
-_AGAIN: Final = 1.0
 
 
 async def reading(outages: Outages, work: Coroutine[Any, Any, R], left: Callable[[R], object] | None = None) -> R:
@@ -44,7 +43,7 @@ async def writing(outages: Outages, work: Coroutine[Any, Any, R], *, begun: Call
     """
 
     def refusal(tried: bool) -> SimulationError:
-        return undecided() if tried or (begun is not None and begun()) else CircuitBreakerOpenError(_AGAIN)
+        return undecided() if tried or (begun is not None and begun()) else CircuitBreakerOpenError(RETRY_SECONDS)
 
     return await outages.silence.bear(work, refusal)
 
@@ -57,7 +56,7 @@ async def doing(outages: Outages, work: Coroutine[Any, Any, R], again: str, *, b
     """
 
     def refusal(tried: bool) -> SimulationError:
-        return undecided(again) if tried or begun else CircuitBreakerOpenError(_AGAIN)
+        return undecided(again) if tried or begun else CircuitBreakerOpenError(RETRY_SECONDS)
 
     return await outages.silence.bear(work, refusal)
 
@@ -65,19 +64,14 @@ async def doing(outages: Outages, work: Coroutine[Any, Any, R], again: str, *, b
 def refuse_if_silent(outages: Outages) -> None:
     """Raise CircuitBreakerOpenError while the database answers nobody."""
     if outages.silence.fallen:
-        raise CircuitBreakerOpenError(_AGAIN)
-
-
-def unanswered() -> StoreUnavailableError:
-    """Make the error for what could not be read."""
-    return StoreUnavailableError("the database does not answer", retry_after_s=_AGAIN)
+        raise CircuitBreakerOpenError(RETRY_SECONDS)
 
 
 def undecided(again: str = "send it again with the same req_id, or read the log") -> StoreUnavailableError:
     """Make the error for what goes on without its caller; ``again`` says how that finds out what became of it."""
     return StoreUnavailableError(
         f"the database does not answer; whether this call is written is not known yet: {again}",
-        retry_after_s=_AGAIN,
+        retry_after_s=RETRY_SECONDS,
         outcome="unknown",
     )
 
@@ -116,7 +110,7 @@ class StoreGuard:
     async def call(self, func: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
         """Give what ``func`` gives. Raises CircuitBreakerOpenError without calling it, and what it raises."""
         if self._outages.silence.fallen or self._stalled():
-            raise CircuitBreakerOpenError(_AGAIN)
+            raise CircuitBreakerOpenError(RETRY_SECONDS)
         if self.breaker.state == "OPEN" and self._outages.over > self._over:
             self.breaker.try_again()
         number = next(self._numbers)

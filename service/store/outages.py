@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import asyncpg
 import stamina
 import structlog
 
+from service.database.engine import connect_one
 from service.database.failures import explain
 from service.settings import DEFAULT_PATIENCE
 from service.store.silence import Silence
@@ -20,6 +22,16 @@ from worldledger.errors import SimulationError, StoreUnavailableError
 _PASSING = ("08", "53300", "57P01", "57P02", "57P03", "57P05", "40001", "40P01")
 #: Those that mean that the database is away, and not only in another's way.
 _AWAY = ("08", "57P01", "57P02", "57P03")
+
+#: Why a database that answers takes no writes.
+_NO_WRITES: Final = {
+    "25006": "it is read-only",
+    "53100": "its disk is full",
+    "53200": "it is out of memory",
+    "58030": "it cannot write its files",
+}
+#: Seconds for which a write that was refused so speaks for the next one.
+_SPEAKS_SECONDS: Final = 30.0
 
 log = structlog.get_logger("worldledger.store")
 
@@ -66,8 +78,14 @@ class Outages:
         self._url = url
         self._clock = clock
         self._since: float | None = None
-        self.silence = Silence(patience)
+        self._no_writes: tuple[float, str] | None = None
+        self.silence = Silence(patience, self._probe)
         self.over = 0
+
+    async def _probe(self) -> None:
+        """Connect, which needs a process of the server to answer."""
+        connection = await connect_one(self._url)
+        await connection.close()
 
     @contextmanager
     def noticed(self) -> Iterator[None]:
@@ -79,8 +97,21 @@ class Outages:
             raise
         self.answered()
 
+    @property
+    def takes_no_writes(self) -> str | None:
+        """Why the database refused the last write, if that was lately and it would refuse any; None otherwise."""
+        if self._no_writes is None or self._clock() - self._no_writes[0] > _SPEAKS_SECONDS:
+            return None
+        return self._no_writes[1]
+
+    def written(self) -> None:
+        """Note that something was written."""
+        self._no_writes = None
+
     def failed(self, error: Exception) -> None:
         """Note an error; only one that says that the database is away begins an outage."""
+        if (why := _NO_WRITES.get(_sqlstate(error))) is not None:
+            self._no_writes = (self._clock(), why)
         if self._since is None and _is_away(error):
             self._since = self._clock()
             self.silence.away = True
@@ -94,6 +125,12 @@ class Outages:
             self.silence.away = False
             self.over += 1
             log.warning("the database is back", seconds=round(seconds, 1))
+
+
+def _sqlstate(error: BaseException) -> str:
+    if isinstance(error, StoreUnavailableError):
+        return str(error.details.get("sqlstate"))
+    return error.sqlstate or "" if isinstance(error, asyncpg.PostgresError) else ""
 
 
 def _is_away(error: BaseException) -> bool:

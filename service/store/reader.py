@@ -14,6 +14,7 @@ from service.database.address import describe
 from service.database.failures import explained
 from service.store import statements
 from service.store.outages import Outages, is_outage
+from service.store.silence import unanswered
 from service.store.verification import verify_world
 from worldledger.chain import StoredEffect, Verdict
 from worldledger.errors import EffectNotFoundError
@@ -103,6 +104,10 @@ class Reader:
                 return rows
         raise AssertionError  # the second round returns or raises
 
+    async def _patiently(self, statement: str, *arguments: Any) -> list[asyncpg.Record]:
+        """Read rows, unless the database falls silent: then StoreUnavailableError is raised."""
+        return await self._outages.silence.bear(self.fetch(statement, *arguments), lambda _: unanswered())
+
     async def batches(
         self,
         world_id: str,
@@ -126,7 +131,7 @@ class Reader:
         position = max(after_seq, 0)
         while left > 0 and position < until:
             most = min(left, _MOST_ROWS)
-            rows = await self.fetch(
+            rows = await self._patiently(
                 statement, world_id, position, until, most, self._settings.read_batch_bytes, *filters
             )
             if not rows:
@@ -205,6 +210,10 @@ class ReaderOn(Reader):
         rows = await self._connection.fetch(statement, *arguments)
         self._outages.answered()
         return rows
+
+    async def _patiently(self, statement: str, *arguments: Any) -> list[asyncpg.Record]:
+        """Read rows on the connection, which could not be left while it reads."""
+        return await self.fetch(statement, *arguments)
 
 
 def storable(text: str) -> bool:

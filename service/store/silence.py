@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import structlog
 
 from worldledger.errors import SimulationError, StoreUnavailableError
 
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
 T = TypeVar("T")
 
 #: In how many steps the patience runs out.
 _STEPS: Final = 8
+#: Seconds after which a caller may ask again.
+RETRY_SECONDS: Final = 1.0
 #: Seconds in which what goes on by itself may come to its end when all is closed.
 _CLOSING: Final = 1.0
 
@@ -30,10 +35,14 @@ class Silence:
     """Counts for how long the database has answered nobody in this process, while something is asked of it.
 
     ``patience``: seconds after which it has fallen silent. Time in which the event loop is held up counts for little.
+    ``probe`` asks the database something easy, on a connection of its own: it is called when half of the patience is
+    over, for a statement that takes long, or waits for a lock, is no silence. What it raises tells nothing.
     """
 
-    def __init__(self, patience: float) -> None:
+    def __init__(self, patience: float, probe: Callable[[], Awaitable[object]] | None = None) -> None:
         self.patience = patience
+        self._probe = probe
+        self._probing: asyncio.Task[None] | None = None
         #: whether the database is known to be away: then it counts as asked also between two tries
         self.away = False
         self._asked = 0
@@ -120,6 +129,8 @@ class Silence:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._probing is not None:
+            self._probing.cancel()
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._working.discard(task)
@@ -140,11 +151,26 @@ class Silence:
             # The later it is, the less it says of the database.
             step, passed = self.patience / _STEPS, loop.time() - self._looked_at
             self._quiet += passed if passed <= step else step * step / passed
+            if self._probe is not None and self._probing is None and self._quiet >= self.patience / 2:
+                self._probing = loop.create_task(self._ask(self._probe))
         if self.fallen:
             for waiting in self._waiting:
                 if not waiting.done():
                     waiting.set_result(False)
         self._look_later(loop)
+
+    async def _ask(self, probe: Callable[[], Awaitable[object]]) -> None:
+        try:
+            with suppress(SimulationError):
+                await probe()
+                self.end()
+        finally:
+            self._probing = None
+
+
+def unanswered() -> StoreUnavailableError:
+    """Return the error for what could not be read."""
+    return StoreUnavailableError("the database does not answer", retry_after_s=RETRY_SECONDS)
 
 
 def _leave(task: asyncio.Task[T], left: Callable[[T], object] | None) -> None:

@@ -45,7 +45,13 @@ from worldledger.config import default_priority_of
 from worldledger.core_kinds import AGENT_REGISTERED_KIND
 from worldledger.drafts import check_draft
 from worldledger.effects import EffectDraft
-from worldledger.errors import EffectTooLargeError, InvalidConfigError, WorldExistsError, WorldNotFoundError
+from worldledger.errors import (
+    EffectTooLargeError,
+    InvalidConfigError,
+    StoreUnavailableError,
+    WorldExistsError,
+    WorldNotFoundError,
+)
 from worldledger.genesis import NewWorld, check_world_name, genesis_draft
 from worldledger.rulesets import Ruleset, known_rulesets, load_ruleset
 from worldledger.time_authority import TimeAuthority
@@ -148,6 +154,7 @@ class Store:
         self._listener = tell
 
     def _committed(self, world_id: str, head_seq: int) -> None:
+        self.outages.written()
         self._snapshotter.committed(world_id, head_seq)
         if self._listener is not None:
             self._listener(world_id, head_seq)
@@ -261,8 +268,13 @@ class Store:
     @asynccontextmanager
     async def _bulk_transaction(self) -> AsyncIterator[PooledConnection]:
         with callers_errors_as_they_are():
-            async with bulk_transaction(self.reader) as connection:
-                yield connection
+            try:
+                async with bulk_transaction(self.reader) as connection:
+                    yield connection
+            except StoreUnavailableError as error:
+                self.outages.failed(error)
+                raise
+        self.outages.written()
 
     def _first_head(self, sealer: Sealer, genesis: EffectDraft) -> Head:
         """Give the head before the genesis, once it is clear that the genesis can be written."""

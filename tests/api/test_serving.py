@@ -104,6 +104,21 @@ async def test_an_absent_database_is_a_clear_error() -> None:
     assert ready == []
 
 
+async def test_a_database_that_starts_up_is_waited_for(database_url: str) -> None:
+    """The service begins once it answers; to whoever looks it is not there before."""
+    async with Proxy(database_url).running() as proxy:
+        proxy.start_up()
+
+        async def end() -> None:
+            await wait_for(lambda: (proxy.told_to_wait or 0) >= 3, "it is asked again")
+            proxy.accept_again()
+
+        ending = asyncio.create_task(end())
+        async with serving(proxy.url) as served, httpx2.AsyncClient(base_url=served.url) as client:
+            assert ending.done()
+            assert (await client.get("/readyz")).status_code == 200
+
+
 async def test_a_database_without_tables_is_a_clear_error(empty_database_url: str) -> None:
     """A database that was never migrated says what to run."""
     with pytest.raises(SchemaVersionError, match="worldledger db upgrade"):

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
+import psutil
 import pytest
 
-from service.cli.db_shell import split_password
+from service.database.address import split_password
 from service.database.revision import REVISIONS
 
 from .conftest import Cli
-from .helpers import GAME, Result, call, seed, sql
+from .helpers import GAME, Result, Running, call, seed, sql, wait_for
 
 
 def refused(result: Result) -> str:
@@ -215,6 +217,40 @@ def test_shell(database_url: str) -> None:
 def test_no_process_list_shows_a_password(url: str, address: str, password: str | None) -> None:
     """The shell gets the password by its environment, and the address without it."""
     assert split_password(url) == (address, password)
+
+
+def test_no_process_of_ours_shows_a_password(database_url: str) -> None:
+    """Neither the program nor what it starts has it among its arguments, however it was given; yet it is used."""
+    parts = urlsplit(database_url)
+    login = parts.netloc.rpartition("@")[0].partition(":")[0]
+    password = unquote(parts.password or "") or "s3cret%word"
+    url = urlunsplit(parts._replace(netloc=f"{login}:{quote(password, safe='')}@{parts.netloc.rpartition('@')[2]}"))
+    for given in (["--database-url", url], [f"--database-url={url}"]):
+        with Running("serve", "--port", "0", *given) as running:
+            assert "Worldledger serves" in running.line()
+            program = psutil.Process(running.process.pid)
+            wait_for(program.children, "the process that feeds the projections is there")
+            shown = [" ".join(each.cmdline()) for each in (program, *program.children(recursive=True))]
+            assert any("--database-url" in each and parts.path in each for each in shown)
+            for each in shown:
+                assert password not in each
+                assert quote(password, safe="") not in each
+
+
+@pytest.mark.parametrize("url", ["postgresql://me@127.0.0.1:99999/db", "postgresql://me@/db?host=127.0.0.1&port=99999"])
+def test_a_port_that_is_none(cli: Cli, url: str) -> None:
+    """An address with such a port is told so, in one line."""
+    assert "cannot be used" in refused(cli("worlds", "--database-url", url))
+
+
+def test_a_clock_that_is_beyond_time(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Python cannot tell the time, that is what is said."""
+
+    def overflow() -> float:
+        raise OverflowError("timestamp too large to convert to C _PyTime_t")
+
+    monkeypatch.setattr(time, "time", overflow)
+    assert "beyond the year 2262" in refused(cli("worlds"))
 
 
 def test_an_unfit_psql(on: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

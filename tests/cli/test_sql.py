@@ -76,6 +76,24 @@ def test_csv_and_json(on: Cli) -> None:
     assert on("sql", "select 1 as a where false", "--format", "csv").out == "a\n"
 
 
+def test_csv_is_no_program(on: Cli) -> None:
+    """A text that a spreadsheet would take for a formula is kept from it, unless asked for; numbers stay numbers."""
+    query = """select * from (values
+        ('=1+1', -1, -0.5::float8, '-1 day'::interval, '"'), ('+1', 1, 1, '1 day', '@x'), ('-x', 0, 0, '0', 'a=b'),
+        (chr(9) || '=1', null, null, null, null)) as v ("=a", n, x, i, t)"""
+    assert on("sql", query, "--format", "csv").out.splitlines() == [
+        "'=a,n,x,i,t",
+        '\'=1+1,-1,-0.5,P-1D,""""',
+        "'+1,1,1,P1D,'@x",
+        "'-x,0,0,PT0S,a=b",
+        "'\t=1,,,,",
+    ]
+    assert on("sql", query, "--format", "csv", "--no-escape").out.splitlines()[:2] == [
+        "=a,n,x,i,t",
+        '=1+1,-1,-0.5,P-1D,""""',
+    ]
+
+
 def test_csv_tells_nothing_from_null(on: Cli) -> None:
     """As COPY does: null is nothing, a text of nothing stands in quotes; so does whatever has a meaning in CSV."""
     query = "select * from (values (null, ''), ('', null), ('\\.', 'a\"b'), (e'a\rb', ' ')) as v (a, b)"

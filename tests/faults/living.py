@@ -116,6 +116,12 @@ class Service:
         self._process.end()
         self._says.close()
 
+    async def stop(self) -> int:
+        """End it as a supervisor does, and return its exit code."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        return await self._process.wait()
+
     def said(self) -> str:
         """Give what it has written to its log."""
         return self.log.read_text()

@@ -14,6 +14,9 @@ from typing import Literal
 from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
 
 _CHUNK = 2**20
+_FIELDS = b"SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0"
+#: What a server says to whoever comes too early.
+_STARTING = b"E" + (len(_FIELDS) + 4).to_bytes(4) + _FIELDS
 Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -47,6 +50,8 @@ class Proxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._refusing = False
+        #: how many were told that the server is starting up; None: nobody is
+        self.told_to_wait: int | None = None
         self._flowing = asyncio.Event()
         self._flowing.set()
         self.url = ""
@@ -72,9 +77,14 @@ class Proxy:
         """Refuse every new connection until `accept_again`."""
         self._refusing = True
 
+    def start_up(self) -> None:
+        """Tell every new connection that the server is starting up, until `accept_again`."""
+        self.told_to_wait = 0
+
     def accept_again(self) -> None:
-        """End `refuse_all`."""
+        """End `refuse_all` and `start_up`."""
         self._refusing = False
+        self.told_to_wait = None
 
     def freeze(self) -> None:
         """Pass nothing on, and answer nobody, until `thaw`: nothing is lost, and nothing fails."""
@@ -97,6 +107,12 @@ class Proxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._refusing:
             writer.transport.abort()
+            return
+        if self.told_to_wait is not None:
+            await reader.read(_CHUNK)
+            writer.write(_STARTING)
+            writer.close()
+            self.told_to_wait += 1
             return
         await self._flowing.wait()
         upstream = await self._connect()

@@ -92,8 +92,8 @@ async def test_an_outage_is_told_twice(log: EventLog, proxy: Proxy, open_store: 
 
 def test_what_is_no_outage() -> None:
     """Contention and refusals begin no outage; the answer after one ends it once."""
-    now = iter([1.0, 3.5])
-    outages = Outages("postgresql://u:hush@h/d", clock=lambda: next(now))
+    now = 1.0
+    outages = Outages("postgresql://u:hush@h/d", clock=lambda: now)
     with capture_logs() as said:
         outages.answered()
         for error in (asyncpg.SerializationError("x"), asyncpg.DeadlockDetectedError("x"), asyncpg.DiskFullError("x")):
@@ -101,6 +101,7 @@ def test_what_is_no_outage() -> None:
         assert said == []
         outages.failed(ConnectionRefusedError(111, "Connection refused"))
         outages.failed(asyncpg.AdminShutdownError("x"))
+        now = 3.5
         outages.answered()
         outages.answered()
     assert [line["event"] for line in said] == [AWAY, BACK]

@@ -192,7 +192,7 @@ class EmbeddedServerError(SimulationError):
 
 
 class OverloadedError(SimulationError):
-    """More appends are waiting than the configured limit."""
+    """More is waiting than the configured limit: appends, bodies of requests, or connections."""
 
     code = "overloaded"
     recovery = RecoveryAction.RETRY_WITH_DELAY

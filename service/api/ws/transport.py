@@ -17,7 +17,8 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request
 
-from service.api.wire import bad_request
+from service.api.errors import BadRequestError
+from service.api.wire import answer
 
 #: Seconds between two pings; any client answers them by itself.
 PING_INTERVAL: Final = 20.0
@@ -71,7 +72,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         _log.debug("%s: %s", self.client, reason)
         self.handshake_initiated = self.handshake_complete = self.close_sent = True
         headers = [*self.default_headers, (b"sec-websocket-version", b"13")]
-        self.transport.write(bad_request(reason, path.partition("?")[0].encode(), headers))
+        self.transport.write(answer(BadRequestError(reason), path.partition("?")[0].encode(), headers))
         self.transport.close()
 
     def handle_cont(self, event: Frame) -> None:

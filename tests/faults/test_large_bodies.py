@@ -1,0 +1,62 @@
+"""Very large requests, all at once, in a process that has little memory."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from pathlib import Path
+
+import httpx2
+import orjson
+import psutil
+import pytest
+
+from .freezing import SOON
+from .living import serving
+
+pytestmark = pytest.mark.slow
+
+_MIB = 2**20
+#: Bytes of address space that the service may have.
+_MEMORY = 900 * _MIB
+
+
+def _body(n: int) -> bytes:
+    """Make 27 MB of drafts whose payloads are numbers, which take many times as much in memory."""
+    drafts = [
+        {
+            "kind": "Measured",
+            "payload": {"values": [k + 0.5 for k in range(130_000)]},
+            "source_id": "a",
+            "schema_version": "1.0.0",
+            "req_id": f"{n}-{at}",
+        }
+        for at in range(27)
+    ]
+    return orjson.dumps(drafts)
+
+
+async def test_eight_large_bodies_at_once(database_url: str, tmp_path: Path) -> None:
+    """Each is answered: written, or told to come again; the service lives on, and what was told is so."""
+    bodies = [_body(n) for n in range(8)]
+    assert all(26 * _MIB < len(body) < 28 * _MIB for body in bodies), [len(body) for body in bodies]
+    async with (
+        serving(database_url, tmp_path, max_effect_bytes=2 * _MIB) as service,
+        httpx2.AsyncClient(base_url=service.url, timeout=10 * SOON) as http,
+    ):
+        psutil.Process(service.pid).rlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+        assert (await http.post("/v1/worlds", json={"world_id": "town"})).status_code == 201
+        headers = {"Content-Type": "application/json"}
+        posts = [http.post("/v1/worlds/town/effects", content=body, headers=headers) for body in bodies]
+        answers = await asyncio.gather(*posts)
+        for answer in answers:
+            assert answer.status_code in {201, 503}, answer.text
+            if answer.status_code == 503:
+                found = answer.json()
+                assert (found["code"], found.get("outcome")) == ("overloaded", None)
+                assert int(answer.headers["retry-after"]) >= 1
+        written = [answer for answer in answers if answer.status_code == 201]
+        assert written
+        assert (await http.get("/v1/worlds/town")).json()["head_seq"] == 1 + 27 * len(written)
+        again = await http.post("/v1/worlds/town/effects", content=bodies[0], headers=headers)
+        assert again.status_code in {200, 201}, again.text
