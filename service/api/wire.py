@@ -342,6 +342,7 @@ class Protocol(HttpToolsProtocol):
         if not self._is_answered():
             self.cycle.disconnected = True
             self.cycle.message_event.set()
+            self._let_go(self.cycle)  # now, so that others who grow at the same time are not refused, too
         self.end(linger=linger)
 
     def end(self, *, linger: bool = True) -> None:

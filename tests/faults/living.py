@@ -119,8 +119,8 @@ class Service:
     async def stop(self) -> int:
         """End it as a supervisor does, and return its exit code."""
         assert self._process is not None
-        self._process.send_signal(signal.SIGTERM)
-        return await self._process.wait()
+        self._process.terminate()
+        return await asyncio.to_thread(self._process.wait)
 
     def said(self) -> str:
         """Give what it has written to its log."""

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
+import psutil
 import pytest
 from hypothesis import given, settings
 
@@ -209,3 +210,11 @@ def test_reads_its_own_profile_and_no_other() -> None:
         decode("orjson-sorted/2", b"{}")
     with pytest.raises(ValueError, match="unexpected"):
         decode(PROFILE, b"{")
+
+
+def test_a_large_text_takes_no_more_than_it_has() -> None:
+    """What is written of a large value keeps no address space beside its own bytes."""
+    value = [1] * 200_000
+    before = psutil.Process().memory_info().vms
+    texts = [gate(value) for _ in range(20)]
+    assert psutil.Process().memory_info().vms - before < 10 * sum(map(len, texts))
