@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +16,10 @@ import pytest
 
 from service.database.address import split_password
 from service.database.revision import REVISIONS
+from tests.warm import SCRIPT
 
 from .conftest import Cli
-from .helpers import GAME, Result, Running, call, seed, sql, wait_for
+from .helpers import GAME, Result, call, environment, seed, sql, wait_for
 
 
 def refused(result: Result) -> str:
@@ -226,15 +228,18 @@ def test_no_process_of_ours_shows_a_password(database_url: str) -> None:
     password = unquote(parts.password or "") or "s3cret%word"
     url = urlunsplit(parts._replace(netloc=f"{login}:{quote(password, safe='')}@{parts.netloc.rpartition('@')[2]}"))
     for given in (["--database-url", url], [f"--database-url={url}"]):
-        with Running("serve", "--port", "0", *given) as running:
-            assert "Worldledger serves" in running.line()
-            program = psutil.Process(running.process.pid)
+        command = [str(SCRIPT), "serve", "--port", "0", *given]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment()) as serving:
+            assert serving.stdout is not None
+            assert b"Worldledger serves" in serving.stdout.readline()
+            program = psutil.Process(serving.pid)
             wait_for(program.children, "the process that feeds the projections is there")
             shown = [" ".join(each.cmdline()) for each in (program, *program.children(recursive=True))]
-            assert any("--database-url" in each and parts.path in each for each in shown)
-            for each in shown:
-                assert password not in each
-                assert quote(password, safe="") not in each
+            serving.kill()
+        assert any("--database-url" in each and parts.path in each for each in shown)
+        for each in shown:
+            assert password not in each
+            assert quote(password, safe="") not in each
 
 
 @pytest.mark.parametrize("url", ["postgresql://me@127.0.0.1:99999/db", "postgresql://me@/db?host=127.0.0.1&port=99999"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -119,7 +120,7 @@ class Service:
     async def stop(self) -> int:
         """End it as a supervisor does, and return its exit code."""
         assert self._process is not None
-        self._process.terminate()
+        self._process.send_signal(signal.SIGTERM)
         return await asyncio.to_thread(self._process.wait)
 
     def said(self) -> str:
