@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from projections.base import AppendingWorld, Column, Projection, Row, WorldProjection
 from projections.moments import moment
-from projections.social_course import ROUND_KINDS, RULESETS, Course, json_of, number_of, text_of
+from projections.social_course import ROUND_KINDS, RULESETS, Course, json_of, number_of, role_of, text_of
 from worldledger.effects import Effect
 from worldledger.folding import Fold
-from worldledger.rulesets.social_rl.fields import role_and_name
 from worldledger.rulesets.social_rl.words import EXTRA, POLICY_ADAPTED, object_of
 
 
@@ -30,7 +29,7 @@ class _World(AppendingWorld):
                 effect["global_seq"],
                 self._course.round_number,
                 agent_id,
-                role_and_name(agent_id)[0],
+                role_of(agent_id, payload),
                 text_of(payload.get("adaptation_type")),
                 text_of(payload.get("cue")),
                 number_of(payload.get("intensity")),
@@ -49,14 +48,19 @@ class PolicyAdaptations(Projection):
     """One row for each PolicyAdapted that says whose it is; values of other types than the seed's are null."""
 
     name = "policy_adaptations"
-    version = 2
+    version = 3
     comment = "Adaptations of agents' policies in social-RL runs."
     columns = (
         Column("world_id", "text", "The name of the world."),
         Column("global_seq", "bigint", "The effect that tells of it."),
         Column("round_number", "bigint", "The round in which it was made; 0 is before the first."),
         Column("agent_id", "text", "The agent whose policy was adapted."),
-        Column("agent_role", "text", "The role in its id; null where the id is not of the form Role+Name.", True),
+        Column(
+            "agent_role",
+            "text",
+            "The role in its id, or else its `role` as recorded; null where neither tells one.",
+            True,
+        ),
         Column("adaptation_type", "text", "activate_cue, deactivate_cue, adjust_intensity; null: not told.", True),
         Column("cue", "text", "The cue; null where none is told.", True),
         Column("intensity", "double precision", "The cue's intensity from then on, 0 to 1; null: not told.", True),

@@ -6,6 +6,7 @@ because they cannot be read. The state holds only the present, and is moved forw
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
@@ -15,7 +16,8 @@ from worldledger.effects import Effect
 from worldledger.folding import Fold
 from worldledger.genesis import GENESIS_KIND
 from worldledger.rulesets.base import MalformedEffectError
-from worldledger.rulesets.social_rl.words import PLACE, ROUND_STARTED
+from worldledger.rulesets.social_rl.fields import MESSAGE_ROLES, role_and_name
+from worldledger.rulesets.social_rl.words import EXTRA, PLACE, ROUND_STARTED, object_of
 
 #: The ruleset whose worlds these projections read.
 RULESETS: Final = frozenset({"social_rl"})
@@ -55,6 +57,17 @@ class Course:
         except MalformedEffectError:
             return False
         return True
+
+
+def role_of(agent_id: str, payload: Mapping[str, Any]) -> str | None:
+    """Give an agent's role: that in its id, or else what the record calls its role."""
+    role, _ = role_and_name(agent_id)
+    if role is not None:
+        return role
+    for said in (payload.get("role"), object_of(payload.get(EXTRA)).get("role")):
+        if type(said) is str and said and said not in MESSAGE_ROLES:
+            return said
+    return None
 
 
 # -- values of columns: null where a payload has something else ----------------------------------------------

@@ -7,10 +7,9 @@ from typing import Any
 
 from projections.base import AppendingWorld, Column, Projection, Row, WorldProjection
 from projections.moments import moment
-from projections.social_course import ROUND_KINDS, RULESETS, Course, json_of, number_of, whole_of
+from projections.social_course import ROUND_KINDS, RULESETS, Course, json_of, number_of, role_of, whole_of
 from worldledger.effects import Effect
 from worldledger.folding import Fold
-from worldledger.rulesets.social_rl.fields import role_and_name
 from worldledger.rulesets.social_rl.words import FEEDBACK_RECORDED, object_of
 
 
@@ -36,7 +35,7 @@ class _World(AppendingWorld):
                 effect["global_seq"],
                 self._course.round_number,
                 agent_id,
-                role_and_name(agent_id)[0],
+                role_of(agent_id, payload),
                 number_of(get("engagement")),
                 number_of(get("theoretical_alignment")),
                 number_of(get("contribution_value")),
@@ -56,14 +55,19 @@ class Feedback(Projection):
     """One row for each FeedbackRecorded that says whose it is; values of other types than the seed's are null."""
 
     name = "feedback"
-    version = 2
+    version = 3
     comment = "Feedback on agents in social-RL runs."
     columns = (
         Column("world_id", "text", "The name of the world."),
         Column("global_seq", "bigint", "The effect that tells of it."),
         Column("round_number", "bigint", "The round in which it was given; 0 is before the first."),
         Column("agent_id", "text", "The agent whose feedback it is."),
-        Column("agent_role", "text", "The role in its id; null where the id is not of the form Role+Name.", True),
+        Column(
+            "agent_role",
+            "text",
+            "The role in its id, or else its `role` as recorded; null where neither tells one.",
+            True,
+        ),
         Column("engagement", "double precision", "Participation, 0 to 1; null where that is not told.", True),
         Column("theoretical_alignment", "double precision", "Framework adherence, 0 to 1; null: not told.", True),
         Column("contribution_value", "double precision", "Substantive contribution, 0 to 1; null: not told.", True),

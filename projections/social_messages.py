@@ -8,10 +8,9 @@ from typing import Any
 
 from projections.base import AppendingWorld, Column, Projection, Row, WorldProjection
 from projections.moments import EARLIEST, LATEST, moment
-from projections.social_course import ROUND_KINDS, RULESETS, Course, json_of, number_of, text_of, whole_of
+from projections.social_course import ROUND_KINDS, RULESETS, Course, json_of, number_of, role_of, text_of, whole_of
 from worldledger.effects import Effect
 from worldledger.folding import Fold
-from worldledger.rulesets.social_rl.fields import role_and_name
 from worldledger.rulesets.social_rl.words import MESSAGE_EMITTED, is_internal
 
 
@@ -33,7 +32,7 @@ class _World(AppendingWorld):
                 self._course.round_number,
                 whole_of(get("turn_number")),
                 agent_id,
-                role_and_name(agent_id)[0],
+                role_of(agent_id, payload),
                 text_of(get("content")),
                 text_of(get("prar_cue_used")),
                 is_internal(payload),
@@ -58,7 +57,7 @@ class Messages(Projection):
     """One row for each MessageEmitted that says whose it is; values of other types than the seed's are null."""
 
     name = "messages"
-    version = 2
+    version = 3
     comment = "Messages of social-RL runs."
     columns = (
         Column("world_id", "text", "The name of the world."),
@@ -66,7 +65,12 @@ class Messages(Projection):
         Column("round_number", "bigint", "The round in which it was sent; 0 is before the first."),
         Column("turn_number", "bigint", "The turn within the round; null where that is not told.", True),
         Column("agent_id", "text", "The agent that sent it."),
-        Column("agent_role", "text", "The role in its id; null where the id is not of the form Role+Name.", True),
+        Column(
+            "agent_role",
+            "text",
+            "The role in its id, or else its `role` as recorded; null where neither tells one.",
+            True,
+        ),
         Column("content", "text", "What it says; null where that is no text.", True),
         Column("prar_cue_used", "text", "The PRAR cue that was injected; null without one.", True),
         Column("is_internal", "boolean", "Whether it is for coaches only."),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import orjson
+
 from projections.base import Changes, Column, Projection, Row, WorldProjection
 from projections.moments import stated_moment
 from projections.social_course import RULESETS, Course, json_of, number_of, text_of
@@ -12,6 +14,7 @@ from worldledger.effects import Effect
 from worldledger.folding import Fold
 from worldledger.genesis import GENESIS_KIND
 from worldledger.rulesets.social_rl.words import (
+    CONDITION,
     EXPERIMENT_STARTED,
     EXTRA,
     FEEDBACK_RECORDED,
@@ -31,7 +34,7 @@ _COLUMNS: Final = (
     Column("performer_temperature", "double precision", "Temperature of the agents; null: not told.", True),
     Column("coach_temperature", "double precision", "Temperature of the coach; null: not told.", True),
     Column("social_rl_version", "text", "The version of the schema or code; null where that is not told.", True),
-    Column("condition", "text", "The experimental condition; null where that is not told.", True),
+    Column("condition", "text", "The experimental condition, a number as text; null where that is not told.", True),
     Column("seed", "bigint", "The seed of the run; null where that is not told.", True),
     Column("run_at", "timestamptz", "The timestamp of the meta data; UTC without an offset, null without one.", True),
     Column("rounds", "bigint", "How many rounds were started."),
@@ -64,6 +67,12 @@ class _World(WorldProjection):
         self._changed = False
         return Changes(upserts=[self._row()])
 
+    def _condition(self) -> str | None:
+        """Give the condition as text; the state does not know one that is none, where its world is of before."""
+        known: str | None = self._course.known["condition"]
+        told = orjson.loads(self._extra).get(CONDITION) if known is None and self._extra is not None else None
+        return orjson.dumps(told).decode() if type(told) in (bool, int, float) else known
+
     def _row(self) -> Row:
         known, entities = self._course.known, self._course.state.entities.values()
         meta: dict[str, Any] = object_of(known["meta"])
@@ -74,7 +83,7 @@ class _World(WorldProjection):
             number_of(meta.get("performer_temperature")),
             number_of(meta.get("coach_temperature")),
             text_of(meta.get("social_rl_version")),
-            known["condition"],
+            self._condition(),
             known["seed"],
             stated_moment(meta.get("timestamp")),
             known["rounds"],
@@ -92,7 +101,7 @@ class SocialRuns(Projection):
     """
 
     name = "social_runs"
-    version = 2
+    version = 3
     comment = "Runs of social-RL experiments: one row for each world of that ruleset."
     columns = _COLUMNS
     key = ("world_id",)

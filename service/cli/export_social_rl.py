@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,16 +15,17 @@ from service.cli.files import written_whole
 from service.cli.options import DatabaseUrl, Home, Quiet, examples
 from service.cli.output import say
 from service.cli.progress import progress_bar
-from service.cli.stored import read_effect
 from worldledger.errors import SimulationError, TamperedError
 
 if TYPE_CHECKING:
     from service.store import Store, WorldRecord
-    from worldledger.chain import StoredEffect
     from worldledger.effects import Effect
     from worldledger.rulesets.social_rl.recording import RunFile
 
-EXAMPLES = examples("worldledger export social-rl my-run -o my-run/")
+EXAMPLES = examples(
+    "worldledger export social-rl my-run -o my-run/",
+    "worldledger export social-rl --experiment first -o first/",
+)
 
 #: Most names in one remark.
 _NAMED = 5
@@ -45,11 +46,19 @@ class _Made:
 
 def command(
     ctx: typer.Context,
-    world: Annotated[str, typer.Argument(metavar="WORLD", help="The name of a run's world.", show_default=False)],
     output: Annotated[
         Path,
         typer.Option("--output", "-o", metavar="DIR", help="The folder to write to; it is made if it is not there."),
     ],
+    world: Annotated[
+        str | None, typer.Argument(metavar="WORLD", help="The name of a run's world.", show_default=False)
+    ] = None,
+    experiment: Annotated[
+        str | None,
+        typer.Option(
+            "--experiment", metavar="NAME", help="All runs of this experiment, each into a folder of its own."
+        ),
+    ] = None,
     force: Annotated[
         bool,
         typer.Option("--force", help="Write into a folder that is not empty; files of the same names are replaced."),
@@ -65,26 +74,67 @@ def command(
     name of another file is written beside that one, and noted. A world that is itself named social-rl is exported as a
     log by `worldledger export -o FILE social-rl`.
     """
+    if (world is None) == (experiment is None):
+        raise typer.BadParameter("which runs: name a world, or give --experiment")
     _require_room(output, force=force)
-    made = _Made()
 
     async def work(store: Store) -> None:
-        record = await store.world(world)
-        if record.ruleset != "social_rl":
-            what = f"world {world!r} is no social-RL run; its ruleset is {record.ruleset}"
-            raise SimulationError(what, world_id=world, ruleset=record.ruleset)
-        await _check(store, record)
-        with progress_bar("exporting", quiet=quiet) as tell:
-            await _write(store, record, output, made, lambda done: tell(done, record.head_seq, f"{made.rounds} rounds"))
+        for record, folder in await _chosen(store, world, experiment, output):
+            _require_room(folder, force=force)
+            await _export(store, record, folder, quiet=quiet, is_only=world is not None)
 
     try:
         with_store(target(ctx, database_url, home), work)
     except TamperedError as error:
         say(f"{error.message}; a log that does not verify makes no export")
         raise typer.Exit(1) from None
+
+
+async def _chosen(
+    store: Store, world: str | None, experiment: str | None, output: Path
+) -> list[tuple[WorldRecord, Path]]:
+    """Give the runs, each with the folder that it is written to.
+
+    Of an experiment that is one in ``output``, called as the run's own folder was, or as its world where several runs
+    have that name. Raises SimulationError for a world that is no run, and an experiment without any.
+    """
+    if world is not None:
+        record = await store.world(world)
+        if record.ruleset != "social_rl":
+            what = f"world {world!r} is no social-RL run; its ruleset is {record.ruleset}"
+            raise SimulationError(what, world_id=world, ruleset=record.ruleset)
+        return [(record, output)]
+    records = [each async for each in store.every_world(experiment=experiment) if each.ruleset == "social_rl"]
+    if not records:
+        raise SimulationError(f"there are no social-RL runs in the experiment {experiment!r}", experiment=experiment)
+    names = [_folder_of(record) for record in records]
+    counts = Counter(name.casefold() for name in names)
+    return [
+        (record, output / (name if counts[name.casefold()] == 1 else record.world_id))
+        for record, name in zip(records, names, strict=True)
+    ]
+
+
+def _folder_of(record: WorldRecord) -> str:
+    from worldledger.rulesets.social_rl.words import fits_a_disk, is_plain_name  # noqa: PLC0415
+
+    recording = record.config.get("recording")
+    name = recording.get("folder") if isinstance(recording, dict) else None
+    return name if isinstance(name, str) and is_plain_name(name) and fits_a_disk(name) else record.world_id
+
+
+async def _export(store: Store, record: WorldRecord, output: Path, *, quiet: bool, is_only: bool) -> None:
+    """Write a run's files. Raises SimulationError where it is the only one, and there is nothing to write."""
+    made = _Made()
+    await _check(store, record)
+    with progress_bar("exporting", quiet=quiet) as tell:
+        await _write(store, record, output, made, lambda done: tell(done, record.head_seq, f"{made.rounds} rounds"))
     if not made.names:
-        raise SimulationError(f"there is nothing to write: no round was begun in {world!r}", world_id=world)
-    if not quiet:
+        what = f"there is nothing to write: no round was begun in {record.world_id!r}"
+        if is_only:
+            raise SimulationError(what, world_id=record.world_id)
+        say(f"note: {what}")
+    elif not quiet:
         _conclude(made, output)
 
 
@@ -154,34 +204,23 @@ async def _files(
     store: Store, record: WorldRecord, made: _Made, progress: Callable[[int], None]
 ) -> AsyncIterator[RunFile]:
     """Give a world's files, one round at a time: they are put together in a thread that asks for the effects."""
-    from service.store.ahead import ahead  # noqa: PLC0415 - slow to load; `--help` needs none of them
-    from service.store.importing import in_thread  # noqa: PLC0415
+    from service.store.importing import in_thread  # noqa: PLC0415 - slow to load; `--help` needs none of them
+    from service.store.run_worlds import effects_in_thread  # noqa: PLC0415
     from worldledger.rulesets.social_rl.recording import write_run  # noqa: PLC0415
 
-    loop = asyncio.get_running_loop()
-    async with ahead(store.reader.batches(record.world_id, until_seq=record.head_seq)) as batches:
-
-        async def following() -> list[StoredEffect] | None:
-            return await anext(batches, None)
-
-        def effects() -> Iterator[Effect]:
-            while (batch := asyncio.run_coroutine_threadsafe(following(), loop).result()) is not None:
-                for row in batch:
-                    effect = cast("Effect", read_effect(record.world_id, row))
-                    _note_round(made, effect)
-                    yield effect
-                progress(batch[-1].global_seq)
-
-        async for file in in_thread(write_run(effects())):
+    async with effects_in_thread(store.reader, record, progress) as effects:
+        async for file in in_thread(write_run(_noted(made, effects))):
             yield file
 
 
-def _note_round(made: _Made, effect: Effect) -> None:
-    if effect["kind"] == "RoundStarted":
-        made.rounds += 1
-        made.open_round = effect["payload"].get("round_number")
-    elif effect["kind"] == "RoundEnded":
-        made.open_round = None
+def _noted(made: _Made, effects: Iterator[Effect]) -> Iterator[Effect]:
+    for effect in effects:
+        if effect["kind"] == "RoundStarted":
+            made.rounds += 1
+            made.open_round = effect["payload"].get("round_number")
+        elif effect["kind"] == "RoundEnded":
+            made.open_round = None
+        yield effect
 
 
 def _conclude(made: _Made, output: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,10 +17,16 @@ from service.cli.output import put, put_bytes, say
 from service.cli.progress import progress_bar
 
 if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
     from service.store import Store
     from service.store.run_notices import RunNotice
     from service.store.social_runs import RunSummary
 
+#: Notes of one kind that are told one by one.
+_TOLD = 5
+#: What differs between notes of one kind: texts in quotes, and numbers.
+_VARYING = re.compile(r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]|-?[0-9]+(?:\.[0-9]+)?")
 EXAMPLES = examples(
     "worldledger import social-rl outputs/ --experiment first",
     "worldledger import social-rl outputs/social_rl_2025-11-23_175825 --strict",
@@ -42,6 +50,14 @@ def command(
         bool,
         typer.Option("--strict", help="Refuse runs that are not as the schema says, instead of saying what is odd."),
     ] = False,
+    timezone: Annotated[
+        str | None,
+        typer.Option(
+            "--timezone",
+            metavar="NAME",
+            help="Of times without an offset in meta data, such as Europe/Berlin. Without it they are taken for UTC.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write the summary as a JSON object to stdout.")] = False,
     quiet: Quiet = False,
     database_url: DatabaseUrl = None,
@@ -51,13 +67,16 @@ def command(
 
     Runs are taken as they were found, and what is not as the schema says is noted, file by file; nothing is lost, and
     `worldledger export social-rl` writes the same files again. A run that is there already (in the same experiment) is
-    left as it is, so the command can be run again at any time. What cannot be taken is named with file and place, while
-    the rest goes in; the exit code is then 1. It is 2 where no run was found at all.
+    left as it is, and one that has more rounds by now is appended to, so the command can be run again at any time.
+    Where a round has changed the run is refused. What cannot be taken is named with file and place, while the rest goes
+    in; the exit code is then 1. It is 2 where no run was found at all.
     """
     from service.store.social_runs import RunSummary, import_runs  # noqa: PLC0415
 
     summary = RunSummary()
     where = target(ctx, database_url, home)
+    zone = None if timezone is None else _zone(timezone)
+    telling = _Telling(quiet=quiet)
 
     async def work(store: Store) -> None:
         with progress_bar("importing", quiet=quiet) as tell:
@@ -67,16 +86,19 @@ def command(
                 max_effect_bytes=where.settings.max_effect_bytes,
                 experiment=experiment,
                 strict=strict,
+                timezone=zone,
                 progress=lambda made: tell(made.done, made.total, f"{made.runs} runs"),
-                notice=lambda notice: _tell(notice, quiet=quiet),
+                notice=telling.tell,
                 summary=summary,
             )
 
     try:
         with_store(where, work)
     except KeyboardInterrupt:
+        telling.conclude()
         say(f"{_imported(summary)} before it was stopped; run the same command again for the rest")
         raise
+    telling.conclude()
     if as_json:
         put_bytes(json.dumps(_document(summary), ensure_ascii=False).encode(errors="replace") + b"\n")
     else:
@@ -85,15 +107,48 @@ def command(
         raise typer.Exit(1 if summary.runs else 2)
 
 
-def _tell(notice: RunNotice, *, quiet: bool) -> None:
-    if notice.refused:
-        say(f"refused: {notice}")
-    elif not quiet:
-        say(f"note: {notice}")
+def _zone(name: str) -> ZoneInfo:
+    from zoneinfo import ZoneInfo  # noqa: PLC0415 - for those who ask for it
+
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, KeyError):  # KeyError: there is none of this name
+        raise typer.BadParameter(f"there is no timezone {name!r}; a name is such as Europe/Berlin or UTC") from None
+
+
+class _Telling:
+    """Says why runs are refused, and what is odd about others: each kind of oddity for some runs, then summed up."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._told: Counter[str] = Counter()
+        self._more: dict[str, list[RunNotice]] = {}
+
+    def tell(self, notice: RunNotice) -> None:
+        """Tell of a notice, now or in the sum."""
+        if notice.refused:
+            say(f"refused: {notice}")
+        elif not self._quiet:
+            kind = _VARYING.sub("…", f"{notice.path}: {notice.text}")
+            self._told[kind] += 1
+            if self._told[kind] <= _TOLD:
+                say(f"note: {notice}")
+            else:
+                self._more.setdefault(kind, []).append(notice)
+
+    def conclude(self) -> None:
+        """Tell how many more there were of each kind."""
+        for notices in self._more.values():
+            files = len({notice.file for notice in notices})
+            places = sum(notice.count for notice in notices)
+            say(f"note: {_count(places, 'place')} more in {_count(files, 'file')}: {notices[0].text}")
+        self._more.clear()
 
 
 def _sentence(summary: RunSummary) -> str:
     parts = [_imported(summary)]
+    if summary.grown:
+        parts.append(f"{summary.grown} grown")
     if summary.already:
         parts.append(f"{summary.already} already there")
     if summary.refused:
@@ -113,6 +168,7 @@ def _document(summary: RunSummary) -> dict[str, Any]:
     return {
         "runs": summary.runs,
         "imported": summary.imported,
+        "grown": summary.grown,
         "already": summary.already,
         "refused": summary.refused,
         "rounds": summary.rounds,

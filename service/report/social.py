@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 #: What this section reads besides the log.
 VIEWS: Final = ("social_runs", "rounds", "messages", "feedback", "policy_adaptations")
-#: Most runs, agents and conditions that are shown.
+#: Most runs and agents that are shown.
 _RUNS: Final = 100
 _AGENTS: Final = 16
-_CONDITIONS: Final = 6
+#: Lines of one plot: so many have colours and dashes of their own.
+_LINES: Final = 6
 #: Most points of single runs in a plot.
 _POINTS: Final = 240
 #: Most lines that have bands.
@@ -101,21 +102,22 @@ async def _measures(snapshot: Snapshot, experiment: str, conditions: Sequence[st
     rows = await snapshot.rows(social.ROUNDS, experiment)
     if not rows:
         return [Note("No round has feedback.")]
-    drawn = sorted(conditions[:_CONDITIONS], key=lambda one: (one is None, one))
+    drawn = sorted(conditions, key=lambda one: (one is None, one))
     points = await snapshot.rows(social.POINTS, experiment, _POINTS + 1)
     points = [] if len(points) > _POINTS else points
     bands = len(drawn) <= _BANDS
     how = "By round and condition. Lines: means of the runs' means"
     how += "; bands: one standard deviation between runs to either side" if bands else ""
     how += "; points: single runs." if points else "."
-    if len(conditions) > len(drawn):
-        how += f" Drawn are the {len(drawn)} conditions with the most runs, of {len(conditions)}."
+    if len(drawn) > _LINES:
+        how += f" Each plot has {_LINES} conditions at most, so that lines can be told apart."
     figures: list[Block] = [Note(how)]
     for name, title in _MEASURES:
         lines = [_line(one, name, rows, points, bands=bands) for one in drawn]
         lines = [line for line in lines if line.x]
-        if lines:
-            figures.append(_measure(name, title, lines, rows))
+        for start in range(0, len(lines), _LINES):
+            part = f", plot {start // _LINES + 1}" if len(lines) > _LINES else ""
+            figures.append(_measure(name, title, part, lines[start : start + _LINES], rows))
     return figures
 
 
@@ -136,7 +138,7 @@ def _line(one: str | None, name: str, rows: list[Record], points: list[Record], 
     )
 
 
-def _measure(name: str, title: str, lines: list[Line], rows: list[Record]) -> Figure:
+def _measure(name: str, title: str, part: str, lines: list[Line], rows: list[Record]) -> Figure:
     columns = (
         Column("condition", "Condition"),
         Column("round_number", "Round", "whole"),
@@ -144,16 +146,24 @@ def _measure(name: str, title: str, lines: list[Line], rows: list[Record]) -> Fi
         Column("mean", "Mean", "number"),
         Column("spread", "Standard deviation", "number"),
     )
+    labels = {line.label for line in lines}
     values: list[tuple[Any, ...]] = [
         (row["condition"], row["round_number"], row["runs"], row[name], row[f"{name}_spread"])
         for row in rows
-        if row[name] is not None
+        if row[name] is not None and condition(row["condition"]) in labels
     ]
     sql = "select * from analytics.rounds join analytics.social_runs using (world_id, experiment) where experiment = $1"
     more = max(0, len(values) - _ROUNDS)
-    numbers = Table(f"{name}_by_round", title, columns, values[:_ROUNDS], more, sql if more else None)
+    numbers = Table(
+        f"{name}_by_round{part.replace(', plot ', '_')}",
+        f"{title}{part}",
+        columns,
+        values[:_ROUNDS],
+        more,
+        sql if more else None,
+    )
     said = f"Lines: mean {title.lower()} by round. " + " ".join(map(_course, lines))
-    return Figure(title, Lines(said, "round", "", lines, unit_range=True), numbers)
+    return Figure(f"{title}{part}", Lines(said, "round", "", lines, unit_range=True), numbers)
 
 
 def _course(line: Line) -> str:

@@ -29,6 +29,10 @@ Row = tuple[str, int, str, bytes, str, str, float]
 _STEP = 1000
 
 
+class MovedOnError(Exception):
+    """The world's head is another one than the caller has read up to: it is to read on. It never leaves the store."""
+
+
 class _CallersError(Exception):
     """Carries an error of the caller's own iterable past those who explain the database's errors."""
 

@@ -12,6 +12,7 @@ import stat
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -33,18 +34,23 @@ _ROUND: Final = re.compile(r"round[0-9]+_social_rl\.json\Z")
 _META: Final = "meta.json"
 #: Most names in one remark.
 _NAMED: Final = 5
+_FOLDER: Final = "a folder, which has the name of a round's file"
 #: What is made of the elements of a round's lists.
 _ELEMENTS: Final = frozenset({words.MESSAGE_EMITTED, words.FEEDBACK_RECORDED, words.POLICY_ADAPTED})
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run's folder: its JSON files, how many bytes they have, and the names of what has no place in a log."""
+    """A run's folder: its JSON files, how many bytes they have, and the names of what has no place in a log.
+
+    ``odd`` are folders in it that have the name of a round.
+    """
 
     folder: Path
     files: Sequence[Path]
     size: int
     left: Sequence[str]
+    odd: Sequence[str] = ()
 
     @property
     def remark(self) -> str | None:
@@ -106,13 +112,16 @@ class RunFolders:
                 continue
             waiting += [folder / name for name, is_folder in reversed(inside) if is_folder]
             names = [name for name, is_folder in inside if not is_folder]
+            odd = [name for name, is_folder in inside if is_folder and words.kind_of_file(name) == words.ROUND_STARTED]
             if any(map(_ROUND.match, names)):
-                yield _run(folder, names)
+                yield _run(folder, names, odd)
+            elif odd:
+                self._refuse(folder / odd[0], f"{_FOLDER}; no file roundN_social_rl.json is beside it")
             elif _META in names:
                 self._note(str(folder), f"has a {_META} and no file roundN_social_rl.json; it is left out")
 
 
-def _run(folder: Path, names: Sequence[str]) -> RunFolder:
+def _run(folder: Path, names: Sequence[str], odd: Sequence[str]) -> RunFolder:
     kept = [name for name in names if name.endswith(".json") and not name.startswith(".")]
     size = 0
     for name in kept:
@@ -120,7 +129,7 @@ def _run(folder: Path, names: Sequence[str]) -> RunFolder:
             size += (folder / name).stat().st_size
         except OSError:  # it will be told when it is opened
             continue
-    return RunFolder(folder, [folder / name for name in kept], size, [name for name in names if name not in kept])
+    return RunFolder(folder, [folder / name for name in kept], size, [name for name in names if name not in kept], odd)
 
 
 class ReadRun(NamedTuple):
@@ -136,12 +145,12 @@ class ReadRun(NamedTuple):
     remarks: Sequence[RunNotice] = ()
 
 
-def read_folders(folders: Iterable[RunFolder], *, strict: bool) -> Iterator[ReadRun]:
-    """Read runs, one after the other; see `read_run` for ``strict``."""
+def read_folders(folders: Iterable[RunFolder], *, strict: bool, timezone: tzinfo | None = None) -> Iterator[ReadRun]:
+    """Read runs, one after the other; see `read_run` for ``strict`` and ``timezone``."""
     for found in folders:
         remarks = [] if found.remark is None else [RunNotice(str(found.folder), found.remark)]
         try:
-            run = _read(found, remarks, strict=strict)
+            run = _read(found, remarks, strict=strict, timezone=timezone)
         except InvalidRunError as error:
             yield ReadRun(found, None, problems=error.problems)
             continue
@@ -153,12 +162,17 @@ def read_folders(folders: Iterable[RunFolder], *, strict: bool) -> Iterator[Read
             yield ReadRun(found, run, drafts, remarks=remarks)
 
 
-def _read(found: RunFolder, remarks: list[RunNotice], *, strict: bool) -> RecordedRun:
+def _read(found: RunFolder, remarks: list[RunNotice], *, strict: bool, timezone: tzinfo | None) -> RecordedRun:
     if found.size > MOST_BYTES:
         what = f"the run has {found.size} bytes of JSON; at most {MOST_BYTES}"
         raise InvalidRunError([{"path": "$", "message": what}])
     files: list[RunFile] = []
     problems: list[Mapping[str, Any]] = []
+    for name in found.odd:
+        if strict:
+            problems.append({"file": name, "path": "$", "message": _FOLDER})
+        else:
+            remarks.append(RunNotice(str(found.folder / name), f"{_FOLDER}; it is left out"))
     if strict:
         problems += [
             {"file": name, "path": "$", "message": words.MISNAMED} for name in found.left if words.kind_of_file(name)
@@ -176,7 +190,7 @@ def _read(found: RunFolder, remarks: list[RunNotice], *, strict: bool) -> Record
                 remarks.append(RunNotice(str(path), remark))
     if problems:
         raise InvalidRunError(problems)
-    return read_run(files, strict=strict)
+    return read_run(files, strict=strict, timezone=timezone)
 
 
 def _checked(drafts: Iterable[EffectDraft]) -> Iterator[CheckedDraft]:

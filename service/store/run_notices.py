@@ -59,7 +59,7 @@ def odd_in(folder: Path, run: RecordedRun) -> list[RunNotice]:
         key = (notice["file"], _PART.sub("[*]", _FEEDBACK.sub("$.feedback[*]", notice["path"])), rule)
         first = found.setdefault(key, {**notice, "count": 0})
         first["count"] += notice["count"]
-    return [_notice(folder, notice, count=notice["count"]) for notice in found.values()]
+    return [_notice(folder, notice, count=notice["count"]) for notice in (*found.values(), *run.remarks)]
 
 
 def refusals(folder: Path, problems: Sequence[Mapping[str, Any]]) -> list[RunNotice]:

@@ -21,7 +21,7 @@ from service.store import statements
 from service.store.advancing import Progress
 from service.store.aside import Aside
 from service.store.authority import authority_at, look_up_authority
-from service.store.bulk import BulkWriter, callers_errors_as_they_are
+from service.store.bulk import BulkWriter, MovedOnError, callers_errors_as_they_are
 from service.store.committer import Committer, WorldQueue
 from service.store.copying import bulk_transaction
 from service.store.cursors import AgentCursors
@@ -286,19 +286,34 @@ class Store:
         return start
 
     async def bulk_append(
-        self, world_id: str, drafts: Iterable[EffectDraft], progress: Callable[[int], None] | None = None
+        self,
+        world_id: str,
+        drafts: Iterable[EffectDraft],
+        progress: Callable[[int], None] | None = None,
+        *,
+        after_seq: int | None = None,
+        recorded: bool = False,
     ) -> Head:
         """Append very many effects to a world by COPY, in the order given, all or none, in bounded memory.
 
-        The world's head is locked meanwhile: other appends to it wait. Gives the new head.
+        The world's head is locked meanwhile: other appends to it wait. Gives the new head. Raises MovedOnError where
+        ``after_seq`` is given and is not the head. ``recorded``: see `check_draft`.
         """
         log = await self.log(world_id)
         async with self._bulk_transaction() as connection:
             row = await connection.fetchrow(statements.LOCK_HEAD, world_id)
             if row is None:
                 raise WorldNotFoundError(f"no world named {world_id!r}", world_id=world_id)
+            if after_seq not in (None, row["head_seq"]):
+                raise MovedOnError
             await look_up_authority(connection, log.sealer, row["head_seq"])
-            writer = BulkWriter(connection, log.sealer, Head(*row), default_priority=log.default_priority)
+            writer = BulkWriter(
+                connection,
+                log.sealer,
+                Head(*row),
+                default_priority=0 if recorded else log.default_priority,
+                recorded=recorded,
+            )
             head = await writer.write(drafts, progress)
         self._committed(world_id, head.seq)
         return head

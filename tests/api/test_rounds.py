@@ -116,7 +116,7 @@ async def test_everything_that_is_wrong_is_told(client: httpx2.AsyncClient) -> N
     wrong["messages"][1] |= {"round_number": 2}
     wrong["feedback"][ALICE]["engagement"] = 1.5
     wrong["feedback"]["Owner+Dora"] = feedback("Owner+Dora", 1)
-    wrong["policy_adaptations"].append(adaptation(BEN, 1, "adjust_intensity"))
+    wrong["policy_adaptations"].append(adaptation(BEN, 1, "adjust_intensity", intensity=2))
     found = problem(await client.post(ROUNDS, json=wrong), 422, "invalid_run")
     assert [each["path"] for each in found["problems"]] == [
         "$.mood",

@@ -13,8 +13,11 @@ import pytest
 
 from service.settings import Settings
 from service.store import Store
+from service.store.run_folders import read_file
+from service.store.social_runs import RunSummary, import_runs
 from tests.social_runs import ALICE, EXAMPLE, SHARED, content, feedback, message, round_of, rounds, write_run
 from worldledger.genesis import NewWorld
+from worldledger.rulesets.social_rl.recording import read_run
 
 from .conftest import Cli
 from .helpers import UNGUARDED, play, sql
@@ -65,7 +68,8 @@ def test_what_goes_out_is_what_went_in(on: Cli, tmp_path: Path, monkeypatch: pyt
         out = tmp_path / folder.name
         assert on("export", "social-rl", world, "-o", str(out), "--quiet") == (0, "", "")
         assert content(out) == content(folder)
-        assert (folder in odd) == any("CES" in path.read_text() for path in folder.glob("round*.json"))
+        naive = folder.parent == SHARED and (folder / "meta.json").exists()
+        assert (folder in odd) == any("CES" in path.read_text() for path in folder.glob("round*.json")) or naive
 
 
 def test_other_files_of_a_run(on: Cli, tmp_path: Path) -> None:
@@ -233,6 +237,103 @@ def test_a_deep_field_of_a_file_is_named_by_its_place(on: Cli, tmp_path: Path) -
     for name in names:
         (line,) = [line for line in refused if f"/{name}/{name}: " in line]
         assert f": $.mood{'.a' * 97}: nested deeper" in line, name
+
+
+def test_a_run_that_grew_is_one_run(on: Cli, tmp_path: Path, database_url: str) -> None:
+    """New rounds go to its world, a shorter folder is there already, another history is refused; large runs, too."""
+    first, whole = (
+        {**rounds(1, 2), "log.json": [1]},
+        {**rounds(1, 2, 3), "log.json": [1, 2], "meta.json": {"condition": 1}},
+    )
+    short, long = write_run(tmp_path / "short" / "G", first), write_run(tmp_path / "long" / "G", whole)
+    changed = write_run(tmp_path / "changed" / "G", {**whole, "round2_social_rl.json": round_of(2, synthesis="no")})
+    command = ("import", "social-rl", "--experiment", "e")
+    assert on(*command, str(short)).out == "imported 1 run (2 rounds, 20 effects)\n"
+    assert on(*command, str(long)).out == "imported 0 runs (1 round, 11 effects), 1 grown\n"
+    for folder in (long, short):
+        assert on(*command, str(folder)).out == "imported 0 runs (0 rounds, 0 effects), 1 already there\n"
+    refused = on(*command, str(changed), "--json")
+    (world,) = _worlds(on)
+    assert (refused.code, json.loads(refused.out)["refused"]) == (1, 1)
+    assert refused.err == (
+        f"worldledger: refused: {changed}/round2_social_rl.json: $.synthesis: "
+        f'this is "no" here, and "Round 2 went well." in the log; world {world} has another history of this run\n'
+    )
+    assert on("export", "social-rl", "--experiment", "e", "-o", str(tmp_path / "out")).code == 0
+    assert content(tmp_path / "out" / "G") == content(long)
+    assert on("verify", world).code == 0
+    # other runs of the same folder's name: those that say so, and those of another experiment
+    other = write_run(tmp_path / "other" / "G", {**whole, "meta.json": {"condition": True}})
+    assert on(*command, str(other), str(changed)).out == "imported 1 run (3 rounds, 30 effects), 1 refused\n"
+    assert on("import", "social-rl", str(changed)).out == "imported 1 run (3 rounds, 30 effects)\n"
+    names = (
+        sorted(path.name for path in (tmp_path / "out2").iterdir())
+        if on("export", "social-rl", "--experiment", "e", "-o", str(tmp_path / "out2")).code == 0
+        else []
+    )
+    assert names == sorted(_worlds(on, "--experiment", "e"))
+    # both states of a run in one import
+    both = on("import", "social-rl", str(tmp_path / "short"), str(tmp_path / "long"), "--experiment", "f")
+    assert both.out == "imported 1 run (3 rounds, 31 effects), 1 grown\n"
+
+
+def test_a_run_of_an_earlier_version_and_imports_at_once(on: Cli, database_url: str, tmp_path: Path) -> None:
+    """A world that is named by the digest of all its files is the run's; two imports at once append a round once."""
+    short, long = write_run(tmp_path / "a" / "G", rounds(1)), write_run(tmp_path / "b" / "G", rounds(1, 2, 3))
+
+    async def work() -> list[RunSummary]:
+        async with Store.open(database_url, Settings(pool_size=4)) as store:
+            run = read_run([read_file(path)[0] for path in short.glob("*.json")], strict=False)
+            config = {"strict": False, "digest": run.digest, "recording": {"folder": "G"}}
+            old = NewWorld(world_id="g-0123456789ab", ruleset="social_rl", time_authority="client", config=config)
+            await store.import_world(old, run.drafts)
+            imports = [import_runs(store, [long], max_effect_bytes=2**20) for _ in range(3)]
+            more = [
+                import_runs(store, [folder], max_effect_bytes=2**20, experiment="e") for folder in (short, long, long)
+            ]
+            return await asyncio.gather(*imports, *more)
+
+    summaries = asyncio.run(work())
+    assert {name for summary in summaries[:3] for name in summary.worlds} == {"g-0123456789ab"}
+    assert (sum(summary.grown for summary in summaries[:3]), sum(summary.rounds for summary in summaries[:3])) == (1, 2)
+    assert not [notice for summary in summaries for notice in summary.notices]
+    (world,) = {name for summary in summaries[3:] for name in summary.worlds}
+    assert sum(summary.rounds for summary in summaries[3:]) == 3
+    for name in ("g-0123456789ab", world):
+        assert on("export", "social-rl", name, "-o", str(tmp_path / name)).code == 0
+        assert content(tmp_path / name) == content(long)
+    assert on("verify", "--all").code == 0
+
+
+def test_a_folder_with_the_name_of_a_round(on: Cli, tmp_path: Path) -> None:
+    """It is told, and strictly a reason to refuse the run; alone it is no run."""
+    run = write_run(tmp_path / "run", rounds(1))
+    (run / "round2_social_rl.json").mkdir()
+    what = f"{run}/round2_social_rl.json: a folder, which has the name of a round's file"
+    done = on("import", "social-rl", str(run))
+    assert (done.code, done.err) == (0, f"worldledger: note: {what}; it is left out\n")
+    done = on("import", "social-rl", str(run), "--strict", "--experiment", "s")
+    assert (done.code, done.err) == (1, f"worldledger: refused: {what}\n")
+    (tmp_path / "alone" / "round1_social_rl.json").mkdir(parents=True)
+    done = on("import", "social-rl", str(tmp_path / "alone"))
+    assert (done.code, "has the name of a round's file" in done.err) == (2, True)
+
+
+def test_notes_of_one_kind_are_summed_up(on: Cli, tmp_path: Path) -> None:
+    """Five are told one by one, then how many more there were; --timezone settles what they ask."""
+    for number in range(9):
+        told = {"timestamp": "2025-11-23T17:58:25", "seed": number}
+        write_run(tmp_path / f"run{number}", {**rounds(1), "meta.json": told})
+    lines = on("import", "social-rl", str(tmp_path)).err.splitlines()
+    assert len(lines) == 6
+    assert lines[-1].startswith("worldledger: note: 4 places more in 4 files: timestamp has no offset from UTC")
+    done = on("import", "social-rl", str(tmp_path), "--experiment", "e", "--timezone", "Europe/Berlin")
+    assert (done.code, done.err) == (0, "")
+    (world, *_) = _worlds(on, "--experiment", "e")
+    assert json.loads(on("log", world, "--kind", "ExperimentStarted").out)["payload"]["meta"]["timestamp"].endswith(
+        "+01:00"
+    )
+    assert on("import", "social-rl", str(tmp_path), "--timezone", "Europe/Nowhere").code == 2
 
 
 def test_nothing_could_be_found(on: Cli, tmp_path: Path) -> None:

@@ -122,6 +122,20 @@ def test_an_adaptation_s_row_says_what_and_why() -> None:
     assert (row["adaptation_type"], row["reason"]) == (None, None)
 
 
+def test_an_agent_whose_id_has_no_role_has_the_recorded_one() -> None:
+    """Its `role`, as runs are found; that of a message in a conversation with a model is none."""
+    told = {"agent_id": "CES_Urban", "extra": {"role": "Worker"}}
+    for projection, kind in (
+        (MESSAGES, "MessageEmitted"),
+        (FEEDBACK, "FeedbackRecorded"),
+        (ADAPTATIONS, "PolicyAdapted"),
+    ):
+        assert _row(projection, kind, told)["agent_role"] == "Worker"
+        assert _row(projection, kind, {**told, "agent_id": "Owner+Ann"})["agent_role"] == "Owner"
+    for role, agent_role in (("Owner", "Owner"), ("assistant", None)):
+        assert _row(MESSAGES, "MessageEmitted", {"agent_id": "CES_Urban", "role": role})["agent_role"] == agent_role
+
+
 @settings(max_examples=60)
 @given(social_logs(), CUTS)
 def test_rows_are_what_the_fold_takes_wherever_batches_end(log: list[Effect], cuts: Cuts) -> None:

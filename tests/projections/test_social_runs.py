@@ -55,6 +55,23 @@ def test_a_run_without_meta_data_is_called_as_its_world() -> None:
     assert (row["run_id"], orjson.loads(row["meta"])) == ("social_rl_2025-11-23_175825", meta())
 
 
+def test_conditions_that_are_no_texts_are_told_as_texts() -> None:
+    """Numbers, true and false stay apart, in worlds of before too, whose ExperimentStarted has them in extra alone."""
+    for condition, told in (
+        (0, "0"),
+        (1, "1"),
+        (True, "true"),
+        (False, "false"),
+        (0.5, "0.5"),
+        ("ctl", "ctl"),
+        ([], None),
+    ):
+        drafts: list[Any] = read_run(run_of(meta={"condition": condition}), strict=False).drafts
+        before = [{**draft, "payload": {"meta": {}, "extra": {"condition": condition}}} for draft in drafts[:1]]
+        for log in (drafts, before):
+            assert the_row(RUNS, play(RUNS, social(*log), RULESET))["condition"] == told
+
+
 def test_a_round_s_row_says_what_it_came_to() -> None:
     """Counts, means over the agents, synthesis, times."""
     log = social(

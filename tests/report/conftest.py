@@ -32,7 +32,7 @@ MOST = 1e150
 
 @pytest.fixture(scope="session")
 def ledger(servers: Any, server_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Give the address: experiments examples, social, games, market, many, empty, and one of odd names and numbers."""
+    """Give the address: experiments examples, social, games, market, many, empty, conditions, and one of odd names and numbers."""
     url = servers.create(server_kind, servers.template(server_kind))
     folder = tmp_path_factory.mktemp("report")
     _write_odd(folder)
@@ -43,6 +43,7 @@ def ledger(servers: Any, server_kind: str, tmp_path_factory: pytest.TempPathFact
         ("import", "social-rl", str(EXAMPLE), "--experiment", "social"),
         ("import", "social-rl", str(folder / "odd"), "--experiment", ODD, "--quiet"),
         ("import", "pgn", str(folder / "odd.pgn"), "--experiment", ODD),
+        ("import", "social-rl", str(folder / "conditions"), "--experiment", "conditions", "--quiet"),
     ):
         assert run([*arguments, "--database-url", url]) == 0
     asyncio.run(_play(url))
@@ -83,6 +84,9 @@ def _write_odd(folder: Path) -> None:
     opposite = {"round1_social_rl.json": extremes["round2_social_rl.json"] | {"round_number": 1}}
     write_run(folder / "odd" / "d", {**opposite, "meta.json": {"experiment_id": "d", "condition": ODD, "seed": 3}})
     write_run(folder / "odd" / "b", {**rounds, "meta.json": {"experiment_id": "b", "condition": "_b$b$", "seed": 1}})
+    for name, condition in enumerate([0, 1, 2, 3, 4, 5, True]):
+        files = {"round1_social_rl.json": rounds["round1_social_rl.json"], "meta.json": {"condition": condition}}
+        write_run(folder / "conditions" / str(name), files)
     game = '[White "{}"]\n[Black "$b$"]\n[Result "0-1"]\n\n1. f3 {{[%emt 0:00:02]}} e5 2. g4 Qh4# 0-1\n'
     (folder / "odd.pgn").write_text(game.format(ODD))
 

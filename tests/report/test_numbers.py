@@ -183,6 +183,14 @@ def test_what_is_not_told_is_null(ledger: str) -> None:
     assert [tuple(row.values()) for row in market] == [("m", 4, 1, 36), (None, 2, 1, None)]
 
 
+def test_every_condition_is_drawn(ledger: str) -> None:
+    """Conditions that are more than one plot has lines for have several; 1 and true are two."""
+    told = numbers(read(ledger, "conditions"))
+    first, second = (told[f"engagement_by_round_{part}"] for part in (1, 2))
+    assert [row["condition"] for row in (*first, *second)] == ["0", "1", "2", "3", "4", "5", "true"]
+    assert (len(first), len(second)) == (6, 1)
+
+
 def test_what_is_not_listed_is_told(ledger: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A list that is cut short says how many more there are, and gives the query for all of them."""
     monkeypatch.setattr(chess, "_GAMES", 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import orjson
 import pytest
@@ -356,3 +357,52 @@ def test_files_come_as_soon_as_their_effects_have_been_read() -> None:
     assert next(files).name == "round1_social_rl.json"
     assert read == list(range(2, 10))
     assert next(files).name == "round2_social_rl.json"
+
+
+def test_an_adjustment_needs_no_intensity() -> None:
+    """The seed's adaptations have none, whatever their type."""
+    run = read_run(run_of(a_round(policy_adaptations=[adaptation(adaptation_type="adjust_intensity")])), strict=True)
+    assert not run.notices
+
+
+def test_timestamps_in_milliseconds_are_read_as_such() -> None:
+    """So are those in microseconds; it is told, the files keep what they have, and strict imports refuse them."""
+    rounds = [a_round(1, messages=[message(timestamp=each) for each in (1.7e9, 1_700_000_001_500, 1.700000002e15)])]
+    run = read_run(run_of(*rounds), strict=False)
+    told = [draft for draft in run.drafts if draft["kind"] == "MessageEmitted"]
+    seconds = [1.7e9, 1_700_000_001.5, 1_700_000_002.0]
+    assert [draft["payload"]["timestamp"] for draft in told] == seconds
+    assert [draft["sim_time"] for draft in told] == seconds
+    (notice,) = run.notices
+    assert notice["message"].endswith("not 1700000001500; it is read as milliseconds")
+    assert (notice["path"], notice["count"]) == ("$.messages[1].timestamp", 2)
+    assert same(written(run.drafts)) == same({"round1_social_rl.json": rounds[0]})
+    with pytest.raises(InvalidRunError):
+        read_run(run_of(*rounds), strict=True)
+
+
+def test_times_without_an_offset_are_those_of_the_timezone() -> None:
+    """Without one they stay as they are, and that is told, in strict mode too; the files keep what they have."""
+    naive = "2025-07-01T12:00:00.5"
+    files = run_of(
+        a_round(1, meta=meta(timestamp=naive)), meta={**meta(timestamp="2025-12-01 12:00"), "condition": 0.5}
+    )
+    for strict in (True, False):
+        run = read_run(files, strict=strict)
+        assert run.drafts[0]["payload"]["meta"]["timestamp"] == "2025-12-01 12:00"
+        assert not run.notices
+        (notice,) = run.remarks
+        assert (notice["file"], notice["path"], notice["count"]) == ("meta.json", "$.timestamp", 2)
+        assert notice["message"].startswith("timestamp has no offset from UTC and is taken for UTC; --timezone")
+    run = read_run(files, strict=True, timezone=ZoneInfo("Europe/Berlin"))
+    assert not run.remarks
+    started, begun = run.drafts[:2]
+    assert started["payload"]["meta"]["timestamp"] == "2025-12-01 12:00+01:00"
+    assert started["payload"]["condition"] == "0.5"
+    assert begun["payload"]["meta"]["timestamp"] == f"{naive}+02:00"
+    assert same(written(run.drafts)) == same({file.name: file.value for file in files})
+    noon = meta(timestamp="2025-12-01T12:00:00Z")
+    aware = run_of(a_round(meta=noon), meta=noon)
+    assert (
+        read_run(aware, strict=True, timezone=ZoneInfo("Europe/Berlin")).drafts == read_run(aware, strict=True).drafts
+    )

@@ -82,7 +82,6 @@ _REFUSED: list[tuple[Make, str, dict[str, Any], list[tuple[str, str]]]] = [
     (_judged, "FeedbackRecorded", feedback(), [("agent_id", "feedback_given")]),
     (_over, "FeedbackRecorded", feedback(), [("$.kind", "round_closed")]),
     (_started, "PolicyAdapted", adaptation("Owner+Bob"), [("agent_id", "unknown_agent")]),
-    (_started, "PolicyAdapted", adaptation(adaptation_type="adjust_intensity"), [("intensity", "intensity")]),
     (
         _started,
         "PolicyAdapted",

@@ -53,6 +53,7 @@ _OBJECT: Final = frozenset({dict})
 _STARTED: Final = {
     "meta": Field(_OBJECT, "an object", "The seed's meta fields, those that are known."),
     "extra": Field(_OBJECT, "an object", "What is told besides: condition, seed, agents …", required=False),
+    words.CONDITION: Field(frozenset({str}), "a string", "The condition, where it is no text.", required=False),
 }
 _BEGUN: Final = {name: ROUND[name] for name in ("round_number", "round_config", "meta")} | {
     PARTS_FIELD: Field(

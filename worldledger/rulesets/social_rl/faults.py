@@ -29,7 +29,7 @@ _SHOWN: Final = 60
 class Fault(NamedTuple):
     """One thing that is wrong: where, what in words, and by which rule.
 
-    Rules: ``missing``, ``type``, ``value``, ``unknown_field``, ``other_round``, ``other_agent``, ``intensity``.
+    Rules: ``missing``, ``type``, ``value``, ``unknown_field``, ``other_round``, ``other_agent``.
     """
 
     path: str
@@ -96,9 +96,6 @@ def adaptation_faults(value: Any, path: str = "$", number: int | None = None) ->
     yield from field_faults(value, ADAPTATION, path, "a policy adaptation")
     if type(value) is dict:
         yield from _round_faults(value, path, number)
-        if value.get("adaptation_type") == "adjust_intensity" and "intensity" not in value:
-            what = f"adjust_intensity needs an intensity; it is {ADAPTATION['intensity'].what}"
-            yield Fault(f"{path}.intensity", what, "intensity")
 
 
 def policy_faults(value: Any, path: str = "$") -> Iterator[Fault]:

@@ -23,6 +23,8 @@ FRAMEWORK_OPTIONS: Final = ("A", "B", "C", "D", "E")
 
 Rule: TypeAlias = Callable[[Any], bool]
 
+#: Timestamps from here on (the year 5138) are no seconds, but milliseconds or less.
+LATEST_SECONDS: Final = 1e11
 #: A day, a time of day that every clock knows (neither 24:00 nor a second 60), and an offset of less than a day.
 _MOMENT: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[T ]"
@@ -81,10 +83,20 @@ def _is_amount(value: float) -> bool:
     return value >= 0 and isfinite(value)
 
 
+def _is_seconds(value: float) -> bool:
+    return 0 <= value < LATEST_SECONDS
+
+
 def _is_moment(value: str) -> bool:
     """Tell whether a text is a moment that there is, as Python's datetime holds it."""
     found = _MOMENT.match(value)
     return found is not None and _is_day(int(found[1]), int(found[2]), int(found[3]))
+
+
+def is_naive(value: Any) -> bool:
+    """Tell whether a value is a moment without an offset from UTC."""
+    found = _MOMENT.match(value) if type(value) is str and _is_moment(value) else None
+    return found is not None and found[7] is None
 
 
 def _is_day(year: int, month: int, day: int) -> bool:
@@ -174,7 +186,7 @@ MESSAGE: Final[Fields] = {
     "content": _text("What is said."),
     "round_number": _round("The running round."),
     "turn_number": Field(_WHOLE, "a whole number from 1 on", "Turn within the round.", rule=_is_turn),
-    "timestamp": Field(_NUMBER, "a number of seconds since 1970", "Unix timestamp.", rule=_is_amount),
+    "timestamp": Field(_NUMBER, "a number of seconds since 1970", "Unix timestamp.", rule=_is_seconds),
     "prar_cue_used": _may_be(_TEXT, "a string", "PRAR reasoning cue injected."),
     "feedback_snapshot": _may_be(_OBJECT, "an object", "Feedback at the time of the message."),
     "validation_metadata": _may_be(_OBJECT, "an object", "Coach validation details."),
@@ -207,7 +219,7 @@ ADAPTATION: Final[Fields] = {
     "reason": _text("Human-readable explanation."),
     "round_number": _round("When it happened."),
     "feedback_trigger": Field(_OBJECT, "an object", "The feedback values that triggered it."),
-    "intensity": _share("The cue's intensity from here on; needed for adjust_intensity.", required=False),
+    "intensity": _share("The cue's intensity from here on, where it is told.", required=False),
 }
 
 CUE_STATE: Final[Fields] = {

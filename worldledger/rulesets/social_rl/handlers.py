@@ -56,14 +56,18 @@ def _is_word(value: Any) -> bool:
 
 
 def start_experiment(state: WorldState, effect: Effect) -> Touched:
-    """ExperimentStarted: the meta data are known; condition and seed are told beside the seed's fields."""
+    """ExperimentStarted: the meta data are known; condition and seed are told beside the seed's fields.
+
+    A condition that is no text stands in the payload's own ``condition``, which worlds of before do not have.
+    """
     here, payload = known(state), effect["payload"]
-    if here["started"]:
+    if here["started"] and payload.get(words.REVISED) is not True:
         raise UnreadableError("the experiment has started before", "$.kind", "already_started")
     extra = object_of(payload.get(EXTRA))
     here["started"] = True
     here["meta"] = object_of(payload.get("meta"))
-    here["condition"] = condition if type(condition := extra.get("condition")) is str else None
+    told = (payload.get(words.CONDITION), extra.get(words.CONDITION))
+    here["condition"] = next((condition for condition in told if type(condition) is str), None)
     here["seed"] = seed if type(seed := extra.get("seed")) is int else None
     return ()
 

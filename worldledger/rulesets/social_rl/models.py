@@ -106,7 +106,7 @@ class AgentFeedback(_Document):
 class PolicyAdaptation(_Document):
     """What became of one of an agent's cues, and why (seed, "Policy Adaptation Schema").
 
-    ``intensity`` is the cue's from here on; adjust_intensity needs it.
+    ``intensity`` is the cue's from here on, where it is told.
     """
 
     agent_id: str

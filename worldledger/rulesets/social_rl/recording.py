@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import tzinfo
 from hashlib import sha256
 from typing import Any, Final
 
@@ -29,9 +30,9 @@ from worldledger.effects import EffectDraft
 from worldledger.errors import InvalidEffectError, InvalidRunError
 from worldledger.rulesets.social_rl import words
 from worldledger.rulesets.social_rl.faults import Fault, field_faults, policy_faults
-from worldledger.rulesets.social_rl.fields import META, POLICY_STATE
+from worldledger.rulesets.social_rl.fields import META, is_naive
 from worldledger.rulesets.social_rl.judging import Judge, Notice
-from worldledger.rulesets.social_rl.rounds import Drafting, meta_payload, round_drafts
+from worldledger.rulesets.social_rl.rounds import Drafting, round_drafts
 from worldledger.rulesets.social_rl.words import META_FILE
 from worldledger.rulesets.social_rl.writing import RunFile, write_run
 
@@ -48,6 +49,7 @@ __all__ = [
 
 #: The global_seq of a run's first draft, in a world that has only its genesis.
 FIRST_SEQ: Final = 2
+_IDENTITY: Final = ("experiment_id", "condition", "seed")
 _PROFILE: Final = "worldledger-social-rl/1"
 _ROUND: Final = re.compile(r"round([0-9]{1,15})_social_rl\.json\Z")
 #: Looks at every digit as the same one; so many in a row are no integer of 64 bits.
@@ -67,8 +69,11 @@ class RecordedRun:
     - ``drafts``: its effects in order, with sim_time (time authority ``client``): the messages' timestamps, never
       decreasing; ``caused_by`` counts from a first draft with global_seq 2.
     - ``digest``: its identity, lower-case hex of SHA-256 over the names and the content of its files.
-    - ``notices``: what is not as the seed says, for people; nothing of it is in the drafts.
+    - ``notices``: what is not as the seed says, for people; nothing of it is in the drafts. ``remarks``: what they
+      should know besides.
     - ``rounds``, ``messages``: how many there are.
+    - ``identity``: what its meta data say that tells it from others: experiment_id, condition, seed.
+    - ``files``: what it was made of, by name; ``timezone``: that of times without an offset.
     """
 
     experiment_id: str | None
@@ -77,10 +82,14 @@ class RecordedRun:
     notices: list[Notice]
     rounds: int
     messages: int
+    remarks: list[Notice] = field(default_factory=list)
+    identity: dict[str, Any] = field(default_factory=dict)
+    files: Sequence[RunFile] = field(default=(), compare=False, repr=False)
+    timezone: tzinfo | None = None
 
 
 @dataclass
-class _Sorted:
+class SortedFiles:
     """The files of a run by what they are; rounds by number."""
 
     meta: RunFile | None = None
@@ -127,40 +136,44 @@ def _carefully(name: str, data: bytes) -> RunFile:
         raise InvalidRunError([{"file": name, "path": error.path, "message": error.reason}]) from None
 
 
-def read_run(files: Sequence[RunFile], *, strict: bool) -> RecordedRun:
+def read_run(files: Sequence[RunFile], *, strict: bool, timezone: tzinfo | None = None) -> RecordedRun:
     """Give the effects of a run, of the JSON files in its folder, in whichever order.
 
-    Raises InvalidRunError with every problem, each with its file and path.
+    ``timezone`` is that of the meta data's times that have no offset from UTC; by default such a time stays as it is,
+    which SQL takes for UTC. Raises InvalidRunError with every problem, each with its file and path.
     """
     judge = Judge(strict=strict)
     digest = _digest(files, judge)
-    found = _sort(files, judge)
+    found = sort_files(files, judge)
     if not found.rounds and found.meta is None:
         judge.refuse("", "$", "there is no roundN_social_rl.json, and no meta.json: this is no run")
     judge.decide()  # what the files are comes first, and alone
-    drafting = Drafting(judge, first_seq=FIRST_SEQ, agents=_named_agents(found.meta))
+    drafting = Drafting(judge, first_seq=FIRST_SEQ, agents=named_agents(found.meta), timezone=timezone)
     for number in sorted(found.rounds)[:1]:
         drafting.begin_at(found.rounds[number].value)
     if found.meta is not None:
         judge.take(found.meta.name, _meta_faults(found.meta.value))
-        drafting.add(words.EXPERIMENT_STARTED, meta_payload(found.meta.value))
+        drafting.meta(found.meta.value)
     for file in found.policies:
         judge.take(file.name, policy_faults(file.value))
-        payload = words.split(file.value, POLICY_STATE)
-        drafting.add(words.POLICY_STATE_RECORDED, {**payload, words.NAME: file.name})
+        drafting.policy(file.name, file.value)
     _judge_order(found, judge)
     for number, file in sorted(found.rounds.items()):
         drafting.round(file.value, file=file.name, number=number)
     for file in found.artifacts:
-        drafting.add(words.ARTIFACT_RECORDED, {"name": file.name, "content": file.value})
+        drafting.artifact(file.name, file.value)
     judge.decide()
     return RecordedRun(
         experiment_id=_experiment_id(found),
         drafts=drafting.drafts,
         digest=digest,
         notices=judge.notices,
+        remarks=[] if timezone is not None else _naive_times(found),
         rounds=drafting.rounds,
         messages=drafting.messages,
+        identity=identity_of(found),
+        files=[RunFile(file.name, file.value) for file in sorted(files, key=lambda file: file.name)],
+        timezone=timezone,
     )
 
 
@@ -183,8 +196,9 @@ def _digest(files: Sequence[RunFile], judge: Judge) -> str:
     return hashed.hexdigest()
 
 
-def _sort(files: Sequence[RunFile], judge: Judge) -> _Sorted:
-    found = _Sorted()
+def sort_files(files: Sequence[RunFile], judge: Judge) -> SortedFiles:
+    """Tell a run's files apart by what they are."""
+    found = SortedFiles()
     for file in sorted(files, key=lambda file: file.name):
         round_name = _ROUND.match(file.name)
         if (round_name or file.name == META_FILE) and type(file.value) is not dict:
@@ -192,7 +206,7 @@ def _sort(files: Sequence[RunFile], judge: Judge) -> _Sorted:
             judge.take(file.name, [Fault("$", f"{what} is an object, not {json_name(file.value)}", "type")])
             found.artifacts.append(file)
         elif round_name:
-            number = _number(file, int(round_name[1]), judge)
+            number = number_of_file(file, int(round_name[1]), judge)
             other = found.rounds.setdefault(number, file)
             if other is not file:
                 judge.refuse(file.name, "$", f"there is another file for round {number}: {other.name}")
@@ -205,7 +219,7 @@ def _sort(files: Sequence[RunFile], judge: Judge) -> _Sorted:
     return found
 
 
-def _number(file: RunFile, in_name: int, judge: Judge) -> int:
+def number_of_file(file: RunFile, in_name: int, judge: Judge) -> int:
     """Give a round's number: what its file says, or else what the file's name says."""
     said = file.value.get("round_number")
     if not words.is_number_of_round(said):
@@ -226,7 +240,7 @@ def _meta_faults(value: dict[str, Any]) -> list[Fault]:
     return [fault for fault in faults if fault.rule not in ("unknown_field", "missing")]
 
 
-def _judge_order(found: _Sorted, judge: Judge) -> None:
+def _judge_order(found: SortedFiles, judge: Judge) -> None:
     """See whether rounds follow one another, and are of one version."""
     last, version = 0, None if found.meta is None else _version(found.meta.value)
     for number, file in sorted(found.rounds.items()):
@@ -248,12 +262,37 @@ def _version(meta: Any) -> str | None:
     return said if type(said) is str else None
 
 
-def _named_agents(meta: RunFile | None) -> list[str]:
+def named_agents(meta: RunFile | None) -> list[str]:
+    """Give the agents that the meta data name."""
     agents = None if meta is None else meta.value.get("agents")
     return [agent for agent in agents if type(agent) is str] if type(agents) is list else []
 
 
-def _experiment_id(found: _Sorted) -> str | None:
+def _naive_times(found: SortedFiles) -> list[Notice]:
+    """Say, once for the run, that times of its meta data are taken for UTC."""
+    files = [(found.meta, "$.timestamp")] if found.meta is not None else []
+    files += [(file, "$.meta.timestamp") for _, file in sorted(found.rounds.items())]
+    naive = [
+        (file.name, path)
+        for (file, path), meta in zip(files, _metas(found), strict=True)
+        if is_naive(meta.get("timestamp"))
+    ]
+    what = "timestamp has no offset from UTC and is taken for UTC; --timezone says which it is"
+    return [{"file": file, "path": path, "message": what, "count": len(naive)} for file, path in naive[:1]]
+
+
+def identity_of(found: SortedFiles) -> dict[str, Any]:
+    """Give what the meta data say that tells a run from others in a folder of the same name."""
+    metas = _metas(found)
+    said = {name: next((meta[name] for meta in metas if name in meta), None) for name in _IDENTITY}
+    return {name: item for name, item in said.items() if type(item) in (str, int, float, bool)}
+
+
+def _metas(found: SortedFiles) -> list[dict[str, Any]]:
     metas = [] if found.meta is None else [found.meta.value]
-    metas += [words.object_of(file.value.get("meta")) for _, file in sorted(found.rounds.items())]
+    return metas + [words.object_of(file.value.get("meta")) for _, file in sorted(found.rounds.items())]
+
+
+def _experiment_id(found: SortedFiles) -> str | None:
+    metas = _metas(found)
     return next((said for meta in metas if type(said := meta.get("experiment_id")) is str and said), None)

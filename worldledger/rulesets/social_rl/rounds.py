@@ -7,10 +7,10 @@ effects. The look at a message is written out by hand: a big run is nearly all m
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import inf
+from datetime import datetime, tzinfo
 from typing import Any, Final
 
-from worldledger.canonical import MAX_INT, child
+from worldledger.canonical import MAX_INT, canonical_json, child
 from worldledger.drafts import MAX_WORD, json_name
 from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
 from worldledger.rulesets.social_rl import words
@@ -26,10 +26,13 @@ from worldledger.rulesets.social_rl.faults import (
 from worldledger.rulesets.social_rl.fields import (
     ADAPTATION,
     FEEDBACK,
+    LATEST_SECONDS,
     MESSAGE,
     MESSAGE_ROLES,
     META,
+    POLICY_STATE,
     ROUND,
+    is_naive,
     required_of,
     types_of,
 )
@@ -53,10 +56,19 @@ class Drafting:
     - ``first_seq``: the global_seq that the first draft will have, None where that is not known: then nothing is told
       of causes.
     - ``agents``: who has spoken, or is known otherwise.
+    - ``timezone``: that of times in meta data that have no offset; None leaves them as they are.
+    - ``feedback_seqs``: the latest feedback of each agent before the first draft.
     """
 
     def __init__(
-        self, judge: Judge, *, now: float | None = 0.0, first_seq: int | None = None, agents: Iterable[str] = ()
+        self,
+        judge: Judge,
+        *,
+        now: float | None = 0.0,
+        first_seq: int | None = None,
+        agents: Iterable[str] = (),
+        timezone: tzinfo | None = None,
+        feedback_seqs: Mapping[str, int] | None = None,
     ) -> None:
         self.judge = judge
         self.drafts: list[EffectDraft] = []
@@ -66,7 +78,8 @@ class Drafting:
         self._timed = now is not None
         self._now = 0.0 if now is None else now
         self._first_seq = first_seq
-        self._feedback_seqs: dict[str, int] = {}
+        self._timezone = timezone
+        self._feedback_seqs = dict(feedback_seqs or {})
         #: The sources of agents of whose ids there is nothing more to tell.
         self._sources: dict[str, str] = {}
 
@@ -82,6 +95,19 @@ class Drafting:
             draft["sim_time"] = self._now
         self.drafts.append(draft)
         return draft
+
+    def meta(self, value: Mapping[str, Any], *, revised: bool = False) -> None:
+        """Add the draft of a run's meta data; ``revised``: of a run that has started before."""
+        payload = meta_payload(value, self._timezone)
+        self.add(words.EXPERIMENT_STARTED, payload | ({words.REVISED: True} if revised else {}))
+
+    def policy(self, name: str, value: Mapping[str, Any]) -> None:
+        """Add the draft of a PRAR policy state."""
+        self.add(words.POLICY_STATE_RECORDED, {**words.split(value, POLICY_STATE), NAME: name})
+
+    def artifact(self, name: str, value: Any) -> None:
+        """Add the draft of any other file."""
+        self.add(words.ARTIFACT_RECORDED, {"name": name, "content": value})
 
     def begin_at(self, value: Any) -> None:
         """Let the time be that of a round's first message, if that tells one."""
@@ -125,6 +151,9 @@ class Drafting:
             extra["round_number"] = value["round_number"]
         if fits.get("meta"):
             self.judge.take(file, meta_faults(value["meta"], "$.meta"))
+            payload["meta"] = _localised(value["meta"], self._timezone)
+            if payload["meta"] is not value["meta"]:
+                extra["meta"] = value["meta"]
         parts = [name for name in PARTS if name in value and fits[name]]
         if len(parts) < len(PARTS):
             payload[PARTS_FIELD] = parts
@@ -151,13 +180,13 @@ class Drafting:
                     agent_id in sources
                     and message["round_number"] == number
                     and message["turn_number"] >= 1
-                    and 0 <= timestamp < inf
+                    and 0 <= timestamp < LATEST_SECONDS
                     and message.get("role") in roles
                     and message.get("context_frame") is None
                 )
             if not right:
                 self._judge_message(message, file, index, number)
-                payload = _payload(message, MESSAGE)
+                payload = _in_seconds(_payload(message, MESSAGE))
                 agent_id, timestamp = payload.get("agent_id"), payload.get("timestamp")
                 source_id = SOURCE if agent_id is None else _source(agent_id)
             else:
@@ -182,7 +211,12 @@ class Drafting:
         seen = type(agent_id) is str and agent_id in self._sources and not self.judge.strict
         path = f"$.messages[{index}]"
         for fault in message_faults(message, path, number):
-            if not (seen and fault.rule == "value" and fault.path == f"{path}.agent_id"):
+            if fault.path == f"{path}.timestamp" and fault.rule == "value" and not self.judge.strict:
+                said = message["timestamp"]
+                parts = {1000: "milliseconds", 1_000_000: "microseconds"}.get(round(said / (_seconds(said) or 1.0)))
+                read = "" if parts is None else f"; it is read as {parts}"
+                self.judge.take(file, (fault._replace(message=fault.message + read),))
+            elif not (seen and fault.rule == "value" and fault.path == f"{path}.agent_id"):
                 self.judge.take(file, (fault,))
         if type(agent_id) is str:
             self.agents.add(agent_id)
@@ -230,8 +264,10 @@ class Drafting:
         self.judge.take(file, (Fault(path, what, "unknown_agent"),))
 
     def _pass(self, timestamp: Any) -> None:
-        if type(timestamp) in MESSAGE["timestamp"].types and self._now < timestamp < MAX_INT:
-            self._now = float(timestamp)
+        if type(timestamp) in MESSAGE["timestamp"].types:
+            timestamp = _seconds(timestamp)
+            if self._now < timestamp < MAX_INT:
+                self._now = float(timestamp)
 
 
 def round_drafts(
@@ -266,11 +302,46 @@ def round_drafts(
     return drafting.drafts
 
 
-def meta_payload(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the payload of ExperimentStarted for a run's meta data: the seed's fields in ``meta``, the rest beside."""
+def meta_payload(value: Mapping[str, Any], timezone: tzinfo | None = None) -> dict[str, Any]:
+    """Give the payload of ExperimentStarted for a run's meta data: the seed's fields in ``meta``, the rest beside.
+
+    A condition that is a number, or true or false, stands in ``condition`` as text, too. A timestamp without an offset
+    from UTC is that of the timezone, where one is given; as it was found it stands in ``extra``.
+    """
     meta = words.split(value, META)
-    extra = meta.pop(EXTRA, None)
-    return {"meta": meta} if extra is None else {"meta": meta, EXTRA: extra}
+    extra = meta.pop(EXTRA, {})
+    localised = _localised(meta, timezone)
+    if localised is not meta:
+        extra["timestamp"] = meta["timestamp"]
+    payload = {"meta": localised} | ({EXTRA: extra} if extra else {})
+    condition = extra.get(words.CONDITION)
+    if type(condition) in (bool, int, float):
+        payload[words.CONDITION] = canonical_json(condition).decode()
+    return payload
+
+
+def _localised(meta: dict[str, Any], timezone: tzinfo | None) -> dict[str, Any]:
+    """Give meta data whose timestamp has an offset from UTC; the very same where it needs none, or can have none."""
+    said = meta.get("timestamp")
+    if timezone is None or type(said) is not str or not is_naive(said):
+        return meta
+    offset = datetime.fromisoformat(said).replace(tzinfo=timezone).isoformat()[-6:]
+    return {**meta, "timestamp": said + offset} if offset[0] in "+-" else meta
+
+
+def _seconds(timestamp: float) -> float:
+    """Give a timestamp in seconds since 1970, whatever it counts: seconds, or thousandths or millionths of them."""
+    if LATEST_SECONDS <= timestamp < LATEST_SECONDS * 1e3:
+        return timestamp / 1e3
+    return timestamp / 1e6 if LATEST_SECONDS * 1e3 <= timestamp < LATEST_SECONDS * 1e6 else timestamp
+
+
+def _in_seconds(payload: dict[str, Any]) -> dict[str, Any]:
+    """Give a message's payload with its timestamp in seconds; one that was not stands in ``extra`` as it was found."""
+    said = payload.get("timestamp")
+    if said is None or (seconds := _seconds(said)) == said:
+        return payload
+    return {**payload, "timestamp": seconds, EXTRA: {**payload.get(EXTRA, {}), "timestamp": said}}
 
 
 def _payload(value: Any, fields: Mapping[str, Any]) -> dict[str, Any]:

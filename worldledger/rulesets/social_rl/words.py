@@ -44,6 +44,10 @@ ABSENT: Final = "absent"
 PARTS_FIELD: Final = "parts"
 NAME: Final = "name"
 PARTS: Final = ("round_number", "messages", "feedback", "policy_adaptations")
+#: Where an ExperimentStarted has a condition that the meta data tell as a number, or as true or false, as text; and
+#: whether it tells the meta data of a run anew that has started before.
+CONDITION: Final = "condition"
+REVISED: Final = "revised"
 #: The files of a run that are no rounds and have names of their own.
 META_FILE: Final = "meta.json"
 POLICY_FILE: Final = "policy_state.json"

@@ -63,9 +63,9 @@ def write_run(effects: Iterable[Effect]) -> Iterator[RunFile]:
 
     The effects come in the order of the log; those of other kinds are passed over, and so is what stands before the
     first round and belongs to one. No two files have one name. Of an artifact, or a policy state, that stands more than
-    once in the log under one name, the last counts. Those whose name belongs to a round, or to the meta data, are held
-    to the end, when it is known whether it is free. Raises InvalidRunError for a name in the log that is no name of a
-    file.
+    once in the log under one name, the last counts, and so do meta data that an import has revised. Those whose name
+    belongs to a round, or to the meta data, are held to the end, when it is known whether it is free. Raises
+    InvalidRunError for a name in the log that is no name of a file.
     """
     names = _Names()
     running: _Round | None = None
@@ -78,7 +78,8 @@ def write_run(effects: Iterable[Effect]) -> Iterator[RunFile]:
             running = _Round(payload, seq)
         elif kind == words.EXPERIMENT_STARTED:
             value = words.object_of(payload.get("meta")) | words.object_of(payload.get(EXTRA))
-            yield names.give(kind, RunFile(META_FILE, value, seq=seq))
+            revised = payload.get(words.REVISED) is True
+            yield names.give(kind, RunFile(META_FILE, value, seq=seq), renewed=revised)
         elif kind in _RENEWED:
             file = _other_file(kind, payload, seq)
             if words.kind_of_file(file.name) is None:
@@ -115,9 +116,9 @@ class _Names:
         #: under which name something is given that may be recorded anew, by its kind and its own name
         self._given: dict[tuple[str, str], str] = {}
 
-    def give(self, kind: str, file: RunFile) -> RunFile:
-        """Give a file of that kind of effects by its name, or a free one."""
-        name = self._given.get((kind, file.name)) if kind in _RENEWED else None
+    def give(self, kind: str, file: RunFile, *, renewed: bool = False) -> RunFile:
+        """Give a file of that kind of effects by its name, or a free one; ``renewed``: in place of the one before."""
+        name = self._given.get((kind, file.name)) if renewed or kind in _RENEWED else None
         if name is None:
             is_free = file.name not in self._taken and words.fits_a_disk(file.name)
             name = self._given[kind, file.name] = file.name if is_free else self._beside(file)
