@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import tzinfo
@@ -160,13 +160,18 @@ class _Import:
             await self._look_up()
         async with ahead(self._batches(folders)) as batches:
             async for batch in batches:
-                known = [await self._known(read) for read in batch]
-                fresh = [read for read, problems in zip(batch, known, strict=True) if problems is None]
-                errors = iter(await self._write(fresh) if fresh else ())
-                for read, told in zip(batch, known, strict=True):
-                    problems = await self._problems(read, self._world(read), next(errors)) if told is None else told
-                    self._conclude(read, problems)
+                for part in _without_namesakes(batch):
+                    await self._take(part)
                 self._large_written.set()
+
+    async def _take(self, batch: Sequence[ReadRun]) -> None:
+        """Write what is new of runs, and tell of them in order."""
+        known = [await self._known(read) for read in batch]
+        fresh = [read for read, problems in zip(batch, known, strict=True) if problems is None]
+        errors = iter(await self._write(fresh) if fresh else ())
+        for read, told in zip(batch, known, strict=True):
+            problems = await self._problems(read, self._world(read), next(errors)) if told is None else told
+            self._conclude(read, problems)
 
     # -- what is there already ---------------------------------------------------------------------------------
 
@@ -356,6 +361,20 @@ class _There:
     def may_be(self, run: RecordedRun) -> bool:
         """Tell whether it can be this run's."""
         return may_be_one(self.identity or {}, run.identity)
+
+
+def _without_namesakes(batch: Sequence[ReadRun]) -> Iterator[list[ReadRun]]:
+    """Part runs so that none is together with one of a folder of the same name: it may be the same run, grown."""
+    part: list[ReadRun] = []
+    names: set[str] = set()
+    for read in batch:
+        if _folder(read) in names:
+            yield part
+            part, names = [], set()
+        part.append(read)
+        names.add(_folder(read))
+    if part:
+        yield part
 
 
 def _folder(read: ReadRun) -> str:

@@ -32,7 +32,7 @@ MOST = 1e150
 
 @pytest.fixture(scope="session")
 def ledger(servers: Any, server_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Give the address: experiments examples, social, games, market, many, empty, conditions, and one of odd names and numbers."""
+    """Give the address: experiments of runs, games and simulations, an empty one, and one of odd names and numbers."""
     url = servers.create(server_kind, servers.template(server_kind))
     folder = tmp_path_factory.mktemp("report")
     _write_odd(folder)
