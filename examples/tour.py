@@ -24,7 +24,8 @@ GAME = "examples-hasty-hal-vs-cautious-cora-2026-01-03-4c8135ce83ce"
 STATISTICS = """
     select agent_id, sum(games_played) as played, sum(games_won) as won, sum(games_lost) as lost,
            sum(games_drawn) as drawn, sum(total_moves) as moves, sum(illegal_moves_attempted) as illegal
-    from agent_stats where agent_id in ('Cautious Cora', 'Hasty Hal') group by agent_id order by agent_id"""
+    from agent_stats where experiment = 'examples' and agent_id in ('Cautious Cora', 'Hasty Hal')
+    group by agent_id order by agent_id"""
 
 STEPS = {
     "Tables for queries follow from the logs:": ["project", "--once"],

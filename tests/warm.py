@@ -42,7 +42,7 @@ class Process:
         program: Path = SCRIPT,
         start_new_session: bool = False,
     ) -> None:
-        self._report, theirs = socket.socketpair()
+        self._report, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         request = {
             "argv": [str(program), *arguments],
             "env": dict(env),
@@ -52,7 +52,7 @@ class Process:
         try:
             with theirs:
                 message = [json.dumps(request).encode()]
-                socket.send_fds(_forker(), message, [*streams, theirs.fileno()])
+                socket.send_fds(forker(), message, [*streams, theirs.fileno()])
             self.pid: int = self._receive()
         except BaseException:
             self._report.close()
@@ -97,7 +97,7 @@ class Process:
 
 
 @cache
-def _forker() -> socket.socket:
+def forker() -> socket.socket:
     """Start the process that forks, once a test worker; it ends when nobody can ask it any more."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LONGEST)
@@ -166,9 +166,17 @@ def _begin(request: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(request["env"])
     sys.argv[:] = request["argv"]
+    sys.path.insert(0, str(Path(sys.argv[0]).resolve().parent))
     sys.stdin = sys.__stdin__ = open(0, closefd=False)  # type: ignore[misc] # noqa: SIM115
     sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)  # type: ignore[misc] # noqa: SIM115
     sys.stderr = sys.__stderr__ = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # type: ignore[misc] # noqa: SIM115
+
+
+def _end(code: object) -> None:
+    """End without taking all apart that was loaded, which takes longer than most commands."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else int(code is not None))
 
 
 def _load() -> None:
@@ -191,4 +199,11 @@ if __name__ == "__main__":
     wanted = _serve(socket.socket(fileno=int(sys.argv[1])))
     if wanted is not None:
         _begin(wanted)
-        runpy.run_path(wanted["argv"][0], run_name="__main__")
+        try:
+            runpy.run_path(wanted["argv"][0], run_name="__main__")
+        except SystemExit as end:
+            if not wanted.get("quick"):
+                raise
+            _end(end.code)
+        if wanted.get("quick"):
+            _end(0)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -13,9 +15,12 @@ from typing import Final, NamedTuple
 import asyncpg
 
 from service.database.guards import READER_ROLE
+from tests.warm import SCRIPT, forker
 
 #: As `worldledger db shell` works.
 _READER: Final = {"role": READER_ROLE, "search_path": "analytics", "default_transaction_read_only": "on"}
+_STRICTLY: Final = 'import warnings; warnings.simplefilter("error")\n'
+_ASK: Final = Path(__file__).with_name("asking.py")
 #: The address of the service in the pages; a test puts that of its own service in its place.
 ADDRESS: Final = "127.0.0.1:8000"
 #: A variable that is given a plain word holds for the rest of the page, as it does in a terminal.
@@ -37,43 +42,67 @@ def examples(page: Path) -> list[Example]:
     return [Example(found[1], found[2], text.count("\n", 0, found.start()) + 2) for found in _BLOCK.finditer(text)]
 
 
-class Runner:
-    """Runs one page's examples in one folder, against one database and one service."""
+class Terminal:
+    """A shell in a folder; its ``worldledger`` and ``python FILE`` are forks of a process that has loaded the program.
 
-    def __init__(self, folder: Path, env: Mapping[str, str], database_url: str, address: str | None) -> None:
-        self._folder = folder
-        self._env = dict(env)
-        self._database_url = database_url
-        self._address = address
-        self._variables: list[str] = []
+    To start Python and load what a command needs takes a second of the processor, and the pages have two hundred of
+    them. That the real commands start is for other tests: tests/cli, test_tour.py, test_wheel.py.
+    """
 
-    def run(self, example: Example) -> None:
-        """Run an example; fail when it fails, or does not print what the page shows."""
-        text = example.text if self._address is None else example.text.replace(ADDRESS, self._address)
-        if example.kind == "sql":
-            asyncio.run(self._query(text))
-        elif example.kind == "python":
-            self._call([sys.executable, "-W", "error", "-"], text, example.line)
-        else:
-            script, shown = commands(text)
-            printed = self._call(["sh", "-eu"], "\n".join([*self._variables, script]), example.line)
-            self._variables += _ASSIGNMENT.findall(script)
-            check_output(shown, printed, example.line)
+    def __init__(self, folder: Path, env: Mapping[str, str], programs: Path) -> None:
+        self.folder = folder
+        self._forker = forker().fileno()
+        self._env = {**env, "PATH": f"{programs}{os.pathsep}{env['PATH']}"}
+        ask = shlex.join([sys.executable, "-IS", str(_ASK), str(self._forker)])
+        python = f'case $1 in -*) exec {shlex.quote(sys.executable)} "$@" ;; esac\nexec {ask} "$@"'
+        for name, script in {"worldledger": f'exec {ask} {shlex.quote(str(SCRIPT))} "$@"', "python": python}.items():
+            (programs / name).write_text(f"#!/bin/sh\n{script}\n")
+            (programs / name).chmod(0o755)
 
-    def _call(self, command: list[str], text: str, line: int) -> str:
+    def run(self, script: str) -> tuple[int, str]:
+        """Run a script; return its exit code and what it printed."""
         done = subprocess.run(
-            command,
-            input=text,
-            cwd=self._folder,
+            ["sh", "-eu"],
+            input=script,
+            cwd=self.folder,
             env=self._env,
+            pass_fds=[self._forker],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             timeout=120,
             check=False,
         )
-        assert done.returncode == 0, f"the example at line {line} exited with {done.returncode}:\n{text}\n{done.stdout}"
-        return done.stdout
+        return done.returncode, done.stdout
+
+
+class Runner:
+    """Runs one page's examples in a terminal, against one database and one service."""
+
+    def __init__(self, terminal: Terminal, database_url: str, address: str) -> None:
+        self._terminal = terminal
+        self._database_url = database_url
+        self._address = address
+        self._variables: list[str] = []
+
+    def run(self, example: Example) -> None:
+        """Run an example; fail when it fails, or does not print what the page shows."""
+        text = example.text.replace(ADDRESS, self._address)
+        if example.kind == "sql":
+            asyncio.run(self._query(text))
+        elif example.kind == "python":
+            (self._terminal.folder / "example.py").write_text(_STRICTLY + text)
+            self._call("python example.py", text, example.line)
+        else:
+            script, shown = commands(text)
+            printed = self._call("\n".join([*self._variables, script]), text, example.line)
+            self._variables += _ASSIGNMENT.findall(script)
+            check_output(shown, printed, example.line)
+
+    def _call(self, script: str, text: str, line: int) -> str:
+        code, printed = self._terminal.run(script)
+        assert code == 0, f"the example at line {line} exited with {code}:\n{text}\n{printed}"
+        return printed
 
     async def _query(self, statement: str) -> None:
         connection = await asyncpg.connect(self._database_url, server_settings=_READER)

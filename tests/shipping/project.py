@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -47,6 +48,14 @@ def project_files() -> list[Path]:
 def pages() -> list[Path]:
     """Give the pages that users read."""
     return [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def in_reading_order() -> list[Path]:
+    """Return the pages as somebody reads them: README, those that its section "Documentation" links, and the rest."""
+    readme, *others = pages()
+    linked = re.findall(r"\]\(([^)#]+\.md)", readme.read_text().partition("\n## Documentation\n")[2])
+    order = {ROOT / link: number for number, link in reversed(list(enumerate(linked)))}
+    return [readme, *sorted(others, key=lambda page: order.get(page, len(order)))]
 
 
 def environment(**variables: str) -> dict[str, str]:

@@ -16,7 +16,7 @@ from service.cli.main import make_app
 from service.settings import Settings
 from worldledger.errors import SimulationError
 
-from .project import ROOT, pages
+from .project import ROOT, in_reading_order, pages
 from .tables import generated_pages, with_tables
 
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -76,6 +76,15 @@ def test_every_page_is_reached_from_the_readme() -> None:
         targets = (link.partition("#")[0] for link in _LINK.findall(_FENCE.sub("", page.read_text())))
         waiting += [(page.parent / target).resolve() for target in targets if target and ":" not in target]
     assert set(pages()) <= seen
+
+
+def test_the_reading_order_is_that_of_the_readme() -> None:
+    """README comes first, then what its section "Documentation" links: the tutorial, the how-tos, the reference."""
+    order = [page.relative_to(ROOT).as_posix() for page in in_reading_order()]
+    assert order[:3] == ["README.md", "docs/tutorial.md", "docs/how-to.md"]
+    assert set(order) == {page.relative_to(ROOT).as_posix() for page in pages()}
+    kinds = [kind for name in order for kind in ("how-to", "reference") if name.startswith(f"docs/{kind}")]
+    assert kinds == sorted(kinds)
 
 
 def test_generated_tables_are_today_s() -> None:

@@ -1,35 +1,46 @@
-"""What the pages show works: every command, program and query in them runs, in order."""
+"""What the pages show works: every command, program and query in them runs, page after page, on one home."""
 
 from __future__ import annotations
 
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Final, NamedTuple
 
 import pytest
 
 from service.database import embedded
+from tests.conftest import Servers
 
-from .examples import ADDRESS, Runner, check_output, commands, examples
-from .project import ROOT, environment, pages, stop, wait_until_fed, wait_until_live
+from .examples import Runner, Terminal, check_output, commands, examples
+from .project import ROOT, environment, in_reading_order, stop, wait_until_fed, wait_until_live
 
-_PAGES = [page for page in pages() if examples(page)]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder with the project's examples in it, as in a checkout; an embedded server in it is removed."""
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    yield tmp_path
-    embedded.stop(tmp_path / "home")
-    embedded.remove(tmp_path / "home")
+_PAGES = [page for page in in_reading_order() if examples(page)]
+#: What `make run` does before it serves, on a database of one's own. It serves whatever comes of the tour.
+_FIRST: Final = """\
+worldledger db upgrade
+worldledger import pgn examples/games --experiment examples
+python examples/tour.py || true
+"""
 
 
-@pytest.fixture
-def env(folder: Path, database_url: str) -> dict[str, str]:
-    """The environment of the examples: a database of their own, and a terminal that is wide and plain."""
-    return environment(
+class Home(NamedTuple):
+    """Where a reader tries the examples: a terminal in a checkout, a database, and a service at an address."""
+
+    terminal: Terminal
+    database_url: str
+    address: str
+
+
+@pytest.fixture(scope="module")
+def home(servers: Servers, server_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    """The home of a reader who has typed `make run`, whose service runs until the last page was tried."""
+    folder = tmp_path_factory.mktemp("checkout")
+    (folder / "examples").symlink_to(ROOT / "examples")
+    database_url = servers.create(server_kind, servers.template(server_kind))
+    env = environment(
         WORLDLEDGER_DATABASE_URL=database_url,
         WORLDLEDGER_HOME=str(folder / "home"),
         HOME=str(folder),
@@ -37,11 +48,21 @@ def env(folder: Path, database_url: str) -> dict[str, str]:
         NO_COLOR="1",
         TERM="dumb",
     )
+    try:
+        terminal = Terminal(folder, env, tmp_path_factory.mktemp("programs"))
+        code, printed = terminal.run(_FIRST)
+        assert code == 0, printed
+        with _service(folder, env) as address:
+            yield Home(terminal, database_url, address)
+    finally:
+        embedded.stop(folder / "home")
+        embedded.remove(folder / "home")
+        servers.drop(server_kind, database_url)
 
 
-@pytest.fixture
-def address(env: dict[str, str], folder: Path) -> Iterator[str]:
-    """A service on the examples' database, with its projections made; gives its host and port."""
+@contextmanager
+def _service(folder: Path, env: dict[str, str]) -> Iterator[str]:
+    """Serve, and lend host and port once the projections are there."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = int(listener.getsockname()[1])
     with (folder / "service.log").open("wb") as log:
@@ -64,16 +85,12 @@ def address(env: dict[str, str], folder: Path) -> Iterator[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("home")
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_the_examples_of_a_page_work(
-    page: Path, folder: Path, env: dict[str, str], database_url: str, request: pytest.FixtureRequest
-) -> None:
-    """Run one after the other, a page's examples succeed and print what the page shows."""
-    found = examples(page)
-    # Projections are there once a service has made them.
-    served = any(ADDRESS in each.text or (each.kind == "sql" and "analytics." in each.text) for each in found)
-    runner = Runner(folder, env, database_url, request.getfixturevalue("address") if served else None)
-    for example in found:
+def test_the_examples_of_a_page_work(page: Path, home: Home) -> None:
+    """Run one after the other, on a home on which the pages before it were tried, they print what the page shows."""
+    runner = Runner(*home)
+    for example in examples(page):
         runner.run(example)
 
 

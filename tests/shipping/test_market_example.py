@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import importlib
+import io
 import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import asyncpg
 import pytest
@@ -17,6 +20,7 @@ import pytest
 from service.runtime import Orchestrator
 from service.store import Store
 from tests.api.helpers import serving
+from tests.conftest import Servers
 from worldledger.core_kinds import VIEW_DIGEST_KIND
 from worldledger.genesis import NewWorld
 from worldledger.observability import construct_observation
@@ -29,15 +33,37 @@ MARKET = ROOT / "examples" / "market"
 #: counted what the service notes of the views, at the end of each turn.
 TURNS = 20
 WHOLE = 367
+#: On one worker, so that they look at one market.
+once = pytest.mark.xdist_group("market")
 
 
-@pytest.fixture
-def play(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The example's own program as a module, as long as a test lasts."""
-    monkeypatch.syspath_prepend(str(MARKET))
-    yield importlib.import_module("play")
-    for name in ("play", "engine", "traders"):
-        sys.modules.pop(name, None)
+@pytest.fixture(scope="module")
+def play() -> Iterator[Any]:
+    """The example's own program as a module, as long as these tests last."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(MARKET))
+        yield importlib.import_module("play")
+        for name in ("play", "engine", "traders"):
+            sys.modules.pop(name, None)
+
+
+class Played(NamedTuple):
+    """A market that has been played to its end, in a database of its own, and what was told of it."""
+
+    database_url: str
+    lines: list[str]
+
+
+@pytest.fixture(scope="module")
+def played(play: Any, servers: Servers, server_kind: str) -> Iterator[Played]:
+    """The market, played once for the tests that look at it, with an account of turn 7."""
+    database_url = servers.create(server_kind, servers.template(server_kind))
+    with redirect_stdout(io.StringIO()) as told:
+        assert (
+            asyncio.run(play.here(database_url, load_config(MARKET / "market.yaml"), _wanted(quiet=False, turn=7))) == 0
+        )
+    yield Played(database_url, told.getvalue().splitlines())
+    servers.drop(server_kind, database_url)
 
 
 def _wanted(**given: Any) -> argparse.Namespace:
@@ -62,11 +88,10 @@ async def _kinds(database_url: str, world_id: str = "market") -> dict[str, int]:
     return {row["kind"]: row["effects"] for row in rows}
 
 
-async def test_it_plays_twenty_turns(play: Any, database_url: str) -> None:
+@once
+async def test_it_plays_twenty_turns(played: Played) -> None:
     """In every turn each trader gives its reasons and acts once, and the engine ends it."""
-    config = load_config(MARKET / "market.yaml")
-    assert await play.here(database_url, config, _wanted()) == 0
-    kinds = await _kinds(database_url)
+    kinds = await _kinds(played.database_url)
     assert kinds["TurnStarted"] == kinds["TurnEnded"] == TURNS
     assert kinds["ReasoningRecorded"] == 5 * TURNS
     assert kinds["AgentStateChanged"] == 10 * TURNS  # each by itself, and by the engine: all of them eat
@@ -74,11 +99,11 @@ async def test_it_plays_twenty_turns(play: Any, database_url: str) -> None:
     assert sum(kinds.values()) == WHOLE
 
 
-async def test_what_was_believed_follows_from_what_was_true(play: Any, database_url: str) -> None:
+@once
+async def test_what_was_believed_follows_from_what_was_true(play: Any, played: Played) -> None:
     """Of any turn, each trader's view is what the matrix and the world's uuid make of the truth, to the last digit."""
     config = load_config(MARKET / "market.yaml")
-    await play.here(database_url, config, _wanted())
-    async with Orchestrator.open(database_url, world_id="market") as world:
+    async with Orchestrator.open(played.database_url, world_id="market") as world:
         truth = play.Truth("market", world.event_log)
         await truth.follow()
         assert sorted(truth.ended) == list(range(1, TURNS + 1))
@@ -97,11 +122,10 @@ async def test_what_was_believed_follows_from_what_was_true(play: Any, database_
         assert "Trader_3" not in (await world.view("Trader_2", at_seq=seq)).visible_entities
 
 
-async def test_the_account_shows_both(play: Any, database_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+@once
+def test_the_account_shows_both(played: Played) -> None:
     """It tells of each turn in a line, and of the one that was asked for what was believed and what was true."""
-    config = load_config(MARKET / "market.yaml")
-    assert await play.here(database_url, config, _wanted(quiet=False, turn=7)) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = played.lines
     assert lines[0] == "World market: 5 traders, 20 turns"
     assert [line.split()[0] for line in lines[1 : TURNS + 1]] == [str(turn) for turn in range(1, TURNS + 1)]
     assert any(line.startswith("At the end of turn 7 (seq ") for line in lines)
@@ -111,16 +135,15 @@ async def test_the_account_shows_both(play: Any, database_url: str, capsys: pyte
     assert lines[-1] == "$ worldledger view market Trader_5 --at turn:7 --truth"
 
 
-async def test_playing_it_again_adds_nothing(play: Any, database_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+@once
+async def test_playing_it_again_adds_nothing(play: Any, played: Played, capsys: pytest.CaptureFixture[str]) -> None:
     """A market that has been played is said to be there, and its log stays as it is."""
     config = load_config(MARKET / "market.yaml")
-    await play.here(database_url, config, _wanted())
-    capsys.readouterr()
-    assert await play.here(database_url, config, _wanted()) == 0
+    assert await play.here(played.database_url, config, _wanted()) == 0
     assert not capsys.readouterr().out
-    assert await play.here(database_url, config, _wanted(quiet=False)) == 0
+    assert await play.here(played.database_url, config, _wanted(quiet=False)) == 0
     assert "is there already, and all of its turns have been played" in capsys.readouterr().out
-    assert sum((await _kinds(database_url)).values()) == WHOLE
+    assert sum((await _kinds(played.database_url)).values()) == WHOLE
 
 
 async def test_a_world_of_that_name_that_is_something_else_is_left_alone(

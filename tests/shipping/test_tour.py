@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import io
 import re
 import runpy
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+import structlog
 
-from .project import ROOT, environment, run
+from service.cli.main import run as cli
+from tests.conftest import Servers
+
+from .project import ROOT, environment
 
 TOUR = ROOT / "examples" / "tour.py"
 MARKET = ROOT / "examples" / "market"
 RUNS = ROOT / "examples" / "social_rl"
+#: On one worker, so that they look at one database.
+once = pytest.mark.xdist_group("tour")
 
 
 def _tour(folder: Path, database_url: str, tour: Path = TOUR) -> subprocess.CompletedProcess[str]:
@@ -32,19 +42,38 @@ def _tour(folder: Path, database_url: str, tour: Path = TOUR) -> subprocess.Comp
     )
 
 
-@pytest.fixture
-def imported(database_url: str, tmp_path: Path) -> str:
-    """The address of a database that the example games were imported into, as `make run` does."""
-    command = ["import", "pgn", str(ROOT / "examples" / "games"), "--experiment", "examples"]
-    env = environment(WORLDLEDGER_DATABASE_URL=database_url)
-    run([sys.executable, "-m", "service.cli", *command], cwd=tmp_path, env=env)
-    return database_url
+class Toured(NamedTuple):
+    """A database that the example games were imported into, and what the tour told of it, twice."""
+
+    database_url: str
+    first: subprocess.CompletedProcess[str]
+    second: subprocess.CompletedProcess[str]
 
 
-def test_it_shows_a_state_statistics_and_a_difference(imported: str, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def toured(servers: Servers, server_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Toured]:
+    """The example games, imported as `make run` does it, and two tours."""
+    folder = tmp_path_factory.mktemp("tour")
+    database_url = servers.create(server_kind, servers.template(server_kind))
+    _command("import", "pgn", str(ROOT / "examples" / "games"), "--experiment", "examples", database_url=database_url)
+    yield Toured(database_url, _tour(folder, database_url), _tour(folder, database_url))
+    servers.drop(server_kind, database_url)
+
+
+def _command(*arguments: str, database_url: str) -> str:
+    """Run a command in this process; return what it printed."""
+    printed = io.BytesIO()
+    with redirect_stdout(io.TextIOWrapper(printed, encoding="utf-8")) as text:
+        assert cli([*arguments, "--database-url", database_url]) == 0
+        text.flush()
+    structlog.reset_defaults()  # commands let it write to stderr
+    return printed.getvalue().decode()
+
+
+@once
+def test_it_shows_a_state_statistics_and_a_difference(toured: Toured) -> None:
     """It shows a game's board, its players' statistics and a diff, each below its command, as often as it is run."""
-    for _ in range(2):
-        done = _tour(tmp_path, imported)
+    for done in (toured.first, toured.second):
         assert done.returncode == 0, done.stderr
         state, statistics, difference = re.split(
             r"^\$ worldledger (?:state|sql|diff)\b", done.stdout, flags=re.MULTILINE
@@ -56,17 +85,15 @@ def test_it_shows_a_state_statistics_and_a_difference(imported: str, tmp_path: P
         assert '{"op": "replace", "path": "/entities/board/result", "value": "black_wins"}' in difference
 
 
-def test_it_plays_the_market_once(imported: str, tmp_path: Path) -> None:
+@once
+def test_it_plays_the_market_once(toured: Toured) -> None:
     """Before it shows anything the market is played and the runs come in; later they are there, and nothing is said."""
-    first, second = _tour(tmp_path, imported), _tour(tmp_path, imported)
-    assert first.stdout.startswith("World market: 5 traders, 20 turns\n")
-    assert "\nimported 6 runs (24 rounds, 475 effects)\n" in first.stdout
-    assert second.stdout.startswith("\nTables for queries follow from the logs:")
-    assert second.returncode == 0, second.stderr
-    env = environment(WORLDLEDGER_DATABASE_URL=imported)
-    command = ["view", "market", "Trader_1", "--turn", "10", "--truth"]
+    assert toured.first.stdout.startswith("World market: 5 traders, 20 turns\n")
+    assert "\nimported 6 runs (24 rounds, 475 effects)\n" in toured.first.stdout
+    assert toured.second.stdout.startswith("\nTables for queries follow from the logs:")
+    command = ["view", "market", "Trader_1", "--at", "turn:10", "--truth"]
     assert command == shlex.split(_told_by_make())[1:]
-    view = run([sys.executable, "-m", "service.cli", *command], cwd=tmp_path, env=env)
+    view = _command(*command, database_url=toured.database_url)
     assert re.search(r"^ *Trader_2\.secret_reserves +- +\d+ +hidden$", view, re.MULTILINE)
 
 
@@ -93,14 +120,16 @@ def test_a_step_that_fails_is_told_and_the_next_one_follows(tmp_path: Path) -> N
     assert "Traceback" not in done.stderr
 
 
-def test_a_step_that_takes_too_long_is_stopped(imported: str, tmp_path: Path) -> None:
+@once
+def test_a_step_that_takes_too_long_is_stopped(toured: Toured, tmp_path: Path) -> None:
     """What is not done in time is ended, and the next step follows: a long history does not hold up the service."""
     slow = tmp_path / "tour.py"
-    text = TOUR.read_text().replace("MOST = 10", "MOST = 1").replace('"project", "--once"', '"log", GAME, "--follow"')
+    text = TOUR.read_text().replace('"project", "--once"', '"log", GAME, "--follow"')
+    text = text.replace("signal.alarm(MOST)", 'signal.alarm("--follow" in arguments)')
     slow.write_text(text)
     for folder in (MARKET, RUNS):
         (tmp_path / folder.name).symlink_to(folder)
-    done = _tour(tmp_path, imported, slow)
+    done = _tour(tmp_path, toured.database_url, slow)
     assert done.returncode == 1
     assert done.stderr.startswith("worldledger: stopped\n")
     assert "\nstate digest " in done.stdout
