@@ -1,8 +1,8 @@
 """The process that takes the snapshots of a world beside its import: ``python -m service.snapshot_worker``.
 
 `service.store.import_snapshots` starts it, and says what goes in by stdin and out by stdout. The database is neither
-read nor written. Where stdin ends before the effects are committed, as it does however the parent ends, the exit code
-is 1. So it is after any error, which is told again when the world is folded from the database.
+read nor written. It ends when stdin does, which happens however the parent ends. After an error, which is told again
+when the world is folded from the database, the exit code is 1.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _AT_ONCE: Final = 500
 
 
 def work(stdin: BinaryIO, stdout: BinaryIO) -> None:
-    """Take the snapshots. Raises EOFError where the effects end too early, and what the fold raises."""
+    """Take the snapshots. Raises what the fold raises."""
     line = stdin.readline()
     if not line:
-        raise EOFError
+        return
     order: Order = json.loads(line)
     fold = Fold(order["world_id"], load_ruleset(order["ruleset"]))
     forward = Forward(Base(fold, b"", 0), order["every"])
     for rows in _joined(read_frames(stdin)):
         stdout.writelines(record(taken) for taken in forward.feed(rows))
-    stdout.flush()
+        stdout.flush()
 
 
 def _joined(frames: Iterable[list[StoredEffect]]) -> Iterator[list[StoredEffect]]:
@@ -58,7 +58,7 @@ def main() -> None:
     """Work, and exit."""
     collect_seldom()
     failed = True
-    with suppress(EOFError, OSError, SimulationError):
+    with suppress(OSError, SimulationError):
         work(sys.stdin.buffer, sys.stdout.buffer)
         failed = False
     sys.exit(failed)

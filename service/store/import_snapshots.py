@@ -3,11 +3,10 @@
 Folding in the importing process would slow the import down, and folding afterwards takes as long as the import. So a
 process of its own (`service.snapshot_worker`) is handed the effects as they go into the database. It is started when an
 import has become large; a small one is folded afterwards, in less time than a process takes to start. Its snapshots are
-written to the database once the import is committed. Where the import or the process fails, there are none: they are
-then taken as for any world that lacks them.
+written to the database once the import is committed; where that fails there are none. What the process has not taken,
+because it fell behind or died, is taken as for any world that lacks snapshots.
 
-- **stdin**: a line of JSON, `Order`; the world's effects from the first on, in frames (`frame`); an empty frame once
-  they are committed.
+- **stdin**: a line of JSON, `Order`, and the world's effects from the first on, in frames (`frame`).
 - **stdout**, an unnamed file: the snapshots that were due (`record`).
 """
 
@@ -149,7 +148,8 @@ class ImportSnapshots:
         except BlockingIOError:
             return
         except OSError:  # the process has ended
-            self.give_up()
+            self._feeding = False
+            self._waiting = bytearray()
             return
         del self._waiting[:written]
 
@@ -169,7 +169,7 @@ class ImportSnapshots:
     async def finish(self, most: int) -> Iterator[Taken]:
         """Return the snapshots, ascending, now that the import is committed: at most so many, thinned as ever.
 
-        There are none where the process has failed. Call `give_up` when they are written, or not wanted any more.
+        Call `give_up` when they are written, or not wanted any more.
         """
         process = self._process
         if process is None:
@@ -182,21 +182,26 @@ class ImportSnapshots:
             process.kill()
             await ending  # nothing holds the thread up any more
             raise
+        if code != 0:
+            log.warning("taking snapshots beside an import ended early", world_id=self._order["world_id"], code=code)
         taken = self._taken
-        if code != 0 or taken is None:
-            log.warning("taking snapshots beside an import failed", world_id=self._order["world_id"], code=code)
-            return iter(())
+        assert taken is not None  # noqa: S101 - for the type checker: there is one where there is a process
         return (_snapshot_at(taken, place) for place in thinned(_places(taken), most))
 
+    def hurry(self) -> None:
+        """Have `finish` return what is there already."""
+        if self._process is not None:
+            self._process.kill()
+
     def _end(self, process: subprocess.Popen[bytes]) -> int:
-        """Hand over what waits, and that all is committed; return how the process has ended."""
+        """Hand over what waits; return how the process has ended."""
         assert process.stdin is not None  # noqa: S101 - for the type checker
-        self._waiting += _FRAME.pack(0, 0)
         with suppress(OSError), memoryview(self._waiting) as waiting:  # it may have ended
             os.set_blocking(process.stdin.fileno(), True)
             written = 0
             while written < len(waiting):
                 written += os.write(process.stdin.fileno(), waiting[written:])
+        process.stdin.close()
         return process.wait()
 
 
@@ -207,26 +212,20 @@ def frame(rows: Sequence[Row]) -> bytes:
 
 
 def read_frames(stream: BinaryIO) -> Iterator[list[StoredEffect]]:
-    """Return the effects of each frame; raise EOFError if they end before they are committed."""
+    """Return the effects of each whole frame."""
     seq = 0
-    while True:
-        count, size = _FRAME.unpack(_exactly(stream, _FRAME.size))
-        if not count:
+    while len(head := stream.read(_FRAME.size)) == _FRAME.size:
+        count, size = _FRAME.unpack(head)
+        body = stream.read(size + count * _CHECKSUM_BYTES)
+        if len(body) < size + count * _CHECKSUM_BYTES:
             return
-        texts = _exactly(stream, size).split(b"\n")
-        checksums = iter_unpack(f"{_CHECKSUM_BYTES}s", _exactly(stream, count * _CHECKSUM_BYTES))
+        texts = body[:size].split(b"\n")
+        checksums = iter_unpack(f"{_CHECKSUM_BYTES}s", body[size:])
         yield [
             StoredEffect(seq, text, checksum, "", "", 0.0)
             for seq, text, (checksum,) in zip(range(seq + 1, seq + count + 1), texts, checksums, strict=True)
         ]
         seq += count
-
-
-def _exactly(stream: BinaryIO, count: int) -> bytes:
-    data = stream.read(count)
-    if len(data) < count:
-        raise EOFError
-    return data
 
 
 def record(taken: Taken) -> bytes:
@@ -236,12 +235,16 @@ def record(taken: Taken) -> bytes:
 
 
 def _places(stream: BinaryIO) -> list[int]:
-    """Return where each snapshot of a file stands."""
+    """Return where each whole snapshot of a file stands."""
     places = []
+    end = stream.seek(0, os.SEEK_END)
     place = stream.seek(0)
-    while head := stream.read(_RECORD.size):
+    while len(head := stream.read(_RECORD.size)) == _RECORD.size:
+        following = place + _RECORD.size + _RECORD.unpack(head)[3]
+        if following > end:
+            break
         places.append(place)
-        place = stream.seek(_RECORD.unpack(head)[3], os.SEEK_CUR)
+        place = stream.seek(following)
     return places
 
 

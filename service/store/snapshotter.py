@@ -43,6 +43,8 @@ _FIRST_LOOK = 10
 _AFTER_A_FAILURE = 1000
 #: Seconds that a closing store waits for snapshots that are being taken.
 _PATIENCE = 5.0
+#: Seconds for writing what a process beside an import has taken by then.
+_WRITING = 3.0
 
 log = structlog.get_logger("worldledger.store")
 
@@ -102,6 +104,8 @@ class Snapshotter:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._again: dict[str, int] = {}
         self._imported: dict[str, asyncio.Task[None]] = {}
+        #: those that are being taken by processes of their own
+        self._beside: set[ImportSnapshots] = set()
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._closed = False
 
@@ -133,11 +137,15 @@ class Snapshotter:
         newest = 0
         try:
             if snapshots is not None:
+                self._beside.add(snapshots)
                 try:
                     if snapshots.begun:
                         newest = await self._states.keep(world_id, snapshots)
                 finally:
+                    self._beside.discard(snapshots)
                     snapshots.give_up()
+            if self._closed:
+                return
             async with self._room:
                 await self._states.after_import(world_id, head_seq, newest)
         except SimulationError as error:  # who asks for a state is told
@@ -162,6 +170,10 @@ class Snapshotter:
         tasks = [*self._running.values(), *self._imported.values()]
         if tasks:
             await asyncio.wait(tasks, timeout=_PATIENCE)
+        if self._beside:
+            for snapshots in self._beside:
+                snapshots.hurry()
+            await asyncio.wait(tasks, timeout=_WRITING)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import select
 import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, BinaryIO
 
 import psutil
 import pytest
 
 from service.store import Store, import_snapshots
-from service.store.import_snapshots import ImportSnapshots, thinned
+from service.store.import_snapshots import ImportSnapshots, frame, read_frames, record, thinned
+from service.store.snapshots import Taken
 from worldledger.chain import StoredEffect
 from worldledger.effects import EffectDraft
 from worldledger.errors import WorldNotFoundError
@@ -31,15 +34,22 @@ COUNT = 3000
 
 
 @pytest.fixture
-def workers(monkeypatch: pytest.MonkeyPatch) -> list[psutil.Process]:
+def outputs() -> list[BinaryIO]:
+    """Give what the processes have written, in the order of their start."""
+    return []
+
+
+@pytest.fixture
+def workers(monkeypatch: pytest.MonkeyPatch, outputs: list[BinaryIO]) -> list[psutil.Process]:
     """Have imports count as large early on; give the processes that take their snapshots, as they are started."""
     started: list[psutil.Process] = []
     popen = subprocess.Popen
 
     class Started(popen):  # type: ignore[misc, valid-type]
-        def __init__(self, *arguments: object, **options: object) -> None:
+        def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **options)
             started.append(psutil.Process(self.pid))
+            outputs.append(options["stdout"])
 
     monkeypatch.setattr(import_snapshots, "_LARGE_BYTES", 200_000)
     monkeypatch.setattr(subprocess, "Popen", Started)
@@ -150,7 +160,7 @@ async def test_an_import_that_fails_leaves_nothing(
 async def test_a_process_that_dies_does_no_harm(
     open_store: Opener, world_id: str, workers: list[psutil.Process]
 ) -> None:
-    """The import goes on as if there had been none, and its snapshots are taken afterwards."""
+    """The import goes on as if there had been none, and what it has not taken is taken afterwards."""
     store = await open_store(snapshot_every=500)
 
     def die() -> None:
@@ -190,16 +200,26 @@ async def test_a_process_that_falls_behind_is_not_waited_for(
 
 
 async def test_a_store_that_closes_ends_the_process(
-    open_store: Opener, world_id: str, workers: list[psutil.Process], monkeypatch: pytest.MonkeyPatch
+    open_store: Opener,
+    world_id: str,
+    workers: list[psutil.Process],
+    outputs: list[BinaryIO],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is waited for only so long; the snapshots are then taken when a state is asked for."""
+    """It is waited for only so long. What it has taken by then is kept, the rest when a state is asked for."""
     monkeypatch.setattr("service.store.snapshotter._PATIENCE", 0.0)
     store = await open_store(snapshot_every=500)
-    held = drafts(2500, lambda: suspend(workers))
-    await store.import_world(NewWorld(world_id=world_id), held)
+
+    def hold() -> None:
+        while not os.fstat(outputs[0].fileno()).st_size:
+            select.select([], [], [], 0.01)
+        suspend(workers)
+
+    await store.import_world(NewWorld(world_id=world_id), drafts(2500, hold))
     await store._snapshotter.close()
     assert not workers[0].is_running()
-    assert await snapshots(store, world_id) == []
+    found = [each.global_seq for each in await snapshots(store, world_id)]
+    assert found == list(range(500, 500 * len(found) + 1, 500)) != []
     await store.states.state_at(world_id, COUNT + 1)
     await check(store, world_id, COUNT + 1)
 
@@ -222,21 +242,18 @@ def test_the_process_ends_with_its_parent() -> None:
     worker.wait(timeout=60)
 
 
-async def test_what_is_not_committed_is_void(workers: list[psutil.Process]) -> None:
-    """The process says that it has failed where what it is handed ends too early, or cannot be folded."""
-    rows = [("w", seq, "{}" * 2000, bytes(32), "", "", 0.0) for seq in range(1, 65)]
+async def test_what_was_written_in_part_is_left_out(workers: list[psutil.Process]) -> None:
+    """No frame and no snapshot counts that the end of a process has cut off; what is no effect ends the process."""
+    rows = [("w", seq, "{}", bytes(32), "", "", 0.0) for seq in range(1, 4)]
+    whole = frame(rows)
+    assert [row.global_seq for each in read_frames(io.BytesIO(whole + whole[:-1])) for row in each] == [1, 2, 3]
+    taken = record(Taken(7, bytes(32), b"{}", "0" * 64))
+    assert import_snapshots._places(io.BytesIO(taken + taken[:-1])) == [0]
     taking = ImportSnapshots("w", "sandbox", 2)
-    list(taking.through(rows))  # no effects at all
+    list(taking.through([("w", seq, "{}" * 9000, bytes(32), "", "", 0.0) for seq in range(1, 65)]))
     assert taking.begun
     assert list(await taking.finish(10)) == []
     taking.give_up()
-    ended = ImportSnapshots("w", "sandbox", 2)
-    list(ended.through(rows))
-    assert ended._process is not None
-    assert ended._process.stdin is not None
-    ended._process.stdin.close()
-    assert ended._process.wait() == 1
-    ended.give_up()
 
 
 def test_snapshots_are_thinned_as_the_database_thins_them() -> None:
