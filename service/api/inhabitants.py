@@ -19,6 +19,7 @@ from service.api.streaming import disconnected
 from service.runtime.guarding import reading
 from worldledger.drafts import MAX_WORD
 from worldledger.errors import MomentNotFoundError, UnknownAgentError
+from worldledger.near import near
 
 if TYPE_CHECKING:
     from service.runtime import Orchestrator
@@ -67,7 +68,7 @@ async def known_agent(found: Services, world: Orchestrator, agent_id: str) -> Ma
         await world.reached(record.head_seq, PATIENCE)
         known = (await world.agents()).get(agent_id)
     if known is None:
-        raise UnknownAgentError(agent_id, world.world_id)
+        raise UnknownAgentError(agent_id, world.world_id, near=near(agent_id, await world.agents()))
     return known
 
 

@@ -9,7 +9,8 @@ import typer
 from service.cli.connect import target, with_store
 from service.cli.files import written_whole
 from service.cli.moments import At, AtSeq, AtTurn, one_moment, seq_of
-from service.cli.options import DatabaseUrl, Home, Quiet, World, examples
+from service.cli.naming import find_world
+from service.cli.options import DatabaseUrl, Force, Home, Quiet, World, examples
 from service.cli.output import say
 from service.cli.progress import effects, progress_bar
 from worldledger.errors import SimulationError
@@ -36,10 +37,11 @@ def command(
             "--output",
             "-o",
             metavar="FILE",
-            help="Where to write it; a file is replaced at the end.",
+            help="Where to write it.",
             show_default="stdout",
         ),
     ] = "-",
+    force: Force = False,
     quiet: Quiet = False,
     database_url: DatabaseUrl = None,
     home: Home = None,
@@ -52,17 +54,17 @@ def command(
     moment = one_moment(at, seq=at_seq, turn=turn)
 
     async def work(store: Store) -> None:
-        record = await store.world(world)
+        record = await find_world(store, world)
         seq = await seq_of(store, record, moment)
-        with progress_bar(f"folding {world}", quiet=quiet) as tell:
-            found = await store.states.state_at(world, seq, effects(tell))
+        with progress_bar(f"folding {record.world_id}", quiet=quiet) as tell:
+            found = await store.states.state_at(record.world_id, seq, effects(tell))
         text, of_turn, is_open = _checkpoint(record, found)
-        with written_whole(output) as write:
+        with written_whole(output, force=force) as write:
             write(text)
         if not quiet:
             where = "" if output == "-" else f" to {output}"
             unfinished = "; the turn is open: a simulation that begins with this goes on after it" if is_open else ""
-            say(f"exported {world} at turn {of_turn}, seq {seq}{where}{unfinished}")
+            say(f"exported {record.world_id} at turn {of_turn}, seq {seq}{where}{unfinished}")
 
     with_store(target(ctx, database_url, home), work)
 

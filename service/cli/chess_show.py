@@ -14,7 +14,8 @@ from service.cli.files import written_whole
 from service.cli.games import effects_of, require_chess
 from service.cli.layout import Piece, put_lines, shown, table
 from service.cli.moments import At, one_moment, seq_of
-from service.cli.options import DatabaseUrl, Home, World, examples
+from service.cli.naming import find_world
+from service.cli.options import DatabaseUrl, Force, Home, World, examples
 from service.cli.output import plain, put_bytes
 from worldledger.errors import MomentNotFoundError, SimulationError
 
@@ -47,6 +48,7 @@ def command(
     svg: Annotated[
         str | None, typer.Option("--svg", metavar="FILE", help="Draw the board into this file too; - is stdout.")
     ] = None,
+    force: Force = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object.")] = False,
     database_url: DatabaseUrl = None,
     home: Home = None,
@@ -62,15 +64,15 @@ def command(
         raise typer.BadParameter("stdout can have one of them: --json, or --svg -")
 
     async def work(store: Store) -> tuple[list[Effect], int]:
-        record = await store.world(world)
+        record = await find_world(store, world)
         require_chess(record)
         seq = record.head_seq if ply is not None else await seq_of(store, record, moment)
         return await effects_of(store, record), seq
 
     effects, seq = with_store(target(ctx, database_url, home), work)
-    log, plies = _at(world, effects, seq, ply)
+    log, plies = _at(effects[0]["world_id"], effects, seq, ply)
     if svg is not None:
-        with written_whole(svg) as write:
+        with written_whole(svg, force=force) as write:
             write(_drawn(log).encode())
     if svg == "-":
         return

@@ -11,6 +11,7 @@ import typer
 from service.cli.connect import target, with_store
 from service.cli.layout import Piece, put_lines, shown
 from service.cli.moments import MOMENT_RULE, read_moment, seq_of
+from service.cli.naming import find_world
 from service.cli.options import DatabaseUrl, Home, Quiet, World, examples
 from service.cli.output import plain, put_bytes
 from service.cli.progress import effects, progress_bar
@@ -55,10 +56,10 @@ def command(
     async def work(store: Store) -> None:
         from worldledger.patches import diff  # noqa: PLC0415
 
-        record = await store.world(world)
+        record = await find_world(store, world)
         seqs = [await seq_of(store, record, moment) for moment in moments]
-        with progress_bar(f"folding {world}", quiet=quiet) as tell:
-            before, after = [await store.states.state_at(world, seq, effects(tell)) for seq in seqs]
+        with progress_bar(f"folding {record.world_id}", quiet=quiet) as tell:
+            before, after = [await store.states.state_at(record.world_id, seq, effects(tell)) for seq in seqs]
         patch = diff(before.state.to_value(), after.state.to_value())
         if as_json:
             put_bytes(_document(before, after, patch))

@@ -11,6 +11,7 @@ import typer
 from service.arrow.extras import needed
 from service.cli.connect import database, opened, target
 from service.cli.moments import MOMENT_RULE, Moment, first_seq_from, read_moment
+from service.cli.naming import whole_names
 from service.cli.options import DatabaseUrl, Home, Quiet, examples
 from service.cli.output import put_bytes, say
 from service.cli.progress import effects, progress_bar
@@ -98,10 +99,11 @@ def _export(where: Target, place: Path, asked: _Asked, *, quiet: bool) -> Summar
         from service.arrow.lake.exporting import export_lake  # noqa: PLC0415
         from service.arrow.lake.manifest import Choice  # noqa: PLC0415
 
-    choice = Choice(experiments=asked.experiments, worlds=asked.worlds, views=asked.views)
-
     async def work(url: str) -> Summary:
         async with opened(url, where.settings) as store:
+            choice = Choice(
+                experiments=asked.experiments, worlds=await whole_names(store, asked.worlds), views=asked.views
+            )
             connections = Connections(url, most=1, timeout=where.settings.command_timeout)
             try:
                 with progress_bar(f"exporting to {place}", quiet=quiet) as tell:

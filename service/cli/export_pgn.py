@@ -12,7 +12,8 @@ import typer
 from service.cli.connect import target, with_store
 from service.cli.files import written_whole
 from service.cli.games import effects_of, require_chess
-from service.cli.options import DatabaseUrl, Home, Quiet, examples
+from service.cli.naming import find_world, no_experiment
+from service.cli.options import DatabaseUrl, Force, Home, Quiet, examples
 from service.cli.output import put_bytes, say
 from service.cli.progress import Tell, progress_bar
 from worldledger.errors import SimulationError, TamperedError
@@ -43,9 +44,7 @@ def command(
     ctx: typer.Context,
     output: Annotated[
         str,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Where to write it; - is stdout. A file is replaced at the end."
-        ),
+        typer.Option("--output", "-o", metavar="FILE", help="Where to write it; - is stdout."),
     ],
     worlds: Annotated[
         list[str] | None, typer.Argument(metavar="WORLD", help="The names of games.", show_default=False)
@@ -53,6 +52,7 @@ def command(
     experiment: Annotated[
         str | None, typer.Option("--experiment", metavar="NAME", help="All games of this experiment, by name.")
     ] = None,
+    force: Force = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write the summary as a JSON object to stdout.")] = False,
     quiet: Quiet = False,
     database_url: DatabaseUrl = None,
@@ -77,7 +77,7 @@ def command(
         chosen = _Chosen(store, names, experiment)
         total = await chosen.count()
         with (
-            written_whole(output) as write,
+            written_whole(output, force=force) as write,
             progress_bar("exporting", quiet=quiet or output == "-") as tell,
         ):
             await _write_games(store, chosen.worlds(), write, summary, _telling(tell, total, summary))
@@ -104,7 +104,7 @@ class _Chosen:
     async def worlds(self) -> AsyncIterator[WorldRecord]:
         """Give their worlds. Raises SimulationError for one that was named and is none."""
         for name in self._names:
-            world = await self._store.world(name)
+            world = await find_world(self._store, name)
             require_chess(world)
             yield world
         if self._experiment is not None:
@@ -118,7 +118,9 @@ class _Chosen:
         async for _ in self.worlds():
             count += 1
         if not count:
-            raise SimulationError(f"there are no games of chess in the experiment {self._experiment!r}")
+            if self._experiment in await self._store.experiments():
+                raise SimulationError(f"there are no games of chess in the experiment {self._experiment!r}")
+            raise SimulationError(await no_experiment(self._store, self._experiment or ""))
         return count
 
 

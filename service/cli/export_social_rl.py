@@ -12,6 +12,7 @@ import typer
 
 from service.cli.connect import target, with_store
 from service.cli.files import written_whole
+from service.cli.naming import find_world
 from service.cli.options import DatabaseUrl, Home, Quiet, examples
 from service.cli.output import say
 from service.cli.progress import progress_bar
@@ -99,10 +100,10 @@ async def _chosen(
     have that name. Raises SimulationError for a world that is no run, and an experiment without any.
     """
     if world is not None:
-        record = await store.world(world)
+        record = await find_world(store, world)
         if record.ruleset != "social_rl":
-            what = f"world {world!r} is no social-RL run; its ruleset is {record.ruleset}"
-            raise SimulationError(what, world_id=world, ruleset=record.ruleset)
+            what = f"world {record.world_id!r} is no social-RL run; its ruleset is {record.ruleset}"
+            raise SimulationError(what, world_id=record.world_id, ruleset=record.ruleset)
         return [(record, output)]
     records = [each async for each in store.every_world(experiment=experiment) if each.ruleset == "social_rl"]
     if not records:
@@ -175,7 +176,7 @@ async def _write(store: Store, record: WorldRecord, output: Path, made: _Made, p
             what = "the same file there as another one of this run; export it to another folder"
             raise SimulationError(f"{path}: {what}", file=str(path))
         made.names.add(file.name)
-        with written_whole(str(path)) as write:
+        with written_whole(str(path), force=True) as write:
             write(orjson.dumps(file.value, option=orjson.OPT_INDENT_2) + b"\n")
         if (place := _place(path)) is not None:
             made.places.add(place)

@@ -19,11 +19,12 @@ _MAX_NAME: Final = 240
 
 
 @contextmanager
-def written_whole(output: str) -> Iterator[Callable[[bytes], object]]:
+def written_whole(output: str, *, force: bool = False) -> Iterator[Callable[[bytes], object]]:
     """Lend a function that writes; a file of that name appears at the end of the block, whole, or not at all.
 
     Until then it is written beside its place, as ``.NAME.part``: what a killed process left there is replaced by the
-    next one, and two at once are refused. ``-`` is stdout. Raises SimulationError where it cannot be written.
+    next one, and two at once are refused. ``-`` is stdout. Raises SimulationError where it cannot be written, and,
+    unless ``force`` is true, where a file of that name is already there.
     """
     if output == "-":
         yield put_bytes
@@ -34,12 +35,16 @@ def written_whole(output: str) -> Iterator[Callable[[bytes], object]]:
             with path.open("wb") as stream:
                 yield stream.write
             return
+        if not force:
+            _require_none(path, output)
         aside = path.with_name(_aside_name(path.name))
         with os.fdopen(_open_aside(aside, output), "wb") as stream:  # locked until it is closed
             try:
                 yield stream.write
                 stream.flush()
                 os.fsync(stream.fileno())
+                if not force:
+                    _require_none(path, output)
                 aside.replace(path)
             except BaseException:
                 aside.unlink(missing_ok=True)
@@ -48,6 +53,18 @@ def written_whole(output: str) -> Iterator[Callable[[bytes], object]]:
         raise SimulationError(
             f"{output}: cannot be written ({error.strerror or error}); no file was made", file=output
         ) from error
+
+
+def require_none(output: str) -> None:
+    """Raise SimulationError where a regular file is already there, before the work for it begins."""
+    path = Path(output).resolve()
+    if output != "-" and not _is_special(path):
+        _require_none(path, output)
+
+
+def _require_none(path: Path, output: str) -> None:
+    if path.exists():
+        raise SimulationError(f"{output}: is already there; --force replaces it", file=output)
 
 
 def _is_special(path: Path) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from service.cli.connect import Target, target, with_store
+from service.cli.naming import find_world, no_effects
 from service.cli.options import DatabaseUrl, Home, World, examples
 from service.cli.output import put_bytes, say
 from worldledger.errors import StoreUnavailableError
@@ -62,11 +63,13 @@ class _Log:
         self._kind = kind
         self._source = source
         self._position = 0
+        self._written = False
 
     async def run(self, where: Target, after: int, until: int | None, *, follow: bool) -> None:
         from service.store.watch import HeadWatcher  # noqa: PLC0415
 
-        head = (await self._store.world(self._world)).head_seq
+        world = await find_world(self._store, self._world)
+        self._world, head = world.world_id, world.head_seq
         self._position = after
         last = _END if until is None else until
         interval = where.settings.poll_interval
@@ -74,8 +77,10 @@ class _Log:
             while True:
                 await self._write(min(head, last), patient=follow)
                 if watcher is None or self._position >= last:
-                    return
+                    break
                 head = await watcher.wait_beyond(self._world, self._position)
+        if not self._written and (self._kind, self._source) != (None, None):
+            say(await no_effects(self._store, world, self._kind, self._source))
 
     async def _write(self, until: int, *, patient: bool) -> None:
         """Write the effects up to ``until``; the patient wait while the database is away."""
@@ -100,5 +105,6 @@ class _Log:
         async with ahead(rows) as batches:
             async for batch in batches:
                 put_bytes(b"\n".join([row.text for row in batch]) + b"\n")
+                self._written = True
                 self._position = batch[-1].global_seq
         self._position = until

@@ -25,6 +25,7 @@ from service.cli import (
     db_repair_requests,
     db_shell,
     db_upgrade,
+    db_url,
     diff,
     export,
     export_parquet,
@@ -131,6 +132,7 @@ def make_app() -> typer.Typer:
         epilog=_EPILOG,
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
     imports = _group("Bring in recorded games, social-RL runs or exports.", _IMPORTS)
@@ -183,6 +185,7 @@ def make_app() -> typer.Typer:
     repair = _group("Make tables anew from the log.", _REPAIRS)
     _add(repair, "requests", db_repair_requests)
     db.add_typer(repair, name="repair")
+    _add(db, "url", db_url)
     _add(db, "shell", db_shell, allow_extra_args=True, ignore_unknown_options=True)
     app.add_typer(db, name="db")
     return app

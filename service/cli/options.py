@@ -31,6 +31,7 @@ Home = Annotated[
         rich_help_panel=_DATABASE,
     ),
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace a file that is already there.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no remarks.")]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON: a list of objects.")]
 World = Annotated[str, typer.Argument(metavar="WORLD", help="A world's name.", show_default=False)]

@@ -9,6 +9,7 @@ import typer
 
 from service.cli.connect import Target, target
 from service.cli.feeding import LOOK, PAUSE, All, Feeding, Names, chosen, running, with_projections
+from service.cli.naming import whole_name
 from service.cli.options import DatabaseUrl, Home, Quiet, examples
 from service.cli.output import put, say
 from service.cli.progress import Tell, effects, progress_bar
@@ -71,7 +72,7 @@ async def _cancel(feeding: Feeding, names: list[str]) -> None:
 
 
 async def _rebuild_world(feeding: Feeding, names: list[str], world: str, *, quiet: bool) -> None:
-    await feeding.store.world(world)
+    world = await whole_name(feeding.store, world)
     await feeding.do(feeding.engine.ensure())
     for name in names:
         with progress_bar(f"rebuilding {name}", quiet=quiet) as tell:

@@ -8,6 +8,7 @@ import typer
 
 from service.cli.connect import target
 from service.cli.feeding import All, Feeding, Names, chosen, with_projections
+from service.cli.naming import whole_name
 from service.cli.options import DatabaseUrl, Home, examples
 from service.cli.output import put
 
@@ -29,10 +30,9 @@ def command(
     names = chosen(names, every=every)
 
     async def work(feeding: Feeding) -> None:
-        if world is not None:
-            await feeding.store.world(world)
+        only = None if world is None else await whole_name(feeding.store, world)
         for name in names:
-            released = await feeding.do(feeding.engine.retry(name, world))
+            released = await feeding.do(feeding.engine.retry(name, only))
             put(f"released {released} world{'' if released == 1 else 's'} of {name}")
 
     with_projections(target(ctx, database_url, home), names, work)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import typer
 
 from service.cli.connect import Target, database, opened
+from service.cli.naming import not_found, whole_names
 from service.cli.output import json_list, put, say
 from service.cli.progress import Tell, progress_bar
 from service.cli.workers import CONNECTIONS, processors, share_out
@@ -92,7 +93,7 @@ class _Run:
         async with opened(url, where.settings) as store:
             from service.store.verification import every_world  # noqa: PLC0415
 
-            names = names or [name async for name in every_world(store.reader)]
+            names = await whole_names(store, names) or [name async for name in every_world(store.reader)]
             sizes = await store.reader.head_seqs(names)
             self._total = sum(sizes.values())
             shares = list(_shares(names, sizes))
@@ -212,7 +213,9 @@ async def _replay(store: Store, name: str, progress: Callable[[int, int], None])
     except TamperedError as error:
         finding = Divergence("tampered", error.details["global_seq"], error.details["what"])
         return ReplayVerdict(name, 0, 0, 0, 0, finding)
-    except (InvalidNameError, WorldNotFoundError, UnknownRulesetError) as error:
+    except WorldNotFoundError:
+        return await not_found(store, name)
+    except (InvalidNameError, UnknownRulesetError) as error:
         return error.message
 
 

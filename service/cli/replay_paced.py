@@ -14,6 +14,7 @@ import typer
 from service.cli.connect import Target, with_store
 from service.cli.layout import Piece, put_lines, screen_width, shown
 from service.cli.moments import Moment, first_seq_from, seq_of, shown_duration, shown_wall_time
+from service.cli.naming import find_world
 from service.cli.output import plain, put_bytes, say
 from service.cli.stored import read_effect
 from worldledger.errors import StoreUnavailableError, TamperedError
@@ -93,7 +94,8 @@ class _Replay:
         self._widths = (0, 0)
 
     async def run(self, start: Moment, end: Moment) -> None:
-        world = await self._store.world(self._world)
+        world = await find_world(self._store, self._world)
+        self._world = world.world_id
         first = await first_seq_from(self._store, world, start)
         last = await seq_of(self._store, world, end)
         if first > last:

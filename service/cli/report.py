@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from service.cli.connect import database, target
-from service.cli.files import written_whole
-from service.cli.options import DatabaseUrl, Home, Quiet, examples
+from service.cli.files import require_none, written_whole
+from service.cli.options import DatabaseUrl, Force, Home, Quiet, examples
 from service.cli.output import put_bytes, say
 from service.cli.progress import Tell, progress_bar
 from service.running import run_blocking
@@ -35,10 +35,11 @@ def command(
             "--output",
             "-o",
             metavar="FILE",
-            help="Where to write the page; - is stdout. A file is replaced at the end.",
+            help="Where to write the page; - is stdout.",
             show_default=False,
         ),
     ] = None,
+    force: Force = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Write the numbers behind it to stdout, as a JSON object.")
     ] = False,
@@ -62,11 +63,13 @@ def command(
         from service.report.drawing import require_drawing  # noqa: PLC0415 - `--help` needs none of it
 
         require_drawing()
+        if not force:
+            require_none(output)
     with progress_bar("reporting", quiet=quiet or output == "-") as tell:
         with database(target(ctx, database_url, home)) as url:
             report = run_blocking(_read(url, experiment, tell))
         if output is not None:
-            _write(report, output, tell)
+            _write(report, output, tell, force=force)
     if as_json:
         put_bytes(json.dumps(report.document(), ensure_ascii=False).encode() + b"\n")
     if not quiet:
@@ -79,11 +82,11 @@ async def _read(url: str, experiment: str, tell: Tell) -> Report:
     return await make_report(url, experiment, asked=_telling(tell, QUESTIONS, "questions"))
 
 
-def _write(report: Report, output: str, tell: Tell) -> None:
+def _write(report: Report, output: str, tell: Tell, *, force: bool) -> None:
     from service.report.page import write_page  # noqa: PLC0415 - slow to load; `--help` needs none of it
 
     charts = sum(1 for _ in report.figures())
-    with written_whole(output) as write:
+    with written_whole(output, force=force) as write:
         for piece in write_page(report, drawn=_telling(tell, charts, "plots")):
             write(piece.encode())
 

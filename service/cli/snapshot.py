@@ -8,6 +8,7 @@ import typer
 
 from service.cli.connect import target, with_store
 from service.cli.moments import HEAD, At, one_moment, seq_of
+from service.cli.naming import find_world
 from service.cli.options import DatabaseUrl, Home, Quiet, World, examples
 from service.cli.output import put, put_bytes
 from service.cli.progress import effects, progress_bar
@@ -36,11 +37,11 @@ def command(
     moment = one_moment(at)
 
     async def work(store: Store) -> None:
-        record = await store.world(world)
+        record = await find_world(store, world)
         seq = None if moment == HEAD else await seq_of(store, record, moment)
-        before = await store.states.newest(world, seq)
-        with progress_bar(f"folding {world}", quiet=quiet) as tell:
-            snapshot = await store.snapshot(world, effects(tell), seq=seq)
+        before = await store.states.newest(record.world_id, seq)
+        with progress_bar(f"folding {record.world_id}", quiet=quiet) as tell:
+            snapshot = await store.snapshot(record.world_id, effects(tell), seq=seq)
         if as_json:
             put_bytes(snapshot.model_dump_json().encode() + b"\n")
         else:

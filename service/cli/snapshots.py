@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from service.cli.connect import target, with_store
+from service.cli.naming import whole_name
 from service.cli.options import DatabaseUrl, Home, World, examples
 from service.cli.output import json_list, say
 from service.cli.rows import put_rows
@@ -35,9 +36,12 @@ def command(
     They are a cache. Those that another version of the ruleset made are stale, and not used. DIGEST IN SEQ is the
     effect StateDigest by which the log itself says what the state was.
     """
-    with_store(
-        target(ctx, database_url, home), lambda store: _as_json(store, world) if as_json else _as_table(store, world)
-    )
+
+    async def work(store: Store) -> None:
+        name = await whole_name(store, world)
+        await (_as_json if as_json else _as_table)(store, name)
+
+    with_store(target(ctx, database_url, home), work)
 
 
 async def _pages(store: Store, world: str) -> AsyncIterator[list[SnapshotRecord]]:

@@ -6,13 +6,12 @@ import json
 import re
 import sys
 from contextlib import aclosing
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from service.cli.connect import database, target
-from service.cli.options import DatabaseUrl, Home, Quiet, examples
+from service.cli.options import DatabaseUrl, Force, Home, Quiet, examples
 from service.cli.output import put, put_bytes, say
 from service.cli.rows import put_rows
 from service.cli.sql_formats import FORMATS, Format, format_of, written
@@ -24,6 +23,7 @@ from worldledger.errors import (
     StoreUnavailableError,
     UnknownQueryError,
 )
+from worldledger.near import meant, near
 
 if TYPE_CHECKING:
     from service.database.analytics.cookbook import NamedQuery
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 EXAMPLES = examples(
     'worldledger sql "select kind, count(*) from effects group by kind order by 2 desc"',
     "worldledger sql --list",
+    "worldledger sql --tables effects",
     "worldledger sql win-rate-by-opening --param experiment=first --param plies=2",
     'worldledger sql "table feedback" -o feedback.parquet',
     "worldledger sql - --format csv < question.sql",
@@ -65,6 +66,9 @@ def command(
     listed: Annotated[
         bool, typer.Option("--list", help="List the cookbook's queries; with a NAME, show that one.")
     ] = False,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="List the views that can be asked; with a NAME, show its columns.")
+    ] = False,
     form: Annotated[
         str | None,
         typer.Option(
@@ -76,8 +80,9 @@ def command(
     ] = None,
     output: Annotated[
         str,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to; - is stdout. A file is replaced at the end."),
+        typer.Option("--output", "-o", metavar="FILE", help="Where to; - is stdout."),
     ] = "-",
+    force: Force = False,
     limit: Annotated[
         int | None,
         typer.Option("--limit", min=0, help=f"Most rows; of a table {_ROWS:,} unless said.", show_default=False),
@@ -101,13 +106,17 @@ def command(
 ) -> None:
     """Ask in SQL: what is in the log and what follows from it, in typed columns.
 
-    The views of the schema analytics are there to be asked, without the schema's name; docs/reference/analytics.md has
-    them all. Nothing can be changed, whoever asks.
+    The views of the schema analytics are there to be asked, without the schema's name; --tables lists them. Nothing
+    can be changed, whoever asks.
 
     A query may have parameters (:name). Where projections that it reads are behind the log, a line on stderr says so.
     """
     if listed:
         _list(query, form)
+        return
+    if tables:
+        with database(target(ctx, database_url, home)) as url:
+            run_blocking(_list_views(url, query, format_of(form, output), output, force=force))
         return
     if query is None:
         raise SimulationError('what is the question? worldledger sql "select …", or a name of `worldledger sql --list`')
@@ -117,7 +126,18 @@ def command(
     given = dict(_read_param(text) for text in param or [])
     text, params = _question(query, given)
     with database(target(ctx, database_url, home)) as url:
-        asked = _ask(url, text, params, chosen, output, limit, timeout or _NO_LIMIT, escape=not no_escape, quiet=quiet)
+        asked = _ask(
+            url,
+            text,
+            params,
+            chosen,
+            output,
+            limit,
+            timeout or _NO_LIMIT,
+            escape=not no_escape,
+            force=force,
+            quiet=quiet,
+        )
         run_blocking(asked)
 
 
@@ -130,7 +150,8 @@ async def _ask(
     limit: int | None,
     timeout_s: float,
     *,
-    escape: bool,
+    escape: bool = True,
+    force: bool,
     quiet: bool,
 ) -> None:
     from service.database.analytics.asking import ask  # noqa: PLC0415 - slow to load; `--help` needs none of it
@@ -140,7 +161,7 @@ async def _ask(
         if not quiet:
             await _tell_of_lag(connection, text)
         cells = FORMATS[form].cells
-        with written(form, output, escape=escape) as writer:
+        with written(form, output, escape=escape, force=force) as writer:
             async with ask(
                 connection, text, params, timeout_s=timeout_s, most=limit, cells=cells, idle_s=_NO_LIMIT
             ) as answer:
@@ -201,9 +222,8 @@ def _named(name: str) -> NamedQuery:
     try:
         return find(name)
     except UnknownQueryError as error:
-        close = get_close_matches(name, error.details["known"])
-        meant = f"; perhaps you meant {' or '.join(close)}" if close else ""
-        raise SimulationError(f"there is no query {name!r}{meant}: `worldledger sql --list` has all") from error
+        guess = meant(near(name, error.details["known"]))
+        raise SimulationError(f"there is no query {name!r}{guess}: `worldledger sql --list` has all") from error
 
 
 def _read_param(text: str) -> tuple[str, str]:
@@ -224,6 +244,33 @@ def _told(error: QueryRefusedError, text: str) -> list[str]:
     if "hint" in error.details:
         lines.append(error.details["hint"])
     return lines
+
+
+# -- the views ---------------------------------------------------------------------------------------------
+
+_VIEWS: Final = """
+select relname as view, obj_description(oid, 'pg_class') as "what it has" from pg_class
+where relnamespace = 'analytics'::regnamespace and relkind = 'v' order by relname
+"""
+_COLUMNS: Final = """
+select attname as column, format_type(atttypid, atttypmod) as type, col_description(attrelid, attnum) as "what it is"
+from pg_attribute where attrelid = format('analytics.%I', :name::text)::regclass and attnum > 0 order by attnum
+"""
+
+
+async def _list_views(url: str, name: str | None, form: Format, output: str, *, force: bool) -> None:
+    """List the views of the schema analytics, or the columns of one. Raises SimulationError for an unknown one."""
+    if name is not None:
+        connection = await _connected(url)
+        try:
+            known = [row["view"] for row in await connection.fetch(_VIEWS)]
+        finally:
+            await connection.close()
+        if name not in known:
+            guess = meant(near(name, known)) or ": `worldledger sql --tables` has all"
+            raise SimulationError(f"there is no view {name!r}{guess}")
+    text, params = (_VIEWS, {}) if name is None else (_COLUMNS, {"name": name})
+    await _ask(url, text, params, form, output, None, _NO_LIMIT, force=force, quiet=True)
 
 
 # -- the cookbook ------------------------------------------------------------------------------------------

@@ -256,12 +256,12 @@ def format_of(form: str | None, output: str) -> Format:
 
 
 @contextmanager
-def written(form: Format, output: str, *, escape: bool = True) -> Iterator[Writer]:
+def written(form: Format, output: str, *, escape: bool = True, force: bool = False) -> Iterator[Writer]:
     """Lend what writes an answer; a file appears at the end of the block, whole, or not at all.
 
     ``escape``: whether texts in CSV that a spreadsheet would take for formulas are kept from it.
     """
-    with written_whole(output) as write:
+    with written_whole(output, force=force) as write:
         writer = _Csv(write, escape=escape) if form == "csv" else FORMATS[form].writer(write)
         try:
             yield writer

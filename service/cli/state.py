@@ -13,6 +13,7 @@ from service.cli.boards import board_lines
 from service.cli.connect import target, with_store
 from service.cli.layout import Piece, fields, put_lines, shown, table
 from service.cli.moments import At, AtSeq, AtSimTime, AtTurn, AtWallTime, one_moment, seq_of, shown_wall_time
+from service.cli.naming import find_world
 from service.cli.options import DatabaseUrl, Home, Quiet, World, examples
 from service.cli.output import plain, put_bytes
 from service.cli.progress import effects, progress_bar
@@ -53,15 +54,15 @@ def command(
     moment = one_moment(at, seq=at_seq, sim_time=at_sim_time, wall_time=at_wall_time, turn=at_turn)
 
     async def work(store: Store) -> None:
-        record = await store.world(world)
+        record = await find_world(store, world)
         seq = await seq_of(store, record, moment)
-        with progress_bar(f"folding {world}", quiet=quiet) as tell:
-            found = await store.states.state_at(world, seq, effects(tell))
+        with progress_bar(f"folding {record.world_id}", quiet=quiet) as tell:
+            found = await store.states.state_at(record.world_id, seq, effects(tell))
         if as_json:
             put_bytes(_document(found))
         else:
-            row = await store.reader.effect(world, seq)
-            put_lines(_page(found, read_effect(world, row), record.head_seq))
+            row = await store.reader.effect(record.world_id, seq)
+            put_lines(_page(found, read_effect(record.world_id, row), record.head_seq))
 
     with_store(target(ctx, database_url, home), work)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from service.cli.connect import target, with_store
+from service.cli.naming import not_found, whole_names
 from service.cli.options import DatabaseUrl, Home, Json, examples
 from service.cli.output import json_list, put, say
 from service.cli.progress import Tell, progress_bar
@@ -140,7 +141,8 @@ class _Run:
     async def verify(self, store: Store, put_verdict: Callable[[Verdict], None]) -> None:
         from service.store.verification import every_world  # noqa: PLC0415
 
-        names = self._names or [name async for name in every_world(store.reader)]
+        names = self._names if self._noted or self._start.global_seq else await whole_names(store, self._names)
+        names = names or [name async for name in every_world(store.reader)]
         self._total = sum((await store.reader.head_seqs(names)).values()) - self._start.global_seq
         async for verdict in self._verdicts(store, names):
             if verdict is None:
@@ -183,8 +185,11 @@ class _Run:
                 start_name="--from",
                 progress=lambda done, _: self._advance(name, done),
             )
-        except (InvalidNameError, WorldNotFoundError) as error:
+        except InvalidNameError as error:
             say(error.message)
+            return None
+        except WorldNotFoundError:
+            say(await not_found(store, name))
             return None
 
     def _advance(self, name: str, done: int) -> None:

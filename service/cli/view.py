@@ -10,11 +10,13 @@ import typer
 from service.cli.connect import target, with_store
 from service.cli.layout import Piece, fields, put_lines, shown, table
 from service.cli.moments import At, AtSeq, AtSimTime, AtTurn, AtWallTime, one_moment, seq_of
+from service.cli.naming import find_world
 from service.cli.options import DatabaseUrl, Home, Quiet, World, examples
 from service.cli.output import plain, put_bytes
 from service.cli.progress import effects, progress_bar
 from service.cli.truths import Compared, compared
 from worldledger.errors import UnknownAgentError
+from worldledger.near import near
 
 if TYPE_CHECKING:
     from service.store import Store
@@ -68,15 +70,21 @@ def command(
     async def work(store: Store) -> None:
         from service.runtime.origins import Origins  # noqa: PLC0415 - slow to load; `--help` needs none of it
 
-        record = await store.world(world)
+        record = await find_world(store, world)
         seq = await seq_of(store, record, moment)
-        with progress_bar(f"folding {world}", quiet=quiet) as tell:
-            found = await store.states.state_at(world, seq, effects(tell))
+        with progress_bar(f"folding {record.world_id}", quiet=quiet) as tell:
+            found = await store.states.state_at(record.world_id, seq, effects(tell))
             known = found.state.metadata["agents"].get(agent)
             if known is None:
-                latest = (await store.states.state_at(world, record.head_seq)).state.metadata["agents"].get(agent, {})
-                raise UnknownAgentError(agent, world, at_seq=seq, registered_seq=latest.get("registered_seq", 0))
-            view = await Origins(store, world).view(agent, seq, registered_seq=known["registered_seq"])
+                latest = (await store.states.state_at(record.world_id, record.head_seq)).state.metadata["agents"]
+                raise UnknownAgentError(
+                    agent,
+                    record.world_id,
+                    at_seq=seq,
+                    registered_seq=latest.get(agent, {}).get("registered_seq", 0),
+                    near=[] if agent in latest else near(agent, latest),
+                )
+            view = await Origins(store, record.world_id).view(agent, seq, registered_seq=known["registered_seq"])
         if as_json:
             put_bytes(_document(found, view, truth=truth))
         else:

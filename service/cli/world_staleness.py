@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from service.cli.connect import target, with_store
+from service.cli.naming import whole_name
 from service.cli.options import DatabaseUrl, Home, World, examples
 from service.cli.output import put, put_bytes
 from worldledger.errors import InvalidConfigError
@@ -21,12 +22,15 @@ EXAMPLES = examples(
     "worldledger world staleness my-world --interrupt-policy only_conflict --max-staleness-threshold 20",
 )
 
+_AGENTS = "Agents"
+
 StalenessThreshold = Annotated[
     str | None,
     typer.Option(
         "--staleness-threshold",
         metavar="N|null",
         help="Sightings after which what an agent is about to do is stale; null: it never is.",
+        rich_help_panel=_AGENTS,
     ),
 ]
 InterruptPolicy = Annotated[
@@ -35,6 +39,7 @@ InterruptPolicy = Annotated[
         "--interrupt-policy",
         metavar="NAME",
         help="Which sightings count: always (all of them) or only_conflict (those that concern it).",
+        rich_help_panel=_AGENTS,
     ),
 ]
 MaxStalenessThreshold = Annotated[
@@ -43,6 +48,7 @@ MaxStalenessThreshold = Annotated[
         "--max-staleness-threshold",
         metavar="N|null",
         help="Largest threshold that an agent, an intent or a generation may have; null: any.",
+        rich_help_panel=_AGENTS,
     ),
 ]
 
@@ -74,7 +80,8 @@ def command(
         from service.runtime import Orchestrator  # noqa: PLC0415
         from service.store.watch import HeadWatcher  # noqa: PLC0415
 
-        async with HeadWatcher.over(store, interval=0.2) as watcher, Orchestrator.over(store, watcher, world) as opened:
+        name = await whole_name(store, world)
+        async with HeadWatcher.over(store, interval=0.2) as watcher, Orchestrator.over(store, watcher, name) as opened:
             if sets:
                 await opened.set_staleness(
                     staleness_threshold=threshold, interrupt_policy=policy, max_staleness_threshold=maximum

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from service.cli.connect import target, with_store
+from service.cli.naming import no_experiment
 from service.cli.options import DatabaseUrl, Home, Json, examples
 from service.cli.output import json_list, plain, say
 from service.cli.rows import put_rows
@@ -50,6 +51,9 @@ async def _as_table(store: Store, experiment: str | None) -> None:
         first = False
         after = page[-1].world_id
     if first:
+        if experiment is not None and await store.experiments():
+            say(await no_experiment(store, experiment))
+            return
         where = "" if experiment is None else f" in the experiment {experiment!r}"
         say(f"there are no worlds{where}; make some with `worldledger import pgn` or `worldledger world create`")
 

@@ -27,6 +27,7 @@ from worldledger.errors import (
     UnknownAgentError,
 )
 from worldledger.latency import longest_delay
+from worldledger.near import near
 
 if TYPE_CHECKING:
     from service.runtime.following import Follower
@@ -136,7 +137,7 @@ class Observing:
             await follower.catch_up()
         known = self.agents.get(agent_id)
         if known is None:
-            raise UnknownAgentError(agent_id, self._world_id)
+            raise UnknownAgentError(agent_id, self._world_id, near=near(agent_id, self.agents))
         acknowledged = max(await self._acknowledged.read(agent_id), known["registered_seq"])
         if acknowledged > follower.seq:  # another process has shown the agent what this one has yet to see
             await follower.catch_up()
@@ -387,7 +388,7 @@ class Observing:
             )
         known = self.agents.get(agent_id)
         if known is None:
-            raise UnknownAgentError(agent_id, self._world_id)
+            raise UnknownAgentError(agent_id, self._world_id, near=near(agent_id, self.agents))
         if at_seq < (registered_seq := known["registered_seq"]):
             raise UnknownAgentError(agent_id, self._world_id, at_seq=at_seq, registered_seq=registered_seq)
         here = self._attachments.get(agent_id)

@@ -489,6 +489,30 @@ with recursive known as (
 select kind from known where kind is not null
 """
 
+#: The sources of a world's effects up to a seq ($2).
+SOURCES_OF_WORLD = """
+select distinct source_id from effects where world_id = $1 and global_seq <= $2 order by source_id limit 1000
+"""
+
+#: The names of worlds around a name ($1), in their order: those that a name which is not there may be meant for.
+NAMES_AROUND = """
+(select world_id from worlds where world_id < $1 order by world_id desc limit 200)
+union all (select world_id from worlds where world_id >= $1 order by world_id limit 200)
+"""
+
+#: The names of worlds from a text ($1) on, in their order.
+NAMES_FROM = "select world_id from worlds where world_id >= $1 order by world_id limit $2"
+
+#: The experiments there are, by name, each found by one look into the index.
+EXPERIMENTS = """
+with recursive known as (
+    (select experiment from worlds where experiment is not null order by experiment limit 1)
+    union all
+    select (select w.experiment from worlds w where w.experiment > known.experiment order by w.experiment limit 1)
+    from known where known.experiment is not null)
+select experiment from known where experiment is not null limit 1000
+"""
+
 #: The n-th ($2) effect of a world that is of none of some kinds ($3): n and as many as those kinds have up to there.
 NTH_NOT_OF_KINDS = """
 with recursive search as (

@@ -53,6 +53,7 @@ from worldledger.errors import (
     WorldNotFoundError,
 )
 from worldledger.genesis import NewWorld, check_world_name, genesis_draft
+from worldledger.near import meant, near
 from worldledger.rulesets import Ruleset, known_rulesets, load_ruleset
 from worldledger.time_authority import TimeAuthority
 
@@ -342,7 +343,24 @@ class Store:
                 what = "the row of this world is missing from the table heads"
                 raise Finding(world_id, 1, what).error()
             return WorldRecord.of(row)
-        raise WorldNotFoundError(f"no world named {world_id!r}", world_id=world_id)
+        alike = near(world_id, [row["world_id"] for row in await self.reader.fetch(statements.NAMES_AROUND, world_id)])
+        more = {"near": alike} if alike else {}
+        raise WorldNotFoundError(f"no world named {world_id!r}{meant(alike)}", world_id=world_id, **more)
+
+    async def worlds_beginning(self, text: str, limit: int) -> list[str]:
+        """Return the names of worlds that begin with a text, by name; of a world that is called just so, that alone."""
+        rows = await self.reader.fetch(statements.NAMES_FROM, text, limit) if storable(text) else []
+        names = [row["world_id"] for row in rows if row["world_id"].startswith(text)]
+        return names[:1] if text in names else names
+
+    async def experiments(self) -> list[str]:
+        """Return the names of experiments, the first 1,000 by name."""
+        return [row["experiment"] for row in await self.reader.fetch(statements.EXPERIMENTS)]
+
+    async def sources(self, world: WorldRecord) -> list[str]:
+        """Return the sources of a world's effects, at most 1,000. It reads the whole log of the world."""
+        rows = await self.reader.fetch(statements.SOURCES_OF_WORLD, world.world_id, world.head_seq)
+        return [row["source_id"] for row in rows]
 
     async def worlds(self, *, experiment: str | None = None, after: str = "", limit: int = 100) -> list[WorldRecord]:
         """Give a page of worlds by name, those after ``after``."""

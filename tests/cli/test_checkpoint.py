@@ -84,12 +84,14 @@ def test_a_checkpoint_on_stdout(on: Cli) -> None:
 
 @pytest.mark.filled(by=played)
 def test_a_file_is_replaced_whole_or_not_at_all(on: Cli, tmp_path: Path) -> None:
-    """A file of that name is replaced when the new one is whole; a refused export leaves it alone."""
+    """A file of that name is replaced if --force says so, when the new one is whole; a refused export leaves it."""
     file = tmp_path / "market.json"
     file.write_text("before")
-    result = on("checkpoint", "export", "market", "--turn", "7", "-o", str(file))
+    result = on("checkpoint", "export", "market", "-o", str(file))
+    assert result == (2, "", f"worldledger: {file}: is already there; --force replaces it\n")
+    result = on("checkpoint", "export", "market", "--turn", "7", "-o", str(file), "--force")
     assert (result.code, file.read_text()) == (2, "before")
-    result = on("checkpoint", "export", "market", "--turn", "1", "-o", str(file))
+    result = on("checkpoint", "export", "market", "--turn", "1", "-o", str(file), "--force")
     assert result == (0, "", f"worldledger: exported market at turn 1, seq {ENDED} to {file}\n")
     assert json.loads(file.read_text())["turn"] == 1
     assert list(tmp_path.iterdir()) == [file]

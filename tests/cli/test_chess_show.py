@@ -177,6 +177,6 @@ def test_worlds_that_are_no_games(on: Cli, database_url: str) -> None:
     for name, why in {
         "bazaar": "world 'bazaar' is no game of chess; its ruleset is sandbox",
         "empty": "no game was started in the world 'empty'",
-        "nowhere": "no world named 'nowhere'",
+        "nowhere": "no world named 'nowhere'; `worldledger worlds` lists all",
     }.items():
         assert on("chess", "show", name) == (2, "", f"worldledger: {why}\n")

@@ -206,6 +206,22 @@ def test_shell(database_url: str) -> None:
     assert call("db", "shell", *url, stdin=b"select 6 * 7 as answer \\gset\n\\echo :answer\n").out == "42\n"
 
 
+def test_the_address(on: Cli, database_url: str) -> None:
+    """`db url` prints an address by which other programs read as a reader, or as its own user if asked."""
+
+    def who(url: str) -> tuple[str, bool]:
+        ((user, readonly, path),) = sql(
+            url, "select current_user, current_setting('transaction_read_only'), current_setting('search_path')"
+        )
+        return str(user), (readonly, path) == ("on", "analytics")
+
+    told = on("db", "url")
+    assert (told.code, told.err) == (0, "")
+    assert who(told.out.strip()) == ("worldledger_reader", True)
+    told = on("db", "url", "--admin")
+    assert told == (0, f"{database_url}\n", "")
+
+
 @pytest.mark.parametrize(
     ("url", "address", "password"),
     [

@@ -99,7 +99,8 @@ def test_live_games_and_other_worlds(on: Cli, database_url: str, tmp_path: Path)
     assert '[Event "mixed"]' in text
     assert '[GameId "live"]' in text
     assert text.endswith("\n{ white tried e2e5: illegal move } 1. e4 { [%emt 0:00:01.5] } *\n")
-    assert on("export", "pgn", "--experiment", "mixed", "-o", str(file), "-q").err == ""
+    assert on("export", "pgn", "--experiment", "mixed", "-o", str(file), "-q").code == 2
+    assert on("export", "pgn", "--experiment", "mixed", "-o", str(file), "-q", "--force").err == ""
 
 
 def test_a_world_named_pgn(on: Cli, database_url: str, tmp_path: Path) -> None:
@@ -122,7 +123,7 @@ def test_a_world_named_pgn(on: Cli, database_url: str, tmp_path: Path) -> None:
         (("a", "--experiment", "b"), "which games"),
         (("nowhere",), "no world named 'nowhere'"),
         (("bazaar",), "no game of chess; its ruleset is sandbox"),
-        (("--experiment", "none"), "no games of chess in the experiment 'none'"),
+        (("--experiment", "none"), "no worlds in the experiment 'none'"),
         (("empty",), "empty: no game was started"),
     ],
 )
@@ -149,7 +150,7 @@ def test_a_log_that_does_not_verify_makes_no_file(on: Cli, database_url: str, tm
         UNGUARDED,
         "update effects set effect = replace(effect::text, 'Qh4#', 'Qh5#')::json where global_seq = 6",
     )
-    result = on("export", "pgn", "--experiment", "cup", "-o", str(tmp_path / "a.pgn"))
+    result = on("export", "pgn", "--experiment", "cup", "-o", str(tmp_path / "a.pgn"), "--force")
     assert (result.code, result.out) == (1, "")
     assert "a log that does not verify makes no export" in result.err
     assert [path.name for path in tmp_path.iterdir()] == ["a.pgn"]

@@ -13,7 +13,7 @@ import pytest
 from tests.store.exports import export_of, genesis, text
 
 from .conftest import Cli
-from .helpers import append, call, seed, sql
+from .helpers import UNGUARDED, append, call, seed, sql
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_through_pipes(on: Cli, database_url: str, make_database: Callable[..., 
 
 
 def test_an_export_replaces_a_file_at_its_end(on: Cli, database_url: str, tmp_path: Path) -> None:
-    """A file of that name is replaced by the whole export, also behind a link; a failed export leaves it as it was."""
+    """A file of that name is replaced by the whole export if --force says so, also behind a link; else it stays."""
     seed(database_url, "w")
     file, link = tmp_path / "w.ndjson", tmp_path / "link"
     file.write_text("old")
@@ -116,19 +116,42 @@ def test_an_export_replaces_a_file_at_its_end(on: Cli, database_url: str, tmp_pa
     sql(
         database_url, "alter table effects disable trigger all", "update effects set effect = '{}' where global_seq = 3"
     )
-    result = on("export", "w", "-o", str(link))
+    refused = on("export", "w", "-o", str(link))
+    assert refused == (2, "", f"worldledger: {link}: is already there; --force replaces it\n")
+    result = on("export", "w", "-o", str(link), "--force")
     assert (result.code, result.out) == (1, "")
     assert "world w, seq 3: checksum differs" in result.err
     assert file.read_text() == "old"
     sql(database_url, "delete from effects where global_seq >= 3")
     seed(database_url, "v")
-    assert on("export", "v", "-o", str(link)).code == 0
+    assert on("export", "v", "-o", str(link), "--force").code == 0
     assert link.is_symlink()
     assert file.read_text().count("\n") == 11
     umask = os.umask(0)
     os.umask(umask)
     assert stat.S_IMODE(file.stat().st_mode) == 0o666 & ~umask
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "w.ndjson"]
+
+
+def test_all_worlds(on: Cli, database_url: str, tmp_path: Path) -> None:
+    """`export --all` makes a file of each world; none is replaced unless forced, and a tampered one stops no other."""
+    for name in ("a", "b", "c"):
+        seed(database_url, name)
+    folder = tmp_path / "new" / "backup"
+    assert on("export", "--all", "-o", str(folder)) == (0, "", f"worldledger: exported 3 of 3 worlds to {folder}\n")
+    assert sorted(path.name for path in folder.iterdir()) == ["a.ndjson", "b.ndjson", "c.ndjson"]
+    for path in folder.iterdir():
+        assert on("verify", "--file", str(path)).code == 0
+    (folder / "a.ndjson").unlink()
+    refused = on("export", "--all", "-o", str(folder))
+    assert (refused.code, "b.ndjson: is already there; --force" in refused.err) == (2, True)
+    assert not (folder / "a.ndjson").exists()
+    sql(database_url, UNGUARDED, "update effects set effect = '{}' where world_id = 'b' and global_seq = 3")
+    result = on("export", "--all", "-o", str(folder), "--force")
+    assert (result.code, "exported 2 of 3 worlds" in result.err, "world b, seq 3" in result.err) == (1, True, True)
+    assert (folder / "a.ndjson").exists()
+    for arguments in (("w", "--all"), ()):
+        assert "name a world, or give --all" in on("export", *arguments, "-o", str(folder)).err
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
@@ -149,7 +172,11 @@ def test_places_that_cannot_be_written(on: Cli, database_url: str, tmp_path: Pat
 
 def test_unknown_things(on: Cli, tmp_path: Path) -> None:
     """An unknown world or file is exit code 2, and leaves no file."""
-    assert on("export", "nowhere", "-o", str(tmp_path / "f")) == (2, "", "worldledger: no world named 'nowhere'\n")
+    assert on("export", "nowhere", "-o", str(tmp_path / "f")) == (
+        2,
+        "",
+        "worldledger: no world named 'nowhere'; `worldledger worlds` lists all\n",
+    )
     assert list(tmp_path.iterdir()) == []
     result = on("import", "log", str(tmp_path / "absent"))
     assert (result.code, result.out) == (2, "")

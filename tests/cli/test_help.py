@@ -52,6 +52,7 @@ COMMANDS = [
     ("db", "check"),
     ("db", "repair", "requests"),
     ("db", "shell"),
+    ("db", "url"),
 ]
 
 
@@ -60,6 +61,7 @@ def test_every_command_has_help_with_an_example(cli: Cli, command: tuple[str, ..
     """`--help` shows an example of the command, and the options that lead to the database."""
     result = cli(*command, "--help")
     assert (result.code, result.err) == (0, "")
+    assert cli(*command, "-h") == result
     shown = result.out.partition("Example")[2]
     assert f"worldledger {' '.join(command)}" in shown
     if command == ("config", "check"):
@@ -80,6 +82,14 @@ def test_groups_name_their_commands(cli: Cli, group: tuple[str, ...]) -> None:
     for command in COMMANDS:
         if command[: len(group)] == group:
             assert command[len(group)] in result.out
+
+
+def test_no_option_is_cut_off(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal of 80 columns, the names of all options can be read."""
+    monkeypatch.setenv("COLUMNS", "80")
+    for command in COMMANDS:
+        shown = cli(*command, "--help").out
+        assert not re.search(r"--[a-z-]*…", shown), command
 
 
 def test_version() -> None:

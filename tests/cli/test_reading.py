@@ -83,7 +83,7 @@ def test_log_is_the_stored_bytes(on: Cli, database_url: str) -> None:
 def test_log_of_an_unknown_world(on: Cli) -> None:
     """An unknown world, and a name that no world can have, are exit code 2 and one line."""
     result = on("log", "nowhere")
-    assert result == (2, "", "worldledger: no world named 'nowhere'\n")
+    assert result == (2, "", "worldledger: no world named 'nowhere'; `worldledger worlds` lists all\n")
     result = on("log", "no/where")
     assert (result.code, result.out) == (2, "")
     assert "allowed: 1 to 200 characters" in result.err

@@ -173,7 +173,7 @@ def test_worlds_that_cannot_be_checked(on: Cli, database_url: str) -> None:
     result = on("replay", "--check", "a", "nowhere", "no/where", "c")
     assert (result.code, result.out) == (2, f"{AGREED['a']}\n")
     lines = result.err.splitlines()
-    assert lines[0] == "worldledger: no world named 'nowhere'"
+    assert lines[0] == "worldledger: no world named 'nowhere'; `worldledger worlds` lists all"
     assert "allowed: 1 to 200" in lines[1]
     assert "'go'" in lines[2]
     assert lines[3] == "worldledger: 1 agreed, 0 did not, 3 not checked"

@@ -24,7 +24,8 @@ def test_a_report_is_made(on: Cli, tmp_path: Path) -> None:
     """A page in place of what was there; -o - is stdout; --json gives the numbers, beside a page or alone."""
     file = tmp_path / "report.html"
     file.write_text("old")
-    command = ("report", "cup", "-o", str(file))
+    command = ("report", "cup", "-o", str(file), "--force")
+    assert on(*command[:-1]) == (2, "", f"worldledger: {file}: is already there; --force replaces it\n")
     nothing = "worldledger: the projections have read nothing of 'cup' yet: run `worldledger project --once` first\n"
     assert on(*command) == (2, "", nothing)
     assert file.read_text() == "old"

@@ -72,7 +72,7 @@ def test_no_snapshots(on: Cli, database_url: str) -> None:
 @pytest.mark.parametrize("command", ["snapshot", "snapshots"])
 def test_unknown_worlds(on: Cli, command: str) -> None:
     """A world that there is not is exit code 2 and one line."""
-    assert on(command, "nowhere") == (2, "", "worldledger: no world named 'nowhere'\n")
+    assert on(command, "nowhere") == (2, "", "worldledger: no world named 'nowhere'; `worldledger worlds` lists all\n")
 
 
 def test_a_world_says_how_often(on: Cli, database_url: str) -> None:

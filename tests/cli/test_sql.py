@@ -102,12 +102,13 @@ def test_csv_tells_nothing_from_null(on: Cli) -> None:
 
 
 def test_files(on: Cli, database_url: str, tmp_path: Path) -> None:
-    """A file's name says its format; it appears whole, in place of one that was there, or not at all."""
+    """A file's name says its format; it appears whole, or not at all, and in place of another only if forced."""
     seed(database_url, "w", 3)
     query = "select global_seq, kind, recorded_at, payload from effects order by 1"
     for name in ("a.csv", "a.json", "a.parquet"):
         (tmp_path / name).write_text("old")
-        assert on("sql", query, "-o", str(tmp_path / name)) == (0, "", "")
+        assert "--force replaces it" in _refused(on("sql", query, "-o", str(tmp_path / name)))
+        assert on("sql", query, "-o", str(tmp_path / name), "--force") == (0, "", "")
     assert (tmp_path / "a.csv").read_text().startswith("global_seq,kind,")
     assert len(json.loads((tmp_path / "a.json").read_text())) == 4
     table = pq.read_table(tmp_path / "a.parquet")
@@ -121,6 +122,26 @@ def test_files(on: Cli, database_url: str, tmp_path: Path) -> None:
     assert on("sql", "select 1 as n where false", "-o", str(tmp_path / "none.parquet")).code == 0
     assert pq.read_table(tmp_path / "none.parquet").num_rows == 0
     assert "there are table, csv, json, parquet" in _refused(on("sql", "select 1", "--format", "xml"))
+
+
+def test_the_views_are_listed(on: Cli) -> None:
+    """`--tables` lists the views with what they have, and with a name its columns."""
+    rows = [line.split("|") for line in on("sql", "--tables").out.splitlines()]
+    assert [cell.strip() for cell in rows[0]] == ["view", "what it has"]
+    listed = {row[0].strip(): row[1].strip() for row in rows[2:] if len(row) == 2}
+    assert listed["effects"]
+    assert all(listed.values())
+    columns = [
+        json.loads(line.rstrip(","))
+        for line in on("sql", "--tables", "effects", "--format", "json").out.split("\n")
+        if "{" in line
+    ]
+    assert {"global_seq": "bigint"}.items() <= {column["column"]: column["type"] for column in columns}.items()
+    assert all(column["what it is"] for column in columns)
+    assert _refused(on("sql", "--tables", "effect")).startswith(
+        "worldledger: there is no view 'effect'; did you mean 'effects'"
+    )
+    assert "`worldledger sql --tables` has all" in _refused(on("sql", "--tables", "zzz"))
 
 
 def test_parquet_has_types(on: Cli, tmp_path: Path) -> None:
@@ -203,7 +224,7 @@ def test_the_cookbook(on: Cli) -> None:
     assert listed[0].keys() == {"name", "title", "description", "parameters", "sql"}
     result = on("sql", "win-rate-by-opening", "--param", "plies=2", "--format", "csv")
     assert result.out == "opening,games,white_wins,draws,black_wins\nf3 e5,1,0,0,1\n"
-    meant = "there is no query 'who-was-herd'; perhaps you meant who-was-heard"
+    meant = "there is no query 'who-was-herd'; did you mean 'who-was-heard' or"
     assert meant in _refused(on("sql", "who-was-herd"))
     assert meant in _refused(on("sql", "--list", "who-was-herd"))
     assert _refused(on("sql", "zz")) == "worldledger: there is no query 'zz': `worldledger sql --list` has all\n"

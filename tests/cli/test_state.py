@@ -110,7 +110,7 @@ def test_moments_that_there_are_not(on: Cli, options: tuple[str, ...], why: str)
 
 def test_unknown_worlds(on: Cli) -> None:
     """A world that there is not is exit code 2 and one line."""
-    assert on("state", "nowhere") == (2, "", "worldledger: no world named 'nowhere'\n")
+    assert on("state", "nowhere") == (2, "", "worldledger: no world named 'nowhere'; `worldledger worlds` lists all\n")
     assert on("state", "no/where").code == 2
 
 

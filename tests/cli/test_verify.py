@@ -140,7 +140,8 @@ def test_a_world_that_is_not_there(on: Cli, database_url: str) -> None:
     """An unknown world is exit code 2, after the others were verified; a finding outweighs it."""
     seed(database_url, "w")
     result = on("verify", "nowhere", "w")
-    said = "worldledger: no world named 'nowhere'\nworldledger: 1 verified, 0 tampered, 1 not found\n"
+    unknown = "worldledger: no world named 'nowhere'; `worldledger worlds` lists all\n"
+    said = f"{unknown}worldledger: 1 verified, 0 tampered, 1 not found\n"
     assert (result.code, result.err) == (2, said)
     assert result.out.startswith("verified w 10 effects")
     tamper(database_url, _CHANGE)
@@ -203,7 +204,7 @@ def test_a_world_of_which_nothing_is_left(on: Cli, database_url: str) -> None:
     seed(database_url, "w")
     head = head_of(on)
     tamper(database_url, "delete from effects", "delete from heads", "delete from requests", "delete from worlds")
-    assert on("verify", "w") == (2, "", "worldledger: no world named 'w'\n")
+    assert on("verify", "w") == (2, "", "worldledger: no world named 'w'; `worldledger worlds` lists all\n")
     for option, name in (("--head", "head"), ("--from", "--from")):
         assert on("verify", "w", option, head) == (
             1,

@@ -10,6 +10,7 @@ from typing import Any
 
 from worldledger.errors.base import RecoveryAction, SimulationError
 from worldledger.errors.log import InvalidEffectError
+from worldledger.near import meant
 
 # -- intents: what is wrong with one, or with the moment at which it came ----------------------------------
 
@@ -197,15 +198,24 @@ class CircuitBreakerOpenError(SimulationError):
 class UnknownAgentError(SimulationError):
     """No agent of that name is registered in the world, or none was at a moment; details: ``agent_id``, ``world_id``.
 
-    Of a moment, which ``global_seq`` tells, ``registered_seq`` is there where the agent was registered later.
+    Of a moment, which ``global_seq`` tells, ``registered_seq`` is there where the agent was registered later. ``near``
+    has the names of agents that are like it.
     """
 
     code = "unknown_agent"
 
-    def __init__(self, agent_id: str, world_id: str, *, at_seq: int | None = None, registered_seq: int = 0) -> None:
+    def __init__(
+        self,
+        agent_id: str,
+        world_id: str,
+        *,
+        at_seq: int | None = None,
+        registered_seq: int = 0,
+        near: Sequence[str] = (),
+    ) -> None:
         where = f"world {world_id}" if world_id else "the world"
-        text = f"{where} has no agent {agent_id!r}"
-        more = {}
+        text = f"{where} has no agent {agent_id!r}{meant(near)}"
+        more: dict[str, Any] = {"near": [*near]} if near else {}
         if at_seq is not None and registered_seq:
             text = f"at seq {at_seq} {where} had no agent {agent_id!r}: it was registered with seq {registered_seq}"
             more = {"global_seq": at_seq, "registered_seq": registered_seq}

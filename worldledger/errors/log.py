@@ -102,7 +102,7 @@ class RequestConflictError(SimulationError):
 
 
 class WorldNotFoundError(SimulationError):
-    """No world of that name in this database."""
+    """No world of that name in this database; details: ``near``, the names that are like it."""
 
     code = "world_not_found"
 

@@ -18,6 +18,7 @@ from service.arrow.lake.manifest import Choice, LakeView, LakeWorld, Manifest, P
 from service.arrow.lake.views import GROWING, Sources, ViewOfDatabase, in_parallel, views_of, write_news, write_whole
 from service.arrow.reading import Effects
 from worldledger.errors import SimulationError, TamperedError, WorldNotFoundError
+from worldledger.near import meant, near
 
 if TYPE_CHECKING:
     from service.store import Store
@@ -156,11 +157,13 @@ class _Export:
         names = {world.world_id for world in there}
         for name in self._choice.worlds:
             if name not in names and name not in self._had.worlds:
-                raise WorldNotFoundError(f"there is no world {name!r}", world_id=name)
+                raise WorldNotFoundError(f"there is no world {name!r}{meant(near(name, names))}", world_id=name)
         experiments = {world.experiment for world in there}
         for experiment in self._choice.experiments:
             if experiment not in experiments:
-                raise SimulationError(f"there is no world of the experiment {experiment!r}", experiment=experiment)
+                guesses = near(experiment, filter(None, experiments))
+                what = f"there is no world of the experiment {experiment!r}{meant(guesses)}"
+                raise SimulationError(what, experiment=experiment)
         for world in there:
             had = self._had.worlds.get(world.world_id)
             if had is not None or self._choice.includes(world.world_id, world.experiment):
