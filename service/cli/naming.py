@@ -55,9 +55,11 @@ async def whole_names(store: Store, names: Iterable[str]) -> list[str]:
     found: dict[str, None] = {}
     for name in names:
         beginning = await store.worlds_beginning(name, 2)
-        if len(beginning) == 1 and not [batch async for batch in store.reader.batches(name, limit=1)]:
-            name = beginning[0]  # noqa: PLW2901 - from here on it is called so
-        found[name] = None
+        is_whole = beginning[:1] == [name] or len(beginning) != 1
+        if is_whole or [batch async for batch in store.reader.batches(name, limit=1)]:
+            found[name] = None
+        else:
+            found[beginning[0]] = None
     return [*found]
 
 

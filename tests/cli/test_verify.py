@@ -264,5 +264,5 @@ def test_on_a_terminal(database_url: str) -> None:
     os.close(above)
     lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode()).replace("\r", "\n").splitlines()
     assert any(re.fullmatch(r"verified w 3001 effects, head 3001:[0-9a-f]{64}", line) for line in lines)
-    assert "worldledger: no world named 'nowhere'" in lines
+    assert "worldledger: no world named 'nowhere'; `worldledger worlds` lists all" in lines
     assert any(line.startswith("verifying ") for line in lines)
