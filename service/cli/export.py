@@ -9,7 +9,7 @@ import typer
 
 from service.cli.connect import Target, target, with_store
 from service.cli.files import require_none, written_whole
-from service.cli.naming import find_world
+from service.cli.naming import find_world, no_experiment
 from service.cli.options import DatabaseUrl, Force, Home, Quiet, examples
 from service.cli.output import say
 from service.cli.progress import progress_bar
@@ -35,6 +35,9 @@ def command(
     ],
     world: Annotated[str | None, typer.Argument(metavar="WORLD", help="A world's name.", show_default=False)] = None,
     every: Annotated[bool, typer.Option("--all", help="Every world, each as WORLD.ndjson in a folder.")] = False,
+    experiment: Annotated[
+        str | None, typer.Option("--experiment", metavar="NAME", help="As --all, the worlds of this experiment.")
+    ] = None,
     force: Force = False,
     quiet: Quiet = False,
     database_url: DatabaseUrl = None,
@@ -49,10 +52,10 @@ def command(
     Games of chess become a PGN file by `worldledger export pgn`; so a world that is itself named pgn goes last:
     `worldledger export -o FILE pgn`.
     """
-    if (world is None) != every:
-        raise typer.BadParameter("name a world, or give --all")
+    if (world is not None) + every + (experiment is not None) != 1:
+        raise typer.BadParameter("name a world, or give --all or --experiment")
     if world is None:
-        _export_all(target(ctx, database_url, home), Path(output), force=force, quiet=quiet)
+        _export_all(target(ctx, database_url, home), Path(output), experiment, force=force, quiet=quiet)
         return
 
     async def work(store: Store) -> None:
@@ -81,8 +84,8 @@ async def _export(store: Store, record: WorldRecord, output: str, *, force: bool
         say(f"exported {record.world_id}: {trailer.count} effects, head {trailer.head}{where}")
 
 
-def _export_all(where: Target, folder: Path, *, force: bool, quiet: bool) -> None:
-    """Export every world to a file of its name; unless ``force`` is true, only where none of the files is there yet."""
+def _export_all(where: Target, folder: Path, experiment: str | None, *, force: bool, quiet: bool) -> None:
+    """Export every world, or an experiment's, each to a file; unless ``force`` is true only where none is there yet."""
     tampered: list[str] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -90,7 +93,9 @@ def _export_all(where: Target, folder: Path, *, force: bool, quiet: bool) -> Non
         raise SimulationError(f"{folder}: cannot be made ({error.strerror or error})", file=str(folder)) from error
 
     async def work(store: Store) -> int:
-        names = [world.world_id async for world in store.every_world()]
+        names = [world.world_id async for world in store.every_world(experiment=experiment)]
+        if not names and experiment is not None:
+            raise SimulationError(await no_experiment(store, experiment), experiment=experiment)
         files = {name: str(folder / f"{name}.ndjson") for name in names}
         if not force:
             for file in files.values():

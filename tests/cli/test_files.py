@@ -150,8 +150,11 @@ def test_all_worlds(on: Cli, database_url: str, tmp_path: Path) -> None:
     result = on("export", "--all", "-o", str(folder), "--force")
     assert (result.code, "exported 2 of 3 worlds" in result.err, "world b, seq 3" in result.err) == (1, True, True)
     assert (folder / "a.ndjson").exists()
-    for arguments in (("w", "--all"), ()):
-        assert "name a world, or give --all" in on("export", *arguments, "-o", str(folder)).err
+    seed(database_url, "d", experiment="e")
+    assert "exported 1 of 1 worlds" in on("export", "--experiment", "e", "-o", str(tmp_path / "e")).err
+    assert [path.name for path in (tmp_path / "e").iterdir()] == ["d.ndjson"]
+    for arguments in (("w", "--all"), ("--all", "--experiment", "e"), ()):
+        assert "name a world, or give" in on("export", *arguments, "-o", str(folder)).err
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
