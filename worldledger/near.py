@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
+from typing import Final
+
+#: How alike a field's name and the one that is meant are where even their first letters differ.
+_VERY_ALIKE: Final = 0.8
+#: By how many characters their lengths differ at most, unless one has the other in it.
+_LONGER: Final = 2
+#: Fewer characters than these are in very many names.
+_SHORTEST: Final = 3
 
 
 def near(name: str, known: Iterable[str], most: int = 3) -> list[str]:
@@ -12,6 +20,18 @@ def near(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     for other in known:
         folded.setdefault(other.casefold(), other)
     return [folded[other] for other in get_close_matches(name.casefold(), folded, most)]
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name of a field that is probably meant, None where any suggestion might mislead."""
+    for close in near(name, known, 1):
+        short, long = sorted((name, close), key=len)
+        if short in long and len(short) >= _SHORTEST:
+            return close
+        alike = SequenceMatcher(None, name, close).ratio()
+        if len(long) - len(short) <= _LONGER and (name[:1] == close[:1] or alike >= _VERY_ALIKE):
+            return close
+    return None
 
 
 def meant(names: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from service.cli.layout import Piece, cut, put_lines, table
 from service.cli.options import examples
 from service.cli.output import Above, plain, put_bytes
 from worldledger.errors import FileRefusedError, InvalidSimulationConfigError, Problem, dotted
-from worldledger.errors.simulations import told
+from worldledger.errors.simulations import summed_up, told
 
 if TYPE_CHECKING:
     from worldledger.rulesets.simulation.config import SimulationConfig
@@ -58,7 +58,7 @@ def _check(file: str, *, as_json: bool) -> int:
     summary = None
     code = 0
     try:
-        document = _document(file)
+        document = read_configuration(file)
         config = config_of(document)
         warnings = located(config.warnings(), document)
         summary = _summary(config)
@@ -70,7 +70,7 @@ def _check(file: str, *, as_json: bool) -> int:
         answer = {
             "file": file,
             "valid": None if code == 2 else code == 0,
-            "problems": [_value(problem) for problem in problems],
+            "problems": [_value(problem) for problem in summed_up(problems)],
             "warnings": [_value(problem) for problem in warnings],
             "summary": summary,
         }
@@ -78,13 +78,18 @@ def _check(file: str, *, as_json: bool) -> int:
     elif summary is not None:
         put_lines(_lines(file, summary, warnings))
     else:
-        for problem in problems:  # without the program's name before it, so that an editor finds the place
-            for line in told(problem).splitlines():
-                Above().write(plain(line) + "\n")
+        put_problems(problems)
     return code
 
 
-def _document(file: str) -> Document:
+def put_problems(problems: Sequence[Problem]) -> None:
+    """Write problems to stderr, without the program's name before them, so that an editor finds the place."""
+    for problem in summed_up(problems):
+        for line in told(problem).splitlines():
+            Above().write(plain(line) + "\n")
+
+
+def read_configuration(file: str) -> Document:
     """Read a file, or stdin if it is called ``-``. Raises as `load_config` does."""
     from worldledger.rulesets.simulation.loading import read_document  # noqa: PLC0415
     from worldledger.strict_yaml import MAX_BYTES  # noqa: PLC0415

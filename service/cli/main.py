@@ -21,6 +21,7 @@ from service.cli import (
     chess_play,
     chess_show,
     config_check,
+    config_convert,
     db_check,
     db_repair_requests,
     db_shell,
@@ -166,6 +167,7 @@ def make_app() -> typer.Typer:
     app.add_typer(chess, name="chess")
     config = _group("Look at configurations of simulations.", _CONFIGS)
     _add(config, "check", config_check)
+    _add(config, "convert", config_convert)
     app.add_typer(config, name="config")
     checkpoint = _group("Take a simulation's state out, and begin another simulation with it.", _CHECKPOINTS)
     _add(checkpoint, "export", checkpoint_export)

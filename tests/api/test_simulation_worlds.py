@@ -165,3 +165,13 @@ async def test_an_agent_is_not_told_the_key_of_its_noise(client: httpx2.AsyncCli
     assert "noise_key" not in own["policy"]["config"]
     again = await client.post("/v1/worlds/market/agents", json={"agent_id": listed["agent_id"]})
     assert "noise_key" not in again.json()["policy"]["config"]
+
+
+async def test_a_configuration_of_llm_sim(client: httpx2.AsyncClient) -> None:
+    """It is recognised, and told in one problem; one sign of it is a slip, told as any other."""
+    config = market(llm={"model": "m"}, engine={"type": "econ_llm_engine", "interest_rate": 0.05})
+    found = problem(await new(client, config=config), 422, "invalid_simulation_config", path="$.config")
+    (told,) = found["problems"]
+    assert told["message"].startswith("this is a configuration of llm-sim (llm, engine.interest_rate); ")
+    found = problem(await new(client, config=market(llm={})), 422, "invalid_simulation_config", path="$.config")
+    assert [each["path"] for each in found["problems"]] == ["llm"]

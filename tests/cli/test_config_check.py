@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from worldledger.rulesets.simulation import load_config
+
 from .conftest import Cli
 from .helpers import call
 
@@ -218,3 +220,86 @@ def test_no_world_of_a_bad_file(on: Cli, bad: Path, tmp_path: Path) -> None:
     result = on("world", "create", "market", "--config", str(tmp_path / "none.yml"))
     assert result == (2, "", f"worldledger: {tmp_path / 'none.yml'}: cannot be read (No such file or directory)\n")
     assert on("worlds", "--json").out == "[]\n"
+
+
+LLM_SIM = """\
+simulation:
+  name: Hybrid
+  max_turns: 15
+  checkpoint_interval: 5
+  termination: {min_value: 0.0, max_value: 1000000.0}
+llm: {model: "some:1b", host: "http://127.0.0.1:1", api_key: secret}
+agents:
+  - {name: Ann, type: nation, initial_economic_strength: 100.0, strategy: grow}
+  - {name: Bob, type: econ_llm_agent, initial_economic_strength: 50, initial_location: here}
+validator: {type: econ_llm_validator, domain: economic, permissive: true}
+engine: {type: econ_llm_engine, interest_rate: 0.03}
+logging: {level: INFO, format: console}
+spatial: {topology: {type: grid, width: 3}}
+"""
+
+
+@pytest.mark.usefixtures("no_database")
+def test_a_configuration_of_llm_sim(cli: Cli, tmp_path: Path) -> None:
+    """It is recognised in one line, and converted into one that can be used; what moved and what stayed out is said."""
+    file, made = tmp_path / "llm.yaml", tmp_path / "ours.yaml"
+    file.write_text(LLM_SIM, encoding="utf-8")
+    checked = cli("config", "check", str(file))
+    (line,) = checked.err.splitlines()
+    assert (checked.code, checked.out) == (1, "")
+    assert "this is a configuration of llm-sim (llm, logging, spatial, simulation.termination, " in line
+    assert line.endswith("`worldledger config convert` turns it into one of these")
+    done = cli("config", "convert", str(file), "-o", str(made))
+    assert (done.code, done.out) == (0, "")
+    said = done.err.splitlines()
+    for words in (
+        "moved: simulation.termination to engine.parameters.termination",
+        "moved: engine.interest_rate to engine.parameters.interest_rate",
+        "moved: agents[Ann].initial_economic_strength to agents[Ann].state.economic_strength",
+        "moved: agents[Bob].initial_location to agents[Bob].parameters.initial_location",
+        "moved: validator to engine.parameters.validator",
+        "moved: the variables that llm-sim has by itself to state_variables",
+        "left out: simulation.checkpoint_interval: every turn is kept, and can be exported as a checkpoint",
+        "left out: logging: the service logs as its own settings say",
+    ):
+        assert f"worldledger: {words}" in said
+    assert "secret" not in made.read_text(encoding="utf-8")
+    assert cli("config", "check", str(made)).code == 0
+    config = load_config(made)
+    assert config.initial_agents() == {
+        "Ann": {"name": "Ann", "economic_strength": 100.0},
+        "Bob": {"name": "Bob", "economic_strength": 50.0},
+    }
+    assert config.initial_global()["total_economic_value"] == 150.0
+    assert (config.initial_global()["interest_rate"], config.engine.parameters["interest_rate"]) == (0.03, 0.03)
+    assert config.agents[0].parameters == {"strategy": "grow"}
+    assert config.engine.parameters["spatial"] == {"topology": {"type": "grid", "width": 3}}
+    assert cli("config", "convert", str(made), "--quiet") == (0, made.read_text(encoding="utf-8"), "")
+    defined = LLM_SIM + "state_variables: {agent_vars: {location: {type: string}}, global_vars: {}}\n"
+    file.write_text(defined, encoding="utf-8")
+    odd = cli("config", "convert", str(file), "--quiet")
+    assert odd.code == 1
+    assert "location: here" in odd.out
+    assert (
+        "unknown type 'string'; the types are float, int, bool, categorical, dict, list, tuple, str and object"
+        in odd.err
+    )
+    file.write_text("- 1", encoding="utf-8")
+    assert cli("config", "convert", str(file)).code == 1
+    assert cli("config", "convert", str(tmp_path / "none.yaml")).code == 2
+
+
+@pytest.mark.usefixtures("no_database")
+def test_very_many_problems_are_summed_up(cli: Cli, tmp_path: Path) -> None:
+    """A hundred are told, and how many more there are; one sign of llm-sim is a slip, with no misleading suggestion."""
+    agents = "".join(f"  - {{name: a{number}, strategy: x}}\n" for number in range(130))
+    file = tmp_path / "many.yaml"
+    file.write_text(f"simulation: {{name: s, termination: 3}}\nagents:\n{agents}", encoding="utf-8")
+    done = cli("config", "check", str(file))
+    lines = done.err.splitlines()
+    assert (done.code, len(lines)) == (1, 101)
+    assert lines[0].endswith("unknown field 'termination'; known are name, description, max_turns")
+    assert "did you mean" not in done.err
+    assert lines[-1] == f"{file}: and 31 more problems"
+    found = json.loads(cli("config", "check", str(file), "--json").out)
+    assert (len(found["problems"]), found["problems"][-1]["message"]) == (101, "and 31 more problems")

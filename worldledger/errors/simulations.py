@@ -13,6 +13,8 @@ from worldledger.errors.log import InvalidConfigError
 Path = tuple[str | int, ...]
 
 
+#: Most problems of one configuration that are told.
+MOST_TOLD: Final = 100
 #: A key that can stand in a dotted path as it is.
 _PLAIN: Final = re.compile(r'[^.\[\]"]+\Z')
 
@@ -36,8 +38,18 @@ class Problem(NamedTuple):
     column: int | None = None
 
 
+def summed_up(problems: Sequence[Problem]) -> Sequence[Problem]:
+    """Return the first problems, and one that says how many more there are where they are very many."""
+    more = len(problems) - MOST_TOLD
+    if more <= 0:
+        return problems
+    return [*problems[:MOST_TOLD], Problem((), f"and {more} more problem{'' if more == 1 else 's'}", problems[-1].file)]
+
+
 class InvalidDefinitionError(InvalidConfigError):
     """Variables that cannot be defined so; details: ``problems``, each with ``path`` and ``message``.
+
+    The text has the first MOST_TOLD of them, and how many more there are.
 
     Source: seeds/state_variable_types.md, "Validation Rules".
     """
@@ -47,7 +59,7 @@ class InvalidDefinitionError(InvalidConfigError):
     def __init__(self, problems: Iterable[Problem | Mapping[str, Any]], message: str | None = None) -> None:
         """Take the problems; as ``details`` has them, too, where the paths are written out (so they come by wire)."""
         self.problems: Sequence[Problem] = tuple(map(_problem, problems))
-        text = "\n".join(map(told, self.problems)) if message is None else message
+        text = "\n".join(map(told, summed_up(self.problems))) if message is None else message
         super().__init__(text, problems=[_details(problem) for problem in self.problems])
 
 

@@ -11,6 +11,17 @@ from typing import Final, Literal, get_args
 TypeName = Literal["float", "int", "bool", "categorical", "dict", "list", "tuple", "str", "object"]
 
 TYPES: Final[tuple[str, ...]] = get_args(TypeName)
+#: What other programs call the types.
+OTHER_NAMES: Final[Mapping[str, TypeName]] = {
+    **dict.fromkeys(("string", "text"), "str"),
+    **dict.fromkeys(("integer", "long"), "int"),
+    **dict.fromkeys(("number", "double", "real", "decimal"), "float"),
+    "boolean": "bool",
+    **dict.fromkeys(("enum", "category", "choice"), "categorical"),
+    **dict.fromkeys(("array", "sequence", "set"), "list"),
+    **dict.fromkeys(("map", "mapping", "dictionary"), "dict"),
+    **dict.fromkeys(("struct", "record"), "object"),
+}
 #: What an element may be by its bare name: a type that needs no field beside it.
 BARE: Final = ("float", "int", "bool", "str")
 

@@ -14,6 +14,7 @@ from unicodedata import normalize
 from worldledger.canonical import MAX_INT, gate
 from worldledger.errors import InvalidEffectError
 from worldledger.errors.simulations import Path, Problem
+from worldledger.near import nearest
 from worldledger.variables import limits
 from worldledger.variables.defaults import DefaultError, plain_default
 from worldledger.variables.patterns import PatternError, translate
@@ -94,7 +95,7 @@ class Rules:
             return {}
         kind = raw.get("type")
         if not isinstance(kind, str) or kind not in limits.TYPES:
-            self.wrong((*path, "type"), "a type is missing" if kind is None else _unknown("type", kind, limits.TYPES))
+            self.wrong((*path, "type"), "a type is missing" if kind is None else _unknown_type(kind))
             self._unknown_fields(raw, path)
             return {}
         # Null says that a field is not set; of the default alone it is a value.
@@ -246,7 +247,7 @@ class Rules:
             return self._definition(raw, path, levels)
         self._nodes += 1
         if raw not in limits.TYPES:
-            self.wrong(path, _unknown("type", raw, limits.TYPES))
+            self.wrong(path, _unknown_type(raw))
         elif raw not in limits.BARE:
             fields = " or ".join(sorted(limits.FIELDS[raw] - {"max_length"}))
             self.wrong(path, f"a {raw} cannot stand for itself: write {{type: {raw}, …}} with its {fields}")
@@ -273,5 +274,13 @@ def whole(low: float, high: float) -> tuple[int, int]:
 
 
 def _unknown(what: str, name: Any, known: Collection[str]) -> str:
-    close = get_close_matches(name, known, 1) if isinstance(name, str) else []
-    return f"unknown {what} {name!r}" + (f"; did you mean {close[0]!r}?" if close else "")
+    close = nearest(name, known) if isinstance(name, str) else None
+    return f"unknown {what} {name!r}" + ("" if close is None else f"; did you mean {close!r}?")
+
+
+def _unknown_type(name: Any) -> str:
+    said = name.lower() if isinstance(name, str) else ""
+    close: list[str] = [limits.OTHER_NAMES[said]] if said in limits.OTHER_NAMES else []
+    close += get_close_matches(said, limits.TYPES, 1, 0.75)
+    meant = f"; did you mean {close[0]!r}?" if close else ""
+    return f"unknown type {name!r}; the types are {', '.join(limits.TYPES[:-1])} and {limits.TYPES[-1]}{meant}"

@@ -9,6 +9,7 @@ import pytest
 from worldledger.errors import InvalidDefinitionError
 from worldledger.variables import check_definitions
 
+TYPES = "; the types are float, int, bool, categorical, dict, list, tuple, str and object"
 FLOAT = {"type": "float"}
 
 
@@ -45,8 +46,8 @@ def problems(raw: Any, where: str = "agent_vars") -> list[tuple[str, str]]:
         ("int", "x", "a definition is a mapping with a type: write {type: int}"),
         (None, "x", "a definition is a mapping with a type, such as {type: int, default: 0}"),
         ({}, "x.type", "a type is missing"),
-        ({"type": "flaot"}, "x.type", "unknown type 'flaot'; did you mean 'float'?"),
-        ({"type": ["int"]}, "x.type", "unknown type ['int']"),
+        ({"type": "flaot"}, "x.type", f"unknown type 'flaot'{TYPES}; did you mean 'float'?"),
+        ({"type": ["int"]}, "x.type", f"unknown type ['int']{TYPES}"),
         ({"type": "int", "mix": 1}, "x.mix", "unknown field 'mix'; did you mean 'min'?"),
         ({"type": "int", "q": 1}, "x.q", "unknown field 'q'"),
         ({"type": "int", 5: 1}, "x.5", "unknown field 5"),
@@ -131,7 +132,11 @@ def problems(raw: Any, where: str = "agent_vars") -> list[tuple[str, str]]:
             "x.max_length",
             "max_length is a whole number > 0 and <= 1000 (got True)",
         ),
-        ({"type": "list", "item_type": "number"}, "x.item_type", "unknown type 'number'"),
+        (
+            {"type": "list", "item_type": "number"},
+            "x.item_type",
+            f"unknown type 'number'{TYPES}; did you mean 'float'?",
+        ),
         (
             {"type": "list", "item_type": "categorical"},
             "x.item_type",
@@ -157,7 +162,7 @@ def problems(raw: Any, where: str = "agent_vars") -> list[tuple[str, str]]:
         (
             {"type": "tuple", "item_types": ["int", "flot"]},
             "x.item_types.1",
-            "unknown type 'flot'; did you mean 'float'?",
+            f"unknown type 'flot'{TYPES}; did you mean 'float'?",
         ),
         ({"type": "tuple", "item_types": ["int", {"type": "int", "min": 1, "max": 0}]}, "x.item_types.1.min", None),
         # str
@@ -174,7 +179,7 @@ def problems(raw: Any, where: str = "agent_vars") -> list[tuple[str, str]]:
         (
             {"type": "object", "schema": {"a": {"type": "in"}}},
             "x.schema.a.type",
-            "unknown type 'in'; did you mean 'int'?",
+            f"unknown type 'in'{TYPES}; did you mean 'int'?",
         ),
         ({"type": "object", "schema": {"a-b": FLOAT}}, "x.schema.a-b", None),
         ({"type": "object", "schema": {"a": "float"}}, "x.schema.a", None),

@@ -8,11 +8,11 @@ is read as well.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
 from worldledger.canonical import MAX_INT, gate
 from worldledger.errors import InvalidEffectError, InvalidSimulationConfigError, Problem
+from worldledger.near import nearest
 from worldledger.rulesets.simulation.config import SimulationConfig
 from worldledger.rulesets.simulation.models import Models, defaults_of, variables_digest
 from worldledger.rulesets.simulation.words import PLACE
@@ -131,8 +131,8 @@ class _Reading:
         for name, entity in value.items():
             where = ("agents", str(name))
             if name not in names:
-                close = get_close_matches(str(name), sorted(names), 1) if self._hints() else []
-                hint = f"; did you mean {close[0]!r}?" if close else "; add it to the configuration"
+                close = nearest(str(name), sorted(names)) if self._hints() else None
+                hint = f"; did you mean {close!r}?" if close else "; add it to the configuration"
                 self._wrong(where, f"the configuration has no such agent{hint}")
             elif not isinstance(entity, Mapping) or entity.get("name", name) != name:
                 self._wrong(where, "an agent is an object with the agent's own name")

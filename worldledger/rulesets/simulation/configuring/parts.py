@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from difflib import get_close_matches
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -12,6 +11,7 @@ from pydantic_core import ErrorDetails
 from worldledger.drafts import json_name
 from worldledger.errors import Problem
 from worldledger.errors.simulations import Path
+from worldledger.near import nearest
 
 #: What Pydantic's errors say is expected.
 _EXPECTED: Final = {
@@ -65,8 +65,8 @@ class Parts:
 
     def hint(self, name: str, names: Collection[str], otherwise: str = "") -> str:
         """Say which name is nearest; else ``otherwise``, or which names there are."""
-        close = get_close_matches(name, names, 1) if len(self.problems) < _MOST_HINTS else []
-        return f"did you mean {close[0]!r}?" if close else otherwise or f"known are {', '.join(names)}"
+        close = nearest(str(name), names) if len(self.problems) < _MOST_HINTS else None
+        return f"did you mean {close!r}?" if close else otherwise or f"known are {', '.join(names)}"
 
     def is_mapping(self, value: Any, path: Path) -> bool:
         """Tell whether a part is a mapping, and say so if it is not."""

@@ -13,10 +13,12 @@ from worldledger.errors import (
     InvalidDefinitionError,
     InvalidEffectError,
     InvalidSimulationConfigError,
+    Problem,
     ReservedKindError,
 )
 from worldledger.errors.simulations import Path
 from worldledger.intents import check_agent_id, check_permissions
+from worldledger.rulesets.simulation.configuring.converting import is_of_llm_sim, signs_of
 from worldledger.rulesets.simulation.configuring.first import first_values
 from worldledger.rulesets.simulation.configuring.parts import Parts, kind_of
 from worldledger.rulesets.simulation.configuring.plain import Plain
@@ -34,6 +36,7 @@ from worldledger.variables import VariableDefinition, check_definitions
 
 _SECTIONS: Final = ("simulation", "engine", "agents", "validator", "state_variables", "observability")
 _KINDS: Final = ("agent_vars", "global_vars")
+_LLM_SIM: Final = "this is a configuration of llm-sim ({}); `worldledger config convert` turns it into one of these"
 #: How often definitions are looked at without those that were wrong.
 _MOST_ROUNDS: Final = 10
 
@@ -42,6 +45,8 @@ def read(value: Any) -> dict[str, Any]:
     """Give the sections of a configuration by name. Raises InvalidSimulationConfigError with every problem."""
     reading = _Reading()
     sections = reading.sections(value)
+    if reading.problems and is_of_llm_sim(value):
+        raise InvalidSimulationConfigError([Problem((), _LLM_SIM.format(", ".join(signs_of(value))))])
     if reading.problems:
         raise InvalidSimulationConfigError(reading.problems) from reading.cycle
     return sections
