@@ -16,7 +16,7 @@ from service.api.context import Services, services
 from service.api.errors import InvalidParameterError
 from service.api.moments import once
 from service.api.openapi import header, problems
-from service.api.parameters import NO_NUL, AfterSeq, Kind, SourceId, UntilSeq, check_reached, check_text
+from service.api.parameters import NAMED, NO_NUL, AfterSeq, Kind, SourceId, UntilSeq, check_reached, check_text
 from service.api.reading import NDJSON, position
 from service.api.routing import ReadingRoute
 from service.api.streaming import Stream
@@ -54,7 +54,7 @@ class StoppingError(Exception):
 async def stream_effects(
     request: Request,
     world: Annotated[
-        str | None, Query(min_length=1, description="Give effects of this world only.", json_schema_extra=NO_NUL)
+        str | None, Query(min_length=1, description="Give effects of this world only.", json_schema_extra=NAMED)
     ] = None,
     experiment: Annotated[
         str | None,

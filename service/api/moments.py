@@ -59,13 +59,27 @@ def _at(text: str | None) -> str | None:
 _CHECKED: Final = AfterValidator(_at)
 _MOST: Final = 100
 
+#: How OpenAPI says what a moment looks like; `_CHECKED` is what reads it.
+_LOOKS: Final = {"pattern": "^(head|[0-9]+|[a-z][a-z_]*:.+|[0-9]{4}-.+)$"}
+
 At = Annotated[
-    str | None, Query(max_length=_MOST, description=f"The moment: {MOMENT_RULE}.", examples=["turn:5"]), _CHECKED
+    str | None,
+    Query(
+        max_length=_MOST,
+        description=f"The moment: {MOMENT_RULE}.",
+        examples=["turn:5"],
+        json_schema_extra=_LOOKS,
+    ),
+    _CHECKED,
 ]
 From = Annotated[
     str | None,
     Query(
-        alias="from", max_length=_MOST, description=f"The state at this moment …: {MOMENT_RULE}.", examples=["turn:5"]
+        alias="from",
+        max_length=_MOST,
+        description=f"The state at this moment …: {MOMENT_RULE}.",
+        examples=["turn:5"],
+        json_schema_extra=_LOOKS,
     ),
     _CHECKED,
 ]
@@ -76,6 +90,7 @@ To = Annotated[
         max_length=_MOST,
         description="… and at this one: the head, if not given. It may be the earlier.",
         examples=["head"],
+        json_schema_extra=_LOOKS,
     ),
     _CHECKED,
 ]

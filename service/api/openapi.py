@@ -94,6 +94,20 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return found
 
 
+#: What FastAPI calls the bounds of parameters that have a reader of their own, and what JSON Schema calls them.
+_BOUNDS: Final = {"ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum"}
+
+
+def _bounded(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a parameter's schema with its bounds, and without null, which no parameter can be."""
+    found = {_BOUNDS.get(name, name): value for name, value in schema.items()}
+    choices = [each for each in found.get("anyOf", ()) if each != {"type": "null"}]
+    if len(choices) == 1:
+        del found["anyOf"]
+        found = {**choices[0], **found}
+    return found
+
+
 def document(app: FastAPI, version: str) -> None:
     """Make the application give its OpenAPI document, with the shapes that the routes refer to."""
 
@@ -102,6 +116,10 @@ def document(app: FastAPI, version: str) -> None:
             found = get_openapi(
                 title="Worldledger", version=version, description=_DESCRIPTION, routes=app.routes, tags=TAGS
             )
+            for methods in found["paths"].values():
+                for operation in methods.values():
+                    for parameter in operation.get("parameters", ()):
+                        parameter["schema"] = _bounded(parameter["schema"])
             found.setdefault("components", {}).setdefault("schemas", {}).update(schemas.components())
             app.openapi_schema = found
         return app.openapi_schema

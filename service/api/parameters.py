@@ -48,6 +48,8 @@ UntilSeq = Annotated[int | None, whole(0), Query(ge=0, le=MAX_INT, description="
 Limit = Annotated[int | None, whole(1), Query(ge=1, le=MAX_INT, description="Give at most this many.")]
 #: How OpenAPI says that a text has no NUL character; `check_text` is what refuses it.
 NO_NUL: Final[dict[str, Any]] = {"pattern": r"^[^\u0000]*$"}
+#: How OpenAPI says what can be a world's name, where a query names one.
+NAMED: Final[dict[str, Any]] = {"pattern": _NAME_PATTERN, "maxLength": 200}
 Kind = Annotated[
     str | None,
     Query(min_length=1, max_length=MAX_WORD, description="Give effects of this kind only.", json_schema_extra=NO_NUL),

@@ -17,6 +17,7 @@ from service.api.context import Services, services
 from service.api.hosts import refuse_other_sites
 from service.api.moments import once
 from service.api.openapi import header, json_of, problems
+from service.api.parameters import NAMED
 from service.api.projected import to_json
 from service.runtime.guarding import doing, reading
 from worldledger.genesis import check_world_name
@@ -30,7 +31,7 @@ T = TypeVar("T")
 _PARKED: Final = 100
 
 Name = Annotated[str, Path(description="The projection's name.", examples=["games"])]
-World = Annotated[str | None, Query(description="Only this world.", examples=["market-town"])]
+World = Annotated[str | None, Query(description="Only this world.", examples=["market-town"], json_schema_extra=NAMED)]
 
 _BEGUN: Final = {
     **json_of("Projection"),

@@ -111,7 +111,7 @@ async def list_queries(request: Request) -> Response:
 def _question(body: Mapping[str, Any], bound: int) -> _Question:
     """Read a body. Raises QueryRefusedError, whose path says where it is wrong, or UnknownQueryError."""
     query, name, params = body.get("query"), body.get("name"), body.get("params", {})
-    most = body.get("max_rows", bound)
+    most = bound if body.get("max_rows") is None else body["max_rows"]
     if (query is None) == (name is None):
         raise QueryRefusedError("give either query, a SELECT, or name, one of GET /v1/queries", path="$")
     for member, value in (("query", query), ("name", name)):

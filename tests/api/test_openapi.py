@@ -46,6 +46,17 @@ def _references(value: Any) -> Iterator[str]:
             yield from _references(member)
 
 
+async def test_bounds_of_parameters_are_json_schemas(document: dict[str, Any]) -> None:
+    """Numbers have their minimum and maximum, and none can be null; no other name stands for a bound."""
+    for name, operation in _operations(document):
+        for parameter in operation.get("parameters", ()):
+            schema = parameter["schema"]
+            assert not schema.keys() & {"ge", "le", "gt", "lt"}, (name, parameter)
+            assert {"type": "null"} not in schema.get("anyOf", ()), (name, parameter)
+            if schema.get("type") == "integer":
+                assert {"minimum", "maximum"} <= schema.keys(), (name, parameter)
+
+
 async def test_every_route_is_described(document: dict[str, Any]) -> None:
     """Each operation has an id of its own, a tag that is explained, a summary and a description."""
     found = dict(_operations(document))

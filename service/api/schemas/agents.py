@@ -378,7 +378,10 @@ class Staleness(Shape):
 
     model_config = ConfigDict(
         extra="forbid",
-        json_schema_extra={"examples": [{"staleness_threshold": 3, "interrupt_policy": "only_conflict"}]},
+        json_schema_extra={
+            "minProperties": 1,
+            "examples": [{"staleness_threshold": 3, "interrupt_policy": "only_conflict"}],
+        },
     )
 
     staleness_threshold: StalenessThreshold | None = Field(

@@ -13,7 +13,7 @@ from worldledger.errors import RecoveryAction
 HEX64 = r"^[0-9a-f]{64}$"
 HEX32 = r"^[0-9a-f]{32}$"
 
-Word = Annotated[str, Field(min_length=1, max_length=MAX_WORD)]
+Word = Annotated[str, Field(min_length=1, max_length=MAX_WORD, pattern=r"^[^\x00]*$")]
 SemanticVersion = Annotated[
     str,
     Field(

@@ -34,6 +34,12 @@ _NEW: dict[str, Any] = {
 }
 _MOVE: dict[str, Any] = {"agent_id": "alpha", "move": "e2e4", "thinking_time": 2.34, "req_id": "move-1"}
 _RESIGNATION: dict[str, Any] = {"agent_id": "alpha", "req_id": "enough"}
+_ONE_OF_TWO: dict[str, Any] = {
+    "oneOf": [
+        {"required": [one], "properties": {one: {"type": "string"}, other: {"type": "null"}}}
+        for one, other in (("agent_id", "player"), ("player", "agent_id"))
+    ]
+}
 
 
 # -- making a game -----------------------------------------------------------------------------------------
@@ -111,7 +117,7 @@ class NewGame(Shape):
 class MoveRequest(Shape):
     """An attempt to move. Exactly one of `agent_id` and `player` says whose it is."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_MOVE]})
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_MOVE], **_ONE_OF_TWO})
 
     move: str = Field(max_length=10_000, description="UCI (e2e4, e7e8q) or SAN (e4, Nf3, O-O).")
     agent_id: Word | None = None
@@ -126,7 +132,7 @@ class MoveRequest(Shape):
 class Resignation(Shape):
     """A resignation. Exactly one of `agent_id` and `player` says whose it is."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_RESIGNATION]})
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_RESIGNATION], **_ONE_OF_TWO})
 
     agent_id: Word | None = None
     player: Player | None = Field(default=None, description="The colour of the agent.")

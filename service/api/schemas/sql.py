@@ -21,7 +21,11 @@ class SqlQuestion(Shape):
                     "params": {"world": "town"},
                 },
                 {"name": "effects-by-kind", "params": {"experiment": "trial"}},
-            ]
+            ],
+            "oneOf": [
+                {"required": ["query"], "properties": {"query": {"type": "string"}, "name": {"type": "null"}}},
+                {"required": ["name"], "properties": {"name": {"type": "string"}, "query": {"type": "null"}}},
+            ],
         },
     )
 
