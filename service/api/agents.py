@@ -70,13 +70,22 @@ async def get_agent_stats(
             json_schema_extra={"minLength": 1, "maxLength": MAX_WORD, **NO_NUL},
         ),
     ],
+    experiment: Annotated[
+        str | None,
+        Query(min_length=1, max_length=200, description="Games of this experiment only.", json_schema_extra=NO_NUL),
+    ] = None,
 ) -> Response:
-    """Give an agent's AgentStats over all worlds: a game counts once it has ended, and who played none has zeros."""
+    """Give an agent's AgentStats: a game counts once it has ended, and who played none has zeros.
+
+    They are over all worlds, or those of an experiment: a game that was imported into two experiments is two worlds.
+    """
     if not 0 < len(agent_id) <= MAX_WORD:
         raise InvalidParameterError("agent_id", f"must have 1 to {MAX_WORD} characters", "path")
     check_text("agent_id", agent_id, "path")
+    if experiment is not None:
+        check_text("experiment", experiment)
     found = services(request)
-    stats = await viewed(found, lambda: found.models.agent_stats(agent_id))
+    stats = await viewed(found, lambda: found.models.agent_stats(agent_id, experiment=experiment))
     if stats is None:
         raise AgentNotFoundError(f"no agent {agent_id!r} has acted in any world", agent_id=agent_id)
     return Response(to_json(stats), 200, {"Cache-Control": REVALIDATE}, "application/json")

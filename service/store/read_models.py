@@ -42,6 +42,19 @@ select agent_id, games_played, games_won, games_lost, games_drawn, total_moves, 
 from projections.agent_totals where agent_id = $1
 """
 
+#: The same over the games of an experiment: $1 agent_id, $2 experiment. As the view agent_totals has it.
+AGENT_STATS_OF_EXPERIMENT: Final = """
+select agent_id, sum(games_played)::bigint as games_played, sum(games_won)::bigint as games_won,
+       sum(games_lost)::bigint as games_lost, sum(games_drawn)::bigint as games_drawn,
+       sum(total_moves)::bigint as total_moves,
+       coalesce((sum(total_thinking_time::numeric) / nullif(sum(timed_moves), 0))::double precision, 0)
+           as average_thinking_time,
+       sum(illegal_moves_attempted)::bigint as illegal_moves_attempted, sum(timeouts)::bigint as timeouts
+from projections.agent_stats join worlds using (world_id)
+where agent_id = $1 and experiment = $2
+group by agent_id
+"""
+
 AGENT_KNOWN: Final = "select 1 from projections.agents where agent_id = $1 limit 1"
 
 
@@ -108,12 +121,13 @@ class ReadModels:
         """Give a page of agents by name, each with what it did in all worlds together."""
         return await self._fetch(AGENTS, after, limit)
 
-    async def agent_stats(self, agent_id: str) -> Row | None:
-        """Give an agent's AgentStats over all games; None where no projection knows the agent.
+    async def agent_stats(self, agent_id: str, *, experiment: str | None = None) -> Row | None:
+        """Give an agent's AgentStats over all games, or those of an experiment; None where no projection knows it.
 
         An agent that played no game has zeros. Source: seeds/chess_openenv.md, AgentStats.
         """
-        for row in await self._fetch(AGENT_STATS, agent_id):
+        asked = (AGENT_STATS, agent_id) if experiment is None else (AGENT_STATS_OF_EXPERIMENT, agent_id, experiment)
+        for row in await self._fetch(*asked):
             return row
         if not await self._fetch(AGENT_KNOWN, agent_id):
             return None

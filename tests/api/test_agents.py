@@ -7,7 +7,7 @@ import httpx2
 from service.api import schemas
 from service.api.context import Services
 
-from .chess import catch_up, walk_pages
+from .chess import FOOLS_MATE, catch_up, mate, moved, new_game, started, walk_pages
 from .helpers import draft, problem
 
 
@@ -47,6 +47,17 @@ async def test_an_agent_s_stats_are_over_all_its_games(client: httpx2.AsyncClien
         stats = schemas.AgentStats.model_validate((await client.get(f"/v1/agents/{name}/stats")).json())
         assert stats.games_played == stats.games_won + stats.games_lost + stats.games_drawn
     assert (await client.get("/v1/agents/smith/stats")).json()["games_played"] == 0
+
+
+async def test_an_agent_s_stats_in_an_experiment(client: httpx2.AsyncClient, services: Services, played: None) -> None:
+    """The same game in two experiments is two worlds: over all it counts twice, in each of them once."""
+    await new_game(client, "again", started(), *map(moved, FOOLS_MATE), mate(), experiment="other")
+    await catch_up(services)
+    counts = {}
+    for query in ("", "?experiment=trial", "?experiment=other", "?experiment=none"):
+        stats = schemas.AgentStats.model_validate((await client.get(f"/v1/agents/ana/stats{query}")).json())
+        counts[query] = (stats.games_played, stats.games_lost, stats.total_moves, stats.average_thinking_time)
+    assert list(counts.values()) == [(2, 2, 4, 1.5), (1, 1, 2, 1.5), (1, 1, 2, 0.0), (0, 0, 0, 0.0)]
 
 
 async def test_agents_may_have_any_name(client: httpx2.AsyncClient, services: Services) -> None:
