@@ -26,7 +26,7 @@ from projections.counters import Counters
 from projections.errors import ProjectionNotFoundError, ProjectionRefusedError
 from projections.rebuilding import rebuild_world
 from projections.refolding import Refolding
-from projections.runner import Runner
+from projections.runner import Runner, WaitedFor
 from projections.status import BuildStatus, ParkedWorld, ProjectionStatus, status_of
 from projections.tables import check_definitions
 from projections.writing import columns
@@ -121,6 +121,10 @@ class Engine:
         Where other runners hold the leases this waits for them.
         """
         await self._runner.run_until_caught_up(timeout)
+
+    async def waited_for(self) -> WaitedFor | None:
+        """Return the first world in which something is left to do, as far as that is noted."""
+        return await self._runner.waited_for()
 
     async def step(self) -> bool:
         """Do one round of a runner; give whether more is to be done at once."""

@@ -112,6 +112,18 @@ select coalesce((select true from heads where moved order by world_id limit 1), 
                or exists (select from projection_pending p where p.build = b.build)))
 """
 
+#: The first world in which something is left to do for some builds ($1), how far it was read, and who holds the build.
+WAITED_FOR: Final = """
+select b.projection, p.world_id, coalesce(c.global_seq, 0) as global_seq, h.head_seq, l.holder
+from projection_builds b
+join projection_pending p on p.build = b.build
+left join projection_cursors c on c.build = p.build and c.world_id = p.world_id
+left join heads h on h.world_id = p.world_id
+left join projection_leases l on l.name = 'build:' || b.build
+where b.build = any($1::text[]) and b.status <> 'retired' and not b.paused
+order by p.world_id, b.projection limit 1
+"""
+
 # -- writing -----------------------------------------------------------------------------------------------
 
 #: Begin a transaction of the runner's. It need not be durable at once: rows and cursor are one transaction, and what

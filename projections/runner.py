@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from projections import feeding_statements
 from projections.base import Projection
@@ -39,6 +39,16 @@ _HOUSEKEEPING: Final = 2.0
 _GATHER: Final = 0.02
 #: Seconds for giving the leases back at the end.
 _FAREWELL: Final = 2.0
+
+
+class WaitedFor(NamedTuple):
+    """A world that a projection has not read to its head, and who holds the lease (None: nobody)."""
+
+    projection: str
+    world_id: str
+    global_seq: int
+    head_seq: int
+    holder: str | None
 
 
 class Runner:
@@ -233,6 +243,12 @@ class Runner:
         builds = [build.name for build in await self.builds.all() if self._mine(build)]
         kept_back = self._swapping.held_back
         return bool(await self._pool.fetchval(feeding_statements.LEFT_TO_DO, builds, list(kept_back)))
+
+    async def waited_for(self) -> WaitedFor | None:
+        """Return the first world in which something is left to do, as far as that is noted."""
+        builds = [build.name for build in await self.builds.all() if self._mine(build)]
+        row = await self._pool.fetchrow(feeding_statements.WAITED_FOR, builds)
+        return None if row is None else WaitedFor(*row)
 
     # -- going on ------------------------------------------------------------------------------------------
 

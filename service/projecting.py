@@ -89,6 +89,11 @@ class Projections:
 
     # -- what is to be done with them ----------------------------------------------------------------------
 
+    async def ensure(self) -> None:
+        """See `Engine.ensure`."""
+        with explained(self._url):
+            await self.engine.ensure()
+
     async def pause(self, name: str) -> None:
         """See `Engine.pause`."""
         with explained(self._url):

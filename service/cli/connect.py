@@ -18,7 +18,7 @@ import typer
 
 from service.cli.output import Above, say
 from service.running import run_blocking
-from worldledger.errors import SimulationError
+from worldledger.errors import SimulationError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from structlog.typing import Processor
@@ -89,11 +89,11 @@ def database(target: Target, *, upgrade: bool = True, serving: bool = False) -> 
     with attach(target.settings.home, keep=True) as server:
         url = server.url()
         if upgrade:
-            run_blocking(_bring_up_to_date(url))
+            run_blocking(_bring_up_to_date(url, target.settings))
         yield url
 
 
-async def _bring_up_to_date(url: str) -> None:
+async def _bring_up_to_date(url: str, settings: Settings) -> None:
     from service.database.engine import connect_one  # noqa: PLC0415
     from service.database.revision import revision_state  # noqa: PLC0415
 
@@ -107,6 +107,22 @@ async def _bring_up_to_date(url: str) -> None:
 
         say("setting up the database" if state.status == "empty" else "bringing the database up to date")
         await schema.upgrade(url)
+        await make_views(url, settings)
+
+
+async def make_views(url: str, settings: Settings) -> None:
+    """Make the tables and views of the projections that lack, empty, so that every question can be asked.
+
+    Where the address's user may not work as the service does, the first run of the projections makes them.
+    """
+    from service.projecting import Projections  # noqa: PLC0415 - slow to load, rarely needed
+
+    try:
+        async with opened(url, settings) as store, Projections.open(store, url, settings) as projections:
+            await projections.ensure()
+    except StoreUnavailableError as error:
+        if error.details.get("sqlstate") != "42501":
+            raise
 
 
 def with_store(target: Target, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from service.cli.connect import database, target
+from service.cli.connect import database, make_views, target
 from service.cli.options import DatabaseUrl, Home, examples
 from service.cli.output import put
 from service.running import run_blocking
@@ -15,11 +15,14 @@ EXAMPLES = examples("worldledger db upgrade --database-url postgresql://me@local
 def command(ctx: typer.Context, database_url: DatabaseUrl = None, home: Home = None) -> None:
     """Make the tables of a new database, or bring those of an older version up to date.
 
-    All or nothing; a database that is up to date is left as it is. The embedded database does this by itself.
+    All or nothing; a database that is up to date is left as it is. The tables and views of projections are there
+    afterwards, empty until these are fed. The embedded database does this by itself.
     """
     from service.database import schema  # noqa: PLC0415
     from service.database.revision import REVISIONS  # noqa: PLC0415
 
-    with database(target(ctx, database_url, home), upgrade=False) as url:
+    where = target(ctx, database_url, home)
+    with database(where, upgrade=False) as url:
         run_blocking(schema.upgrade(url))
+        run_blocking(make_views(url, where.settings))
     put(f"the database is at revision {REVISIONS[-1]}")

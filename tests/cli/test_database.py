@@ -206,6 +206,17 @@ def test_shell(database_url: str) -> None:
     assert call("db", "shell", *url, stdin=b"select 6 * 7 as answer \\gset\n\\echo :answer\n").out == "42\n"
 
 
+def test_every_question_can_be_asked_from_the_beginning(cli: Cli, empty_database_url: str) -> None:
+    """After `db upgrade` the views over projections are there, empty; nothing has to be fed before."""
+    url = ("--database-url", empty_database_url)
+    assert cli("db", "upgrade", *url).code == 0
+    for query in ("select count(*) from games", "select count(*) from rounds", "select count(*) from state_variables"):
+        assert cli("sql", query, "--format", "csv", *url).out == "count\n0\n"
+    assert cli("sql", "win-rate-by-opening", *url).code == 0
+    assert cli("db", "check", *url).code == 0
+    assert cli("project", "--once", *url).code == 0
+
+
 def test_the_address(on: Cli, database_url: str) -> None:
     """`db url` prints an address by which other programs read as a reader, or as its own user if asked."""
 

@@ -55,6 +55,20 @@ def lines(url: str) -> list[Any]:
     return sql(url, "select world_id, effects, kinds::text from projections.world_summaries order by 1")
 
 
+def test_a_world_that_is_waited_for(on: Cli, database_url: str) -> None:
+    """`project --once --timeout` ends when the time is over, with the world that was waited for and exit code 1."""
+    seed(database_url, "w", 3)
+    assert on("project", "--once").code == 0
+    append(database_url, "w", 2)
+    with Lock(database_url, _EFFECTS):
+        result = on("project", "--once", "--timeout", "0.5")
+    assert (result.code, result.out) == (1, "")
+    assert "not everything was read in 0.5 s; waiting for w: " in result.err
+    assert " is at seq 4 of 6" in result.err
+    assert on("project", "--once", "--timeout", "100").code == 0
+    assert "--timeout is for --once" in on("project", "--timeout", "1").err
+
+
 @pytest.mark.filled(by=fed)
 @SIGNALS
 def test_a_rebuild_is_stopped(cli: Cli, database_url: str, number: int, code: int) -> None:
