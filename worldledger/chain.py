@@ -7,6 +7,7 @@ seed's ``chain_checksum`` (seeds/simulation_core.md), so its five lines check an
 from __future__ import annotations
 
 import re
+from binascii import hexlify
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -176,12 +177,11 @@ class Verifier:
             seq += 1
             if row[0] != seq:
                 return self._stop(seq - 1, previous, before, _gap(seq, row[0]), seq)
-            digest = sha256(prefix + row[1])
-            checksum = digest.digest()
+            checksum = sha256(prefix + row[1]).digest()
             if checksum != row[2]:
                 return self._stop(seq - 1, previous, before, _differs(row[2], checksum), seq)
             previous = checksum
-            prefix = digest.hexdigest().encode()
+            prefix = hexlify(checksum)
         self.effects += seq - before
         self.position = Position(seq, previous)
         return True
@@ -202,8 +202,7 @@ class Verifier:
             if at != seq + 1:
                 what = _gap(seq + 1, at)
                 break
-            digest = sha256(prefix + text)
-            checksum = digest.digest()
+            checksum = sha256(prefix + text).digest()
             if checksum != stored:
                 what = _differs(stored, checksum)
                 break
@@ -227,9 +226,6 @@ class Verifier:
                 if what is not None:
                     break
                 uuid = effect["uuid"]
-                if type(uuid) is not str:
-                    what = "$.uuid: not a text"
-                    break
                 if is_asked or effect["req_id"] is not None:
                     is_asked = used.take_request(effect, text, at)
             except InvalidEffectError as error:
@@ -239,14 +235,19 @@ class Verifier:
                 what = f"the stored text is not an effect ({type(error).__name__}: {error})"
                 break
             uuids.append(uuid)
-            seq, previous, prefix = at, checksum, digest.hexdigest().encode()
+            seq, previous, prefix = at, checksum, hexlify(checksum)
             last_sim_time, last_wall_time = sim_time, wall_time
-        used.take_uuids(uuids, seq)
         self.effects += seq - start.global_seq
         self.position = Position(seq, previous)
         self._sim_time, self._wall_time = last_sim_time, last_wall_time
         if what is not None:
             self.finding = Finding(world_id, seq + 1, what)
+        try:
+            used.take_uuids(uuids, seq)
+        except TypeError:
+            place = next(at for at, uuid in enumerate(uuids) if type(uuid) is not str)
+            self._stop_before(start, rows, start.global_seq + place + 1, "$.uuid: not a text")
+            used.take_uuids(uuids[:place], self.position.global_seq)
         self._pass_heads(start, rows)
         return self.finding is None
 

@@ -124,41 +124,42 @@ def request_digest(digests: Sequence[bytes]) -> bytes:
 
 
 def _body(text: bytes) -> bytes:
-    """Cut out of a canonical text what `body_digest` hashes.
+    """Cut out of a canonical text what `body_digest` hashes. Raises ValueError where it is not canonical.
 
     Keys stand sorted and strings hold no bare quote, so a key is found like a word. Only where the payload, or
     source_metadata, has a ``priority`` of its own, the end of the payload has to be looked for value by value.
     """
-    before = _BEFORE_PAYLOAD.match(text)
-    if before is None:
-        raise ValueError("the text is not canonical up to its payload")
-    start = before.end()
-    end = text.find(_PRIORITY, start)
-    if text.find(_PRIORITY, end + 1) >= 0:
-        rest = text[start:].decode()
-        try:
-            _, length = _DECODER.raw_decode(rest)
-        except RecursionError:
-            raise ValueError("the payload is nested too deep") from None
-        end = start + len(rest[:length].encode())
-    after = _AFTER_PAYLOAD.match(text, end)
-    if end < 0 or after is None:
-        raise ValueError("the text is not canonical behind its payload")
-    caused_by, kind = before.groups()
-    priority, schema_version, source_id = after.groups()
-    head = b"[%b,%b,%b,%b,%b]" % (kind, source_id, schema_version, priority, caused_by or b"null")
-    return head + text[start:end]
+    try:
+        kind = text.index(b',"kind":') + 8
+        payload = text.index(b',"payload":', kind) + 11
+        priority = text.index(b',"priority":', payload)
+        if text.rfind(b',"priority":') != priority:
+            priority = _end_of_value(text, payload)
+        req_id = text.index(b',"req_id":', priority)
+        version = text.index(b',"schema_version":', req_id) + 18
+        sim_time = text.index(b',"sim_time":', version)
+        source_id = text.index(b',"source_id":', sim_time) + 13
+        end = text.index(b',"uuid":', source_id)
+        metadata = text.find(b',"source_metadata":', source_id, end)
+        caused_by = text[13 : text.index(b",")] if text.startswith(b'{"caused_by":') else b"null"
+        return b"[%b,%b,%b,%b,%b]%b" % (
+            text[kind : payload - 11],
+            text[source_id : end if metadata < 0 else metadata],
+            text[version:sim_time],
+            text[priority + 12 : req_id],
+            caused_by,
+            text[payload:priority],
+        )
+    except (ValueError, RecursionError):
+        raise ValueError("the text is not canonical, so it cannot be told what was asked") from None
 
 
-_STRING: Final = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
-_BEFORE_PAYLOAD: Final = re.compile(
-    rb'\{(?:"caused_by":([0-9]+),)?"global_seq":[0-9]+,"kind":(%b),"payload":' % _STRING
-)
-_PRIORITY: Final = b',"priority":'
-_AFTER_PAYLOAD: Final = re.compile(
-    rb',"priority":(-?[0-9]+),"req_id":(?:null|%b),"schema_version":(%b),"sim_time":[^,]+,"source_id":(%b),'
-    % (_STRING, _STRING, _STRING)
-)
+def _end_of_value(text: bytes, start: int) -> int:
+    rest = text[start:].decode()
+    _, length = _DECODER.raw_decode(rest)
+    return start + len(rest[:length].encode())
+
+
 _DECODER: Final = json.JSONDecoder()
 
 

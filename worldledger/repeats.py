@@ -6,18 +6,21 @@ end they are looked at part by part, each part being those keys whose mixed bits
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 #: Bytes of a key.
 KEY_BYTES: Final = 16
 #: Lends an empty file, opened for reading and writing, that is gone when it is closed.
 Spill = Callable[[], BinaryIO]
 
-_RECORD: Final = np.dtype([("low", "<u8"), ("high", "<u8"), ("seq", "<u8")])
+#: A record: the key as two numbers, and the seq.
+_WORDS: Final = 3
+_RECORD_BYTES: Final = 24
 _KEPT_BYTES: Final = 8 * 1024 * 1024
 #: Keys in one part, about: they are sorted in memory.
 _PART: Final = 2_000_000
@@ -26,7 +29,7 @@ _READ: Final = 256 * 1024
 #: Most keys of which it is worked out where they stand.
 _MOST_TRACED: Final = 100_000
 # Odd constants with many bits; keys may be counters, whose bits must be spread before they are parted.
-_SPREAD: Final = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
+_SPREAD: Final = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
 
 
 class Repeat(NamedTuple):
@@ -46,7 +49,7 @@ def uuid_keys(uuids: list[str]) -> bytes:
 
     Raises TypeError if one is no text.
     """
-    if all(type(uuid) is str and len(uuid) == 2 * KEY_BYTES for uuid in uuids):
+    if set(map(len, uuids)) == {2 * KEY_BYTES}:
         try:
             keys = bytes.fromhex("".join(uuids))
         except ValueError:
@@ -75,12 +78,14 @@ class Repeats:
         self._kept = bytearray()
         self._count = 0
 
-    def add(self, keys: bytes, seqs: Iterable[int]) -> None:
+    def add(self, keys: bytes, seqs: Sequence[int]) -> None:
         """Gather keys, 16 bytes each, and the global_seq of each."""
+        import numpy as np  # noqa: PLC0415 - slow to load, and few programs verify
+
         pairs = np.frombuffer(keys, "<u8").reshape(-1, 2)
-        records = np.empty(len(pairs), _RECORD)
-        records["low"], records["high"] = pairs[:, 0], pairs[:, 1]
-        records["seq"] = np.fromiter(seqs, np.uint64, len(pairs))
+        records = np.empty((len(pairs), _WORDS), "<u8")
+        records[:, :2] = pairs
+        records[:, 2] = seqs
         self._kept += records.tobytes()
         self._count += len(pairs)
         if len(self._kept) >= _KEPT_BYTES and self._spill is not None:
@@ -91,7 +96,9 @@ class Repeats:
 
     def first(self) -> Repeat | None:
         """Return the first place at which a key stands again; None where none does."""
-        bits = max(self._count // _PART, 0).bit_length()
+        import numpy as np  # noqa: PLC0415
+
+        bits = (self._count // _PART).bit_length()
         twice: list[np.ndarray[Any, Any]] = []
         for part in range(1 << bits):
             mixed = np.sort(np.concatenate([*self._parts(bits, part), np.empty(0, np.uint64)]))
@@ -108,10 +115,12 @@ class Repeats:
     def _parts(self, bits: int, part: int) -> Iterator[np.ndarray[Any, Any]]:
         for records in self._records():
             mixed = _mixed(records)
-            yield mixed if not bits else mixed[mixed >> np.uint64(64 - bits) == part]
+            yield mixed if not bits else mixed[mixed >> mixed.dtype.type(64 - bits) == part]
 
     def _trace(self, traced: np.ndarray[Any, Any]) -> Repeat | None:
         """Find where keys stand of which the mixed bits are these; bits that only look alike are passed over."""
+        import numpy as np  # noqa: PLC0415
+
         seen: dict[tuple[int, int], int] = {}
         found: Repeat | None = None
         for records in self._records():
@@ -122,17 +131,20 @@ class Repeats:
         return found
 
     def _records(self) -> Iterator[np.ndarray[Any, Any]]:
+        import numpy as np  # noqa: PLC0415
+
         if self._file is not None:
             self._file.seek(0)
-            while read := self._file.read(_READ * _RECORD.itemsize):
-                yield np.frombuffer(read, _RECORD)
+            while read := self._file.read(_READ * _RECORD_BYTES):
+                yield np.frombuffer(read, "<u8").reshape(-1, _WORDS)
         view = memoryview(bytes(self._kept))
-        for start in range(0, len(view), _READ * _RECORD.itemsize):
-            yield np.frombuffer(view[start : start + _READ * _RECORD.itemsize], _RECORD)
+        for start in range(0, len(view), _READ * _RECORD_BYTES):
+            yield np.frombuffer(view[start : start + _READ * _RECORD_BYTES], "<u8").reshape(-1, _WORDS)
 
 
 def _mixed(records: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    mixed: np.ndarray[Any, Any] = records["low"] * _SPREAD[0] + records["high"]
-    mixed ^= mixed >> np.uint64(29)
-    mixed *= _SPREAD[1]
+    number = records.dtype.type
+    mixed: np.ndarray[Any, Any] = records[:, 0] * number(_SPREAD[0]) + records[:, 1]
+    mixed ^= mixed >> number(29)
+    mixed *= number(_SPREAD[1])
     return mixed

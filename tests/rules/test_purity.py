@@ -15,8 +15,8 @@ import worldledger
 
 #: All that the rules may import, besides themselves: of the standard library only what computes …
 _COMPUTING = """
-    __future__ abc bisect codecs collections contextlib copy dataclasses decimal difflib enum fractions functools
-    hashlib heapq itertools json math operator re string types typing unicodedata uuid
+    __future__ abc binascii bisect codecs collections contextlib copy dataclasses decimal difflib enum fractions
+    functools hashlib heapq itertools json math operator re string types typing unicodedata uuid
 """
 #: … what is installed, which is fixed while a program runs, and the pure libraries of the rulesets.
 _LIBRARIES = "importlib.metadata chess jsonpatch numpy orjson pydantic pydantic_core typing_extensions yaml"
