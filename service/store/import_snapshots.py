@@ -19,6 +19,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -36,15 +37,16 @@ if TYPE_CHECKING:
     from service.store.bulk import Row
 
 _COMMAND: Final = (sys.executable, "-m", "service.snapshot_worker")
-#: How much the process stands back (see nice(2)): it takes what the import and the database leave.
-_NICENESS: Final = 19
+#: How much the process stands back behind the import and the database (see nice(2)). With 19 a busy machine leaves it
+#: next to nothing, so that all is still to be done when the import is over.
+_NICENESS: Final = 5
 #: Bytes of effects from which an import is large. Reading back and folding so many takes less than a second.
 _LARGE_BYTES: Final = 16 * 1024 * 1024
 #: Bytes that may wait for the process. If it falls behind further, it is handed no more, and the rest is folded later.
 _BEHIND_BYTES: Final = 64 * 1024 * 1024
 #: Rows that are taken from the import at once.
 _ROWS: Final = 32
-#: Bytes that are handed over at once, and that the pipe holds where the system lets it.
+#: Bytes that are written at once, and that the pipe holds where the system lets it.
 _PIECE_BYTES: Final = 64 * 1024
 _PIPE_BYTES: Final = 1024 * 1024
 
@@ -73,8 +75,13 @@ class ImportSnapshots:
 
     def __init__(self, world_id: str, ruleset: str, every: int) -> None:
         self._order = Order(world_id=world_id, ruleset=ruleset, every=every)
-        #: what waits for the process, or for there to be one
-        self._waiting = bytearray(json.dumps(self._order).encode() + b"\n")
+        #: what waits for the process, or for there to be one: pieces, the bytes of all of them, those of the first that
+        #: are written already, and the frames of the next piece with their bytes
+        self._waiting: deque[bytes] = deque([json.dumps(self._order).encode() + b"\n"])
+        self._waiting_bytes = len(self._waiting[0])
+        self._written = 0
+        self._frames: list[bytes] = []
+        self._frames_bytes = 0
         self._seq = 0
         #: whether the process is to be handed what comes
         self._feeding = True
@@ -99,17 +106,29 @@ class ImportSnapshots:
         while some := list(islice(rows, _ROWS)):
             if self._feeding:
                 self._hand_over(some)
+            elif self._waiting:
+                self._write()
             yield from some
 
     def _hand_over(self, rows: Sequence[Row]) -> None:
-        self._waiting += frame(rows)
+        self._frames.append(frame(rows))
+        self._frames_bytes += len(self._frames[-1])
+        if self._frames_bytes < _PIECE_BYTES:
+            return
+        self._cut()
         self._seq = rows[-1][1]
-        if self._process is None:
-            if len(self._waiting) >= _LARGE_BYTES:
-                self._begin()
-        elif len(self._waiting) >= _PIECE_BYTES:
+        if self._process is not None:
             self._write()
-            self._feeding = self._feeding and len(self._waiting) < _BEHIND_BYTES
+            self._feeding = self._feeding and self._waiting_bytes < _BEHIND_BYTES
+        elif self._waiting_bytes >= _LARGE_BYTES:
+            self._begin()
+
+    def _cut(self) -> None:
+        """Make a piece of the frames."""
+        self._waiting.append(b"".join(self._frames))
+        self._waiting_bytes += self._frames_bytes
+        self._frames.clear()
+        self._frames_bytes = 0
 
     def _begin(self) -> None:
         """Start the process, unless snapshots are so far apart that none is due yet: few are then, if any."""
@@ -141,22 +160,27 @@ class ImportSnapshots:
         return self._process.stdin.fileno()
 
     def _write(self) -> None:
-        """Write as much of what waits as the pipe takes."""
+        """Write as much of what waits as the pipe takes; if that blocks, all of it."""
         try:
-            with memoryview(self._waiting) as waiting:
-                written = os.write(self._pipe(), waiting[:_PIPE_BYTES])
+            while self._waiting:
+                piece = self._waiting[0]
+                self._written += os.write(self._pipe(), memoryview(piece)[self._written :])
+                if self._written < len(piece):
+                    continue
+                self._waiting.popleft()
+                self._waiting_bytes -= len(piece)
+                self._written = 0
         except BlockingIOError:
             return
         except OSError:  # the process has ended
             self._feeding = False
-            self._waiting = bytearray()
-            return
-        del self._waiting[:written]
+            self._waiting.clear()
 
     def give_up(self) -> None:
         """End the process, and keep nothing of what it has taken."""
         self._feeding = False
-        self._waiting = bytearray()
+        self._waiting.clear()
+        self._frames.clear()
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -196,11 +220,9 @@ class ImportSnapshots:
     def _end(self, process: subprocess.Popen[bytes]) -> int:
         """Hand over what waits; return how the process has ended."""
         assert process.stdin is not None  # noqa: S101 - for the type checker
-        with suppress(OSError), memoryview(self._waiting) as waiting:  # it may have ended
-            os.set_blocking(process.stdin.fileno(), True)
-            written = 0
-            while written < len(waiting):
-                written += os.write(process.stdin.fileno(), waiting[written:])
+        self._cut()
+        os.set_blocking(process.stdin.fileno(), True)
+        self._write()
         process.stdin.close()
         return process.wait()
 

@@ -229,7 +229,7 @@ def test_the_process_ends_with_its_parent() -> None:
     program = (
         "import time\n"
         "from service.store import import_snapshots\n"
-        "import_snapshots._LARGE_BYTES = 0\n"
+        "import_snapshots._LARGE_BYTES = import_snapshots._PIECE_BYTES = 0\n"
         "snapshots = import_snapshots.ImportSnapshots('w', 'sandbox', 2)\n"
         "list(snapshots.through(('w', seq, '{}', bytes(32)) for seq in range(1, 9)))\n"
         "print(snapshots._process.pid, flush=True)\n"
