@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from service.store.run_notices import RunNotice
     from service.store.social_runs import RunSummary
 
-#: Notes of one kind that are told one by one.
-_TOLD = 5
 #: What differs between notes of one kind: texts in quotes, and numbers.
 _VARYING = re.compile(r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]|-?[0-9]+(?:\.[0-9]+)?")
 EXAMPLES = examples(
@@ -117,11 +114,10 @@ def _zone(name: str) -> ZoneInfo:
 
 
 class _Telling:
-    """Says why runs are refused, and what is odd about others: each kind of oddity for some runs, then summed up."""
+    """Says why runs are refused, and what is odd about others: each kind of oddity once, and then summed up."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
-        self._told: Counter[str] = Counter()
         self._more: dict[str, list[RunNotice]] = {}
 
     def tell(self, notice: RunNotice) -> None:
@@ -129,19 +125,19 @@ class _Telling:
         if notice.refused:
             say(f"refused: {notice}")
         elif not self._quiet:
-            kind = _VARYING.sub("…", f"{notice.path}: {notice.text}")
-            self._told[kind] += 1
-            if self._told[kind] <= _TOLD:
+            kind = _VARYING.sub("…", notice.text)
+            if kind not in self._more:
+                self._more[kind] = []
                 say(f"note: {notice}")
             else:
-                self._more.setdefault(kind, []).append(notice)
+                self._more[kind].append(notice)
 
     def conclude(self) -> None:
         """Tell how many more there were of each kind."""
-        for notices in self._more.values():
+        for notices in filter(None, self._more.values()):
             files = len({notice.file for notice in notices})
             places = sum(notice.count for notice in notices)
-            say(f"note: {_count(places, 'place')} more in {_count(files, 'file')}: {notices[0].text}")
+            say(f"note: {places} more in {_count(files, 'file')}: {notices[0].text}")
         self._more.clear()
 
 

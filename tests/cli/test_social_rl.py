@@ -320,13 +320,13 @@ def test_a_folder_with_the_name_of_a_round(on: Cli, tmp_path: Path) -> None:
 
 
 def test_notes_of_one_kind_are_summed_up(on: Cli, tmp_path: Path) -> None:
-    """Five are told one by one, then how many more there were; --timezone settles what they ask."""
+    """The first is told with its place, then how many more there were; --timezone settles what it asks."""
     for number in range(9):
         told = {"timestamp": "2025-11-23T17:58:25", "seed": number}
         write_run(tmp_path / f"run{number}", {**rounds(1), "meta.json": told})
     lines = on("import", "social-rl", str(tmp_path)).err.splitlines()
-    assert len(lines) == 6
-    assert lines[-1].startswith("worldledger: note: 4 places more in 4 files: timestamp has no offset from UTC")
+    assert len(lines) == 2
+    assert lines[-1].startswith("worldledger: note: 8 more in 8 files: timestamp has no offset from UTC")
     done = on("import", "social-rl", str(tmp_path), "--experiment", "e", "--timezone", "Europe/Berlin")
     assert (done.code, done.err) == (0, "")
     (world, *_) = _worlds(on, "--experiment", "e")
