@@ -87,7 +87,8 @@ class Connections:
 
     def enter(self, connection: Connection, address: str | None, *, idle: bool = False) -> bool:
         """Count a connection that has no complete request; return False where there is no room for it."""
-        self.leave(connection)
+        if connection in self._waiting:
+            self.leave(connection)
         if address is not None:
             neighbours = self._of_address.get(address, {})
             if len(neighbours) >= self.settings.max_connections_per_address and not self._close_one(

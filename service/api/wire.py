@@ -86,6 +86,7 @@ class Protocol(HttpToolsProtocol):
         """Begin, unless there are too many connections."""
         super().connection_made(cast("asyncio.Transport", transport))
         self._peer = self._connections.address(self.client[0] if self.client else None)
+        self._closing = cast("asyncio.Transport", _Closing(self))
         self._is_proxy = self._peer is None or self._settings.forwarded_allow_ips == "*"
         self._stand()
 
@@ -190,11 +191,16 @@ class Protocol(HttpToolsProtocol):
         if self._refused:
             self._heard_at = self.loop.time()
             return
+        most = self._settings.max_header_bytes
+        if self._unread + len(data) <= most:
+            self._unread += len(data)
+            if self._feed(data):
+                self._stand()
+            return
         left = memoryview(data)
         while left and not self._refused:
-            room = self._settings.max_header_bytes - self._unread
+            room = most - self._unread
             if room <= 0:
-                most = self._settings.max_header_bytes
                 self._refuse(HeaderTooLargeError(f"the header has more than {most} bytes", limit=most))
                 return
             piece, left = left[:room], left[room:]
@@ -203,7 +209,7 @@ class Protocol(HttpToolsProtocol):
                 return
         self._stand()
 
-    def _feed(self, piece: memoryview) -> bool:
+    def _feed(self, piece: bytes | memoryview) -> bool:
         """Have a piece parsed; return False where the connection is another protocol's from there on, or closed."""
         try:
             self.parser.feed_data(piece)
@@ -234,9 +240,13 @@ class Protocol(HttpToolsProtocol):
         if self._refused:
             return
         self._unread = self._body_size = 0
-        names = dict(self.headers)
-        declared = int(names.get(b"content-length", b"0"))
-        self._has_body = declared > 0 or b"transfer-encoding" in names
+        declared, chunked = 0, False
+        for name, value in self.headers:
+            if name == b"content-length":
+                declared = int(value)
+            elif name == b"transfer-encoding":
+                chunked = True
+        self._has_body = declared > 0 or chunked
         if declared > self._settings.max_body_bytes:
             self._refuse(self._too_large())
         elif declared and not self._connections.has_room_for(declared):
@@ -298,7 +308,7 @@ class Protocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         """Hand a request to the application; what it holds of its body is let go when it is done with it."""
-        cycle.transport = cast("asyncio.Transport", _Closing(self))
+        cycle.transport = self._closing
         if cycle in self._bodies or (cycle is self.cycle and self._has_body):
 
             async def counted(scope: Any, receive: Any, send: Any) -> None:

@@ -107,6 +107,7 @@ async def test_no_room_for_data(server: EmbeddedServer, small_disk: Path) -> Non
         assert error.details["sqlstate"] == "53100"
         assert "has no disk space left" in str(error)
         assert "outcome" not in error.details  # it is known: nothing was written
+        assert store.outages.takes_no_writes == "its disk is full"
         big = [draft([n, "x" * 6000]) for n in range(1000)]
         with pytest.raises(StoreUnavailableError, match="disk space"):
             await store.bulk_append("w", big)
@@ -115,6 +116,7 @@ async def test_no_room_for_data(server: EmbeddedServer, small_disk: Path) -> Non
         assert len(await assert_sound(store, "w", filled)) == len(filled)
         ballast.unlink()
         filled += await log.append_all([draft("after")])
+        assert store.outages.takes_no_writes is None
         (again,) = await log.append_all([draft("after", req_id="r")])
         assert await assert_sound(store, "w", [*filled, again])
         assert len(filled) + 2 == again.global_seq
