@@ -116,7 +116,7 @@ async def test_no_room_for_data(server: EmbeddedServer, small_disk: Path) -> Non
         assert len(await assert_sound(store, "w", filled)) == len(filled)
         ballast.unlink()
         filled += await log.append_all([draft("after")])
-        assert store.outages.takes_no_writes is None
+        assert not store.outages.takes_no_writes
         (again,) = await log.append_all([draft("after", req_id="r")])
         assert await assert_sound(store, "w", [*filled, again])
         assert len(filled) + 2 == again.global_seq
