@@ -3,7 +3,9 @@
 
 BIN := .venv/bin
 PIP_OF := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_USE_PEP517=1 $(BIN)/python -m pip
-PIP := $(PIP_OF) install --quiet -c constraints.txt
+PIP := $(PIP_OF) install --progress-bar off -c constraints.txt
+# What pip says becomes a line that moves; `exit` is its exit code, which a pipe would lose.
+SHOWN = 2>&1; echo "exit $$?"; } | awk -v terminal="$$([ -t 1 ] && echo 1)" -f .ci/progress.awk
 INPUTS := pyproject.toml constraints.txt
 # The released clients of OpenEnv that the tests play with, each as its .ci/constraints-CLIENT.txt says.
 CLIENTS := openenv-core openenv
@@ -24,13 +26,14 @@ help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
 run: .venv/.run ## set up, import the example games, play a market, show a game and serve http://127.0.0.1:8000
-	@said=$$($(BIN)/worldledger import pgn examples/games --experiment examples) || { echo "$$said" >&2; exit 1; }; \
-	case $$said in "imported 0 games"*) ;; *) echo "$$said" ;; esac
-	@$(BIN)/python examples/tour.py || echo 'Not all of that could be shown. The service starts all the same.' >&2
-	@echo 'Agents that talk, one of them interrupted: $(BIN)/python examples/interruption.py (in another terminal)'
-	@echo 'What a trader believed at turn 10, and what was true: worldledger view market Trader_1 --at turn:10 --truth'
-	@[ -n "$$VIRTUAL_ENV" ] || echo 'In another terminal, ". .venv/bin/activate" puts the command worldledger on your PATH.'
-	@exec $(BIN)/worldledger serve
+	@$(BIN)/worldledger serve --check-port || { [ $$? -eq 1 ] && exit 0; exit 2; }; \
+	said=$$($(BIN)/worldledger import pgn examples/games --experiment examples) || { echo "$$said" >&2; exit 1; }; \
+	case $$said in "imported 0 games"*) ;; *) echo "$$said" ;; esac; \
+	$(BIN)/python examples/tour.py || echo 'Not all of that could be shown. The service starts all the same.' >&2; \
+	echo 'Agents that talk, one of them interrupted: $(BIN)/python examples/interruption.py (in another terminal)'; \
+	echo 'What a trader believed at turn 10, and what was true: worldledger view market Trader_1 --at turn:10 --truth'; \
+	[ -n "$$VIRTUAL_ENV" ] || echo 'In another terminal, ". .venv/bin/activate" puts the command worldledger on your PATH.'; \
+	exec $(BIN)/worldledger serve
 
 test: .venv/.test lint .venv/.clients ## lint, types, imports and the suite: every behaviour
 	$(PYTEST)
@@ -80,17 +83,17 @@ clean: ## remove .venv, caches and build results; worlds are kept
 
 .venv/.run: .venv/.made $(INPUTS)
 	@echo 'Installing worldledger and what it needs (the first time takes about a minute) …'
-	@$(PIP) -e '.[analytics]'
+	@{ $(PIP) -e '.[analytics]' $(SHOWN)
 	@touch $@
 
 .venv/.test: .venv/.made $(INPUTS)
 	@echo 'Installing worldledger and what its tests need …'
-	@$(PIP) -e '.[test,analytics,dataframes]'
+	@{ $(PIP) -e '.[test,analytics,dataframes]' $(SHOWN)
 	@touch $@ .venv/.run
 
 .venv/.bench: .venv/.made $(INPUTS)
 	@echo 'Installing worldledger and what its benchmarks need …'
-	@$(PIP) -e '.[bench,analytics,dataframes]'
+	@{ $(PIP) -e '.[bench,analytics,dataframes]' $(SHOWN)
 	@touch $@ .venv/.run
 
 # Both clients are called `openenv` when they are imported, so each has an environment of its own, made side by side.

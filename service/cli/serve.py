@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import shlex
+import socket
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +14,10 @@ import typer
 from service.cli.connect import Target, database, target
 from service.cli.options import DatabaseUrl, Home, examples
 from service.cli.output import put, say
+from worldledger.errors import SimulationError
+
+#: Seconds that what listens on the port may take to say what it is.
+_PATIENCE = 3.0
 
 EXAMPLES = examples("worldledger serve", "worldledger serve --port 9000 --home ./data")
 
@@ -46,19 +52,58 @@ def command(
             "--no-projections", help="Do not feed the projections: `worldledger project` does it, here or elsewhere."
         ),
     ] = False,
+    check_port: Annotated[
+        bool,
+        typer.Option(
+            "--check-port", help="Only say whether the port is free (exit code 0), or serves Worldledger already (1)."
+        ),
+    ] = False,
     database_url: DatabaseUrl = None,
     home: Home = None,
 ) -> None:
     """Serve the log over HTTP until Ctrl-C or SIGTERM, and feed the projections.
 
     Every other command works beside it, on the same database. There is no authentication yet, so it listens on this
-    machine alone unless --host says otherwise.
+    machine alone unless --host says otherwise. A port that is in use is told before anything is started.
     """
     where = target(ctx, database_url, home, host=host, port=port, projections=False if no_projections else None)
+    serving = _serving(where.settings.host, where.settings.port)
+    if check_port:
+        if serving:
+            put(f"already serving {serving}")
+        raise typer.Exit(1 if serving else 0)
+    if serving:
+        what = "stop that one, or choose another port (--port, WORLDLEDGER_PORT)"
+        raise SimulationError(f"already serving {serving}: {what}")
     with database(where, serving=True) as url:
         from service import app  # noqa: PLC0415 - FastAPI and uvicorn are slow to load
 
         app.run(where.settings, url, ready=lambda address: _ready(where, address, home))
+
+
+def _serving(host: str, port: int) -> str | None:
+    """Return the address of the Worldledger that serves there; None where the port is free.
+
+    Raises SimulationError where another program uses it.
+    """
+    from http.client import HTTPException  # noqa: PLC0415 - slow to load; `--help` needs none of them
+    from urllib.error import URLError  # noqa: PLC0415
+    from urllib.request import ProxyHandler, build_opener  # noqa: PLC0415
+
+    name = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104 - where it is asked
+    try:
+        socket.create_connection((name, port), timeout=_PATIENCE).close()
+    except OSError:  # nobody listens; what else is wrong with the address, listening will say
+        return None
+    address = f"http://{f'[{name}]' if ':' in name else name}:{port}"
+    try:
+        with build_opener(ProxyHandler({})).open(f"{address}/livez", timeout=_PATIENCE) as answer:
+            if json.load(answer) == {"status": "alive"}:
+                return address
+    except (URLError, HTTPException, OSError, ValueError):
+        pass
+    what = "another program uses it; stop that one, or choose another port (--port, WORLDLEDGER_PORT)"
+    raise SimulationError(f"cannot listen on {host} port {port}: {what}", host=host, port=port)
 
 
 def _ready(where: Target, address: str, home: Path | None) -> None:

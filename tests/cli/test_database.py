@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
@@ -204,6 +207,26 @@ def test_shell(database_url: str) -> None:
     result = call("db", "shell", *url, "-c", "select from public.effects")
     assert "permission denied for table effects" in result.err
     assert call("db", "shell", *url, stdin=b"select 6 * 7 as answer \\gset\n\\echo :answer\n").out == "42\n"
+
+
+def test_a_port_that_is_in_use(cli: Cli) -> None:
+    """`serve` tells of a port that another program uses before it starts anything; --check-port does only that."""
+
+    def hang_up(listener: socket.socket) -> None:
+        with suppress(OSError):  # it was closed
+            while True:
+                listener.accept()[0].close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+        threading.Thread(target=hang_up, args=(listener,), daemon=True).start()
+        for options in (["--check-port"], ["--database-url", "postgresql://nobody@127.0.0.1:1/none"]):
+            told = cli("serve", *options, "--port", port)
+            assert (told.code, told.out) == (2, "")
+            assert f"port {port}: another program uses it" in told.err
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+    assert cli("serve", "--check-port", "--port", port) == (0, "", "")
 
 
 def test_every_question_can_be_asked_from_the_beginning(cli: Cli, empty_database_url: str) -> None:

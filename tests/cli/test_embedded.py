@@ -126,8 +126,10 @@ def test_two_services_on_one_home(home: Path) -> None:
             assert get(f"{other}/v1/worlds/seen-by-both")["head_seq"] == 1
             result = call("serve", "--port", one.rpartition(":")[2], "--home", str(home))
             assert (result.code, result.out) == (2, "")
-            assert "another program uses it" in result.err
+            assert f"already serving {one}" in result.err
             assert "--port" in result.err
+            result = call("serve", "--check-port", "--port", one.rpartition(":")[2], "--home", str(home))
+            assert result == (1, f"already serving {one}\n", "")
 
 
 def test_follow_outlives_a_crash_of_the_server(home: Path) -> None:

@@ -102,6 +102,20 @@ def test_the_recipes_are_plain_shell() -> None:
     subprocess.run(["sh", "-n", ".ci/lock"], cwd=ROOT, check=True)
 
 
+def test_what_pip_says_becomes_progress() -> None:
+    """While things are installed each stage is told; pip's own words come only where it fails, with its exit code."""
+    said = "Collecting a\n  Downloading a.whl (1 kB)\nInstalling collected packages: a, b\nERROR: no\nexit {}\n"
+    progress = ["awk", "-f", str(ROOT / ".ci" / "progress.awk")]
+    stages = "  looking for packages …\n  fetching packages …\n  installing packages …\n"
+    for code, out in ((0, stages), (3, stages + said.rpartition("exit")[0])):
+        done = subprocess.run(progress, input=said.format(code), capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (code, out)
+    progress[1:1] = ["-v", "terminal=1"]
+    done = subprocess.run(progress, input=said.format(0), capture_output=True, text=True, check=True)
+    assert "fetching packages: 1" in done.stdout
+    assert "installing 2 packages" in done.stdout
+
+
 def test_ci_runs_the_suite() -> None:
     """.ci/run is an executable bash script that calls `make test`."""
     script = ROOT / ".ci" / "run"
