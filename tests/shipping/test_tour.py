@@ -144,17 +144,21 @@ def test_the_service_starts_whatever_comes_of_the_tour(tmp_path: Path) -> None:
     scripts.mkdir(parents=True)
     for name, script in {
         "python": '[ "$1" = -c ] || { echo "python $*"; exit 1; }',
-        "worldledger": 'echo "imported 0 games, or $1"',
+        "worldledger": '[ "$2" != --check-port ] || exit 0; echo "imported 0 games, or $1"',
     }.items():
         (scripts / name).write_text(f"#!/bin/sh\n{script}\n")
         (scripts / name).chmod(0o755)
     (tmp_path / ".venv" / ".made").write_text(f"{tmp_path}\n")
     (tmp_path / ".venv" / ".run").touch()
     env = {name: value for name, value in environment().items() if not name.startswith("MAKE")}
-    done = subprocess.run(
-        [shutil.which("make") or "make", "run"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
-    )
+    make = [shutil.which("make") or "make", "run"]
+    done = subprocess.run(make, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "python examples/tour.py"
     assert done.stdout.splitlines()[-1] == "imported 0 games, or serve"
     assert "The service starts all the same" in done.stderr
+    # Where a service is there already nothing else is done; where another program has the port, make fails at once.
+    for code, result in ((1, 0), (2, 2)):
+        (scripts / "worldledger").write_text(f"#!/bin/sh\necho $2\nexit {code}\n")
+        done = subprocess.run(make, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (result, "--check-port\n")
