@@ -13,6 +13,7 @@ import os
 import sys
 from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Final
 
 import structlog
@@ -27,6 +28,7 @@ from worldledger.errors import SimulationError
 
 #: How much this process stands back behind the one that answers requests (see nice(2)).
 _NICENESS: Final = 5
+_AUTOGROUP: Final = Path("/proc/self/autogroup")
 #: Seconds between two reports.
 _REPORTS: Final = 0.5
 #: Longest order, in bytes.
@@ -75,6 +77,9 @@ def main() -> None:
     """Feed, until the parent ends this."""
     with suppress(OSError):
         os.nice(_NICENESS)
+    # Linux may share the processors among sessions without looking at their processes' niceness (sched(7), autogroup).
+    with suppress(OSError):
+        _AUTOGROUP.write_text(str(_NICENESS))
     log_to_stderr()
     collect_seldom()
     try:

@@ -87,10 +87,9 @@ class Feeding:
             pause = min(pause * 2, longest)
 
     async def _run(self) -> int:
-        # A process group of its own: what is typed at the terminal is for the parent, also while this one is still
-        # loading. Not a session: Linux may share the processors among sessions without looking at their niceness.
+        # A session of its own: what is typed at the terminal is for the parent, also while this one is still loading.
         process = self._process = await asyncio.create_subprocess_exec(
-            *_COMMAND, stdin=PIPE, stdout=PIPE, process_group=0
+            *_COMMAND, stdin=PIPE, stdout=PIPE, start_new_session=True
         )
         assert process.stdin is not None  # noqa: S101 - asked for
         assert process.stdout is not None  # noqa: S101

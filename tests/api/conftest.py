@@ -20,9 +20,10 @@ from .living import new_world, register
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], AbstractEventLoop]]:
-    """Try sockets at their worst on the service's own event loop, too: transports differ from loop to loop."""
-    usual = {"asyncio": asyncio.new_event_loop}
-    return {**usual, "uvloop": uvloop.new_event_loop} if item.path.name == "test_ws_hostile.py" else usual
+    """Try what is started and sockets at their worst on the service's own event loop: loops differ in such things."""
+    usual: dict[str, Callable[[], AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
+    own: dict[str, Callable[[], AbstractEventLoop]] = {"uvloop": uvloop.new_event_loop}
+    return {"test_ws_hostile.py": usual | own, "test_feeding.py": own}.get(item.path.name, usual)
 
 
 @pytest.fixture
