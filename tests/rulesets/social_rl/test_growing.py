@@ -132,3 +132,13 @@ def test_a_run_that_says_it_is_another_one_is_another_one() -> None:
         with pytest.raises(OtherRunError):
             grown(log, {**rounds(1), "meta.json": {"condition": condition}})
     assert grown(log, {**rounds(1), "meta.json": {"condition": 1, "seed": 4}})[0].drafts
+
+
+def test_a_file_with_the_name_of_a_round_that_is_none_is_the_same_again() -> None:
+    """It was kept as any other file, and is not recorded anew unless it has changed."""
+    files = {**rounds(1), "round2_social_rl.json": [1]}
+    log = world_of(files)
+    assert grown(log, files)[0] == Growth()
+    growth, log = grown(log, {**files, "round2_social_rl.json": [2]})
+    assert [draft["kind"] for draft in growth.drafts] == ["ArtifactRecorded"]
+    assert written(log) == {**files, "round2_social_rl.json": [2]}

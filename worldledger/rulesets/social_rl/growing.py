@@ -99,7 +99,7 @@ class Recorded:
             if here is not None and self._difference is None and canonical_json(here.value) != file.canonical():
                 self._difference = _difference(here, file.value)
         else:
-            self._others[file.name] = _digest(file.value)
+            self._others[name] = _digest(file.value)
             if name == META_FILE and type(file.value) is dict:
                 self._metas = [RunFile(META_FILE, file.value)]
 
