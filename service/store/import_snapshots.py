@@ -4,7 +4,7 @@ Folding in the importing process would slow the import down, and folding afterwa
 process of its own (`service.snapshot_worker`) is handed the effects as they go into the database. It is started when an
 import has become large; a small one is folded afterwards, in less time than a process takes to start. Its snapshots are
 written to the database once the import is committed; where that fails there are none. What the process has not taken,
-because it fell behind or died, is taken as for any world that lacks snapshots.
+because it died, is taken as for any world that lacks snapshots.
 
 - **stdin**: a line of JSON, `Order`, and the world's effects from the first on, in frames (`frame`).
 - **stdout**, an unnamed file: the snapshots that were due (`record`).
@@ -13,6 +13,7 @@ because it fell behind or died, is taken as for any world that lacks snapshots.
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import json
 import os
@@ -42,8 +43,8 @@ _COMMAND: Final = (sys.executable, "-m", "service.snapshot_worker")
 _NICENESS: Final = 5
 #: Bytes of effects from which an import is large. Reading back and folding so many takes less than a second.
 _LARGE_BYTES: Final = 16 * 1024 * 1024
-#: Bytes that may wait for the process. If it falls behind further, it is handed no more, and the rest is folded later.
-_BEHIND_BYTES: Final = 64 * 1024 * 1024
+#: Bytes that wait for the process in memory. If it falls behind further, the rest waits in an unnamed file.
+_BEHIND_BYTES: Final = 32 * 1024 * 1024
 #: Rows that are taken from the import at once.
 _ROWS: Final = 32
 #: Bytes that are written at once, and that the pipe holds where the system lets it.
@@ -80,6 +81,9 @@ class ImportSnapshots:
         self._waiting: deque[bytes] = deque([json.dumps(self._order).encode() + b"\n"])
         self._waiting_bytes = len(self._waiting[0])
         self._written = 0
+        #: what follows these, from one offset to another
+        self._spool: BinaryIO | None = None
+        self._spooled = self._spooled_to = 0
         self._frames: list[bytes] = []
         self._frames_bytes = 0
         self._seq = 0
@@ -106,8 +110,6 @@ class ImportSnapshots:
         while some := list(islice(rows, _ROWS)):
             if self._feeding:
                 self._hand_over(some)
-            elif self._waiting:
-                self._write()
             yield from some
 
     def _hand_over(self, rows: Sequence[Row]) -> None:
@@ -119,16 +121,30 @@ class ImportSnapshots:
         self._seq = rows[-1][1]
         if self._process is not None:
             self._write()
-            self._feeding = self._feeding and self._waiting_bytes < _BEHIND_BYTES
         elif self._waiting_bytes >= _LARGE_BYTES:
             self._begin()
 
     def _cut(self) -> None:
         """Make a piece of the frames."""
-        self._waiting.append(b"".join(self._frames))
-        self._waiting_bytes += self._frames_bytes
+        piece = b"".join(self._frames)
         self._frames.clear()
         self._frames_bytes = 0
+        if self._waiting_bytes < _BEHIND_BYTES and self._spooled == self._spooled_to:
+            self._waiting.append(piece)
+            self._waiting_bytes += len(piece)
+            return
+        try:
+            if self._spool is None:
+                self._spool = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by `give_up`
+            if self._spooled == self._spooled_to:
+                self._spooled = self._spooled_to = 0
+            self._spool.seek(self._spooled_to)
+            if self._spool.write(piece) < len(piece):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self._spooled_to += len(piece)
+        except OSError as error:  # it gets what it can be handed; the rest is folded afterwards
+            log.warning("a process beside an import is handed no more", error=str(error))
+            self._feeding = False
 
     def _begin(self) -> None:
         """Start the process, unless snapshots are so far apart that none is due yet: few are then, if any."""
@@ -162,7 +178,7 @@ class ImportSnapshots:
     def _write(self) -> None:
         """Write as much of what waits as the pipe takes; if that blocks, all of it."""
         try:
-            while self._waiting:
+            while self._waiting or self._unspool():
                 piece = self._waiting[0]
                 self._written += os.write(self._pipe(), memoryview(piece)[self._written :])
                 if self._written < len(piece):
@@ -174,13 +190,31 @@ class ImportSnapshots:
             return
         except OSError:  # the process has ended
             self._feeding = False
-            self._waiting.clear()
+            self._forget()
+
+    def _unspool(self) -> bool:
+        """Have the next piece of the file wait; return False if there is none."""
+        if self._spool is None or self._spooled == self._spooled_to:
+            return False
+        self._spool.seek(self._spooled)
+        piece = self._spool.read(min(_PIPE_BYTES, self._spooled_to - self._spooled))
+        self._spooled += len(piece)
+        self._waiting.append(piece)
+        self._waiting_bytes += len(piece)
+        return True
+
+    def _forget(self) -> None:
+        """Forget what waits."""
+        self._waiting.clear()
+        self._frames.clear()
+        self._spooled = self._spooled_to
+        if self._spool is not None:
+            self._spool.close()
 
     def give_up(self) -> None:
         """End the process, and keep nothing of what it has taken."""
         self._feeding = False
-        self._waiting.clear()
-        self._frames.clear()
+        self._forget()
         process, self._process = self._process, None
         if process is not None:
             process.kill()

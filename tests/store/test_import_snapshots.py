@@ -177,7 +177,7 @@ async def test_a_process_that_dies_does_no_harm(
 async def test_a_process_that_falls_behind_is_not_waited_for(
     open_store: Opener, world_id: str, workers: list[psutil.Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is handed no more than may wait for it; what it has had is of use, and the rest is folded afterwards."""
+    """What it is to be handed waits in a file, and it takes all of the snapshots when it has time."""
     monkeypatch.setattr(import_snapshots, "_BEHIND_BYTES", 300_000)
     monkeypatch.setattr(import_snapshots, "_PIPE_BYTES", 4096)
     store = await open_store(snapshot_every=500)
@@ -194,7 +194,7 @@ async def test_a_process_that_falls_behind_is_not_waited_for(
     assert folded == []
     workers[0].resume()
     await done(store)
-    assert 0 < sum(folded) < COUNT - 500
+    assert folded == []
     monkeypatch.undo()
     await check(store, world_id, COUNT + 1)
 
