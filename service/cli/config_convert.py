@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,6 +17,8 @@ from worldledger.errors import FileRefusedError, InvalidSimulationConfigError, P
 if TYPE_CHECKING:
     from worldledger.rulesets.simulation.configuring.converting import Conversion
 
+#: What differs between the paths of agents.
+_AGENT = re.compile(r"^agents\[.*?\]")
 EXAMPLES = examples("worldledger config convert llm_economic.yaml -o economy.yaml")
 
 
@@ -57,8 +60,12 @@ def command(
 
 
 def _tell(done: Conversion) -> None:
+    alike: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for before, after in done.moved:
-        say(f"moved: {before} to {after}")
+        alike.setdefault((_AGENT.sub("", before), _AGENT.sub("", after)), []).append((before, after))
+    for (before, after), *others in alike.values():
+        more = f", and of {len(others)} more agent{'' if len(others) == 1 else 's'}" if others else ""
+        say(f"moved: {before} to {after}{more}")
     for path, why in done.left:
         say(f"left out: {path}: {why}")
     if not done.moved and not done.left:

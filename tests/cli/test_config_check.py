@@ -255,7 +255,7 @@ def test_a_configuration_of_llm_sim(cli: Cli, tmp_path: Path) -> None:
     for words in (
         "moved: simulation.termination to engine.parameters.termination",
         "moved: engine.interest_rate to engine.parameters.interest_rate",
-        "moved: agents[Ann].initial_economic_strength to agents[Ann].state.economic_strength",
+        "moved: agents[Ann].initial_economic_strength to agents[Ann].state.economic_strength, and of 1 more agent",
         "moved: agents[Bob].initial_location to agents[Bob].parameters.initial_location",
         "moved: validator to engine.parameters.validator",
         "moved: the variables that llm-sim has by itself to state_variables",
