@@ -38,12 +38,15 @@ AIO_FORBIDDEN_NAMES = FORBIDDEN_NAMES | frozenset(_AIO_OUTSIDE.split())
 
 #: What one module may do besides: reading a configuration's file, which it is told, is how a simulation comes in;
 #: rounds are read from files and written to them, and stamped, as the seed's usage example has it; an error is remade
-#: by the parameters of its constructor, which are the same on every machine; a moment may be a time, as a text.
+#: by the parameters of its constructor, which are the same on every machine; a moment may be a time, as a text; a
+#: round's times without an offset are of the zone that is given.
 READERS = {
     "errors/remaking.py": frozenset({"inspect"}),
     "moments.py": frozenset({"datetime"}),
     "rulesets/simulation/loading.py": frozenset({"os", "pathlib", "open"}),
     "rulesets/social_rl/files.py": frozenset({"os", "pathlib", "open", "datetime", "now"}),
+    "rulesets/social_rl/recording.py": frozenset({"datetime"}),
+    "rulesets/social_rl/rounds.py": frozenset({"datetime"}),
 }
 
 _ROOT = Path(worldledger.__file__).parent
