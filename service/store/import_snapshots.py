@@ -13,7 +13,6 @@ because it died, is taken as for any world that lacks snapshots.
 from __future__ import annotations
 
 import asyncio
-import errno
 import fcntl
 import json
 import os
@@ -139,10 +138,11 @@ class ImportSnapshots:
             if self._spooled == self._spooled_to:
                 self._spooled = self._spooled_to = 0
             self._spool.seek(self._spooled_to)
-            if self._spool.write(piece) < len(piece):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            self._spooled_to += len(piece)
-        except OSError as error:  # it gets what it can be handed; the rest is folded afterwards
+            if self._spool.write(piece) == len(piece):
+                self._spooled_to += len(piece)
+            else:
+                self._feeding = False
+        except OSError as error:  # what it cannot be handed is folded afterwards
             log.warning("a process beside an import is handed no more", error=str(error))
             self._feeding = False
 
