@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import typer.main
 from service.app import create_app
 from service.cli.main import make_app
 from service.settings import Settings
+from worldledger.client import Client, Frame, Question, RemoteHandle
 from worldledger.errors import SimulationError
 
 from .project import ROOT, in_reading_order, pages
@@ -126,6 +128,20 @@ def test_every_command_is_described_with_its_options() -> None:
         assert named <= options, name
         if not name.startswith("worldledger config "):  # which need no database
             assert common - {"--quiet"} <= options, name
+
+
+def test_every_method_of_the_client_is_described() -> None:
+    """client.md names each public method of clients, worlds and handles, with those parameters that it has."""
+    text = (ROOT / "docs" / "reference" / "client.md").read_text()
+    for cls in (Client, RemoteHandle, Frame, Question):
+        for name, method in inspect.getmembers(cls, inspect.isroutine):
+            if name.startswith("_") or name in {"shut", "forget_handle", "generation", "generation_context"}:
+                continue  # the last ones are for other parts of the client
+            calls = re.findall(rf"`(?:[^`]*, `)?{name}\(([^)]*)\)", text)
+            assert calls, f"{cls.__name__}.{name}"
+            known = set(inspect.signature(method).parameters)
+            for call in calls:
+                assert set(re.findall(r"(\w+)=", call)) <= known, f"{cls.__name__}.{name}({call})"
 
 
 def test_every_route_is_described() -> None:

@@ -104,6 +104,32 @@ def test_the_source_archive_is_a_whole_checkout(built: Path) -> None:
 
 
 @pytest.mark.packaging
+@pytest.mark.parametrize("source", ["folder", "git"])
+def test_it_is_installed_into_a_project(source: str, tmp_path: Path) -> None:
+    """As docs/how-to-install.md says, pip installs a checkout's folder and a commit from git, with extras."""
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if source == "git" and head.returncode:
+        pytest.skip("not a checkout of git")
+    place = ROOT.as_uri() if source == "folder" else f"git+{ROOT.as_uri()}@{head.stdout.strip()}"
+    project = tmp_path / "a project"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(project)], check=True)
+    python = project / "bin" / "python"
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    # What it needs, and what builds it, is borrowed: nothing is downloaded.
+    borrowed = project / "lib" / version / "site-packages" / "borrowed.pth"
+    borrowed.write_text(f"{sysconfig.get_path('purelib')}\n{sysconfig.get_path('platlib')}\n")
+    env = environment()
+    env.pop("PYTHONPATH", None)
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-index"]
+    wanted = f"worldledger[analytics,dataframes] @ {place}"
+    run([*pip, "--no-build-isolation", wanted], cwd=tmp_path, env=env)
+    told = run([str(python), "-c", "import service; print(service.__file__)"], cwd=tmp_path, env=env)
+    assert told.startswith(str(project))
+    shown = run([str(project / "bin" / "worldledger"), "--version"], cwd=tmp_path, env=env)
+    assert shown == f"worldledger {pyproject()['project']['version']}\n"
+
+
+@pytest.mark.packaging
 def test_the_installed_code_is_the_one_that_runs(installed: Path, tmp_path: Path) -> None:
     """Modules and version come from the fresh environment, not from a checkout."""
     code = (
@@ -157,7 +183,7 @@ def test_it_plays_the_packaged_market(
     command = [str(installed / "python"), str(market / "play.py"), "--world", "market"]
     assert "\n  20  winter" in run(command, cwd=tmp_path, env=env)
     assert worldledger("config", "check", str(market / "market.yaml"))
-    assert "hidden" in worldledger("view", "market", "Trader_1", "--turn", "10", "--truth", **url)
+    assert "hidden" in worldledger("view", "market", "Trader_1", "--at", "turn:10", "--truth", **url)
 
 
 @pytest.mark.packaging
