@@ -110,7 +110,8 @@ def test_it_is_installed_into_a_project(source: str, tmp_path: Path) -> None:
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
     if source == "git" and head.returncode:
         pytest.skip("not a checkout of git")
-    place = ROOT.as_uri() if source == "folder" else f"git+{ROOT.as_uri()}@{head.stdout.strip()}"
+    folder = f"{ROOT}[analytics,dataframes]"
+    wanted = folder if source == "folder" else f"git+{ROOT.as_uri()}@{head.stdout.strip()}"
     project = tmp_path / "a project"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(project)], check=True)
     python = project / "bin" / "python"
@@ -121,7 +122,6 @@ def test_it_is_installed_into_a_project(source: str, tmp_path: Path) -> None:
     env = environment()
     env.pop("PYTHONPATH", None)
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-index"]
-    wanted = f"worldledger[analytics,dataframes] @ {place}"
     run([*pip, "--no-build-isolation", wanted], cwd=tmp_path, env=env)
     told = run([str(python), "-c", "import service; print(service.__file__)"], cwd=tmp_path, env=env)
     assert told.startswith(str(project))
