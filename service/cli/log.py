@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from service.cli.connect import Target, target, with_store
+from service.cli.moments import MOMENT_RULE, Moment, read_moment, seq_of
 from service.cli.naming import find_world, no_effects
 from service.cli.options import DatabaseUrl, Home, World, examples
 from service.cli.output import put_bytes, say
 from worldledger.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
-    from service.store import Store
+    from service.store import Store, WorldRecord
 
 EXAMPLES = examples(
     "worldledger log my-world --kind MoveMade | jq .payload.san",
     "worldledger log my-world --after 100 --until 200",
+    "worldledger log my-world --after turn:4 --until turn:5",
     "worldledger log my-world --follow",
 )
 
@@ -33,11 +35,11 @@ def command(
     ctx: typer.Context,
     world: World,
     after: Annotated[
-        int, typer.Option("--after", metavar="SEQ", min=0, max=_END, help="Begin behind this effect.")
-    ] = 0,
+        str, typer.Option("--after", metavar="MOMENT", help=f"Begin behind this moment: 0, {MOMENT_RULE}.")
+    ] = "0",
     until: Annotated[
-        int | None,
-        typer.Option("--until", metavar="SEQ", min=0, max=_END, help="End with this effect.", show_default="the head"),
+        str | None,
+        typer.Option("--until", metavar="MOMENT", help="End with this moment.", show_default="the head"),
     ] = None,
     kind: Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Only effects of this kind.")] = None,
     source: Annotated[
@@ -51,7 +53,9 @@ def command(
 ) -> None:
     """Write a world's effects to stdout, one canonical JSON text a line, exactly as they were hashed."""
     where = target(ctx, database_url, home)
-    with_store(where, lambda store: _Log(store, world, kind, source).run(where, after, until, follow=follow))
+    begin = read_moment(after, "--after")
+    end = None if until is None else read_moment(until, "--until")
+    with_store(where, lambda store: _Log(store, world, kind, source).run(where, begin, end, follow=follow))
 
 
 class _Log:
@@ -65,13 +69,13 @@ class _Log:
         self._position = 0
         self._written = False
 
-    async def run(self, where: Target, after: int, until: int | None, *, follow: bool) -> None:
+    async def run(self, where: Target, after: Moment, until: Moment | None, *, follow: bool) -> None:
         from service.store.watch import HeadWatcher  # noqa: PLC0415
 
         world = await find_world(self._store, self._world)
         self._world, head = world.world_id, world.head_seq
-        self._position = after
-        last = _END if until is None else until
+        self._position = await self._seq(world, after)
+        last = _END if until is None else await self._seq(world, until)
         interval = where.settings.poll_interval
         async with HeadWatcher.over(self._store, interval=interval) if follow else nullcontext() as watcher:
             while True:
@@ -81,6 +85,10 @@ class _Log:
                 head = await watcher.wait_beyond(self._world, self._position)
         if not self._written and (self._kind, self._source) != (None, None):
             say(await no_effects(self._store, world, self._kind, self._source))
+
+    async def _seq(self, world: WorldRecord, moment: Moment) -> int:
+        """Return the seq of a moment; a plain seq need not be there (yet)."""
+        return await seq_of(self._store, world, moment) if moment.seq is None else min(moment.seq, _END)
 
     async def _write(self, until: int, *, patient: bool) -> None:
         """Write the effects up to ``until``; the patient wait while the database is away."""

@@ -276,3 +276,11 @@ async def test_a_config_comes_back_as_it_was_sent(client: httpx2.AsyncClient) ->
     assert created.json()["config"] == config
     sort = orjson.OPT_SORT_KEYS
     assert orjson.dumps(created.json()["config"], option=sort) == orjson.dumps(config, option=sort)
+
+
+async def test_names_that_may_have_been_meant(client: httpx2.AsyncClient, world: str) -> None:
+    """An unknown world is answered with those that are like it; the beginning of a name is none."""
+    found = problem(await client.get("/v1/worlds/tovn/state"), 404, "world_not_found", near=[world])
+    assert found["detail"] == f"no world named 'tovn'; did you mean {world!r}?"
+    problem(await client.get(f"/v1/worlds/{world[:2]}"), 404, "world_not_found")
+    assert "near" not in problem(await client.get("/v1/worlds/zzzzzz"), 404, "world_not_found")

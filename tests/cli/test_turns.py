@@ -29,7 +29,7 @@ def test_the_state_at_a_turn(on: Cli) -> None:
 
 
 def test_a_moment_in_one_spelling(on: Cli) -> None:
-    """`state`, `view`, `checkpoint export`, `snapshot` and `replay` take a moment in the same words."""
+    """`state`, `view`, `checkpoint export`, `log`, `snapshot` and `replay` take a moment in the same words."""
     for moment, seq in (("turn:1", ENDED), (f"seq:{ENDED}", ENDED), ("step:0", 1), ("9999-01-01T00:00Z", HEAD)):
         assert json.loads(on("state", "market", "--at", moment, "--json").out)["global_seq"] == seq
     for moment in ("turn:1", f"seq:{ENDED}", str(ENDED)):
@@ -42,6 +42,9 @@ def test_a_moment_in_one_spelling(on: Cli) -> None:
         refused = on(*arguments, "--at", "trun 1")
         assert (refused.code, refused.out) == (2, "")
         assert "is no moment" in refused.err
+    turn = on("log", "market", "--after", "turn:0", "--until", "turn:1").out
+    assert turn == on("log", "market", "--after", str(FIRST - 1), "--until", str(ENDED)).out
+    assert turn.count("\n") == ENDED - FIRST + 1
     taken = on("snapshot", "market", "--at", "turn:1")
     assert taken.out.startswith(f"took a snapshot of market at seq {ENDED} ")
     assert on("snapshot", "market", "--at", "turn:1").out.startswith("nothing has happened")
