@@ -65,9 +65,16 @@ async def test_a_view_can_be_asked_for(served: Served, inhabited: httpx2.AsyncCl
             found = await alice.receive("view")
             query = {} if at_seq is None else {"at_seq": at_seq}
             assert (found["id"], found["view"]) == (9, (await inhabited.get(of("alice", "view"), params=query)).json())
+        await alice.send("view", id=8, at=f"seq:{seq}")
+        found = await alice.receive("view")
+        assert found["view"] == (await inhabited.get(of("alice", "view"), params={"at_seq": seq})).json()
         await alice.send("view", id=9, at_seq=99)
         found = await alice.receive("error")
         assert (found["id"], found["problem"]["code"]) == (9, "moment_not_found")
+        for at in ("step:99", "turn:1", "sim:-1"):
+            await alice.send("view", id=10, at=at)
+            found = (await alice.receive("error"))["problem"]
+            assert (found["code"], found["detail"]) == ("moment_not_found", f"there is no moment {at} in this world")
 
 
 async def test_what_was_acknowledged_is_remembered(served: Served, inhabited: httpx2.AsyncClient) -> None:

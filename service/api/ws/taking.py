@@ -18,7 +18,7 @@ from service.api.ws.outgoing import Outgoing
 from service.store.closing import TickReceipt
 from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_WORD, json_name, read_word
-from worldledger.errors import InvalidEffectError, InvalidIntentError, SimulationError
+from worldledger.errors import InvalidEffectError, InvalidIntentError, MomentNotFoundError, SimulationError
 from worldledger.intents import Accepted, Held
 from worldledger.moments import UnreadableMomentError, parse_moment
 from worldledger.time_authority import WALL, TimeAuthority
@@ -379,6 +379,10 @@ class Taker:
     async def _show(self, message_id: MessageId, at_seq: int | None, at: str | None) -> None:
         try:
             view = await self._world.view(self._agent_id, at_seq=at_seq, at=at)
+        except MomentNotFoundError as error:
+            # How far the log goes is not for agents: of a unit the error would tell its last.
+            told = error if at is None else MomentNotFoundError(f"there is no moment {at} in this world")
+            await self._out.problem("error", message_id, told)
         except SimulationError as error:
             await self._out.problem("error", message_id, error)
         else:
