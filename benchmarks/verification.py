@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from hashlib import sha256
+from typing import Any, Final
 
-from benchmarks.harness import Report, say
-from service.store import Store
+from benchmarks.harness import Report, draft, say
+from service.store import Store, statements
 from worldledger.chain import StoredEffect, Verifier
+from worldledger.genesis import NewWorld
 
-WORLD = "bulk-1"
+WORLD: Final = "bulk-1"
+ASKED: Final = "asked"
+COUNT: Final = 200_000
+#: After so many requests of one effect there is one of three.
+_SEVERAL: Final = 1_000
 
 
 async def run(report: Report, url: str, store: Store) -> None:
-    """Measure verification of the 200k effects that the bulk benchmark left."""
+    """Measure verification of the 200k effects that the bulk benchmark left, and of 200k that were asked for."""
     say("verification")
     rows: list[StoredEffect] = []
     async for batch in store.reader.batches(WORLD):
         rows += batch
+    await _ask(store)
 
     async def bare() -> int:
         previous = b""
@@ -32,16 +39,30 @@ async def run(report: Report, url: str, store: Store) -> None:
         assert Verifier(WORLD).feed(rows)
         return len(rows)
 
-    async def fetch() -> int:
+    async def fetch(world_id: str = WORLD) -> int:
         count = 0
-        async for batch in store.reader.batches(WORLD):
+        async for batch in store.reader.batches(world_id):
             count += len(batch)
         return count
 
-    async def verify() -> int:
-        verdict = await store.reader.verify(WORLD)
+    async def fetch_asked() -> int:
+        return await fetch(ASKED)
+
+    async def fetch_both() -> int:
+        count = await fetch(ASKED)
+        async with store.reader.connection() as connection, connection.transaction(readonly=True):
+            cursor = await connection.cursor(statements.REQUESTS_IN_ORDER, ASKED, None, count)
+            while await cursor.fetch(2000):
+                pass
+        return count
+
+    async def verify(world_id: str = WORLD) -> int:
+        verdict = await store.reader.verify(world_id)
         assert verdict.verified, verdict
         return verdict.effects
+
+    async def verify_asked() -> int:
+        return await verify(ASKED)
 
     await report.compare(
         {
@@ -50,8 +71,29 @@ async def run(report: Report, url: str, store: Store) -> None:
             "library: chain and columns": columns,
             "fetching the rows": fetch,
             "verify": verify,
+            "fetching effects that have a req_id": fetch_asked,
+            "fetching them and the rows of requests": fetch_both,
+            "verify, every effect with a req_id": verify_asked,
         }
     )
     report.ratio("chain alone: time over hashlib", "library: chain", "hashlib alone", 3, inverse=True)
     report.ratio("chain and columns: time over hashlib", "library: chain and columns", "hashlib alone", 6, inverse=True)
     report.ratio("verify over just fetching", "verify", "fetching the rows", 0.6)
+    asked = "verify, every effect with a req_id"
+    report.ratio(
+        "verify over just fetching, every effect with a req_id", asked, "fetching effects that have a req_id", 0.6
+    )
+    both = report.figures["fetching them and the rows of requests"].rate
+    report.tell("verify over fetching effects and rows of requests", report.figures[asked].rate / both, "")
+
+
+async def _ask(store: Store) -> None:
+    """Make a world of which every effect was asked for, most of them by a request of their own."""
+    await store.create_world(NewWorld(world_id=ASKED, time_authority="client"))
+    log = await store.log(ASKED)
+    for turn in range(COUNT // _SEVERAL):
+        source_id = f"agent-{turn % 10}"
+        several: list[Any] = [draft(turn)] * 3
+        await log.append_request(several, source_id=source_id, req_id=f"several-{turn}")
+        alone: list[Any] = [{**draft(index), "req_id": f"{turn}:{index:016x}"} for index in range(_SEVERAL)]
+        await log.append_all(alone)

@@ -127,7 +127,8 @@ class Verifier:
     - ``before`` is the stored text of the effect at ``start``, by which the first one's times are judged.
     - ``is_full`` also holds each text to the canonical profile, and each effect to its shape.
     - ``spill`` lends files for what has to be remembered of every effect; without it 24 bytes each stay in memory.
-    - ``heard`` is told the requests that follow from the effects, in their order.
+    - ``heard`` is told the requests that follow from the effects, in their order; where ``hears_repeats``, it is left
+      to it to look for requests that come again.
 
     The verifier stops at its first finding and keeps it; what comes again is told by `finish`. Whoever lends files
     closes the verifier at the end.
@@ -143,6 +144,7 @@ class Verifier:
         is_full: bool = False,
         spill: Spill | None = None,
         heard: Heard | None = None,
+        hears_repeats: bool = False,
     ) -> None:
         self.world_id = world_id
         self.position = start
@@ -150,7 +152,7 @@ class Verifier:
         self.finding: Finding | None = None
         self._heads = sorted(heads, reverse=True)
         self._is_full = is_full
-        self._used = UsedOnce(spill, heard)
+        self._used = UsedOnce(spill, heard, hears_repeats=hears_repeats)
         self._sim_time = self._wall_time = float("-inf")
         if before is not None:
             effect = orjson.loads(before)
@@ -196,7 +198,7 @@ class Verifier:
         world_id, used, is_full = self.world_id, self._used, self._is_full
         last_sim_time, last_wall_time = self._sim_time, self._wall_time
         uuids: list[str] = []
-        is_asked = used.is_asked
+        take_request = used.take_request
         what = None
         for at, text, stored, kind, source_id, sim_time in rows:
             if at != seq + 1:
@@ -226,8 +228,8 @@ class Verifier:
                 if what is not None:
                     break
                 uuid = effect["uuid"]
-                if is_asked or effect["req_id"] is not None:
-                    is_asked = used.take_request(effect, text, at)
+                if effect["req_id"] is not None:
+                    take_request(effect, text, at)
             except InvalidEffectError as error:
                 what = f"{error.path}: {error.reason}"
                 break
@@ -273,7 +275,7 @@ class Verifier:
 
     def _come_again(self) -> None:
         """Keep what the rows before the finding, if there is one, have twice."""
-        again = self._used.finish(self.position.global_seq)
+        again = self._used.finish()
         if again is not None and (self.finding is None or again[0] < self.finding.global_seq):
             self.finding = Finding(self.world_id, *again)
 

@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -110,17 +111,48 @@ def body_digest(
 
 
 def effect_body_digest(effect: Mapping[str, Any], text: bytes) -> bytes:
-    """Return the digest that the draft of a stored effect had: of the effect's own bytes, none of them written anew.
+    """Return the digest that the draft of a stored effect had: of the payload's own bytes, not written anew.
 
     ``text`` is the stored text of ``effect``. Raises ValueError where it is not in the canonical profile.
     """
-    said = _said_digest(effect.get("source_metadata", {}))
-    return sha256(_body(text)).digest() if said is None else said
+    if "source_metadata" in effect or "caused_by" in effect:
+        said = _said_digest(effect.get("source_metadata", {}))
+        return sha256(_body(text)).digest() if said is None else said
+    start = text.find(b',"payload":')
+    end = text.rfind(b',"priority":')
+    if not 0 < start < end:
+        return sha256(_body(text)).digest()
+    head, before, priority, version, source = _surroundings(
+        effect["kind"], effect["source_id"], effect["schema_version"], effect["priority"]
+    )
+    if (
+        text.endswith(before, 0, start)
+        and text.startswith(priority, end)
+        and text.find(version, end) > 0
+        and text.find(source, end) > 0
+    ):
+        return sha256(head + text[start + 11 : end]).digest()
+    return sha256(_body(text)).digest()
 
 
 def request_digest(digests: Sequence[bytes]) -> bytes:
     """Return the body digest of a request from the digests of its drafts (of one draft: that digest)."""
     return digests[0] if len(digests) == 1 else sha256(b"".join(digests)).digest()
+
+
+@lru_cache(4096, typed=True)
+def _surroundings(
+    kind: str, source_id: str, schema_version: str, priority: int
+) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+    """Return what is hashed before a payload, and how each value stands in a canonical text: the same very often."""
+    kind_text, source, version, rank = (canonical_json(value) for value in (kind, source_id, schema_version, priority))
+    return (
+        b"[%b,%b,%b,%b,null]" % (kind_text, source, version, rank),
+        b',"kind":' + kind_text,
+        b',"priority":%b,"req_id":' % rank,
+        b',"schema_version":%b,"sim_time":' % version,
+        b',"source_id":%b,"uuid":' % source,
+    )
 
 
 def _body(text: bytes) -> bytes:

@@ -12,8 +12,8 @@ from worldledger.drafts import MAX_PRIORITY, MAX_WORD
 from worldledger.repeats import Repeats, Spill, uuid_keys
 from worldledger.requests import LoggedRequest, Requests
 
-#: Told some requests, and their keys one behind the other (`LoggedRequest.key`).
-Heard: TypeAlias = Callable[[Sequence[LoggedRequest], bytes], object]
+#: Told some requests.
+Heard: TypeAlias = Callable[[Sequence[LoggedRequest]], object]
 
 _TEXTS: Final = ("uuid", "kind", "source_id", "schema_version", "world_id")
 #: The fields that every effect has.
@@ -62,26 +62,24 @@ def order_problem(effect: Mapping[str, Any], seq: int, sim_time: float, wall_tim
 class UsedOnce:
     """What a log may have once only: each uuid, and each request, of which the effects stand together.
 
-    ``spill`` is handed to `Repeats`; ``heard`` is told the requests, in the order of the log, with their keys.
+    ``spill`` is handed to `Repeats`; ``heard`` is told the requests, in the order of the log. Where ``hears_repeats``,
+    it is left to ``heard`` to look for requests that come again.
     """
 
-    def __init__(self, spill: Spill | None = None, heard: Heard | None = None) -> None:
+    def __init__(self, spill: Spill | None = None, heard: Heard | None = None, *, hears_repeats: bool = False) -> None:
         self._uuids = Repeats(spill)
         self._asked = Repeats(spill)
         self._requests = Requests()
         self._heard = heard
+        self._hears_repeats = hears_repeats
         self._gathered_uuids: list[str] = []
-        self._gathered: list[LoggedRequest] = []
         self._last_seq = 0
-
-    @property
-    def is_asked(self) -> bool:
-        """Whether the last effect was asked for by a request, to which the next may belong."""
-        return self._requests.is_open
+        #: Takes the next effect that has a req_id, and its stored text, with its seq; see `Requests.take`.
+        self.take_request = self._requests.take
 
     def take(self, effect: Mapping[str, Any], text: bytes, seq: int) -> None:
         """Take the next effect and its stored text. Raises ValueError where it cannot be told what was asked."""
-        if effect["req_id"] is not None or self._requests.is_open:
+        if effect["req_id"] is not None:
             self.take_request(effect, text, seq)
         self._gathered_uuids.append(effect["uuid"])
         self._last_seq = seq
@@ -92,17 +90,13 @@ class UsedOnce:
         """Take the uuids of the next effects at once; `take_request` is for what else `take` would take."""
         if uuids:
             self._uuids.add(uuid_keys(uuids), range(last_seq - len(uuids) + 1, last_seq + 1))
+        if len(self._requests) >= _GATHERED:
+            self._hear(self._requests.ended())
 
-    def take_request(self, effect: Mapping[str, Any], text: bytes, seq: int) -> bool:
-        """Take an effect with a req_id, or one that follows such an effect; tell whether it has one."""
-        self._end(self._requests.take(effect, text, seq))
-        return self._requests.is_open
-
-    def finish(self, last_seq: int) -> tuple[int, str] | None:
-        """Close the log at an effect; return the first seq that has what was used before, and what, if there is any."""
-        self._end(self._requests.end(last_seq))
+    def finish(self) -> tuple[int, str] | None:
+        """Close the log; return the first seq that has what was used before, and what, if there is any."""
         self._flush_uuids()
-        self._flush()
+        self._hear(self._requests.ended(is_over=True))
         found = [
             (repeat.again_seq, what.format(repeat.first_seq))
             for repeat, what in (
@@ -118,21 +112,14 @@ class UsedOnce:
         self._uuids.close()
         self._asked.close()
 
-    def _end(self, request: LoggedRequest | None) -> None:
-        if request is None:
+    def _hear(self, requests: list[LoggedRequest]) -> None:
+        if not requests:
             return
-        self._gathered.append(request)
-        if len(self._gathered) >= _GATHERED:
-            self._flush()
-
-    def _flush(self) -> None:
-        if not self._gathered:
-            return
-        keys = b"".join([request.key() for request in self._gathered])
-        self._asked.add(keys, [request.first_seq for request in self._gathered])
+        if not self._hears_repeats:
+            keys = b"".join([request.key() for request in requests])
+            self._asked.add(keys, [request.first_seq for request in requests])
         if self._heard is not None:
-            self._heard(self._gathered, keys)
-        self._gathered = []
+            self._heard(requests)
 
     def _flush_uuids(self) -> None:
         self.take_uuids(self._gathered_uuids, self._last_seq)

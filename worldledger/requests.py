@@ -8,10 +8,12 @@ together, with its source_id and its req_id, and the digest of its body is made 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from worldledger.drafts import effect_body_digest, request_digest
 from worldledger.repeats import key_of
+
+_tuple: Final = tuple.__new__
 
 
 class LoggedRequest(NamedTuple):
@@ -32,34 +34,42 @@ class Requests:
     """Puts requests together from the effects of a log, which are handed in as they follow each other."""
 
     def __init__(self) -> None:
-        self._asked: tuple[str, str] | None = None
-        self._first_seq = 0
+        self._taken: list[tuple[str, str, bytes, int]] = []
+        self._asked = ("", "")
+        self._first_seq = self._last_seq = 0
         self._digests: list[bytes] = []
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the last effect belongs to a request, so that the next one may belong to it too."""
-        return self._asked is not None
-
-    def take(self, effect: Mapping[str, Any], text: bytes, seq: int) -> LoggedRequest | None:
-        """Take the next effect and its stored text; return the request that ended before it, if one did.
+    def take(self, effect: Mapping[str, Any], text: bytes, seq: int) -> None:
+        """Take the next effect that has a req_id, and its stored text.
 
         Raises ValueError where the text is not canonical, so that what was asked cannot be told.
         """
         req_id = effect["req_id"]
-        asked = None if req_id is None else (effect["source_id"], req_id)
-        ended = None
-        if asked != self._asked:
-            ended = self.end(seq - 1)
-            self._asked, self._first_seq = asked, seq
-        if asked is not None:
-            self._digests.append(effect_body_digest(effect, text))
-        return ended
+        if type(req_id) is not str:
+            raise TypeError("the req_id is no text")
+        self._taken.append((effect["source_id"], req_id, effect_body_digest(effect, text), seq))
 
-    def end(self, last_seq: int) -> LoggedRequest | None:
-        """Close the request of the last effect, which is ``last_seq``; None if that belongs to none."""
-        if self._asked is None:
-            return None
-        ended = LoggedRequest(*self._asked, request_digest(self._digests), self._first_seq, last_seq)
-        self._asked, self._digests = None, []
+    def __len__(self) -> int:
+        """Return how many effects wait to be put together."""
+        return len(self._taken)
+
+    def ended(self, *, is_over: bool = False) -> list[LoggedRequest]:
+        """Return the requests that have ended; the last one can still go on, unless the log ``is_over``."""
+        ended: list[LoggedRequest] = []
+        taken, self._taken = self._taken, []
+        (source, req), first, last, digests = self._asked, self._first_seq, self._last_seq, self._digests
+        for source_id, req_id, digest, seq in taken:
+            if req_id == req and seq == last + 1 and source_id == source:
+                digests.append(digest)
+            else:
+                if digests:
+                    # As LoggedRequest(…), without its Python function.
+                    body = digests[0] if len(digests) == 1 else request_digest(digests)
+                    ended.append(_tuple(LoggedRequest, (source, req, body, first, last)))
+                source, req, first, digests = source_id, req_id, seq, [digest]
+            last = seq
+        if is_over and digests:
+            ended.append(LoggedRequest(source, req, request_digest(digests), first, last))
+            digests = []
+        self._asked, self._first_seq, self._last_seq, self._digests = (source, req), first, last, digests
         return ended

@@ -140,7 +140,7 @@ class _Check:
                 self._line = 1
                 raise self._no_export("the file is empty")
             raise self._refusal("the file ends here without a trailer: it was truncated")
-        again = self._used.finish(self.seq)
+        again = self._used.finish()
         if again is not None:
             self._line = again[0]
             raise self._refusal(again[1], seq=again[0])

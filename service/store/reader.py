@@ -73,6 +73,8 @@ class Reader:
         self._settings = settings
         #: the bulk writes of this process
         self.bulk = BulkWrites()
+        #: held while a long sort has a connection: only one at a time, so that others are left for short questions
+        self.sorting = asyncio.Lock()
 
     @property
     def place(self) -> str:

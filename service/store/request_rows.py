@@ -1,14 +1,18 @@
 """The table ``requests`` against the log: its rows follow from the effects, and are compared with them.
 
-What the effects say is kept, packed, in a file while a world is read; then the rows are read once, in the order of the
-log, by a sort that the database makes on disk where it must. So neither has to fit into memory.
+`RequestSums` tells whether all is well: one digest over what the effects say, and one over the rows, which are read
+beside the effects. `RequestTrail` tells what differs: what the effects say is kept, packed, in a file while a world is
+read; then the rows are read once. Both read the rows in the order of the log, by a sort that the database makes on disk
+where it must. So nothing has to fit into memory.
 """
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from hashlib import sha256
 from tempfile import SpooledTemporaryFile
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
     from service.store.reader import Reader
 
 _RECORD: Final = struct.Struct(f">{KEY_BYTES}s32sqq")
+#: first_seq, last_seq, the characters of source_id and req_id, body_sha256; before both texts.
+_SUMMED: Final = struct.Struct(">qqii32s")
 _KEPT_BYTES: Final = 4 * 1024 * 1024
 _ROWS: Final = 2000
 #: Seconds for the sort of the largest tables.
@@ -47,6 +53,54 @@ class Difference(NamedTuple):
     request: PackedRequest | None
 
 
+class RequestSums:
+    """Whether the rows of a world's requests are those that follow from its effects, and no request comes again.
+
+    The arguments are those of `RequestTrail`.
+    """
+
+    def __init__(self, after_seq: int = 0, skipped: tuple[str, str] | None = None) -> None:
+        self._after_seq = after_seq
+        self._skipped = skipped
+        self._logged = sha256()
+        self._rows: asyncio.Task[bytes] | None = None
+
+    def add(self, requests: Sequence[LoggedRequest]) -> None:
+        """Take the next requests."""
+        whole = _whole(requests, self._after_seq, self._skipped)
+        self._logged.update(b"".join([_record(*request) for request in whole]))
+
+    def read(self, reader: Reader, world_id: str, until_seq: int) -> None:
+        """Begin to read the rows up to the effect ``until_seq``."""
+        self._rows = asyncio.create_task(self._sum(reader, world_id, until_seq))
+
+    async def agree(self) -> bool:
+        """Tell whether the rows are what was taken; they are read to their end first."""
+        return self._rows is not None and await self._rows == self._logged.digest()
+
+    async def close(self) -> None:
+        """Read no further."""
+        if self._rows is not None:
+            self._rows.cancel()
+            await asyncio.gather(self._rows, return_exceptions=True)
+
+    async def _sum(self, reader: Reader, world_id: str, until_seq: int) -> bytes:
+        """Return the digest of the rows; of none if one can be no request's, or a request has two."""
+        summed = sha256()
+        async with reader.sorting, reader.connection() as connection, connection.transaction(readonly=True):
+            if await connection.fetchval(statements.REQUEST_HAS_TWO_ROWS, world_id, timeout=_SORT_SECONDS):
+                return b""
+            cursor = await connection.cursor(
+                statements.REQUEST_RECORDS, world_id, self._after_seq or None, until_seq, timeout=_SORT_SECONDS
+            )
+            while rows := await cursor.fetch(_ROWS, timeout=_SORT_SECONDS):
+                records = [row[0] for row in rows]
+                if None in records:
+                    return b""
+                summed.update(b"".join(records))
+        return summed.digest()
+
+
 class RequestTrail:
     """The requests that follow from a world's effects, in their order, in little memory.
 
@@ -59,16 +113,10 @@ class RequestTrail:
         self._skipped = skipped
         self._file = SpooledTemporaryFile(max_size=_KEPT_BYTES)  # noqa: SIM115 - closed by `close`
 
-    def add(self, requests: Sequence[LoggedRequest], keys: bytes) -> None:
-        """Keep the next requests, with their keys one behind the other."""
-        pack = _RECORD.pack
-        self._file.write(
-            b"".join(
-                pack(keys[at * KEY_BYTES : (at + 1) * KEY_BYTES], request.body_sha256, *request[3:])
-                for at, request in enumerate(requests)
-                if request.first_seq != self._after_seq + 1 or request[:2] != self._skipped
-            )
-        )
+    def add(self, requests: Sequence[LoggedRequest]) -> None:
+        """Keep the next requests."""
+        whole = _whole(requests, self._after_seq, self._skipped)
+        self._file.write(b"".join([_RECORD.pack(request.key(), *request[2:]) for request in whole]))
 
     def close(self) -> None:
         """Give the file back."""
@@ -139,6 +187,19 @@ class RequestTrail:
             )
             while rows := await cursor.fetch(_ROWS, timeout=_SORT_SECONDS):
                 yield rows
+
+
+def _record(source_id: str, req_id: str, body_sha256: bytes, first_seq: int, last_seq: int) -> bytes:
+    """Write a request as `statements.REQUEST_RECORDS` writes a row; some in a row are equal only if all of them are."""
+    return _SUMMED.pack(first_seq, last_seq, len(source_id), len(req_id), body_sha256) + (source_id + req_id).encode()
+
+
+def _whole(
+    requests: Sequence[LoggedRequest], after_seq: int, skipped: tuple[str, str] | None
+) -> Sequence[LoggedRequest]:
+    """Leave out what is left of the request that began before the first effect that is looked at."""
+    first = requests[0]
+    return requests[1:] if first.first_seq == after_seq + 1 and first[:2] == skipped else requests
 
 
 def _packed(row: asyncpg.Record) -> bytes:

@@ -18,7 +18,7 @@ from service.store.tampering import beyond_the_head
 from worldledger.chain import ORIGIN, Position
 from worldledger.errors import FileRefusedError, WorldExistsError
 from worldledger.exports import ExportWriter, Trailer
-from worldledger.requests import LoggedRequest, Requests
+from worldledger.requests import Requests
 from worldledger.transfer import CheckedExport, read_lines
 
 if TYPE_CHECKING:
@@ -118,7 +118,6 @@ class _Restorer:
         self._world_id = checked.world.world_id
         self._position = ORIGIN
         self._asked = Requests()
-        self._requests: list[tuple[str, str, str, bytes, int, int]] = []
 
     async def run(self) -> None:
         checked = self._checked
@@ -132,8 +131,7 @@ class _Restorer:
             await self._copy_requests()
             if self._progress is not None:
                 self._progress(self._position.global_seq)
-        self._keep(self._asked.end(self._position.global_seq))
-        await self._copy_requests()
+        await self._copy_requests(is_over=True)
         if self._position != checked.trailer.head:
             raise self._changed()
         await self._connection.execute(
@@ -149,7 +147,8 @@ class _Restorer:
             checksum = sha256(checksum.hex().encode() + text).digest()
             try:
                 effect = orjson.loads(text)
-                self._keep(self._asked.take(effect, text, seq))
+                if effect["req_id"] is not None:
+                    self._asked.take(effect, text, seq)
                 yield (
                     self._world_id,
                     seq,
@@ -167,18 +166,14 @@ class _Restorer:
 
     # -- requests --------------------------------------------------------------------------------------------
 
-    def _keep(self, request: LoggedRequest | None) -> None:
-        if request is not None:
-            self._requests.append((self._world_id, *request))
-
-    async def _copy_requests(self) -> None:
-        if not self._requests:
+    async def _copy_requests(self, *, is_over: bool = False) -> None:
+        rows = [(self._world_id, *request) for request in self._asked.ended(is_over=is_over)]
+        if not rows:
             return
         try:
-            await copy_rows(self._connection, "requests", self._requests, statements.REQUEST_COLUMNS)
+            await copy_rows(self._connection, "requests", rows, statements.REQUEST_COLUMNS)
         except asyncpg.UniqueViolationError:  # the file that was checked has no request twice
             raise self._changed() from None
-        self._requests = []
 
     def _changed(self) -> FileRefusedError:
         return FileRefusedError("the file was changed while it was being imported; nothing was kept", file=self._name)

@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
 from service.store import statements
 from service.store.ahead import ahead
 from service.store.records import WorldRecord
-from service.store.request_rows import RequestTrail
+from service.store.request_rows import RequestSums, RequestTrail
 from worldledger.chain import ORIGIN, Finding, Position, StoredEffect, Verdict, Verifier
 from worldledger.errors import EffectNotFoundError, WorldNotFoundError
 from worldledger.genesis import check_world_name, genesis_problem
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from service.store.reader import Reader
+    from worldledger.log_rules import Heard
 
 #: Told how many effects were checked, and how many there are.
 Progress = Callable[[int, int], None]
@@ -47,8 +48,12 @@ async def verify_world(
     export would. ``start_name`` is what findings call ``start``. Raises WorldNotFoundError if there is no trace of the
     world, and nobody kept a position of it.
     """
-    log = _Log(reader, world_id, start, start_name)
-    async with log.verified(list(noted), is_full, progress) as (verdict, trail):
+    log = _Log(reader, world_id, start, start_name, list(noted), is_full=is_full)
+    verdict = await log.summed(progress)
+    if verdict is not None:
+        return verdict
+    # Something does not hold: what it is, and where, is found by another look.
+    async with log.verified(None) as (verdict, trail):
         if verdict.finding is not None or verdict.head is None:
             return verdict
         finding = await trail.problem(reader, world_id, verdict.head.global_seq)
@@ -60,66 +65,92 @@ async def verified_log(
     reader: Reader, world_id: str, progress: Progress | None = None
 ) -> AsyncIterator[tuple[Verdict, RequestTrail]]:
     """Verify all of a world but its requests; lend the verdict and the requests that follow from the log."""
-    async with _Log(reader, world_id, ORIGIN, "from").verified([], False, progress) as found:
+    async with _Log(reader, world_id, ORIGIN, "from", [], is_full=False).verified(progress) as found:
         yield found
+
+
+class _Begun(NamedTuple):
+    """What is known of a log before its effects are read; ``before`` is the text of the effect at the start."""
+
+    end: Position
+    extent: asyncpg.Record
+    world: WorldRecord
+    before: bytes | None
 
 
 class _Log:
     """One world's log, from a trusted position on."""
 
-    def __init__(self, reader: Reader, world_id: str, start: Position, start_name: str) -> None:
+    def __init__(
+        self, reader: Reader, world_id: str, start: Position, start_name: str, noted: list[Position], *, is_full: bool
+    ) -> None:
         self._reader = reader
         self._world_id = world_id
         self._start = start
         self._start_name = start_name
+        self._noted = noted
+        self._is_full = is_full
+
+    async def summed(self, progress: Progress | None) -> Verdict | None:
+        """Verify the log and its requests; None if something does not hold."""
+        begun = await self._begin()
+        if isinstance(begun, Verdict):
+            return begun
+        sums = RequestSums(self._start.global_seq, _asked(begun.before))
+        sums.read(self._reader, self._world_id, begun.end.global_seq)
+        try:
+            verdict = await self._read(begun, sums.add, progress, hears_repeats=True)
+            return verdict if verdict.verified and await sums.agree() else None
+        finally:
+            await sums.close()
 
     @asynccontextmanager
-    async def verified(
-        self, noted: list[Position], is_full: bool, progress: Progress | None
-    ) -> AsyncIterator[tuple[Verdict, RequestTrail]]:
+    async def verified(self, progress: Progress | None) -> AsyncIterator[tuple[Verdict, RequestTrail]]:
+        """Verify all but the requests; lend the verdict and the requests that follow from the log."""
+        begun = await self._begin()
+        before = None if isinstance(begun, Verdict) else begun.before
+        with closing(RequestTrail(self._start.global_seq, _asked(before))) as trail:
+            yield (begun if isinstance(begun, Verdict) else await self._read(begun, trail.add, progress)), trail
+
+    async def _begin(self) -> _Begun | Verdict:
+        """Look at what is there besides the effects; give the verdict if nothing else needs to be looked at."""
         world_id, start = self._world_id, self._start
         (extent,) = await self._reader.fetch(statements.EXTENT, world_id)  # always one row
         row = next(iter(await self._reader.fetch(statements.WORLD, world_id)), None)
         end = None if extent["head_seq"] is None else Position(extent["head_seq"], extent["head_checksum"])
-        verdict: Verdict | None = None
-        before: bytes | None = None
         if row is None and end is None and extent["last_seq"] is None and not extent["has_requests"]:
-            verdict = _nothing_left(world_id, start, noted, self._start_name)
-        elif row is None or end is None:
+            return _nothing_left(world_id, start, self._noted, self._start_name)
+        if row is None or end is None:
             missing = "worlds" if row is None else "heads"
             what = f"the row of this world is missing from the table {missing}"
-            verdict = Verdict(world_id, ORIGIN, 0, Finding(world_id, 1, what), end)
-        elif start != ORIGIN:
-            text = await _at_start(self._reader, world_id, start, end, self._start_name)
-            if isinstance(text, Finding):
-                verdict = Verdict(world_id, ORIGIN, 0, text, end)
-            else:
-                before = text
-        with closing(RequestTrail(start.global_seq, _asked(before))) as trail:
-            if verdict is None:
-                assert end is not None and row is not None  # noqa: S101, PT018 - else there is a verdict
-                verifier = Verifier(
-                    world_id,
-                    start=start,
-                    heads=noted,
-                    before=before,
-                    is_full=is_full,
-                    spill=TemporaryFile,
-                    heard=trail.add,
-                )
-                with closing(verifier):
-                    verdict = await self._read(verifier, end, extent, WorldRecord.of(row), progress)
-            yield verdict, trail
+            return Verdict(world_id, ORIGIN, 0, Finding(world_id, 1, what), end)
+        begun = _Begun(end, extent, WorldRecord.of(row), None)
+        if start == ORIGIN:
+            return begun
+        before = await _at_start(self._reader, world_id, start, end, self._start_name)
+        if isinstance(before, Finding):
+            return Verdict(world_id, ORIGIN, 0, before, end)
+        return begun._replace(before=before)
 
     async def _read(
-        self,
-        verifier: Verifier,
-        end: Position,
-        extent: asyncpg.Record,
-        world: WorldRecord,
-        progress: Progress | None,
+        self, begun: _Begun, heard: Heard, progress: Progress | None, *, hears_repeats: bool = False
     ) -> Verdict:
+        verifier = Verifier(
+            self._world_id,
+            start=self._start,
+            heads=self._noted,
+            before=begun.before,
+            is_full=self._is_full,
+            spill=TemporaryFile,
+            heard=heard,
+            hears_repeats=hears_repeats,
+        )
+        with closing(verifier):
+            return await self._fed(verifier, begun, progress)
+
+    async def _fed(self, verifier: Verifier, begun: _Begun, progress: Progress | None) -> Verdict:
         world_id, start = self._world_id, self._start
+        end, extent, world, _ = begun
         total = max(end.global_seq - start.global_seq, 0)
         last: StoredEffect | None = None
         rows = self._reader.batches(world_id, after_seq=start.global_seq, until_seq=end.global_seq)

@@ -232,7 +232,7 @@ def test_requests_of_several_effects_and_sources() -> None:
         rows = recomputed(rows, at, req_id="r", source_id=source)
     assert verdicts(rows, head=end(rows)).verified
     heard: list[LoggedRequest] = []
-    verifier = Verifier("w", heard=lambda requests, keys: heard.extend(requests))
+    verifier = Verifier("w", heard=heard.extend)
     assert verifier.feed(rows)
     verifier.finish()
     assert [(one.source_id, one.first_seq, one.last_seq) for one in heard] == [("a", 3, 4), ("b", 5, 6)]

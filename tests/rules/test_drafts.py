@@ -262,6 +262,25 @@ def test_numbers_count_as_they_are_spelt() -> None:
     assert effect_body_digest(orjson.loads(spelt), spelt) == expected != checked.body_digest()
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"kind":"Said"', b'"kind":"Sa\\u0069d"'),
+        (b'"source_id":"a1"', b'"source_id":"\\u00611"'),
+        (b'"schema_version":"1.0.0"', b'"schema_version": "1.0.0"'),
+        (b'"priority":1', b'"priority":true'),
+    ],
+)
+def test_words_count_as_they_are_spelt(old: bytes, new: bytes) -> None:
+    """Another spelling of what stands beside the payload is another body, though its value may be the same."""
+    checked = check_draft(draft(payload={}, req_id="r", priority=1))
+    text = effect_text(checked, world_id="w", global_seq=2, uuid="u", sim_time=0.0, wall_time=5.0)
+    assert effect_body_digest(orjson.loads(text), text) == checked.body_digest()
+    spelt = text.replace(old, new)
+    assert spelt != text
+    assert effect_body_digest(orjson.loads(spelt), spelt) != checked.body_digest()
+
+
 @pytest.mark.parametrize("text", [b"{}", b'{"global_seq":2,"kind":"a","payload":{}', b'{"kind":"a","payload":{}}'])
 def test_a_text_that_is_not_canonical_has_no_digest(text: bytes) -> None:
     """What was asked cannot be told of a text that is no effect: that is an error, and nothing is guessed."""

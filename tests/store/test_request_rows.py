@@ -12,7 +12,7 @@ from service.store import Store
 from service.store.repairing import repair_requests
 from service.store.transfer import export_world, import_export
 from service.store.verification import every_world, verify_world
-from worldledger.chain import Position
+from worldledger.chain import ORIGIN, Position
 from worldledger.errors import WorldNotFoundError
 from worldledger.genesis import NewWorld
 from worldledger.transfer import check_export
@@ -188,6 +188,39 @@ async def test_a_damaged_log_is_not_made_a_table_of(
     done = await repair_requests(store.reader, database_url, world)
     assert (done.finding, done.changed) == (found, False)
     assert await _rows(admin, world) == before
+
+
+async def test_rows_that_agree_with_a_req_id_used_twice(
+    store: Store, world: str, admin: Connection, database_url: str
+) -> None:
+    """A req_id that was used twice is told, also where the primary key is gone and the rows say the same as the log."""
+    kept = "create temp table kept as select * from requests where world_id = '{w}' and req_id = 'r5'"
+    async with guards_down(database_url) as connection:
+        await connection.execute(kept.replace("{w}", world))
+        await connection.execute("delete from requests " + _R5.replace("{w}", world))
+        await (await store.log(world)).append(draft(5, req_id="r5"))
+        await connection.execute("alter table requests drop constraint requests_pkey")
+        await connection.execute("insert into requests select * from kept")
+        found = (await store.reader.verify(world)).finding
+        await connection.execute("delete from requests q using kept k where q = k")
+        await connection.execute("alter table requests add primary key (world_id, source_id, req_id)")
+    assert found is not None
+    what = "the req_id was used before, by seq 5, and other effects stand between"
+    assert (found.global_seq, found.what) == (14, what)
+
+
+async def test_one_look_is_enough_for_a_world_that_holds(
+    store: Store, world: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where all is well, one digest over the effects' requests and one over the rows agree, from any position on."""
+    log = await store.log(world)
+    await log.append(draft(14, source_id="été", req_id="💡" + "é" * 9))
+    await log.append_request([draft(n) for n in range(2)], source_id="a1", req_id="last")
+    rows = [row async for batch in store.reader.batches(world) for row in batch]
+    monkeypatch.setattr("service.store.verification.RequestTrail", None)  # which would look again
+    for start in (ORIGIN, *(Position(row.global_seq, row.checksum) for row in rows)):
+        verdict = await verify_world(store.reader, world, start=start)
+        assert (verdict.finding, verdict.position.global_seq) == (None, 16), start
 
 
 async def test_rows_of_a_world_that_never_was(
