@@ -93,6 +93,14 @@ class CheckedDraft(NamedTuple):
         """
         return self._as_it_came()._replace(payload=payload)
 
+    def asked_as(self, asked: CheckedDraft) -> CheckedDraft:
+        """Return the draft, which was made of ``asked``, with the digest of that request where its own is another."""
+        if asked.req_id is None or self.body_digest() == asked.body_digest():
+            return self
+        metadata = {} if self.source_metadata is None else orjson.loads(self.source_metadata)
+        metadata[REQUEST_DIGEST] = asked.body_digest().hex()
+        return self._replace(source_metadata=canonical_json(metadata))
+
     def _as_it_came(self) -> CheckedDraft:
         """Return the draft with its digest as it is now in ``source_metadata``; one without a req_id needs none."""
         if self.req_id is None:

@@ -150,7 +150,7 @@ async def close_tick(
 def _numbered(unit: Unit, tick: OpenTick) -> Any:
     """Give the draft of the tick's effect with its number in it."""
     (draft,) = unit.drafts
-    return draft._replace(payload=canonical_json({**orjson.loads(draft.payload), "tick": tick.number}))
+    return draft.rewritten(canonical_json({**orjson.loads(draft.payload), "tick": tick.number}))
 
 
 def _check(sealer: Sealer, unit: Unit, tick: OpenTick, group: Group) -> None:

@@ -264,7 +264,8 @@ class Sealer:
         """
         state = self._state(seq, texts) if draft.kind in self.ruleset.stateful else None
         try:
-            return self.ruleset.decide(draft, state)
+            decided = self.ruleset.decide(draft, state)
+            return decided if decided is draft else decided.asked_as(draft)
         except InvalidEffectError as error:
             raise (error if index is None else error.at(index)) from None
 
@@ -366,4 +367,4 @@ class Sealer:
                 index=index,
             )
         authority = hand_over(name, payload.get("zero"), sim_time=sim_time, wall_time=wall_time)
-        return draft._replace(payload=canonical_json({"authority": authority.name, "offset": authority.offset}))
+        return draft.rewritten(canonical_json({"authority": authority.name, "offset": authority.offset}))

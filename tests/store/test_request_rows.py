@@ -15,6 +15,7 @@ from service.store.verification import every_world, verify_world
 from worldledger.chain import ORIGIN, Position
 from worldledger.errors import WorldNotFoundError
 from worldledger.genesis import NewWorld
+from worldledger.time_authority import TIME_AUTHORITY_KIND
 from worldledger.transfer import check_export
 
 from .helpers import draft, guards_down
@@ -254,3 +255,13 @@ async def test_a_check_from_a_position_looks_at_what_came_since(
     assert await verified() == [10, 11, 12]
     await _tamper(database_url, world, _PLANT % (13, 13))
     assert await verified() == []
+
+
+async def test_what_the_service_adds_to_a_request_is_no_part_of_it(store: Store, world: str) -> None:
+    """The offset of an authority over time is written with the digest of what was asked, so that it can be compared."""
+    asked = draft(kind=TIME_AUTHORITY_KIND, payload={"authority": "unity"}, source_id="worldledger", req_id="time")
+    log = await store.log(world)
+    (first,) = await log.append_all([asked], system=True)
+    (again,) = await log.append_all([asked], system=True)
+    assert (again.global_seq, again.replayed) == (first.global_seq, True)
+    assert (await verify_world(store.reader, world)).verified
