@@ -50,6 +50,13 @@ class BadRequestError(SimulationError):
     recovery = RecoveryAction.MODIFY_INTENT
 
 
+class TransferCodingError(SimulationError):
+    """A request body in a transfer coding other than ``chunked``."""
+
+    code = "transfer_coding_unknown"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
 class UpgradeRequiredError(SimulationError):
     """A plain request to an address that is a WebSocket's; details: ``subprotocol``."""
 

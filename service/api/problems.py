@@ -41,6 +41,7 @@ from service.api.errors import (
     RoundConflictError,
     SchemaNotFoundError,
     SubprotocolRefusedError,
+    TransferCodingError,
     UnsupportedMediaTypeError,
     UpgradeRequiredError,
     WritesRefusedError,
@@ -109,6 +110,7 @@ TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     SubprotocolRefusedError: Answer(400, "The WebSocket speaks another subprotocol"),
     UpgradeRequiredError: Answer(426, "This is a WebSocket"),
     BadRequestError: Answer(400, "This is no HTTP request"),
+    TransferCodingError: Answer(501, "The transfer coding is not known"),
     HostRefusedError: Answer(421, "The service has another name"),
     OriginRefusedError: Answer(403, "Pages of other sites may not do this"),
     # what is there

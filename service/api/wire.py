@@ -19,7 +19,13 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from service.api.connections import LEAST_BODY_BYTES, Body, Connections
-from service.api.errors import BadRequestError, BodyTooLargeError, HeaderTooLargeError, RequestTooSlowError
+from service.api.errors import (
+    BadRequestError,
+    BodyTooLargeError,
+    HeaderTooLargeError,
+    RequestTooSlowError,
+    TransferCodingError,
+)
 from service.api.problems import problem_response
 from service.settings import Settings
 from worldledger.errors import OverloadedError, SimulationError
@@ -27,6 +33,15 @@ from worldledger.errors import OverloadedError, SimulationError
 #: Seconds that a client may go on sending after it was refused, so that it can read why: without a pause, and in all.
 _LINGER_PAUSE_SECONDS: Final = 2.0
 _LINGER_SECONDS: Final = 30.0
+#: Bytes of a header besides its name and its value: a colon, a space and the end of the line.
+_AROUND_HEADER: Final = 4
+#: Characters that are repeated of what is refused.
+_MOST_SHOWN: Final = 100
+#: Versions of HTTP that know no Host.
+_WITHOUT_HOST: Final = frozenset({"0.9", "1.0"})
+#: Bytes that are parsed at once. The parser does not say where in them one part ends and the next begins, so a limit
+#: may be exceeded by as many; the parts of a first header and the trailers are counted exactly.
+_PIECE_BYTES: Final = 4096
 
 _log = logging.getLogger(__name__)
 
@@ -66,12 +81,14 @@ class Protocol(HttpToolsProtocol):
         self._part: Literal["header", "body"] | None = "header"
         #: how many messages have begun
         self._messages = 0
-        #: bytes of a header, or between two pieces of a body
-        self._unread = 0
+        #: bytes of a header, or between two pieces of a body, and those of the headers behind a body (trailers)
+        self._unread = self._trailer_bytes = 0
         #: bytes of this message's body, and those of the present `body_timeout`
         self._body_size = self._body_lately = 0
         self._has_body = False
         self._bodies: dict[RequestResponseCycle, Body] = {}
+        #: the request that the application was handed last
+        self._handed: RequestResponseCycle | None = None
         #: what the connection counts as, and under which name
         self._standing: tuple[Literal["waiting", "idle"], str | None] | None = None
         self._timed: tuple[str, int] | None = None
@@ -94,8 +111,20 @@ class Protocol(HttpToolsProtocol):
         """Forget the connection."""
         super().connection_lost(exc)
         self._leave()
+        self._abandon()
+
+    def _abandon(self) -> None:
+        """Answer nothing any more: the request at work is told, and those that wait for their turn never have it.
+
+        uvicorn tells only the request that came last.
+        """
+        if self._handed is not None and not self._handed.response_complete:
+            self._handed.disconnected = True
+            self._handed.waiting_for_100_continue = False
+            self._handed.message_event.set()
         for cycle, _ in self.pipeline:
             self._let_go(cycle)
+        self.pipeline.clear()
 
     def shutdown(self) -> None:
         """Stop: what is not yet a request will not become one."""
@@ -192,7 +221,7 @@ class Protocol(HttpToolsProtocol):
             self._heard_at = self.loop.time()
             return
         most = self._settings.max_header_bytes
-        if self._unread + len(data) <= most:
+        if len(data) <= _PIECE_BYTES and self._unread + len(data) <= most:
             self._unread += len(data)
             if self._feed(data):
                 self._stand()
@@ -201,9 +230,10 @@ class Protocol(HttpToolsProtocol):
         while left and not self._refused:
             room = most - self._unread
             if room <= 0:
-                self._refuse(HeaderTooLargeError(f"the header has more than {most} bytes", limit=most))
+                self._refuse(self._header_too_large())
                 return
-            piece, left = left[:room], left[room:]
+            size = min(room, _PIECE_BYTES)
+            piece, left = left[:size], left[size:]
             self._unread += len(piece)
             if not self._feed(piece):
                 return
@@ -214,6 +244,8 @@ class Protocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(piece)
         except httptools.HttpParserUpgrade:
+            if self._refused:
+                return False
             if self._should_upgrade():
                 self._leave()
                 self.handle_websocket_upgrade()
@@ -235,19 +267,36 @@ class Protocol(HttpToolsProtocol):
         self._part = "header"
         self._messages += 1
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; one behind a body (a trailer) is counted, and nobody asks for it."""
+        if self._part == "header":
+            super().on_header(name, value)
+        elif not self._refused:
+            self._trailer_bytes += len(name) + len(value) + _AROUND_HEADER
+            if self._trailer_bytes > self._settings.max_header_bytes:
+                self._refuse(self._header_too_large())
+
     def on_headers_complete(self) -> None:
         """Begin with a body, unless it is too large, or there is no room for it."""
         if self._refused:
             return
-        self._unread = self._body_size = 0
-        declared, chunked = 0, False
+        self._unread = self._body_size = self._trailer_bytes = 0
+        declared, hosts = 0, 0
+        codings: list[bytes] = []
         for name, value in self.headers:
             if name == b"content-length":
                 declared = int(value)
             elif name == b"transfer-encoding":
-                chunked = True
-        self._has_body = declared > 0 or chunked
-        if declared > self._settings.max_body_bytes:
+                codings.append(value.strip().lower())
+            elif name == b"host":
+                hosts += 1
+        self._has_body = declared > 0 or bool(codings)
+        if hosts > 1 or (not hosts and self.parser.get_http_version() not in _WITHOUT_HOST):
+            self._refuse(BadRequestError(f"a request has one header Host, and this one has {hosts or 'none'}"))
+        elif codings not in ([], [b"chunked"]):
+            what = b", ".join(codings).decode("latin-1")[:_MOST_SHOWN]
+            self._refuse(TransferCodingError(f"a body may have the transfer coding 'chunked' alone, and not {what!r}"))
+        elif declared > self._settings.max_body_bytes:
             self._refuse(self._too_large())
         elif declared and not self._connections.has_room_for(declared):
             self._refuse(self._no_room())
@@ -288,6 +337,10 @@ class Protocol(HttpToolsProtocol):
             self._connections.complete(held)
         super().on_message_complete()
 
+    def _header_too_large(self) -> HeaderTooLargeError:
+        limit = self._settings.max_header_bytes
+        return HeaderTooLargeError(f"the header has more than {limit} bytes", limit=limit)
+
     def _too_large(self) -> BodyTooLargeError:
         limit = self._settings.max_body_bytes
         return BodyTooLargeError(f"the body has more than {limit} bytes", limit=limit)
@@ -308,6 +361,7 @@ class Protocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         """Hand a request to the application; what it holds of its body is let go when it is done with it."""
+        self._handed = cycle
         cycle.transport = self._closing
         if cycle in self._bodies or (cycle is self.cycle and self._has_body):
 
@@ -350,9 +404,8 @@ class Protocol(HttpToolsProtocol):
             _log.debug("%s is refused: %s", self.client, error.message)
             self.transport.write(answer(error, getattr(self, "url", b""), self.server_state.default_headers))
         if not self._is_answered():
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
             self._let_go(self.cycle)  # now, so that others who grow at the same time are not refused, too
+        self._abandon()
         self.end(linger=linger)
 
     def end(self, *, linger: bool = True) -> None:

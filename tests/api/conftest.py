@@ -23,7 +23,9 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[]
     """Try what is started and sockets at their worst on the service's own event loop: loops differ in such things."""
     usual: dict[str, Callable[[], AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
     own: dict[str, Callable[[], AbstractEventLoop]] = {"uvloop": uvloop.new_event_loop}
-    return {"test_ws_hostile.py": usual | own, "test_feeding.py": own}.get(item.path.name, usual)
+    return {"test_ws_hostile.py": usual | own, "test_feeding.py": own, "test_leaving.py": own}.get(
+        item.path.name, usual
+    )
 
 
 @pytest.fixture

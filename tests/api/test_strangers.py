@@ -127,22 +127,27 @@ async def test_a_header_has_its_bound(database_url: str) -> None:
     most = 64 * _KIB
     long = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX: "
     rest = b"x" * (most - len(long) - len(b"\r\n\r\n"))
+    body = httpx2.Request("POST", "http://x", json=draft()).content
+    chunk = b"%x\r\n%b\r\n" % (len(body), body)
     too_large = {
         "one byte more": long + rest + b"x" + b"\r\n\r\n",
         "one header without end": long + b"x" * (8 * _MIB),
         "many headers": _GET[:-2] + b"X: y\r\n" * 20_000,
         "a URL": b"GET /" + b"a" * most + b" HTTP/1.1\r\n\r\n",
         "empty lines": b"\r\n" * most,
-        "trailers": _CHUNKED + b"1\r\n{\r\n0\r\n" + b"X: y\r\n" * 40_000,
-        "a chunk's extension": _CHUNKED + b"1;x=" + b"y" * (3 * most),
-        "behind a request": _GET + b"\r\n" * (2 * most),
+        "trailers": _CHUNKED + chunk + b"0\r\n" + b"X: y\r\n" * (most // 6 + 1) + b"\r\n",
+        "one long trailer": _CHUNKED + chunk + b"0\r\nX: " + b"y" * most + b"\r\n\r\n",
+        "a chunk's extension": _CHUNKED + b"1\r\n{\r\n1;x=" + b"y" * (most + 8 * _KIB) + b"\r\n}\r\n0\r\n\r\n",
     }
     async with port(database_url) as opened:
         await opened.good(await opened.connect(), long + rest + b"\r\n\r\n")
-        for what, sent in too_large.items():
-            pair = await opened.send(sent)
-            if what == "behind a request":
-                await opened.good(pair)
+        await opened.good(await opened.connect(), _CHUNKED + chunk + b"0\r\n" + b"X: y\r\n" * (most // 6) + b"\r\n")
+        for sent in too_large.values():
+            await opened.refused(await opened.send(sent), 431, "header_too_large", limit=most)
+        for behind in (long + b"x" * most, b"\r\n" * most):  # what came in one piece with a whole request counts, too
+            pair = await opened.send(_GET + behind[: most - 8 * _KIB])
+            await opened.good(pair)
+            pair[1].write(behind[: 16 * _KIB] if behind.isspace() else b"x" * (16 * _KIB) + b"\r\n\r\n")
             await opened.refused(pair, 431, "header_too_large", limit=most)
 
 

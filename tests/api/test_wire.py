@@ -31,6 +31,10 @@ async def _exchange(served: Served, *parts: bytes) -> list[httpx2.Response]:
     return answers
 
 
+_HANDSHAKE = (
+    b"GET /v1/games/g/watch HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
 _NO_HTTP: dict[str, tuple[bytes, str]] = {
     "a garbage request line": (b"what is this\r\n\r\n", ""),
     "a TLS client": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64), ""),
@@ -40,6 +44,9 @@ _NO_HTTP: dict[str, tuple[bytes, str]] = {
     "a header name with a space": (b"GET /livez HTTP/1.1\r\na b: c\r\n\r\n", "/livez"),
     "a chunk without a size": (f"{_CHUNKED}\r\nzz\r\n".encode(), PATH),
     "another version": (b"GET /livez HTTP/3.0\r\n\r\n", "/livez"),
+    "a request without a host": (b"GET /livez HTTP/1.1\r\n\r\n", "/livez"),
+    "a request with two": (b"GET /livez HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", "/livez"),
+    "a handshake without a host": (_HANDSHAKE, "/v1/games/g/watch"),
     "a proxy's request": (b"CONNECT localhost:80 HTTP/1.1\r\n\r\n", "localhost:80"),
 }
 
@@ -64,6 +71,20 @@ async def test_what_is_no_http_is_a_problem(
     assert told.levelno == logging.DEBUG
     assert capfd.readouterr() == ("", "")
     assert (await remote.get("/v1/worlds/town")).json()["head_seq"] == 1
+
+
+async def test_a_foreign_transfer_coding_is_said(served: Served, remote: httpx2.AsyncClient) -> None:
+    """A body in any transfer coding but `chunked` is 501; that one is known by any spelling."""
+    body = httpx2.Request("POST", served.url, json=draft()).content
+    sent = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    for coding in ("gzip, chunked", "identity,chunked", "x" * 9000 + ", chunked"):
+        (answer,) = await _exchange(served, f"{_HEAD}Transfer-Encoding: {coding}\r\n\r\n".encode() + sent)
+        found = problem(answer, 501, "transfer_coding_unknown", instance=PATH, recovery="modify_intent")
+        assert len(found["detail"]) < 300
+        assert answer.headers["connection"] == "close"
+    closing = f"{_HEAD}Connection: close\r\nTransfer-Encoding: Chunked\r\n\r\n"
+    (answer,) = await _exchange(served, closing.encode() + sent)
+    assert answer.status_code == 201
 
 
 async def test_a_garbled_second_request_keeps_the_first_answer(served: Served, remote: httpx2.AsyncClient) -> None:

@@ -1,0 +1,74 @@
+"""Clients that go away before they have their answers, on the service's own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+from unittest import mock
+
+import httpx2
+import pytest
+from structlog.testing import capture_logs
+
+from service.api.wire import Protocol
+from tests.schema.helpers import connected
+from tests.store.helpers import holding_head, wait_for_waiters
+
+from .helpers import Served, draft, serving
+
+PATH = "/v1/worlds/town/effects"
+_GET = b"GET /v1/worlds HTTP/1.1\r\nHost: localhost\r\n\r\n"
+_POST = f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+async def _leave(served: Served, sent: bytes, when: Callable[[asyncio.StreamReader], Awaitable[Any]]) -> None:
+    """Send something, wait, break off the connection, and wait until the service knows."""
+    known = asyncio.Event()
+    lost = Protocol.connection_lost
+
+    def noted(protocol: Protocol, error: Exception | None) -> None:
+        lost(protocol, error)
+        known.set()
+
+    with mock.patch.object(Protocol, "connection_lost", noted):
+        reader, writer = await served.connect()
+        writer.write(sent)
+        await when(reader)
+        writer.transport.abort()
+        await known.wait()
+
+
+async def test_a_client_that_leaves_is_no_error(database_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever it has asked for, one after the other or all at once, and wherever it is: nothing of it is an error."""
+    caplog.set_level(logging.WARNING)
+    body = httpx2.Request("POST", "http://x", json=draft()).content
+    append = f"{_POST}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    with capture_logs() as said:
+        async with (
+            serving(database_url) as served,
+            httpx2.AsyncClient(base_url=served.url) as client,
+            connected(database_url) as admin,
+        ):
+            assert (await client.post("/v1/worlds", json={"world_id": "town"})).status_code == 201
+            await _leave(served, _GET * 2000, lambda reader: reader.readexactly(300))
+            for behind in (b"", _GET, append):
+                async with holding_head(database_url, "town"):
+                    await _leave(served, append + behind, lambda _: wait_for_waiters(admin))
+            async with holding_head(database_url, "town"):
+                reader, writer = await served.connect()
+                writer.write(append + _GET)
+                await wait_for_waiters(admin)
+                writer.write(b"garbage\r\n\r\n")
+                assert await reader.read() == b"", "no answer poses as that of another request"
+            while (await client.get("/v1/worlds/town")).json()["head_seq"] < 5:
+                await asyncio.sleep(0.002)
+            writer.close()
+            reader, writer = await served.connect()
+            head = f"{_POST}Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n"
+            writer.write(head.encode() + b"zz\r\n")
+            assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+            writer.close()
+    assert said == []
+    assert caplog.messages == []
