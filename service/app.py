@@ -118,9 +118,11 @@ _OBJECTS = 20_000
 _SWITCH_SECONDS = 0.0005
 #: Seconds beyond the deadline of appends that a stopping server waits for its requests.
 _GRACE = 5
-#: Seconds after which a stopping program ends where it stands if the database does not answer, and those it is asked.
-_SILENT_STOP_SECONDS = 7.0
+#: Seconds for which a stopping program lets the database be before it asks it, those that an answer may take, and those
+#: between two questions: at most 8 altogether where it answers one question and not the next.
+_SILENT_STOP_SECONDS = 5.5
 _ANSWER_SECONDS = 1.0
+_ASKED_AGAIN_SECONDS = 0.5
 #: Seconds between two looks whether a database that is starting up answers.
 _STARTING_SECONDS = 0.25
 
@@ -219,7 +221,7 @@ def run(settings: Settings, database_url: str, *, ready: Callable[[str], None] |
     """Serve on uvloop until SIGINT or SIGTERM; see `serve`.
 
     A stop waits for what is being written. While the database does not answer that may never end: then the process
-    ends after some 8 seconds, with exit code 1.
+    ends after 6 to 8 seconds, with exit code 1.
     """
 
     def stopping() -> None:
@@ -233,7 +235,7 @@ def _end_if_silent(database_url: str) -> None:
     """End the process once the database does not answer, for as long as the process has not ended by itself."""
     time.sleep(_SILENT_STOP_SECONDS)
     while asyncio.run(_answers(database_url)):
-        time.sleep(_ANSWER_SECONDS)
+        time.sleep(_ASKED_AGAIN_SECONDS)
     log.error("the database does not answer; ending without what waits for it: whether that is written is not known")
     os._exit(1)
 

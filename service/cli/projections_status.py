@@ -117,7 +117,10 @@ def _checked(build: BuildStatus) -> str:
 
 def _remarks(status: ProjectionStatus) -> list[str]:
     held_back = status.building.held_back if status.building is not None else None
-    return [plain(remark) for remark in (status.note, held_back) if remark is not None]
+    paused = None
+    if status.live is not None and status.live.paused:
+        paused = f"it is paused: `worldledger projections resume {status.name}` lets it go on"
+    return [plain(remark) for remark in (paused, status.note, held_back) if remark is not None]
 
 
 def _parked(world: ParkedWorld) -> str:

@@ -51,7 +51,7 @@ def command(
 
     What the experiment contains decides what is in it: social-RL runs, games of chess, simulations; of any experiment
     its worlds, their heads and their effects. All of it is of one moment. Where projections are behind the log, the
-    report says which; `worldledger project --once` brings them up to date.
+    report says which, and which commands bring them up to date.
 
     Plots need the extra `analytics`; --json without --output does not.
     """
@@ -99,7 +99,8 @@ def _conclude(report: Report, output: str | None) -> None:
     for text in report.behind:
         say(f"behind the log: {text}")
     if report.behind:
-        say("run `worldledger project --once`, and make the report again, to have all of it")
+        commands = " and ".join(f"`{command}`" for command in report.todo)
+        say(f"run {commands}, and make the report again, to have all of it")
     if output not in {None, "-"}:
         plots = sum(1 for _ in report.figures())
         worlds = report.facts["worlds"]

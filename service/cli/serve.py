@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import re
 import shlex
 import socket
 from pathlib import Path
@@ -13,11 +14,14 @@ import typer
 
 from service.cli.connect import Target, database, target
 from service.cli.options import DatabaseUrl, Home, examples
-from service.cli.output import put, say
+from service.cli.output import plain, put, say
+from service.database.address import MOST_PORT
 from worldledger.errors import SimulationError
 
 #: Seconds that what listens on the port may take to say what it is.
 _PATIENCE = 3.0
+#: Characters that are repeated of what is no port.
+_MOST_SHOWN = 20
 
 EXAMPLES = examples("worldledger serve", "worldledger serve --port 9000 --home ./data")
 
@@ -35,12 +39,10 @@ def command(
         ),
     ] = None,
     port: Annotated[
-        int | None,
+        str | None,
         typer.Option(
             "--port",
             metavar="PORT",
-            min=0,
-            max=65535,
             envvar="WORLDLEDGER_PORT",
             help="The port; 0 takes a free one.",
             show_default="8000",
@@ -66,7 +68,8 @@ def command(
     Every other command works beside it, on the same database. There is no authentication yet, so it listens on this
     machine alone unless --host says otherwise. A port that is in use is told before anything is started.
     """
-    where = target(ctx, database_url, home, host=host, port=port, projections=False if no_projections else None)
+    number = None if port is None else _port(port)
+    where = target(ctx, database_url, home, host=host, port=number, projections=False if no_projections else None)
     serving = _serving(where.settings.host, where.settings.port)
     if check_port:
         if serving:
@@ -79,6 +82,14 @@ def command(
         from service import app  # noqa: PLC0415 - FastAPI and uvicorn are slow to load
 
         app.run(where.settings, url, ready=lambda address: _ready(where, address, home))
+
+
+def _port(text: str) -> int:
+    """Read the port to listen on. Raises SimulationError where it is none."""
+    if not re.fullmatch("[0-9]{1,5}", text) or int(text) > MOST_PORT:
+        what = f"choose a number up to {MOST_PORT}, or 0 for a free one (--port, WORLDLEDGER_PORT)"
+        raise SimulationError(f"cannot listen on port {plain(text[:_MOST_SHOWN])}, which is none: {what}", port=text)
+    return int(text)
 
 
 def _serving(host: str, port: int) -> str | None:

@@ -201,7 +201,7 @@ async def _tell_of_lag(connection: Connection, text: str) -> None:
     from service.database.analytics.lag import lag_of  # noqa: PLC0415
 
     for lag in await lag_of(connection, text):
-        say(f"{lag}: run `worldledger project --once`, or wait for the service")
+        say(f"{lag}: {lag.todo}")
 
 
 # -- questions ---------------------------------------------------------------------------------------------

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Final
 from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlencode, urlsplit
 
 #: What an address looks like, for messages.
 EXPECTED_FORM = "postgresql://user:password@host:5432/database or postgresql://user@/database?host=/socket/folder"
 
+#: The largest number that a port can have.
+MOST_PORT: Final = 65535
+
+_PORT = re.compile(r":([0-9]+)$")
 _SCHEMES = frozenset({"postgresql", "postgres"})
 
 
@@ -50,6 +56,23 @@ def parse_address(url: str) -> Address | None:
         port=port,
         database=unquote(parts.path[1:]) or query.get("dbname") or query.get("database"),
     )
+
+
+def wrong_port(url: str) -> str | None:
+    """Return the first port of an address that is none; None where all may be, or where it is not even an address.
+
+    A connection to it would go to another port, with the number's lower 16 bits.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None
+    if parts.scheme not in _SCHEMES or "@" in parts.path + parts.query + parts.fragment:
+        return None
+    places = parts.netloc.rpartition("@")[2].split(",")
+    found = [match[1] for place in places if (match := _PORT.search(place))]
+    found += ",".join(parse_qs(parts.query).get("port", [])).split(",")
+    return next((port for port in found if port.isdecimal() and not 0 < int(port[:6]) <= MOST_PORT), None)
 
 
 def split_password(url: str) -> tuple[str, str | None]:

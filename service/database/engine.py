@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import asyncpg
 
-from service.database.failures import FOREIGN, explained
+from service.database.failures import FOREIGN, check_port, explained
 from service.database.guards import SERVICE_ROLE
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ async def connect_pool(
         StoreUnavailableError: the server cannot be reached or refuses the login, or the user is no member.
         SchemaVersionError: the role does not exist yet: the database was never migrated.
     """
+    check_port(url)
     with explained(url, ValueError):
         return await asyncpg.create_pool(
             url,
@@ -80,6 +81,7 @@ async def connect_pool(
 
 async def connect_one(url: str, *, role: str | None = None, application_name: str = APPLICATION_NAME) -> Connection:
     """Open one connection, under ``role`` or as the user of the address. Raises as ``connect_pool`` does."""
+    check_port(url)
     with explained(url, ValueError):
         return await asyncpg.connect(url, timeout=CONNECT_TIMEOUT, server_settings=_settings(role, application_name))
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import asyncpg
 
-from service.database.address import EXPECTED_FORM, describe, parse_address
+from service.database.address import EXPECTED_FORM, MOST_PORT, describe, parse_address, wrong_port
 from worldledger.errors import SchemaVersionError, SimulationError, StoreUnavailableError
 
 #: What using the database may raise, before it is explained; OverflowError where a port is none.
@@ -24,6 +24,7 @@ _ADDRESS: Final = (
     f"the address is not understood; expected {EXPECTED_FORM}, with the reserved characters of a password "
     "percent-encoded and no settings that PostgreSQL does not know"
 )
+_NO_PORT: Final = f"a port is a number from 1 to {MOST_PORT}; correct it (WORLDLEDGER_DATABASE_URL, --database-url)"
 _RETRY: Final = "try again; the same req_id makes a retry safe"
 
 #: SQLSTATE (or its class, the first two characters) to what is the matter and what to do.
@@ -114,6 +115,13 @@ def explain(error: BaseException, url: str) -> SimulationError:
             "is the server running there, and are host and port right?"
         )
     return StoreUnavailableError(f"{describe(url)}: unexpected {type(origin).__name__}: {origin}")
+
+
+def check_port(url: str) -> None:
+    """Raise StoreUnavailableError where an address has a port that is none."""
+    if (port := wrong_port(url)) is not None:
+        what = f"{describe(url)} cannot be used: its port {port[:20]} is no port: {_NO_PORT}"
+        raise StoreUnavailableError(what, port=port[:20])
 
 
 @contextmanager

@@ -118,6 +118,7 @@ class Report:
     - ``read_at``: the moment of the database that it is of. Everything else follows from the log alone.
     - ``facts``: what is said first, by name.
     - ``behind``: sentences on what it lacks because projections are behind the log.
+    - ``todo``: the commands that bring those up to date.
     """
 
     experiment: str
@@ -126,6 +127,7 @@ class Report:
     facts: Mapping[str, Any]
     sections: Sequence[Section]
     behind: Sequence[str] = field(default_factory=tuple)
+    todo: Sequence[str] = field(default_factory=tuple)
 
     def figures(self) -> Iterator[Figure]:
         """Give every figure."""

@@ -45,13 +45,13 @@ async def make_report(url: str, name: str, *, asked: Callable[[int], object] = l
         rulesets = await opened.rows(log.RULESETS, name) if storable(name) else []
         if not rulesets:
             raise await _unknown(opened, name)
-        behind = await _behind(opened, name, rulesets, there)
+        behind, todo = await _behind(opened, name, rulesets, there)
         sections = [await experiment.worlds(opened, name, rulesets), await experiment.effects(opened, name)]
         for ruleset, (make, views) in _SECTIONS.items():
             if there.issuperset(views) and any(row["ruleset"] == ruleset for row in rulesets):
                 sections.append(await make(opened, name))
         facts = await experiment.facts(opened, name, rulesets)
-    return Report(name, read_at, version("worldledger"), facts, [*sections[2:], *sections[:2]], behind)
+    return Report(name, read_at, version("worldledger"), facts, [*sections[2:], *sections[:2]], behind, todo)
 
 
 async def _unknown(opened: Snapshot, name: str) -> SimulationError:
@@ -68,24 +68,34 @@ async def _unknown(opened: Snapshot, name: str) -> SimulationError:
 # -- what projections lack -----------------------------------------------------------------------------------
 
 
-async def _behind(opened: Snapshot, name: str, rulesets: list[Record], there: frozenset[str]) -> list[str]:
-    """Say what the projections lack. Raises SimulationError where they have nothing of the experiment yet."""
+async def _behind(
+    opened: Snapshot, name: str, rulesets: list[Record], there: frozenset[str]
+) -> tuple[list[str], list[str]]:
+    """Say what the projections lack, and which commands change that.
+
+    Raises SimulationError where they have nothing of the experiment yet.
+    """
     worlds = {row["ruleset"]: row["worlds"] for row in rulesets if row["ruleset"] in _SECTIONS}
     needed = dict(_needed(worlds))
     missing = [view for view in needed if view not in there]
     read = [view for view in needed if view in there]
     rows = await opened.rows(log.BEHIND, name, read, [_rulesets_of(view) for view in read])
     unread = {row["projection"] for row in rows if row["unread"] == needed[row["projection"]]}
+    paused = [row["projection"] for row in rows if row["is_paused"]]
+    todo = [f"worldledger projections resume {' '.join(paused)}"] if paused else []
+    if missing or len(paused) < len(rows):
+        todo.append("worldledger project --once")
     if needed and {*missing, *unread} == set(needed):
-        what = f"the projections have read nothing of {name!r} yet: run `worldledger project --once` first"
+        commands = " and ".join(f"`{command}`" for command in todo)
+        what = f"the projections have read nothing of {name!r} yet: run {commands} first"
         raise SimulationError(what, experiment=name)
     found = [f"{listed(missing)}: not made yet"] if missing else []
     for row in rows:
         text = f"{row['projection']}: {counted(row['effects'], 'effect')} behind in {counted(row['worlds'], 'world')}"
         if row["parked"]:
             text += f", {row['parked']:,} of them parked"
-        found.append(text)
-    return found
+        found.append(f"{text} (paused)" if row["is_paused"] else text)
+    return found, todo
 
 
 def _needed(worlds: Mapping[str, int]) -> Iterator[tuple[str, int]]:

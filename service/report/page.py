@@ -76,8 +76,9 @@ def _head(report: Report, title: str) -> Iterator[str]:
     yield _fact("SHA-256 of all heads", f"<code>{escape(facts['heads_sha256'])}</code>")
     yield "</dl>\n"
     if report.behind:
+        commands = " and ".join(f"<code>{escape(command)}</code>" for command in report.todo)
         yield '<div class="warning" role="note"><p>Some projections were behind the log, so not everything that it '
-        yield "holds is in this report. Run <code>worldledger project --once</code>, and make it again.</p><ul>"
+        yield f"holds is in this report. Run {commands}, and make it again.</p><ul>"
         yield "".join(f"<li>{escape(text)}</li>" for text in report.behind)
         yield "</ul></div>\n"
     else:

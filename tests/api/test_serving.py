@@ -75,6 +75,27 @@ async def test_requests_have_their_turns_beside_computations(database_url: str) 
         gc.set_threshold(*threshold)
 
 
+def test_a_silent_database_keeps_no_stop_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process ends at most 8 s after the stop began, by a clock of ours, if its database answers just once more."""
+    now, answers = 0.0, iter([True, False])
+    ends: list[int] = []
+
+    def pass_by(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    async def asked(_: str) -> bool:
+        pass_by(composition._ANSWER_SECONDS)  # each takes as long as it may
+        return next(answers)
+
+    monkeypatch.setattr("service.app.time.sleep", pass_by)
+    monkeypatch.setattr(composition, "_answers", asked)
+    monkeypatch.setattr("service.app.os._exit", ends.append)
+    composition._end_if_silent("postgresql://nobody@localhost/nothing")
+    assert ends == [1]
+    assert now <= 8
+
+
 async def test_a_taken_port_is_a_clear_error(database_url: str) -> None:
     """A port in use is named, before the database is touched, and nothing is left open."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -102,6 +102,32 @@ def test_an_address_that_is_none(cli: Cli, url: str) -> None:
     assert "expected postgresql://user:password@host" in refused(cli("worlds", "--database-url", url))
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://a:hush@127.0.0.1:99999/db",
+        "postgresql://a:hush@127.0.0.1:5432,127.0.0.1:99999/db",
+        "postgresql://a:hush@/db?host=127.0.0.1&port=99999",
+    ],
+)
+def test_a_port_that_is_none(cli: Cli, url: str) -> None:
+    """A database's port that is no port is said to be none; nothing is connected to."""
+    for command in (("worlds",), ("serve", "--port", "0"), ("db", "upgrade")):
+        said = refused(cli(*command, "--database-url", url))
+        assert "99999 is no port" in said
+        assert "a port is a number from 1 to 65535" in said
+        assert "hush" not in said
+
+
+def test_a_port_to_listen_on_that_is_none(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said in one sentence, with what to do, however it was given."""
+    for port in ("99999", "-1", "http", "65536", "1e3"):
+        said = refused(cli("serve", "--port", port))
+        assert said.startswith(f"worldledger: cannot listen on port {port}, which is none: choose a number up to 65535")
+    monkeypatch.setenv("WORLDLEDGER_PORT", "99999")
+    assert "cannot listen on port 99999" in refused(cli("serve", "--check-port"))
+
+
 def test_a_home_that_cannot_be(cli: Cli, tmp_path: Path) -> None:
     """A home that cannot be used is named."""
     file = tmp_path / "file"
@@ -290,12 +316,6 @@ def test_no_process_of_ours_shows_a_password(database_url: str) -> None:
         for each in shown:
             assert password not in each
             assert quote(password, safe="") not in each
-
-
-@pytest.mark.parametrize("url", ["postgresql://me@127.0.0.1:99999/db", "postgresql://me@/db?host=127.0.0.1&port=99999"])
-def test_a_port_that_is_none(cli: Cli, url: str) -> None:
-    """An address with such a port is told so, in one line."""
-    assert "cannot be used" in refused(cli("worlds", "--database-url", url))
 
 
 def test_a_clock_that_is_beyond_time(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,6 +85,7 @@ def test_pause_and_resume(on: Cli, database_url: str) -> None:
     status = on("projections", "status", "entities").out
     assert " paused " in status
     assert " 1 in 1 world" in status
+    assert "entities: it is paused: `worldledger projections resume entities` lets it go on\n" in status
     result = on("projections", "rebuild", "entities")
     assert (result.code, result.out) == (2, "")
     assert "paused" in result.err

@@ -72,6 +72,15 @@ def test_what_is_behind_is_named(on: Cli, database_url: str, tmp_path: Path) -> 
     assert json.loads(on("report", "cup", "--json").out)["behind"] == [
         f"{name}: 7 effects behind in 1 world" for name in ("agent_stats", "games", "moves")
     ]
+    again = ", and make the report again, to have all of it"
+    assert on("projections", "pause", "games").code == 0
+    said = on("report", "cup", "-o", str(tmp_path / "report.html"), "--force").err.splitlines()
+    assert "worldledger: behind the log: games: 7 effects behind in 1 world (paused)" in said
+    assert f"worldledger: run `worldledger projections resume games` and `worldledger project --once`{again}" in said
+    assert on("project", "--once").code == 0
+    said = on("report", "cup", "-o", str(tmp_path / "report.html"), "--force").err.splitlines()
+    assert said[1] == f"worldledger: run `worldledger projections resume games`{again}"
+    assert "<code>worldledger projections resume games</code>" in (tmp_path / "report.html").read_text()
     sql(database_url, "drop view analytics.moves")
     lacking = on("report", "cup", "--json", "-q")
     found = json.loads(lacking.out)

@@ -249,6 +249,11 @@ def test_projections_that_are_behind(on: Cli, database_url: str) -> None:
         "or wait for the service\n"
     )
     assert on("sql", "select count(*) from entities", "--quiet").err == ""
+    assert on("projections", "pause", "entities").code == 0
+    assert on("sql", "select count(*) from entities").err == (
+        "worldledger: the projection entities is 2 effects behind in 1 world (paused): "
+        "run `worldledger projections resume entities`\n"
+    )
 
 
 def test_whoever_is_only_a_reader_may_ask(cli: Cli, database_url: str) -> None:

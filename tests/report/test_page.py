@@ -127,7 +127,8 @@ def test_what_is_behind_is_said(ledger: str) -> None:
     """A report that lacks something says what, above everything else, and what to do about it."""
     report = read(ledger, "games")
     assert "were up to date" in page_of(report).text
-    page = page_of(replace(report, behind=["games: 3 effects behind in 1 world"]))
+    todo = ["worldledger projections resume games", "worldledger project --once"]
+    page = page_of(replace(report, behind=["games: 3 effects behind in 1 world"], todo=todo))
     (warning,) = (one for one in page.all("header/div") if one.get("class") == "warning")
     assert "games: 3 effects behind in 1 world" in text_of(warning)
-    assert "worldledger project --once" in text_of(warning)
+    assert "Run worldledger projections resume games and worldledger project --once, and make it" in text_of(warning)

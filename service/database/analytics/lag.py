@@ -41,6 +41,13 @@ class Lag:
         why = " (paused)" if self.is_paused else " (some of them set aside: see `worldledger projections status`)"
         return f"the projection {self.projection} {what}{why if self.is_parked or self.is_paused else ''}"
 
+    @property
+    def todo(self) -> str:
+        """What brings it up to date."""
+        if self.is_paused:
+            return f"run `worldledger projections resume {self.projection}`"
+        return "run `worldledger project --once`, or wait for the service"
+
 
 async def lag_of(source: Pool | Connection | PooledConnection, query: str) -> list[Lag]:
     """Give the projections that a query names and that do not hold all of the log; none where all do.

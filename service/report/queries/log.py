@@ -76,7 +76,8 @@ THERE: Final = "select name from unnest($1::text[]) n (name) where to_regclass('
 #: separated by blanks, null for all. From analytics.projection_backlog and analytics.projections.
 BEHIND: Final = """
 select b.projection, count(*) as worlds, sum(b.effects_behind)::bigint as effects,
-       count(*) filter (where b.is_parked) as parked, count(*) filter (where b.reached_seq = 0) as unread
+       count(*) filter (where b.is_parked) as parked, count(*) filter (where b.reached_seq = 0) as unread,
+       bool_or(p.is_paused) as is_paused
 from analytics.projection_backlog b
 join analytics.projections p on p.build = b.build and p.status = 'live'
 join unnest($2::text[], $3::text[]) r (projection, rulesets) on r.projection = b.projection
