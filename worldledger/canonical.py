@@ -237,9 +237,9 @@ def _path_at_depth(text: str, path: str) -> str:
 def check_stored_text(text: bytes) -> dict[str, Any]:
     """Check one line of somebody's export and give its value; the text itself is never written anew.
 
-    Accepted is whatever some version of the profile wrote: compact JSON, keys sorted and unique, and only values
-    that the gate lets through. How a float is spelt (``1e16``, ``1e+16``) differs between versions of orjson and
-    is not judged. Raises InvalidEffectError.
+    Accepted is whatever some version of the profile wrote: the very bytes that the value has in the profile, but for
+    how a float's exponent is spelt (``1e16``, ``1e+16``), which differs between versions of orjson. Raises
+    InvalidEffectError.
     """
     try:
         value = orjson.loads(text)
@@ -255,10 +255,30 @@ def check_stored_text(text: bytes) -> dict[str, Any]:
         raise InvalidEffectError("not an object", "$")
     if not same or _needs_a_walk(text, 1):
         _walk(value, "$", 1)
+    if not same and _TOKENS.sub(_common_spelling, text) != _TOKENS.sub(_common_spelling, canonical_json(value)):
+        raise InvalidEffectError("an escape or a number that canonical text spells otherwise: not canonical text", "$")
     return value
 
 
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
+#: A string, or a number that is a float.
+_TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|-?[0-9]+(?:\.[0-9]+(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+)')
+#: A float as versions of orjson write it: no zero too much, and before an exponent one digit.
+_FLOAT: Final = re.compile(rb"-?(?:(?:0|[1-9][0-9]*)\.(?:0|[0-9]*[1-9])|[1-9](?:\.[0-9]*[1-9])?[eE][+-]?0?[1-9][0-9]*)")
+
+
+def _common_spelling(match: re.Match[bytes]) -> bytes:
+    """Return a string as it is, and a float as Python writes it, where that is the shortest of its spellings."""
+    token = match.group()
+    if token.startswith(b'"') or _FLOAT.fullmatch(token) is None:
+        return token
+    spelt = repr(float(token)).encode()
+    return spelt if _digits(token) == _digits(spelt) else token
+
+
+def _digits(number: bytes) -> bytes:
+    """Return the significant digits of a number."""
+    return number.lower().split(b"e")[0].replace(b".", b"").lstrip(b"-0").rstrip(b"0")
 
 
 def _check_sorted(value: Any, path: str) -> None:

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import orjson
 
 from worldledger.canonical import canonical_json, check_stored_text
+from worldledger.effects import is_system_kind
 from worldledger.errors import InvalidEffectError, SimulationError, TamperedError
-from worldledger.log_rules import Heard, UsedOnce, effect_problem, order_problem
+from worldledger.log_rules import UUID_RULE, Heard, UsedOnce, effect_problem, is_uuid, order_problem
 from worldledger.repeats import Spill
 
 _POSITION = re.compile(r"([1-9][0-9]{0,17}):([0-9a-fA-F]{64})\Z")
@@ -119,7 +120,8 @@ class Verifier:
     """Checks one world's rows in ascending order, batch by batch; it can start at any trusted position.
 
     Looked at are the chain, the query columns, and what every log obeys (`worldledger.log_rules`): sim_time and
-    wall_time never go back, an effect is caused by an earlier one, and no uuid and no request comes again.
+    wall_time never go back, an effect is caused by an earlier one, system kinds are the service's, uuids have their
+    form, and no uuid and no request comes again.
 
     - ``world_id`` is compared with the one inside each effect.
     - ``heads`` are positions noted earlier (or elsewhere): the chain must pass through each of them, which is what
@@ -221,7 +223,12 @@ class Verifier:
                     what = _column_difference(effect, (at, kind, source_id, sim_time), world_id)
                     break
                 wall_time = effect["wall_time"]
-                if wall_time < last_wall_time or sim_time < last_sim_time or "caused_by" in effect:
+                if (
+                    wall_time < last_wall_time
+                    or sim_time < last_sim_time
+                    or "caused_by" in effect
+                    or is_system_kind(kind)
+                ):
                     what = order_problem(effect, at, last_sim_time, last_wall_time)
                 if is_full and what is None:
                     what = effect_problem(check_stored_text(text), at, world_id)
@@ -246,9 +253,9 @@ class Verifier:
             self.finding = Finding(world_id, seq + 1, what)
         try:
             used.take_uuids(uuids, seq)
-        except TypeError:
-            place = next(at for at, uuid in enumerate(uuids) if type(uuid) is not str)
-            self._stop_before(start, rows, start.global_seq + place + 1, "$.uuid: not a text")
+        except ValueError:
+            place = next(at for at, uuid in enumerate(uuids) if not is_uuid(uuid))
+            self._stop_before(start, rows, start.global_seq + place + 1, f"$.uuid: {UUID_RULE}")
             used.take_uuids(uuids[:place], self.position.global_seq)
         self._pass_heads(start, rows)
         return self.finding is None

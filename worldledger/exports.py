@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from worldledger.canonical import PROFILE, canonical_json
 from worldledger.chain import Finding, Position, StoredEffect, Verifier
+from worldledger.repeats import Spill
 
 #: Name of the export's format, with its version; it stands in the trailer.
 FORMAT: Final = "worldledger-export/1"
@@ -111,17 +112,21 @@ class Trailer(BaseModel):
 
 
 class ExportWriter:
-    """Turns a world's rows, ascending and batch by batch, into an export; the chain is checked on the way."""
+    """Turns a world's rows, ascending and batch by batch, into an export.
 
-    def __init__(self, world_id: str, head: Position) -> None:
-        self._verifier = Verifier(world_id)
+    On the way the log is held to all that `Verifier` looks at; ``spill`` is handed to it. Whoever lends files closes
+    the writer at the end.
+    """
+
+    def __init__(self, world_id: str, head: Position, spill: Spill | None = None) -> None:
+        self._verifier = Verifier(world_id, spill=spill)
         self._head = head
         self._marks = Marks()
         self._genesis: dict[str, Any] = {}
 
     def lines(self, rows: Sequence[StoredEffect]) -> bytes:
-        """Give the lines of the next rows. Raises TamperedError where the chain does not hold."""
-        if not self._verifier.feed_chain(rows):
+        """Give the lines of the next rows. Raises TamperedError where the log does not hold."""
+        if not self._verifier.feed(rows):
             raise self._finding().error()
         if not self._genesis:
             self._genesis = _payload(rows[0].text)
@@ -130,7 +135,7 @@ class ExportWriter:
         return b"\n".join([row.text for row in rows]) + b"\n"
 
     def trailer(self) -> Trailer:
-        """Close the export. Raises TamperedError if the log does not end at the head."""
+        """Close the export. Raises TamperedError if the log does not end at the head, or has twice what it must not."""
         if not self._verifier.finish(self._head).verified:
             raise self._finding().error()
         return Trailer(
@@ -142,6 +147,10 @@ class ExportWriter:
             head_checksum=self._head.checksum.hex(),
             marks=self._marks.written(),
         )
+
+    def close(self) -> None:
+        """Give back the files that were lent."""
+        self._verifier.close()
 
     def _finding(self) -> Finding:
         return self._verifier.finding or Finding(self._verifier.world_id, 1, "the log cannot be read")

@@ -5,22 +5,43 @@ One spelling for all who look at it: `worldledger.chain.Verifier` in stored rows
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from worldledger.drafts import MAX_PRIORITY, MAX_WORD
+from worldledger.effects import SERVICE_SOURCE, is_system_kind
+from worldledger.genesis import GENESIS_KIND
 from worldledger.repeats import Repeats, Spill, uuid_keys
 from worldledger.requests import LoggedRequest, Requests
 
 #: Told some requests.
 Heard: TypeAlias = Callable[[Sequence[LoggedRequest]], object]
 
-_TEXTS: Final = ("uuid", "kind", "source_id", "schema_version", "world_id")
+_TEXTS: Final = ("kind", "source_id", "schema_version", "world_id")
 #: The fields that every effect has.
-REQUIRED: Final = frozenset({*_TEXTS, "payload", "global_seq", "sim_time", "priority", "req_id", "wall_time"})
+REQUIRED: Final = frozenset({*_TEXTS, "uuid", "payload", "global_seq", "sim_time", "priority", "req_id", "wall_time"})
 _ALLOWED: Final = REQUIRED | {"caused_by", "source_metadata"}
 _PLAIN: Final = frozenset({int, float})
 _GATHERED: Final = 1000
+_UUID: Final = re.compile(r"[0-9a-f]{32}\Z")
+UUID_RULE: Final = "not 32 hex digits, in lower case"
+#: System kinds that the service writes, or has written, in the name of an agent or an adapter; so it does Generation….
+_IN_OTHER_NAMES: Final = frozenset({"IntentRejected", "WorldTimeSet"})
+
+
+def is_uuid(value: Any) -> bool:
+    """Tell whether a value is a uuid as logs have them: 32 lower-case hex digits."""
+    return type(value) is str and _UUID.match(value) is not None
+
+
+def _kind_problem(kind: str, source_id: str, seq: int) -> str | None:
+    """Say why the effect ``seq`` cannot be of this system kind, or not by this source; None if it can."""
+    if kind == GENESIS_KIND and seq != 1:
+        return f"$.kind: {GENESIS_KIND} stands at seq 1 alone"
+    if source_id == SERVICE_SOURCE or kind in _IN_OTHER_NAMES or kind.startswith("Generation"):
+        return None
+    return f"$.kind: {kind} effects are written by the service alone, not by {source_id!r}"
 
 
 def effect_problem(effect: dict[str, Any], seq: int, world_id: str) -> str | None:
@@ -35,6 +56,8 @@ def effect_problem(effect: dict[str, Any], seq: int, world_id: str) -> str | Non
     for name in _TEXTS:
         if type(effect[name]) is not str or not 0 < len(effect[name]) <= MAX_WORD:
             return f"$.{name}: not a text of 1 to {MAX_WORD} characters"
+    if not is_uuid(effect["uuid"]):
+        return f"$.uuid: {UUID_RULE}"
     if type(effect["sim_time"]) not in _PLAIN or type(effect["wall_time"]) not in _PLAIN:
         return "$.sim_time, $.wall_time: not numbers"
     if type(effect["priority"]) is not int or abs(effect["priority"]) > MAX_PRIORITY:
@@ -50,13 +73,16 @@ def effect_problem(effect: dict[str, Any], seq: int, world_id: str) -> str | Non
 
 
 def order_problem(effect: Mapping[str, Any], seq: int, sim_time: float, wall_time: float) -> str | None:
-    """Say why an effect cannot follow one of these times; None if it can. Raises TypeError for times that are none."""
+    """Say why an effect cannot stand at ``seq``, after these times; None if it can.
+
+    Raises TypeError for times that are none.
+    """
     for field, before in (("sim_time", sim_time), ("wall_time", wall_time)):
         if effect[field] < before:
             return f"$.{field}: {effect[field]} is lower than the {before} before"
     if "caused_by" in effect and (type(effect["caused_by"]) is not int or not 1 <= effect["caused_by"] < seq):
         return "$.caused_by: not the global_seq of an earlier effect"
-    return None
+    return _kind_problem(effect["kind"], effect["source_id"], seq) if is_system_kind(effect["kind"]) else None
 
 
 class UsedOnce:
@@ -87,7 +113,10 @@ class UsedOnce:
             self._flush_uuids()
 
     def take_uuids(self, uuids: list[str], last_seq: int) -> None:
-        """Take the uuids of the next effects at once; `take_request` is for what else `take` would take."""
+        """Take the uuids of the next effects at once; `take_request` is for what else `take` would take.
+
+        Raises ValueError if one is no uuid.
+        """
         if uuids:
             self._uuids.add(uuid_keys(uuids), range(last_seq - len(uuids) + 1, last_seq + 1))
         if len(self._requests) >= _GATHERED:

@@ -45,28 +45,18 @@ def key_of(*words: str) -> bytes:
 
 
 def uuid_keys(uuids: list[str]) -> bytes:
-    """Return the keys of uuids, one behind the other: the 16 bytes of 32 hex digits, of any other text a digest.
+    """Return the keys of uuids, one behind the other: their 16 bytes each.
 
-    Raises TypeError if one is no text.
+    Raises ValueError if one is not 32 hex digits in lower case.
     """
-    if set(map(len, uuids)) == {2 * KEY_BYTES}:
-        try:
-            keys = bytes.fromhex("".join(uuids))
-        except ValueError:
-            keys = b""
-        if len(keys) == KEY_BYTES * len(uuids):
-            return keys
-    return b"".join(map(_uuid_key, uuids))
-
-
-def _uuid_key(uuid: str) -> bytes:
-    if type(uuid) is not str:
-        raise TypeError("a uuid is a text")
     try:
-        key = bytes.fromhex(uuid)
-    except ValueError:
-        key = b""
-    return key if len(key) == KEY_BYTES and len(uuid) == 2 * KEY_BYTES else key_of(uuid)
+        digits = "".join(uuids)
+        keys = bytes.fromhex(digits)
+        if keys.hex() == digits and set(map(len, uuids)) == {2 * KEY_BYTES}:
+            return keys
+    except (TypeError, ValueError):
+        pass
+    raise ValueError("a uuid is 32 hex digits, in lower case")
 
 
 class Repeats:

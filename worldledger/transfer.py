@@ -7,7 +7,6 @@ only by a head that was noted elsewhere.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
@@ -20,7 +19,7 @@ from worldledger.chain import Position
 from worldledger.errors import FileRefusedError, InvalidEffectError, SimulationError
 from worldledger.exports import FORMAT, MAX_TRAILER, TRAILER_START, Marks, Trailer
 from worldledger.genesis import GENESIS_KIND, TIME_ZERO, NewWorld
-from worldledger.log_rules import REQUIRED, UsedOnce, effect_problem, order_problem
+from worldledger.log_rules import REQUIRED, UsedOnce, effect_problem, is_uuid, order_problem
 from worldledger.repeats import Spill
 from worldledger.time_authority import is_time
 
@@ -33,7 +32,6 @@ _MIB: Final = 1024 * 1024
 _STEP: Final = 1000
 #: How the first line of an export begins, whatever else may be wrong with it.
 _GENESIS_START: Final = f'{{"global_seq":1,"kind":"{GENESIS_KIND}",'.encode()
-_UUID: Final = re.compile(r"[0-9a-f]{32}\Z")
 
 
 @dataclass(frozen=True)
@@ -204,7 +202,7 @@ class _Check:
         version = payload.get("ruleset_version")
         if type(version) is not int or not 0 <= version < 2**31:
             raise self._refusal("$.payload.ruleset_version: not a version number", seq=1)
-        if type(uuid := payload.get("world_uuid")) is not str or not _UUID.match(uuid):
+        if not is_uuid(payload.get("world_uuid")):
             raise self._refusal("$.payload.world_uuid: not 32 hex digits", seq=1)
         if TIME_ZERO in payload and not is_time(payload[TIME_ZERO]):
             raise self._refusal(f"$.payload.{TIME_ZERO}: not a finite number of seconds", seq=1)

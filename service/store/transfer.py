@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from hashlib import sha256
 from itertools import islice
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, BinaryIO
 from uuid import UUID
 
@@ -15,9 +18,10 @@ from service.store import statements
 from service.store.ahead import ahead
 from service.store.copying import bulk_transaction, copy_rows
 from service.store.tampering import beyond_the_head
-from worldledger.chain import ORIGIN, Position
+from worldledger.chain import ORIGIN, Finding, Position
 from worldledger.errors import FileRefusedError, WorldExistsError
 from worldledger.exports import ExportWriter, Trailer
+from worldledger.genesis import genesis_problem
 from worldledger.requests import Requests
 from worldledger.transfer import CheckedExport, read_lines
 
@@ -41,18 +45,23 @@ async def export_world(
     """Write a world's log up to the head that its record names, in the format of `worldledger.exports`.
 
     ``write`` is handed pieces of a few MiB at most. Effects that are appended meanwhile are left out. Raises
-    TamperedError where the chain does not hold: such a log makes no export.
+    TamperedError where the log does not hold, by all that `verify` looks at in effects and genesis: such a log makes no
+    export. What comes again is only found after the last effect.
     """
     head = world.head.position
-    writer = ExportWriter(world.world_id, head)
     written = 0
-    async with ahead(reader.batches(world.world_id, until_seq=head.global_seq)) as batches:
-        async for batch in batches:
-            write(writer.lines(batch))
-            written += len(batch)
-            if progress is not None:
-                progress(written)
-    trailer = writer.trailer()
+    with closing(ExportWriter(world.world_id, head, TemporaryFile)) as writer:
+        async with ahead(reader.batches(world.world_id, until_seq=head.global_seq)) as batches:
+            async for batch in batches:
+                lines = writer.lines(batch)
+                problem = None if written else genesis_problem(batch[0].text, world.genesis_columns())
+                if problem is not None:
+                    raise Finding(world.world_id, 1, problem).error()
+                write(lines)
+                written += len(batch)
+                if progress is not None:
+                    progress(written)
+        trailer = await asyncio.to_thread(writer.trailer)
     write(trailer.line() + b"\n")
     return trailer
 

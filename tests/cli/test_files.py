@@ -133,6 +133,20 @@ def test_an_export_replaces_a_file_at_its_end(on: Cli, database_url: str, tmp_pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "w.ndjson"]
 
 
+#: An effect has the uuid of the one before; its checksum and the head are made anew.
+_UUID_TWICE = (
+    """
+    update effects e set effect = replace(e.effect::text, e.effect ->> 'uuid', b.effect ->> 'uuid')::json
+    from effects b where b.world_id = e.world_id and b.global_seq = e.global_seq - 1 and {}
+    """,
+    """
+    update effects e set checksum = chain_checksum(b.checksum, e.effect)
+    from effects b where b.world_id = e.world_id and b.global_seq = e.global_seq - 1 and {}
+    """,
+    "update heads h set head_checksum = e.checksum from effects e where h.world_id = e.world_id and {}",
+)
+
+
 def test_all_worlds(on: Cli, database_url: str, tmp_path: Path) -> None:
     """`export --all` makes a file of each world; none is replaced unless forced, and a tampered one stops no other."""
     for name in ("a", "b", "c"):
@@ -150,6 +164,12 @@ def test_all_worlds(on: Cli, database_url: str, tmp_path: Path) -> None:
     result = on("export", "--all", "-o", str(folder), "--force")
     assert (result.code, "exported 2 of 3 worlds" in result.err, "world b, seq 3" in result.err) == (1, True, True)
     assert (folder / "a.ndjson").exists()
+    sql(database_url, *(statement.format("e.world_id = 'c' and e.global_seq = 10") for statement in _UUID_TWICE))
+    result = on("export", "c", "-o", str(tmp_path / "c"))
+    assert (result.code, result.out) == (1, "")
+    assert "world c, seq 10: the uuid is that of seq 9, too" in result.err
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+    assert "exported 1 of 3 worlds" in on("export", "--all", "-o", str(folder), "--force").err
     seed(database_url, "d", experiment="e")
     assert "exported 1 of 1 worlds" in on("export", "--experiment", "e", "-o", str(tmp_path / "e")).err
     assert [path.name for path in (tmp_path / "e").iterdir()] == ["d.ndjson"]

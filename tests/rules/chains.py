@@ -33,7 +33,7 @@ def make_effect(world_id: str, seq: int, **changed: Any) -> dict[str, Any]:
         "payload": {"x": seq, "ä": [1.5, None, {"b": "€"}]},
         "global_seq": seq,
         "sim_time": seq / 4,
-        "source_id": f"agent-{seq % 3}",
+        "source_id": "worldledger" if seq == 1 and "kind" not in changed else f"agent-{seq % 3}",
         "schema_version": "1.0.0",
         "world_id": world_id,
         "priority": 0,

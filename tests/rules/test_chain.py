@@ -101,8 +101,21 @@ ATTACKS: dict[str, tuple[Callable[[Rows], Rows], int, str]] = {
     "a cause before the log": (lambda rows: recomputed(rows, 4, caused_by=0), 5, "$.caused_by"),
     "a cause between two effects": (lambda rows: recomputed(rows, 4, caused_by=2.0), 5, "$.caused_by"),
     "a uuid twice": (lambda rows: recomputed(rows, 4, uuid=f"{2:032x}"), 5, "the uuid is that of seq 2, too"),
-    "a uuid that is no text": (lambda rows: recomputed(rows, 4, uuid=["a"]), 5, "$.uuid: not a text"),
-    "a long uuid twice": (lambda rows: recomputed(recomputed(rows, 1, uuid="é"), 4, uuid="é"), 5, "that of seq 2, too"),
+    "a uuid that is no text": (lambda rows: recomputed(rows, 4, uuid=["a"]), 5, "$.uuid: not 32 hex digits"),
+    "a uuid that is null": (lambda rows: recomputed(rows, 4, uuid=None), 5, "$.uuid: not 32 hex digits"),
+    "a uuid of another form": (lambda rows: recomputed(rows, 4, uuid="x"), 5, "$.uuid: not 32 hex digits"),
+    "a uuid in upper case": (lambda rows: recomputed(rows, 4, uuid="A" * 32), 5, "$.uuid: not 32 hex digits"),
+    "a second genesis": (
+        lambda rows: recomputed(rows, 4, kind="WorldCreated", source_id="worldledger"),
+        5,
+        "$.kind: WorldCreated stands at seq 1 alone",
+    ),
+    "an agent's system kind": (
+        lambda rows: recomputed(rows, 4, kind="StateDigest"),
+        5,
+        "StateDigest effects are written by the service alone, not by 'agent-2'",
+    ),
+    "a system kind that there is not": (lambda rows: recomputed(rows, 4, kind="WorldEnds"), 5, "by the service alone"),
     "a req_id that comes again": (
         lambda rows: recomputed(recomputed(rows, 1, req_id="r"), 4, req_id="r"),
         5,
@@ -245,6 +258,8 @@ def test_requests_of_several_effects_and_sources() -> None:
         (b'"payload":{"x":5,', b'"payload":{"z":1,"x":5,', "not sorted"),
         (b'"priority":0', b'"priority":0.5', "$.priority: not an integer"),
         (b'"wall_time"', b'"vote":1,"wall_time"', "unknown field 'vote'"),
+        (b'"\xe2\x82\xac"', b'"\\u20ac"', "not canonical text"),
+        (b'"schema_version":"1', b'"schema_version":"\\u0031', "not canonical text"),
     ],
 )
 def test_a_full_check_also_holds_texts_to_their_profile(old: bytes, new: bytes, what: str) -> None:
@@ -258,6 +273,14 @@ def test_a_full_check_also_holds_texts_to_their_profile(old: bytes, new: bytes, 
     finding = verify("w", forged, head=end(forged), is_full=True).finding
     assert finding is not None
     assert (finding.global_seq, what in finding.what) == (5, True), finding
+
+
+def test_system_kinds_in_the_name_of_others() -> None:
+    """The service writes the service's kinds, and generations, ticks and refusals also in others' names."""
+    rows = recomputed(honest(COUNT), 1, kind="StateDigest", source_id="worldledger")
+    for at, kind in enumerate(("GenerationStarted", "WorldTimeSet", "IntentRejected"), 3):
+        rows = recomputed(rows, at, kind=kind)
+    assert verdicts(rows, head=end(rows)).verified
 
 
 def test_times_are_compared_with_those_at_the_start() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from tempfile import TemporaryFile
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from worldledger import repeats
-from worldledger.repeats import Repeat, Repeats, key_of, uuid_keys
+from worldledger.repeats import Repeat, Repeats, uuid_keys
 
 
 def _first(keys: list[bytes]) -> Repeat | None:
@@ -54,12 +55,10 @@ def test_among_many_counters(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_keys_of_uuids() -> None:
-    """32 hex digits are a uuid's own bytes; any other text has a key of its own, and does not shift its neighbours."""
+    """A uuid's key is its own bytes; any other value is refused, also beside one that makes up for its length."""
     plain = "0123456789abcdef" * 2
-    assert uuid_keys([plain]) == bytes.fromhex(plain)
-    odd = [plain[:31], plain + "0", plain, " " * 32, plain[:30] + "  ", "é" * 32]
-    keys = uuid_keys(odd)
-    assert len(keys) == 16 * len(odd)
-    assert keys[32:48] == bytes.fromhex(plain)
-    assert keys[:16] == key_of(odd[0])
-    assert len({keys[at : at + 16] for at in range(0, len(keys), 16)}) == len(odd)
+    assert uuid_keys([plain, "f" * 32]) == bytes.fromhex(plain) + b"\xff" * 16
+    wrong: list[Any] = [plain[:31], plain + "0", " " * 32, plain[:30] + "  ", plain.upper(), "é" * 32, "", None, 7]
+    for odd in (*([each] for each in wrong), [plain[:31], plain + "0"], [[plain]], [plain, [plain]]):
+        with pytest.raises(ValueError, match="32 hex digits"):
+            uuid_keys(odd)

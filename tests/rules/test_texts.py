@@ -181,6 +181,15 @@ LINES_REFUSED: dict[str, tuple[bytes, str, str]] = {
     "nesting without an end": (b'{"a":' * 100_000, "$" + ".a" * 100, "deeper than 100"),
     "half a line": (b'{"a":1', "$", "not JSON"),
     "nothing": (b"", "$", "not JSON"),
+    "a letter as an escape": (b'{"a":"\\u0041"}', "$", "not canonical text"),
+    "a key as an escape": (b'{"\\u0061":1}', "$", "not canonical text"),
+    "an escaped slash": (b'{"a":"a\\/b"}', "$", "not canonical text"),
+    "an escape in upper case": (b'{"a":"\\u001F"}', "$", "not canonical text"),
+    "a long escape for a short one": (b'{"a":"\\u000a"}', "$", "not canonical text"),
+    "an escape beside a float of another version": (b'{"a":1e16,"b":"\\u0041"}', "$", "not canonical text"),
+    "a zero too much": (b'{"a":1.50}', "$", "not canonical text"),
+    "digits too many": (b'{"a":0.1000000000000000055}', "$", "not canonical text"),
+    "an exponent of two digits before": (b'{"a":15e-1}', "$", "not canonical text"),
 }
 
 

@@ -130,6 +130,9 @@ def test_a_changed_file_is_refused_by_line(data: bytes, line: int, reason: str) 
         ({3: {"req_id": "r"}, 5: {"req_id": "r"}}, 5, "the req_id was used before, by seq 3"),
         ({3: {"wall_time": 1.0}}, 3, "$.wall_time: 1.0 is lower than the 1002.0 before"),
         ({3: {"caused_by": 3}}, 3, "$.caused_by"),
+        ({3: {"uuid": "x"}}, 3, "$.uuid: not 32 hex digits"),
+        ({4: {"kind": "WorldCreated", "source_id": "worldledger"}}, 4, "$.kind: WorldCreated stands at seq 1 alone"),
+        ({4: {"kind": "StateDigest"}}, 4, "$.kind: StateDigest effects are written by the service alone, not by 'a1'"),
     ],
 )
 def test_a_log_that_breaks_its_own_rules_is_refused(again: dict[int, Any], line: int, reason: str) -> None:
@@ -159,6 +162,15 @@ def test_a_genesis_that_makes_no_world_is_refused(change: dict[str, Any], reason
 def test_a_world_name_outside_the_allowed_set_is_refused() -> None:
     """A world that could not be named here is refused."""
     assert "cannot be a world's name" in refusal(export_of([text(genesis("a b"))], "a b"))[1]
+
+
+def test_escapes_that_canonical_text_has_not_are_refused() -> None:
+    """A text that says the same by other escapes is not what the service wrote, though chain and trailer hold."""
+    plain = text(effect(2, payload={"s": "A/b"}))
+    for spelt in (plain.replace(b"A", b"\\u0041"), plain.replace(b"/", b"\\/")):
+        assert orjson.loads(spelt) == orjson.loads(plain)
+        line, reason = refusal(export_of([text(genesis()), spelt]))
+        assert (line, "not canonical text" in reason) == (2, True)
 
 
 def test_floats_spelt_by_another_orjson_are_accepted() -> None:

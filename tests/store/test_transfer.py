@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -12,13 +12,15 @@ import pytest
 
 from service.store import Store, transfer
 from service.store.transfer import export_world, import_export
+from tests.rules.chains import chained
+from worldledger.chain import StoredEffect
 from worldledger.config import OrchestratorConfig
 from worldledger.errors import FileRefusedError, RequestConflictError, TamperedError, WorldExistsError
 from worldledger.genesis import NewWorld
 from worldledger.transfer import CheckedExport, check_export
 
 from .exports import effect, export_of, genesis, text, texts
-from .helpers import draft
+from .helpers import draft, guards_down
 
 if TYPE_CHECKING:
     from .helpers import Connection
@@ -286,3 +288,42 @@ async def test_a_tampered_log_makes_no_export(store: Store, world_id: str, other
         await connection.close()
     with pytest.raises(TamperedError, match="seq 3: checksum differs"):
         await exported(other, world_id)
+
+
+_GONE = "left out"
+
+
+async def _write_over(connection: Connection, world_id: str, rows: Sequence[StoredEffect]) -> None:
+    await connection.executemany(
+        "update effects set effect = $3::text::json, checksum = $4, kind = $5, source_id = $6"
+        " where world_id = $1 and global_seq = $2",
+        [(world_id, row.global_seq, row.text.decode(), row.checksum, row.kind, row.source_id) for row in rows],
+    )
+    await connection.execute("update heads set head_checksum = $2 where world_id = $1", world_id, rows[-1].checksum)
+
+
+async def test_a_log_that_breaks_its_own_rules_makes_no_export(store: Store, world_id: str, database_url: str) -> None:
+    """A log of which the chain was made anew, and what it says cannot be, makes no export, as `verify` refuses it."""
+    await filled(store, world_id)
+    before = [row async for batch in store.reader.batches(world_id) for row in batch]
+    async with guards_down(database_url) as connection:
+        for seq, changes, what in (
+            (6, {"wall_time": 5.0}, "seq 6: $.wall_time: 5.0 is lower than"),
+            (6, {"uuid": "0" * 32}, "seq 6: the uuid is that of seq 4, too"),
+            (10, {"req_id": "r1", "source_id": "a1"}, "seq 10: the req_id was used before, by seq 3"),
+            (5, {"uuid": _GONE}, "seq 5: the stored text is not an effect"),
+            (5, {"uuid": "x"}, "seq 5: $.uuid: not 32 hex digits"),
+            (7, {"kind": "WorldCreated"}, "seq 7: $.kind: WorldCreated stands at seq 1 alone"),
+        ):
+            loaded = [orjson.loads(row.text) for row in before]
+            loaded[3]["uuid"] = "0" * 32
+            loaded[seq - 1] = {name: value for name, value in (loaded[seq - 1] | changes).items() if value != _GONE}
+            await _write_over(connection, world_id, chained(loaded))
+            with pytest.raises(TamperedError) as caught:
+                await exported(store, world_id)
+            assert what in caught.value.message
+            finding = (await store.reader.verify(world_id)).finding
+            assert finding is not None
+            assert finding.error().message == caught.value.message
+        await _write_over(connection, world_id, before)
+    assert (await store.reader.verify(world_id)).verified
