@@ -78,7 +78,8 @@ async def _of_projection(connection: Connection, projection: Projection) -> list
             if not missing:
                 found.append(ViewFinding(name, view, "is missing"))
         elif not is_there or not await _is_as_made(connection, view, select):
-            found.append(ViewFinding(name, view, "is not the view that this program makes"))
+            mended = f"`worldledger projections rebuild {name}` makes it anew"
+            found.append(ViewFinding(name, view, f"is not the view that this program makes; {mended}"))
     now = await connection.fetchrow(statements.LIVE_BUILD, name) if found else build
     # Of a build that was replaced meanwhile, the views are those of the next one.
     return found if now is not None and now["build"] == table.build else await _of_projection(connection, projection)

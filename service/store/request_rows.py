@@ -133,7 +133,7 @@ class RequestTrail:
             assert row is not None  # noqa: S101 - either is there
             where = "beyond the head" if row["is_beyond"] else "not in the log there"
             what = f"the table requests has {_named(row)}, which is {where}"
-            return Finding(world_id, max(row["first_seq"] or 1, 1), what)
+            return Finding(world_id, max(row["first_seq"] or 1, 1), f"{what}; {_mended(world_id)}")
         effect = orjson.loads((await reader.effect(world_id, request.first_seq)).text)
         asked = f"req_id {effect['req_id']!r} of {effect['source_id']!r}"
         if row is None:
@@ -142,7 +142,7 @@ class RequestTrail:
             what = f"the table requests says of {asked} that its last_seq is {row['last_seq']}, not {request.last_seq}"
         else:
             what = f"the table requests has another body_sha256 for {asked} than its effects"
-        return Finding(world_id, request.first_seq, what)
+        return Finding(world_id, request.first_seq, f"{what}; {_mended(world_id)}")
 
     async def differences(self, reader: Reader, world_id: str, until_seq: int) -> AsyncGenerator[Difference]:
         """Give all differences up to the effect ``until_seq``, in the order of the log."""
@@ -208,6 +208,10 @@ def _packed(row: asyncpg.Record) -> bytes:
     if is_beyond or None in {source_id, req_id, first_seq, last_seq} or len(body_sha256 or b"") != 32:
         return b"-"
     return _RECORD.pack(key_of(source_id, req_id), body_sha256, first_seq, last_seq)
+
+
+def _mended(world_id: str) -> str:
+    return f"`worldledger db repair requests {world_id}` makes its rows from the log"
 
 
 def _named(row: asyncpg.Record) -> str:

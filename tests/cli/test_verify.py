@@ -61,6 +61,7 @@ def test_requests_and_their_repair(on: Cli, database_url: str) -> None:
     tamper(database_url, "insert into requests values ('w', 'ann', 'mine', sha256('x'), 3, 3)")
     found = on("verify", "--all", "--quiet")
     what = "the table requests has a row for req_id 'mine' of 'ann' (seq 3 to 3), which is not in the log there"
+    what += "; `worldledger db repair requests w` makes its rows from the log"
     assert (found.code, found.out) == (1, f"TAMPERED w at seq 3: {what}\n")
     counts = "w: rows removed: 1, written: 0\n"
     assert on("db", "repair", "requests", "w", "--dry-run") == (0, f"would repair {counts}", "")

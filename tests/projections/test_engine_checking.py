@@ -114,7 +114,8 @@ async def test_a_view_in_the_place_of_ours(names: list[str], pool: Any, make_eng
     report = await engine.verify("said")
     assert not report["verified"]
     assert report["finding"]["world_id"] is None
-    assert report["finding"]["what"] == 'projections."said" is not the view that this program makes'
+    what = 'projections."said" is not the view that this program makes'
+    assert report["finding"]["what"] == f"{what}; `worldledger projections rebuild said` makes it anew"
     await assert_verified(engine, "counts", "things")
     await engine.rebuild("said")
     await engine.run_until_caught_up(timeout=100)
