@@ -24,7 +24,7 @@ from projections.view_checks import strangers, view_findings
 from service.database.engine import connect_one
 from service.database.failures import explained
 from service.database.guards import SERVICE_ROLE
-from service.database.readers import beyond_reading
+from service.database.readers import beyond_reading, other_settings
 from service.database.revision import require_current, revision_state
 from worldledger.errors import SchemaVersionError
 
@@ -259,8 +259,9 @@ async def check(url: str) -> list[str]:
 
     Findings name the revision when it does not fit (and then nothing else), every table, column, constraint,
     index, trigger, function, view, comment, privilege, schema and role that is missing, changed or foreign, every view
-    over a projection that is not what this program makes, what readers may do beyond reading (these begin with
-    "reader"), and settings of the server that give up durability (these begin with "setting").
+    over a projection that is not what this program makes, what readers may do beyond reading and settings of
+    their role that are others (these begin with "reader"), and settings of the server that give up durability (these
+    begin with "setting").
 
     Raises:
         StoreUnavailableError: the database cannot be reached.
@@ -280,6 +281,7 @@ async def check(url: str) -> list[str]:
                 *compare(await catalogue(connection), expected()),
                 *await _views(connection),
                 *await beyond_reading(connection),
+                *await other_settings(connection),
                 *weak,
             ]
     finally:

@@ -21,6 +21,14 @@ GUEST_ROLE: Final = "worldledger_guest"
 _WRITTEN_ONCE: Final = ("worlds", "effects", "requests")
 _TABLES: Final = (*_WRITTEN_ONCE, "heads")
 
+#: Settings of the reader's role, for those who log in as it.
+READER_SETTINGS: Final = {
+    "default_transaction_read_only": "on",
+    "statement_timeout": "60s",
+    "idle_in_transaction_session_timeout": "5min",
+    "search_path": "analytics",
+}
+
 
 def comments(texts: dict[str, str]) -> list[str]:
     """Make the statements that comment on things: ``{"table worlds": "One row …"}``."""
@@ -102,7 +110,7 @@ $roles$
 """,
     # Settings of a role hold where somebody logs in as it, and for nobody who is only a member. What an administrator
     # has set stays. By the role itself, which needs no right over roles; the limit of connections does.
-    """
+    f"""
 do $reader$
 declare
     before constant text := current_setting('role');
@@ -110,10 +118,7 @@ declare
 begin
     for wanted in
         select * from (values
-            ('default_transaction_read_only', 'on'),
-            ('statement_timeout', '60s'),
-            ('idle_in_transaction_session_timeout', '5min'),
-            ('search_path', 'analytics')
+            {", ".join(f"('{name}', '{value}')" for name, value in READER_SETTINGS.items())}
         ) as settings (name, value)
     loop
         if not exists (select from pg_db_role_setting, unnest(setconfig) as s (setting)

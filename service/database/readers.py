@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from service.database.guards import READER_ROLE, READER_SETTINGS
+
 if TYPE_CHECKING:
     from service.database.engine import Connection
 
@@ -79,6 +81,32 @@ where has_function_privilege('worldledger_reader', p.oid, 'execute')
 group by u.kind order by min(u.n)
 """
 _TEMPORARY: Final = "select has_database_privilege('worldledger_reader', current_database(), 'temporary')"
+
+
+#: The settings of the reader's role as they are in this database: name, value, and for which database alone, if any.
+_SETTINGS: Final = """
+select distinct on (split_part(s.setting, '=', 1))
+       split_part(s.setting, '=', 1) as name, substr(s.setting, strpos(s.setting, '=') + 1) as value,
+       case when d.setdatabase <> 0 then format(' IN DATABASE %I', current_database()) else '' end as place
+from pg_catalog.pg_db_role_setting d
+cross join unnest(d.setconfig) as s (setting)
+where d.setrole = (select oid from pg_catalog.pg_roles where rolname = 'worldledger_reader')
+  and d.setdatabase in (0, (select oid from pg_catalog.pg_database where datname = current_database()))
+order by split_part(s.setting, '=', 1), d.setdatabase desc
+"""
+
+
+async def other_settings(connection: Connection) -> list[str]:
+    """Say which settings of the reader's role are not those that it is made with: it may set them itself."""
+    found = {row["name"]: (row["value"], row["place"]) for row in await connection.fetch(_SETTINGS)}
+    lines = []
+    for name, wanted in READER_SETTINGS.items():
+        value, place = found.get(name, (None, ""))
+        if value != wanted:
+            what = "is not set" if value is None else f"is {value!r}"
+            mended = f"ALTER ROLE {READER_ROLE}{place} SET {name} TO '{wanted}'"
+            lines.append(f"reader: {name} {what} for the role, not {wanted!r}: {mended}")
+    return lines
 
 
 async def beyond_reading(connection: Connection) -> list[str]:

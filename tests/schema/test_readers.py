@@ -102,6 +102,26 @@ async def test_an_upgrade_takes_all_of_it_away(logins: dict[str, str], database_
     await schema.upgrade(logins["owner"])  # which waits for its turn by such a lock
 
 
+async def test_settings_that_the_role_has_given_itself_are_listed(database_url: str) -> None:
+    """`db check` lists a timeout that was lifted for the role, and how it is put back; it is no wall, for all that."""
+
+    async def told() -> list[str]:
+        return [line for line in await schema.check(database_url) if " for the role, not " in line]
+
+    assert await told() == []
+    async with connected(database_url) as admin:
+        database = await admin.fetchval("select format('%I', current_database())")
+        place = f"role worldledger_reader in database {database}"
+        await admin.execute(f"alter {place} set statement_timeout = 0; alter {place} set search_path = a, b")
+        mended = f"ALTER ROLE worldledger_reader IN DATABASE {database} SET"
+        assert await told() == [
+            f"reader: statement_timeout is '0' for the role, not '60s': {mended} statement_timeout TO '60s'",
+            f"reader: search_path is 'a, b' for the role, not 'analytics': {mended} search_path TO 'analytics'",
+        ]
+        await admin.execute(f"alter {place} reset all")
+    assert await told() == []
+
+
 async def test_what_could_not_be_taken_away_is_listed(logins: dict[str, str]) -> None:
     """An ordinary owner's upgrade takes what is the owner's to take; `db check` lists the rest, and who can."""
     await schema.upgrade(logins["owner"])
