@@ -70,7 +70,8 @@ class _World(WorldProjection):
     def _condition(self) -> str | None:
         """Give the condition as text; the state does not know one that is none, where its world is of before."""
         known: str | None = self._course.known["condition"]
-        told = orjson.loads(self._extra).get(CONDITION) if known is None and self._extra is not None else None
+        extra = None if known is not None or self._extra is None else orjson.loads(self._extra)
+        told = extra.get(CONDITION) if isinstance(extra, dict) else None
         return orjson.dumps(told).decode() if type(told) in (bool, int, float) else known
 
     def _row(self) -> Row:

@@ -108,6 +108,8 @@ class Snapshotter:
         self._beside: set[ImportSnapshots] = set()
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._closed = False
+        #: whether a store that is being closed has waited for long enough
+        self._late = False
 
     def committed(self, world_id: str, head_seq: int) -> None:
         """Take note of a commit. Cheap, for it stands in the way of every append."""
@@ -144,7 +146,7 @@ class Snapshotter:
                 finally:
                     self._beside.discard(snapshots)
                     snapshots.give_up()
-            if self._closed:
+            if self._late:
                 return
             async with self._room:
                 await self._states.after_import(world_id, head_seq, newest)
@@ -170,6 +172,7 @@ class Snapshotter:
         tasks = [*self._running.values(), *self._imported.values()]
         if tasks:
             await asyncio.wait(tasks, timeout=_PATIENCE)
+        self._late = True
         if self._beside:
             for snapshots in self._beside:
                 snapshots.hurry()
