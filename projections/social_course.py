@@ -60,7 +60,7 @@ class Course:
 
 
 def role_of(agent_id: str, payload: Mapping[str, Any]) -> str | None:
-    """Give an agent's role: that in its id, or else what the record calls its role."""
+    """Return an agent's role: the one in its id, else the recorded one."""
     role, _ = role_and_name(agent_id)
     if role is not None:
         return role

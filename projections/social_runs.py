@@ -68,7 +68,7 @@ class _World(WorldProjection):
         return Changes(upserts=[self._row()])
 
     def _condition(self) -> str | None:
-        """Give the condition as text; the state does not know one that is none, where its world is of before."""
+        """Return the condition as text: one that is no text is read from what the run's meta data has besides."""
         known: str | None = self._course.known["condition"]
         extra = None if known is not None or self._extra is None else orjson.loads(self._extra)
         told = extra.get(CONDITION) if isinstance(extra, dict) else None

@@ -50,7 +50,7 @@ async def view_findings(connection: Connection, projections: Iterable[Projection
 
 
 async def strangers(connection: Connection, projections: Iterable[Projection]) -> list[str]:
-    """Give the views of the service's role that are none of these projections'."""
+    """Return the views that the service's role owns and that belong to none of these projections."""
     known = {view for projection in projections for view in _places(projection)}
     return [row["place"] for row in await connection.fetch(statements.VIEWS_OF_SERVICE) if row["place"] not in known]
 

@@ -97,16 +97,18 @@ class CheckedDraft(NamedTuple):
         """Return the draft, which was made of ``asked``, with the digest of that request where its own is another."""
         if asked.req_id is None or self.body_digest() == asked.body_digest():
             return self
-        metadata = {} if self.source_metadata is None else orjson.loads(self.source_metadata)
-        metadata[REQUEST_DIGEST] = asked.body_digest().hex()
-        return self._replace(source_metadata=canonical_json(metadata))
+        return self._saying(asked.body_digest())
 
     def _as_it_came(self) -> CheckedDraft:
         """Return the draft with its digest as it is now in ``source_metadata``; one without a req_id needs none."""
         if self.req_id is None:
             return self
+        return self._saying(self.body_digest())
+
+    def _saying(self, digest: bytes) -> CheckedDraft:
+        """Return the draft with the digest of its request in ``source_metadata``."""
         metadata = {} if self.source_metadata is None else orjson.loads(self.source_metadata)
-        metadata[REQUEST_DIGEST] = self.body_digest().hex()
+        metadata[REQUEST_DIGEST] = digest.hex()
         return self._replace(source_metadata=canonical_json(metadata))
 
 
