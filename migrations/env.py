@@ -18,7 +18,7 @@ ADVISORY_LOCK = 0x776C646772
 #: Another upgrade may hold the lock for as long as its migrations take.
 WAIT_FOR_TURN = "30min"
 #: A migration that waits for a table lock makes everybody else wait behind it: give up soon, and be run again.
-LOCK_TIMEOUT = "10s"
+LOCK_TIMEOUT = context.config.attributes.get("lock_timeout", "10s")
 #: One statement; a migration that has to rewrite a large table sets its own.
 STATEMENT_TIMEOUT = "10min"
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import asyncpg
 
 from projections import feeding_statements
+from projections.lock_holders import name_holders
 from worldledger.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -53,15 +54,19 @@ def is_datas_fault(error: BaseException) -> bool:
 
 @asynccontextmanager
 async def transaction(pool: Pool, *, begin: str = "begin") -> AsyncIterator[Connection]:
-    """Lend a connection in a transaction that ``begin`` opens; what ended the block is what comes out of it."""
+    """Lend a connection in a transaction that ``begin`` opens; what ended the block is what comes out of it.
+
+    An error because of a lock has a note about its holders (`projections.lock_holders`).
+    """
     async with pool.acquire() as connection:
         try:
             await connection.execute(begin)
             yield connection
             await connection.execute("commit")
-        except BaseException:
+        except BaseException as error:
             try:
                 await connection.execute("rollback")
+                await name_holders(error, connection)
             except FOREIGN:
                 with suppress(asyncpg.InterfaceError):  # the pool may have taken it back
                     connection.terminate()

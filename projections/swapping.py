@@ -19,6 +19,7 @@ from projections.builds import Build, Builds, SwapHeldBackError
 from projections.counters import Counters
 from projections.folds import Folds
 from projections.leases import Leases
+from projections.lock_holders import holders_of
 
 if TYPE_CHECKING:
     from projections.outages import Pool
@@ -43,6 +44,8 @@ class Swapping:
         self._counters = counters
         self._clock = clock
         self._waiting: dict[str, tuple[float, float]] = {}
+        #: builds of which it was told that they wait for a lock
+        self._told: set[str] = set()
         #: projections whose builds may take over though worlds are parked in them
         self.accept_parked: set[str] = set()
         #: leases of live builds that were taken from another runner for the sake of a swap, and when
@@ -75,8 +78,12 @@ class Swapping:
         except SwapHeldBackError as why:
             await self._hold_back(new, live, str(why), lasting=why.lasting)
             return False
-        except asyncpg.LockNotAvailableError:
-            await self._hold_back(new, live, "somebody has been reading the view for long")
+        except asyncpg.LockNotAvailableError as error:
+            why = f"a lock on its views is not to be had, {holders_of(error) or 'for others come and go'}"
+            if new.name in self._waiting and new.name not in self._told:
+                self._told.add(new.name)
+                log.warning("a finished build waits for a lock", build=new.name, why=why)
+            await self._hold_back(new, live, why)
             return False
         except (asyncpg.DependentObjectsStillExistError, asyncpg.WrongObjectTypeError) as error:
             await self._hold_back(new, live, f"{error} ({error.detail or error.hint})", lasting=True)
@@ -109,4 +116,5 @@ class Swapping:
 
     def _forget(self, build: str) -> None:
         self._waiting.pop(build, None)
+        self._told.discard(build)
         self.held_back.pop(build, None)

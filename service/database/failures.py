@@ -12,6 +12,7 @@ from typing import Final
 
 import asyncpg
 
+from projections.lock_holders import holders_of
 from service.database.address import EXPECTED_FORM, MOST_PORT, describe, parse_address, wrong_port
 from worldledger.errors import SchemaVersionError, SimulationError, StoreUnavailableError
 
@@ -55,7 +56,7 @@ _NO_PRIVILEGE: Final = "42501"
 _UNKNOWN_ROLE: Final = "22023"
 
 
-def _origin(error: BaseException) -> BaseException:
+def origin(error: BaseException) -> BaseException:
     """Find the driver's own error under what SQLAlchemy or Alembic made of it."""
     seen = error
     while not isinstance(seen, FOREIGN) and seen.__cause__ is not None:
@@ -82,6 +83,8 @@ def _of_postgres(error: asyncpg.PostgresError, url: str) -> SimulationError:
             user = f'"{address.user}"' if address and address.user else "the user of the address"
             todo = f"as an administrator: GRANT {role} TO {user}"
         return StoreUnavailableError(f"{where}: {said}: {todo}", sqlstate=state)
+    if holders := holders_of(error):
+        said += f", {holders}"
     what, todo = _UNAVAILABLE.get(state) or _UNAVAILABLE.get(state[:2]) or ("refused a statement", hint or "")
     return StoreUnavailableError(f"{where} {what} ({said})" + (f": {todo}" if todo else ""), sqlstate=state or None)
 
@@ -99,22 +102,22 @@ def explain(error: BaseException, url: str) -> SimulationError:
     """
     if isinstance(error, SimulationError):
         return error
-    origin = _origin(error)
-    if isinstance(origin, asyncpg.PostgresError):
-        return _of_postgres(origin, url)
-    if isinstance(origin, ValueError | OverflowError):
+    under = origin(error)
+    if isinstance(under, asyncpg.PostgresError):
+        return _of_postgres(under, url)
+    if isinstance(under, ValueError | OverflowError):
         # Not the error's own text: it may quote pieces of the address, and so of the password.
         return StoreUnavailableError(f"{describe(url)} cannot be used: {_ADDRESS}")
-    if isinstance(origin, asyncpg.InterfaceError | asyncpg.InternalClientError):
-        return StoreUnavailableError(f"{describe(url)}: {origin}")
-    if isinstance(origin, TimeoutError):
+    if isinstance(under, asyncpg.InterfaceError | asyncpg.InternalClientError):
+        return StoreUnavailableError(f"{describe(url)}: {under}")
+    if isinstance(under, TimeoutError):
         return StoreUnavailableError(f"{describe(url)} did not answer in time: is the server reachable and alive?")
-    if isinstance(origin, OSError):
+    if isinstance(under, OSError):
         return StoreUnavailableError(
-            f"{describe(url)} cannot be reached ({origin.strerror or origin}): "
+            f"{describe(url)} cannot be reached ({under.strerror or under}): "
             "is the server running there, and are host and port right?"
         )
-    return StoreUnavailableError(f"{describe(url)}: unexpected {type(origin).__name__}: {origin}")
+    return StoreUnavailableError(f"{describe(url)}: unexpected {type(under).__name__}: {under}")
 
 
 def check_port(url: str) -> None:

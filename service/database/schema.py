@@ -22,12 +22,13 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
+from projections.lock_holders import name_holders
 from service.database import delivery, guards, holding, projecting, readers, verification
 from service.database.address import describe
 from service.database.analytics import schema as analytics
 from service.database.catalogue import catalogue, check
 from service.database.engine import connect_one
-from service.database.failures import explained
+from service.database.failures import explained, origin
 from service.database.revision import REVISIONS, SchemaState, require_current, revision_state
 from service.database.tables import METADATA
 from worldledger.errors import SchemaVersionError
@@ -48,6 +49,9 @@ __all__ = [
 _OLDEST_SERVER: Final = 150000
 _MIGRATING: Final = "worldledger migration"
 
+#: How long a migration waits for a lock of a table, while everybody else waits behind it.
+LOCK_TIMEOUT: Final = "10s"
+
 #: Alembic keeps what it is doing in globals: in one process only one database is migrated at a time. A lock of
 #: threads, because callers may have an event loop each.
 _ALEMBIC: Final = threading.Lock()
@@ -66,6 +70,7 @@ def _config(connection: SyncConnection) -> Config:
     config.set_main_option("script_location", str(migrations_dir()).replace("%", "%%"))
     config.attributes["connection"] = connection
     config.attributes["metadata"] = METADATA
+    config.attributes["lock_timeout"] = LOCK_TIMEOUT
     return config
 
 
@@ -81,14 +86,27 @@ async def _as_owner(url: str, work: Callable[[SyncConnection], Any]) -> None:
         await asyncio.sleep(0.05)
     try:
         with explained(url, SQLAlchemyError):
-            async with engine.connect() as connection:
-                await connection.run_sync(work)
-                await connection.commit()
+            try:
+                async with engine.connect() as connection:
+                    await connection.run_sync(work)
+                    await connection.commit()
+            except SQLAlchemyError as error:
+                await _name_holders(url, origin(error))
+                raise
     except CommandError as error:
         raise SchemaVersionError(f"{describe(url)}: {error}") from error
     finally:
         _ALEMBIC.release()
         await engine.dispose()
+
+
+async def _name_holders(url: str, error: BaseException) -> None:
+    if isinstance(error, asyncpg.LockNotAvailableError):
+        connection = await connect_one(url, application_name=_MIGRATING)
+        try:
+            await name_holders(error, connection)
+        finally:
+            await connection.close()
 
 
 async def _prepare(url: str, revision: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from structlog.testing import capture_logs
 
 from projections.engine import Engine
 from projections.errors import ProjectionRefusedError
@@ -245,7 +246,7 @@ async def test_views_upon_a_view_follow_a_swap(store: Store, make_engine: Any, w
 async def test_a_long_read_is_not_waited_for(
     store: Store, pool: Any, make_engine: Any, worlds: Any, database_url: str, admin: Any
 ) -> None:
-    """While somebody reads a view for long the swap waits and other readers do not; then the old table goes."""
+    """While somebody reads a view for long the swap waits and says for whom; others do not; then the old table goes."""
     names = await worlds(3)
     engine = make_engine([Counts()])
     await engine.run_until_caught_up(timeout=100)
@@ -253,10 +254,14 @@ async def test_a_long_read_is_not_waited_for(
     async with admin.transaction():
         assert await admin.fetchval("select count(*) from projections.counts") == 3
         async with reading(database_url) as seen:
-            for _ in range(20):
-                await engine.step()
-                await asyncio.sleep(0.02)
+            with capture_logs() as logs:
+                for _ in range(40):
+                    await engine.step()
+                    await asyncio.sleep(0.02)
             assert len(seen) > 10
+        (told,) = [entry["why"] for entry in logs if entry["log_level"] == "warning"]
+        assert f"held by PID {admin.get_server_pid()}, user " in told
+        assert "locks on projections.counts" in told
         assert await builds(pool) == [("counts_1", 1, "live"), ("counts_2", 1, "building")]
         head = await append(store, names[0], story(0, 3))
         await eventually(lambda: _reached(engine, names[0], head), "the live build goes on being fed")

@@ -105,6 +105,25 @@ async def test_upgrades_at_once(two_empty_urls: list[str]) -> None:
         assert await _catalogue(url) == expected()
 
 
+async def test_a_lock_that_is_not_to_be_had(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upgrade that gives up on a lock says which session holds it, since when, and how it is ended."""
+    monkeypatch.setattr(schema, "LOCK_TIMEOUT", "300ms")
+    await schema.downgrade(database_url, schema.REVISIONS[-2])
+    async with connected(database_url) as reader:
+        await reader.execute("set application_name = 'a notebook'; set search_path = public")
+        pid, user = await reader.fetchrow("select pg_backend_pid(), current_user")
+        async with reader.transaction():
+            await reader.fetch("select * from effect_verification limit 0")
+            with pytest.raises(StoreUnavailableError) as caught:
+                await schema.upgrade(database_url)
+    message = caught.value.message
+    assert f"held by PID {pid}, user {user}, application a notebook, in a transaction since 20" in message
+    assert f"SELECT pg_terminate_backend({pid}) ends it" in message
+    assert "effect_verification" in message
+    await schema.upgrade(database_url)
+    assert await _catalogue(database_url) == expected()
+
+
 async def test_failed_migration_leaves_nothing(empty_database_url: str) -> None:
     """A migration that fails half-way is rolled back as a whole, and can be run again."""
     async with connected(empty_database_url) as connection:
