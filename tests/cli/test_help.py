@@ -117,7 +117,7 @@ def test_wrong_usage(cli: Cli) -> None:
     ],
 )
 def test_a_start_loads_nothing_heavy(module: str, heavy: str) -> None:
-    """The program, the store, the process beside an import and the client start without what only some of their uses need."""
+    """The program, the store, its side process and the client start without what only some of their uses need."""
     program = f"import sys, {module}; print(sorted(set({heavy.split()}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
