@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 import asyncpg
 
 if TYPE_CHECKING:
-    from projections.outages import Connection as Pooled
+    from asyncpg.pool import PoolConnectionProxy
 
-    Connection = asyncpg.Connection[asyncpg.Record] | Pooled
+    Connection = asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
 
 #: Sessions that are named at most.
 _MOST: Final = 3

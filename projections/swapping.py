@@ -79,11 +79,11 @@ class Swapping:
             await self._hold_back(new, live, str(why), lasting=why.lasting)
             return False
         except asyncpg.LockNotAvailableError as error:
-            why = f"a lock on its views is not to be had, {holders_of(error) or 'for others come and go'}"
+            held = f"a lock on its views is not to be had, {holders_of(error) or 'for others come and go'}"
             if new.name in self._waiting and new.name not in self._told:
                 self._told.add(new.name)
-                log.warning("a finished build waits for a lock", build=new.name, why=why)
-            await self._hold_back(new, live, why)
+                log.warning("a finished build waits for a lock", build=new.name, why=held)
+            await self._hold_back(new, live, held)
             return False
         except (asyncpg.DependentObjectsStillExistError, asyncpg.WrongObjectTypeError) as error:
             await self._hold_back(new, live, f"{error} ({error.detail or error.hint})", lasting=True)

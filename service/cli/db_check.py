@@ -6,7 +6,7 @@ import typer
 
 from service.cli.connect import database, target
 from service.cli.options import DatabaseUrl, Home, examples
-from service.cli.output import put
+from service.cli.output import plain, put, say
 from service.running import run_blocking
 
 EXAMPLES = examples("worldledger db check --database-url postgresql://me@localhost/worldledger")
@@ -15,12 +15,15 @@ EXAMPLES = examples("worldledger db check --database-url postgresql://me@localho
 def command(ctx: typer.Context, database_url: DatabaseUrl = None, home: Home = None) -> None:
     """Compare the database with what this version makes: tables, triggers, privileges, roles.
 
-    Each difference is a line; the exit code is then 1. The log's contents are checked by `worldledger verify`.
+    Each difference is a line; the exit code is then 1. What logins of readers can do that no privilege forbids is noted
+    on stderr. The log's contents are checked by `worldledger verify`.
     """
-    from service.database.catalogue import check  # noqa: PLC0415
+    from service.database.catalogue import check, notes  # noqa: PLC0415
 
     with database(target(ctx, database_url, home), upgrade=False) as url:
         findings = run_blocking(check(url))
+        for note in run_blocking(notes(url)):
+            say(f"note: {plain(note)}")
     for finding in findings:
         put(finding)
     if findings:

@@ -24,7 +24,7 @@ from projections.view_checks import strangers, view_findings
 from service.database.engine import connect_one
 from service.database.failures import explained
 from service.database.guards import SERVICE_ROLE
-from service.database.readers import beyond_reading, other_settings
+from service.database.readers import beyond_privileges, beyond_reading, other_settings
 from service.database.revision import require_current, revision_state
 from worldledger.errors import SchemaVersionError
 
@@ -284,6 +284,16 @@ async def check(url: str) -> list[str]:
                 *await other_settings(connection),
                 *weak,
             ]
+    finally:
+        await connection.close()
+
+
+async def notes(url: str) -> list[str]:
+    """Say what is no difference, but as PostgreSQL has it: what logins of readers can do that no privilege forbids."""
+    connection = await connect_one(url)
+    try:
+        with explained(url):
+            return await beyond_privileges(connection)
     finally:
         await connection.close()
 

@@ -5,13 +5,17 @@ are no wall: what a reader must not do has to be refused by privileges. PostgreS
 change something or hold somebody up: temporary tables, large objects, and advisory locks, for one of which migrations
 wait. The first is the database owner's to take away, the others belong to the superuser: what could not be taken is
 listed by ``worldledger db check``.
+
+What nobody can take away, not even a superuser, is that a session lifts its own ``statement_timeout`` and
+``idle_in_transaction_session_timeout``: PostgreSQL checks no privilege for these. `beyond_privileges` says who could,
+and who has.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from service.database.guards import READER_ROLE, READER_SETTINGS
+from service.database.guards import OWNER_ROLE, READER_ROLE, READER_SETTINGS, SERVICE_ROLE
 
 if TYPE_CHECKING:
     from service.database.engine import Connection
@@ -120,3 +124,40 @@ async def beyond_reading(connection: Connection) -> list[str]:
         what = f"may use functions of PostgreSQL for {row['kind']}"
         found.append(f"reader: {what}: run `worldledger db upgrade` as a superuser")
     return found
+
+
+#: The logins that are readers, and those of their sessions whose statement or transaction has outlasted the limits of
+#: `READER_SETTINGS`. Times are null where the user may not see them.
+_LOGINS: Final = f"""
+select r.rolname as name, r.rolname <> '{READER_ROLE}' and not coalesce(r.rolconfig::text, '') ~ 'statement_timeout'
+       as is_unlimited,
+       not coalesce(r.rolconfig::text, '') ~ 'temp_file_limit' as is_without_files,
+       array(select a.pid from pg_catalog.pg_stat_activity a
+             where a.usesysid = r.oid and a.datname = current_database()
+               and (a.state = 'active' and a.query_start < clock_timestamp() - interval '60 s'
+                    or a.state like 'idle in transaction%' and a.state_change < clock_timestamp() - interval '5 min')
+             order by a.query_start) as overdue
+from pg_catalog.pg_roles r
+where r.rolcanlogin and not r.rolsuper and pg_has_role(r.oid, '{READER_ROLE}', 'member')
+  and not pg_has_role(r.oid, '{SERVICE_ROLE}', 'member') and not pg_has_role(r.oid, '{OWNER_ROLE}', 'member')
+order by r.rolname
+"""
+
+
+async def beyond_privileges(connection: Connection) -> list[str]:
+    """Say of each reader's login what no privilege bounds, and which of its sessions have outlasted their limits."""
+    lines = []
+    for row in await connection.fetch(_LOGINS):
+        name = row["name"]
+        what = f"{name} can lift its statement_timeout, which PostgreSQL lets nobody forbid"
+        if row["is_unlimited"]:
+            what += f"; it has none yet: ALTER ROLE {name} SET statement_timeout TO '60s'"
+        if row["is_without_files"]:
+            what += (
+                f"; and fill the disk by sorting, until a superuser runs ALTER ROLE {name} SET temp_file_limit = '4GB'"
+            )
+        lines.append(what)
+        if row["overdue"]:
+            ends = ", ".join(f"SELECT pg_terminate_backend({pid})" for pid in row["overdue"])
+            lines.append(f"{name} has sessions that have outlasted the limits; to end them: {ends}")
+    return lines

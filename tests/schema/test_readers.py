@@ -8,7 +8,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from service.database import readers, schema
+from service.database import catalogue, readers, schema
 
 from .helpers import connected, with_user
 
@@ -120,6 +120,28 @@ async def test_settings_that_the_role_has_given_itself_are_listed(database_url: 
         ]
         await admin.execute(f"alter {place} reset all")
     assert await told() == []
+
+
+async def test_what_no_privilege_forbids_is_noted(logins: dict[str, str], database_url: str) -> None:
+    """Of a login for readers `db check` notes that it can lift its timeout, and its sessions that outlast it."""
+    name = logins["reader"].split("//")[1].split(":")[0]
+
+    async def noted() -> list[str]:
+        return [line for line in await catalogue.notes(database_url) if line.startswith(name)]
+
+    assert await noted() == [
+        (
+            f"{name} can lift its statement_timeout, which PostgreSQL lets nobody forbid; it has none yet: "
+            f"ALTER ROLE {name} SET statement_timeout TO '60s'; and fill the disk by sorting, until a superuser runs "
+            f"ALTER ROLE {name} SET temp_file_limit = '4GB'"
+        )
+    ]
+    async with connected(database_url) as admin:
+        await admin.execute(
+            f"alter role {name} set statement_timeout = '60s'; alter role {name} set temp_file_limit = '4GB'"
+        )
+    assert await noted() == [f"{name} can lift its statement_timeout, which PostgreSQL lets nobody forbid"]
+    assert name not in str(await schema.check(database_url))
 
 
 async def test_what_could_not_be_taken_away_is_listed(logins: dict[str, str]) -> None:
