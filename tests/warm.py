@@ -9,6 +9,7 @@ that modules read while they are loaded are not seen here; a test of those start
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import json
 import os
@@ -18,6 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -168,15 +170,25 @@ def _begin(request: dict[str, Any]) -> None:
     sys.argv[:] = request["argv"]
     sys.path.insert(0, str(Path(sys.argv[0]).resolve().parent))
     sys.stdin = sys.__stdin__ = open(0, closefd=False)  # type: ignore[misc] # noqa: SIM115
-    sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)  # type: ignore[misc] # noqa: SIM115
+    at_once = 1 if request["env"].get("PYTHONUNBUFFERED") else -1
+    sys.stdout = sys.__stdout__ = open(1, "w", buffering=at_once, closefd=False)  # type: ignore[misc] # noqa: SIM115
     sys.stderr = sys.__stderr__ = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # type: ignore[misc] # noqa: SIM115
 
 
 def _end(code: object) -> None:
-    """End without taking all apart that was loaded, which takes longer than most commands."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code if isinstance(code, int) else int(code is not None))
+    """End as the interpreter does, but take nothing apart of what was loaded: that takes longer than most commands."""
+    if not isinstance(code, int | None):
+        sys.stderr.write(f"{code}\n")
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    gc.collect()  # what was left open says so now
+    try:
+        if not sys.stdout.closed:
+            sys.stdout.flush()
+    except OSError:
+        code = 120  # as Python/pylifecycle.c has it
+    os._exit(code or 0)
 
 
 def _load() -> None:
@@ -190,8 +202,6 @@ def _load() -> None:
 
 
 if __name__ == "__main__":
-    import gc
-
     sys.path[:] = [entry for entry in sys.path if entry]
     _load()
     gc.collect()
@@ -202,8 +212,5 @@ if __name__ == "__main__":
         try:
             runpy.run_path(wanted["argv"][0], run_name="__main__")
         except SystemExit as end:
-            if not wanted.get("quick"):
-                raise
             _end(end.code)
-        if wanted.get("quick"):
-            _end(0)
+        _end(0)

@@ -15,7 +15,7 @@ def main() -> int:
     """Have the program run; return its exit code."""
     requests, *argv = sys.argv[1:]
     folder = os.getcwd()  # noqa: PTH109 - pathlib takes longer to load than all of this
-    request = {"argv": argv, "env": dict(os.environ), "cwd": folder, "session": False, "quick": True}
+    request = {"argv": argv, "env": dict(os.environ), "cwd": folder, "session": False}
     report, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         forker = socket.socket(fileno=int(requests))

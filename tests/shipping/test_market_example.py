@@ -7,26 +7,28 @@ import asyncio
 import importlib
 import io
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
-from pathlib import Path
+from functools import partial
 from typing import Any, NamedTuple
 
 import asyncpg
 import pytest
 
+import worldledger.client
 from service.runtime import Orchestrator
 from service.store import Store
 from tests.api.helpers import serving
+from tests.cli.helpers import Running
 from tests.conftest import Servers
+from worldledger.client import Client
 from worldledger.core_kinds import VIEW_DIGEST_KIND
 from worldledger.genesis import NewWorld
 from worldledger.observability import construct_observation
 from worldledger.rulesets.simulation import load_config
 
-from .project import ROOT, environment
+from .project import ROOT
 
 MARKET = ROOT / "examples" / "market"
 #: Effects of a market that has been played: the genesis, the beginning, five registrations, then twenty turns; not
@@ -70,8 +72,10 @@ def _wanted(**given: Any) -> argparse.Namespace:
     return argparse.Namespace(**{"world": "market", "turn": 10, "quiet": True, "url": None, **given})
 
 
-def _command(*arguments: str) -> list[str]:
-    return [sys.executable, "-W", "error", str(MARKET / "play.py"), *arguments]
+def _playing(database_url: str) -> Running:
+    """Play in a process of its own."""
+    env = {"WORLDLEDGER_DATABASE_URL": database_url, "PYTHONUNBUFFERED": "1"}
+    return Running("--world", "market", program=MARKET / "play.py", **env)  # type: ignore[arg-type]
 
 
 async def _kinds(database_url: str, world_id: str = "market") -> dict[str, int]:
@@ -193,21 +197,17 @@ async def test_it_plays_in_a_service_as_it_does_here(play: Any, database_url: st
 
 
 @pytest.mark.slow
-async def test_it_may_be_killed_at_any_moment(database_url: str, tmp_path: Path) -> None:
+async def test_it_may_be_killed_at_any_moment(database_url: str) -> None:
     """Killed in the middle of a turn, again and again, it still plays each turn once and to its end."""
-    env = environment(WORLDLEDGER_DATABASE_URL=database_url)
     for lines in (2, 1, 3, 4, 1):  # lines that are printed before it is killed
-        process = subprocess.Popen(_command("--world", "market"), cwd=tmp_path, env=env, stdout=subprocess.PIPE)
-        assert process.stdout is not None
-        for _ in range(lines):
-            assert process.stdout.readline()
-        process.kill()
-        process.communicate()
-    done = subprocess.run(
-        _command("--world", "market"), cwd=tmp_path, env=env, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "it goes on from there" in done.stdout
+        with _playing(database_url) as process:
+            for _ in range(lines):
+                assert process.line()
+            process.process.kill()
+    with _playing(database_url) as process:
+        done = process.end()
+    assert done.code == 0, done.err
+    assert "it goes on from there" in done.out
     kinds = await _kinds(database_url)
     assert kinds["TurnStarted"] == kinds["TurnEnded"] == TURNS
     assert kinds["ReasoningRecorded"] == 5 * TURNS
@@ -215,18 +215,12 @@ async def test_it_may_be_killed_at_any_moment(database_url: str, tmp_path: Path)
 
 
 @pytest.mark.slow
-async def test_two_may_play_at_once(database_url: str, tmp_path: Path) -> None:
+async def test_two_may_play_at_once(database_url: str) -> None:
     """Two processes that play one world at the same time help each other, and every turn is played once."""
-    env = environment(WORLDLEDGER_DATABASE_URL=database_url)
-    both = [
-        subprocess.Popen(
-            _command("--world", "market"), cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        for _ in range(2)
-    ]
-    for process in both:
-        _, error = process.communicate()
-        assert process.returncode == 0, error.decode()
+    with _playing(database_url) as one, _playing(database_url) as other:
+        for process in (one, other):
+            done = process.end()
+            assert done.code == 0, done.err
     kinds = await _kinds(database_url)
     assert kinds["TurnStarted"] == kinds["TurnEnded"] == TURNS
     assert kinds["ReasoningRecorded"] == 5 * TURNS
@@ -252,6 +246,7 @@ def test_what_keeps_it_from_playing_is_told(
 ) -> None:
     """What cannot be done is one line on stderr; 2 is for arguments that make no sense."""
     monkeypatch.setenv("WORLDLEDGER_DATABASE_URL", "postgresql://nobody@127.0.0.1:1/nothing")
+    monkeypatch.setattr(worldledger.client, "Client", partial(Client, patience=0.1))
     main: Callable[[list[str]], int] = play.main
     try:
         found = main(arguments)
