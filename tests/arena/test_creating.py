@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from pydantic import ValidationError
@@ -13,7 +13,6 @@ from service.arena.players import InvalidPlayerError, registry
 from worldledger.errors import (
     InvalidConfigError,
     InvalidNameError,
-    SimulationError,
     WorldExistsError,
     WorldNotFoundError,
 )
@@ -50,75 +49,78 @@ async def test_what_no_game_can_be_made_of(wrong: dict[str, Any]) -> None:
         new_game(**wrong)
 
 
-@pytest.mark.parametrize(
-    ("fields", "code"),
-    [
-        ({"players": {"white": "nobody"}}, "unknown_player"),
-        ({"players": {"white": "uci:/bin/sh"}}, "invalid_player"),
-        ({"players": {"white": {"name": "random", "x": 1}}}, "invalid_player"),
-        ({"white": AgentSpec(agent_id="arena")}, "invalid_config"),
-    ],
+_NOBODY: Final[tuple[tuple[dict[str, Any], str], ...]] = (
+    ({"players": {"white": "nobody"}}, "unknown_player"),
+    ({"players": {"white": "uci:/bin/sh"}}, "invalid_player"),
+    ({"players": {"white": {"name": "random", "x": 1}}}, "invalid_player"),
+    ({"white": AgentSpec(agent_id="arena")}, "invalid_config"),
 )
-async def test_players_that_cannot_be(arena: Arena, fields: dict[str, Any], code: str) -> None:
+
+
+async def test_players_that_cannot_be(arena: Arena, game_id: str, subtests: pytest.Subtests) -> None:
     """Unknown players, programs that are not allowed, and the arena's own name are refused; no world is made."""
-    error = await refused(arena.create(new_game(game_id="g", **fields)))
-    assert error.code == code
-    assert error.details["path"].startswith("$.")
-    assert isinstance(await refused(arena.game("g")), WorldNotFoundError)
+    for fields, code in _NOBODY:
+        with subtests.test(fields=fields):
+            error = await refused(arena.create(new_game(game_id=game_id, **fields)))
+            assert error.code == code
+            assert error.details["path"].startswith("$.")
+            assert isinstance(await refused(arena.game(game_id)), WorldNotFoundError)
 
 
-async def test_a_name_that_is_taken(arena: Arena) -> None:
+async def test_a_name_that_is_taken(arena: Arena, game_id: str) -> None:
     """A game has a name of its own."""
-    await arena.create(new_game(game_id="g"))
-    assert isinstance(await refused(arena.create(new_game(game_id="g"))), WorldExistsError)
+    await arena.create(new_game(game_id=game_id))
+    assert isinstance(await refused(arena.create(new_game(game_id=game_id))), WorldExistsError)
 
 
-async def test_the_config_is_checked_for_whoever_makes_the_world(arena: Arena) -> None:
+async def test_the_config_is_checked_for_whoever_makes_the_world(arena: Arena, game_id: str) -> None:
     """A world that says it is a live game must be one, whoever makes it."""
     live = new_game().to_value() | {"fen": "8/8/8/8/8/8/8/K7 w - - 0 1"}
-    world = NewWorld(world_id="g", ruleset="chess", config={"live": live})
+    world = NewWorld(world_id=game_id, ruleset="chess", config={"live": live})
     error = await refused(arena._store.create_world(world))
     assert isinstance(error, InvalidConfigError)
     assert error.details["path"] == "$.config.live.fen"
 
 
-async def test_a_world_made_by_itself_can_be_played(arena: Arena) -> None:
+async def test_a_world_made_by_itself_can_be_played(arena: Arena, game_id: str) -> None:
     """A live game that was made as a world is a game like any other."""
     live: dict[str, Any] = new_game().to_value()
-    await arena._store.create_world(NewWorld(world_id="g", ruleset="chess", config={"live": live}))
-    game = await arena.game("g")
+    await arena._store.create_world(NewWorld(world_id=game_id, ruleset="chess", config={"live": live}))
+    game = await arena.game(game_id)
     assert game.live == NewGame.model_validate(live)
     assert (await attempt(game, "w", "e2e4")).accepted
 
 
-@pytest.mark.parametrize("ruleset", ["chess", "sandbox"])
-async def test_worlds_that_are_no_games(arena: Arena, ruleset: str) -> None:
+async def test_worlds_that_are_no_games(arena: Arena, game_id: str, subtests: pytest.Subtests) -> None:
     """A world of another ruleset, or one in which no game has begun, is no game."""
-    await arena._store.create_world(NewWorld(world_id="w", ruleset=ruleset))
-    assert isinstance(await refused(arena.game("w")), NoSuchGameError)
-    assert arena.games() == []
+    for ruleset in ("chess", "sandbox"):
+        with subtests.test(ruleset=ruleset):
+            name = f"{game_id}-{ruleset}"
+            await arena._store.create_world(NewWorld(world_id=name, ruleset=ruleset))
+            assert isinstance(await refused(arena.game(name)), NoSuchGameError)
+            assert arena.games() == []
 
 
-@pytest.mark.parametrize(("name", "error"), [("nowhere", WorldNotFoundError), ("no/name", InvalidNameError)])
-async def test_games_that_are_not_there(arena: Arena, name: str, error: type[SimulationError]) -> None:
+async def test_games_that_are_not_there(arena: Arena) -> None:
     """A name that no world has, or can have."""
-    assert isinstance(await refused(arena.game(name)), error)
+    assert isinstance(await refused(arena.game("nowhere")), WorldNotFoundError)
+    assert isinstance(await refused(arena.game("no/name")), InvalidNameError)
 
 
-async def _imported(arena: Arena) -> LiveGame:
-    await arena._store.create_world(NewWorld(world_id="old", ruleset="chess"))
-    log = await arena._store.log("old")
+async def _imported(arena: Arena, game_id: str) -> LiveGame:
+    await arena._store.create_world(NewWorld(world_id=game_id, ruleset="chess"))
+    log = await arena._store.log(game_id)
     for kind, payload in (
         ("GameStarted", {"white": "Anderssen", "black": "Kieseritzky"}),
         ("MoveMade", {"san_notation": "e4"}),
     ):
         await log.append({"kind": kind, "payload": payload, "source_id": "pgn", "schema_version": "1.0.0"})
-    return await arena.game("old")
+    return await arena.game(game_id)
 
 
-async def test_a_game_that_nobody_plays_here_can_be_looked_at(arena: Arena) -> None:
+async def test_a_game_that_nobody_plays_here_can_be_looked_at(arena: Arena, game_id: str) -> None:
     """A recorded game has a state and events; moving in it is refused."""
-    game = await _imported(arena)
+    game = await _imported(arena, game_id)
     assert game.live is None
     assert [move.san_notation for move in game.state.move_history] == ["e4"]
     assert (await refused(attempt(game, "Kieseritzky", "e5"))).code == "game_not_live"
@@ -126,14 +128,16 @@ async def test_a_game_that_nobody_plays_here_can_be_looked_at(arena: Arena) -> N
     assert arena.sessions() == []
 
 
-async def test_a_program_that_is_missing_is_told_at_once(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_program_that_is_missing_is_told_at_once(
+    arena: Arena, game_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A game whose engine is not installed is not made: whoever asks learns of it, and the log has nothing."""
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr(registry, "_GAMES", ())
     with pytest.raises(InvalidPlayerError, match=r"\$\.players\.white"):
-        await arena.create(of_players("stockfish", "external", game_id="engineless"))
+        await arena.create(of_players("stockfish", "external", game_id=game_id))
     with pytest.raises(WorldNotFoundError):
-        await arena.game("engineless")
+        await arena.game(game_id)
 
 
 async def test_no_more_games_are_played_than_there_may_be(opening: Opening) -> None:

@@ -9,37 +9,37 @@ import pytest
 from service.arena import Arena, ArenaSettings, NewGame
 from worldledger.rulesets.chess import AgentSpec
 
-from .helpers import Opening, attempt, effects, kinds, new_game, played, rule_of, wait_for
+from .helpers import Clock, Opening, attempt, effects, kinds, new_game, played, rule_of, wait_for
 
 
-async def test_time_is_over(arena: Arena, opening: Opening) -> None:
+async def test_time_is_over(arena: Arena, clock: Clock) -> None:
     """When the time of the side to move is over the game has ended, and the other side has won."""
     game = await arena.create(new_game(deadline_s=30.0))
     await attempt(game, "w", "e2e4")
-    opening.clock.go(30)
+    clock.go(30)
     await wait_for(lambda: game.ended, "the time is over")
     assert (game.state.status, game.state.result, game.state.reason) == ("timeout", "white_wins", "timeout")
     assert await kinds(arena, game) == ["MoveMade", "GameEnded"]
 
 
-async def test_each_move_has_its_own_time(arena: Arena, opening: Opening) -> None:
+async def test_each_move_has_its_own_time(arena: Arena, clock: Clock) -> None:
     """The time begins with the move before; what was rejected does not make it longer."""
     game = await arena.create(new_game(deadline_s=30.0))
     for agent, move in (("w", "e2e4"), ("b", "e7e5"), ("w", "d2d4")):
-        opening.clock.go(29)
+        clock.go(29)
         assert (await attempt(game, agent, move)).accepted
-    opening.clock.go(20)
+    clock.go(20)
     assert not (await attempt(game, "b", "a1a8")).accepted
-    assert game.deadline_at == opening.clock.now + 10
-    opening.clock.go(10)
+    assert game.deadline_at == clock.now + 10
+    clock.go(10)
     await wait_for(lambda: game.ended, "the time is over")
     assert game.state.result == "white_wins"
 
 
-async def test_a_draw_where_the_other_side_cannot_win(arena: Arena, opening: Opening) -> None:
+async def test_a_draw_where_the_other_side_cannot_win(arena: Arena, clock: Clock) -> None:
     """Time that is over is a draw if the other side has nothing to checkmate with."""
     game = await arena.create(new_game(deadline_s=5.0, fen="7k/8/8/8/8/8/8/1Q1K4 w - - 0 1"))
-    opening.clock.go(5)
+    clock.go(5)
     await wait_for(lambda: game.ended, "the time is over")
     assert (game.state.status, game.state.result, game.state.reason) == ("draw", "draw", "timeout")
 
@@ -56,12 +56,12 @@ async def test_a_move_that_comes_too_late(opening: Opening) -> None:
         assert game.state.status == "timeout"
 
 
-async def test_no_limit(arena: Arena, opening: Opening) -> None:
+async def test_no_limit(arena: Arena, clock: Clock) -> None:
     """A game without a limit waits for ever."""
     game = await arena.create(new_game())
     assert game.deadline_at is None
     assert arena._deadlines.at(game.game_id) is None
-    opening.clock.go(1e6)
+    clock.go(1e6)
     assert (await attempt(game, "w", "e2e4")).accepted
 
 
@@ -131,9 +131,9 @@ async def test_each_agent_has_its_own_time(opening: Opening) -> None:
     assert (game.state.status, game.state.result) == ("timeout", "white_wins")
 
 
-async def test_the_limit_of_a_game_counts(arena: Arena, opening: Opening) -> None:
+async def test_the_limit_of_a_game_counts(arena: Arena, clock: Clock) -> None:
     """A game's own limit, none included, is that of both, whatever its agents have."""
-    for limit, at in ((30.0, opening.clock.now + 30), (None, None)):
+    for limit, at in ((30.0, clock.now + 30), (None, None)):
         game = await arena.create(NewGame(**_OWN_TIMES, deadline_s=limit))
         assert game.deadline_at == at
         await attempt(game, "w", "e2e4")
@@ -155,8 +155,7 @@ async def test_two_arenas_and_one_deadline(opening: Opening) -> None:
     assert len(await effects(one, game, "GameEnded")) == 1
 
 
-@pytest.mark.parametrize("page", [1, 3, 1000])
-async def test_looking_around(opening: Opening, page: int) -> None:
+async def test_looking_around(opening: Opening, subtests: pytest.Subtests) -> None:
     """All live games that go on are found, page by page, and nothing else."""
     async with opening.until(scan_every=1e9) as arena:
         for number in range(4):
@@ -170,6 +169,9 @@ async def test_looking_around(opening: Opening, page: int) -> None:
 
     async with opening.until(scan_every=1e9) as arena:
         arena._scanner._found = see
-        arena._scanner._settings = ArenaSettings(scan_page=page)
-        await arena._scanner._round()
-        assert sorted(found) == ["g0", "g1", "g3", "h0"]
+        for page in (1, 3, 1000):
+            with subtests.test(page=page):
+                found.clear()
+                arena._scanner._settings = ArenaSettings(scan_page=page, scan_pause=0.01)
+                await arena._scanner._round()
+                assert sorted(found) == ["g0", "g1", "g3", "h0"]

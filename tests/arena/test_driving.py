@@ -17,7 +17,7 @@ from service.arena import Arena, LiveGame
 from service.arena.players import PlayerError, Position, RandomPlayer
 from worldledger.rulesets.chess import validate_game_state
 
-from .helpers import FEW, Opening, attempt, effects, ended, kinds, of_players, wait_for
+from .helpers import FEW, Clock, Opening, attempt, effects, ended, kinds, of_players, wait_for
 
 _FAKE = Path(__file__).parent / "players" / "fake_engine.py"
 
@@ -117,23 +117,22 @@ async def _odd(arena: Arena, monkeypatch: pytest.MonkeyPatch, *does: Any, **fiel
     return await arena.create(of_players("random", "external", **fields)), player
 
 
-@pytest.mark.parametrize(
-    ("does", "reason"),
-    [
+async def test_a_player_that_fails_again_and_again(
+    arena: Arena, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
+    """Rubbish, illegal moves, crashes: each is recorded, and after three in a row the player has resigned."""
+    ways: list[tuple[list[Any], str]] = [
         (["rubbish", "e2e5", ""], "illegal_move"),
         ([PlayerError("odd", "crashed", "it crashed")] * 3, "abandoned"),
         ([RuntimeError("a mistake of its own")] * 3, "abandoned"),
-    ],
-)
-async def test_a_player_that_fails_again_and_again(
-    arena: Arena, monkeypatch: pytest.MonkeyPatch, does: list[Any], reason: str
-) -> None:
-    """Rubbish, illegal moves, crashes: each is recorded, and after three in a row the player has resigned."""
-    game, player = await _odd(arena, monkeypatch, *does)
-    await ended(game)
-    assert (game.state.status, game.state.result, game.state.reason) == ("resigned", "black_wins", reason)
-    assert await kinds(arena, game) == ["MoveRejected"] * 3 + ["GameEnded"]
-    await wait_for(lambda: player.closed, "it is closed")
+    ]
+    for does, reason in ways:
+        with subtests.test(does=does[0]):
+            game, player = await _odd(arena, monkeypatch, *does)
+            await ended(game)
+            assert (game.state.status, game.state.result, game.state.reason) == ("resigned", "black_wins", reason)
+            assert await kinds(arena, game) == ["MoveRejected"] * 3 + ["GameEnded"]
+            await wait_for(lambda: player.closed, "it is closed")  # noqa: B023
 
 
 async def test_a_player_that_fails_once(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,11 +154,11 @@ async def test_a_player_that_fails_with_a_random_fallback(arena: Arena, monkeypa
     assert await kinds(arena, game) == ["MoveRejected"] * 3 + ["MoveMade"]
 
 
-async def test_a_player_that_hangs(arena: Arena, opening: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_player_that_hangs(arena: Arena, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """A player that never answers has lost when its time is over, and is closed."""
     game, player = await _odd(arena, monkeypatch, None, deadline_s=30.0)
     await wait_for(lambda: not player.does, "it is asked")
-    opening.clock.go(30)
+    clock.go(30)
     await ended(game)
     assert game.state.status == "timeout"
     await wait_for(lambda: player.closed, "it is closed")

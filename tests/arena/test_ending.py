@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import pytest
 
@@ -14,6 +15,7 @@ from worldledger.rulesets.chess import validate_game_state
 from .helpers import (
     FOOLS_MATE,
     REPETITION,
+    Clock,
     Opening,
     attempt,
     effects,
@@ -25,35 +27,34 @@ from .helpers import (
     wait_for,
 )
 
-
-@pytest.mark.parametrize(
-    ("fen", "moves", "status", "result", "reason"),
-    [
-        (None, FOOLS_MATE, "checkmate", "black_wins", "checkmate"),
-        ("7k/8/5KQ1/8/8/8/8/8 w - - 0 1", ["g6f7"], "stalemate", "draw", "stalemate"),
-        ("7k/8/8/8/8/8/6p1/6K1 w - - 0 1", ["g1g2"], "draw", "draw", "insufficient_material"),
-        (None, REPETITION, "draw", "draw", "threefold_repetition"),
-        ("7k/8/8/8/8/8/8/RK6 w - - 99 80", ["a1a2"], "draw", "draw", "fifty_moves"),
-    ],
+#: A position, moves, and the status, result and reason to which they lead.
+_ENDS: Final[tuple[tuple[str | None, Sequence[str], str, str, str], ...]] = (
+    (None, FOOLS_MATE, "checkmate", "black_wins", "checkmate"),
+    ("7k/8/5KQ1/8/8/8/8/8 w - - 0 1", ["g6f7"], "stalemate", "draw", "stalemate"),
+    ("7k/8/8/8/8/8/6p1/6K1 w - - 0 1", ["g1g2"], "draw", "draw", "insufficient_material"),
+    (None, REPETITION, "draw", "draw", "threefold_repetition"),
+    ("7k/8/8/8/8/8/8/RK6 w - - 99 80", ["a1a2"], "draw", "draw", "fifty_moves"),
 )
-async def test_the_board_ends_the_game(
-    arena: Arena, fen: str | None, moves: list[str], status: str, result: str, reason: str
-) -> None:
+
+
+async def test_the_board_ends_the_game(arena: Arena, subtests: pytest.Subtests) -> None:
     """Checkmate, stalemate, bare kings, repetition and fifty moves end the game with the move that makes them."""
-    game = await arena.create(new_game(fen=fen))
-    outcomes = await played(game, moves)
-    assert [outcome.ended for outcome in outcomes[:-1]] == [None] * (len(moves) - 1)
-    end = outcomes[-1].ended
-    assert end is not None
-    assert (end.status, end.result, end.reason) == (status, result, reason)
-    assert end == game.ended
-    (effect,) = await effects(arena, game, "GameEnded")
-    assert (effect["global_seq"], effect["payload"]["plies"]) == (end.global_seq, len(moves))
-    assert effect["payload"]["final_fen"] == game.board.fen()
-    assert validate_game_state(await effects(arena, game), game.state) == []
+    for fen, moves, *told in _ENDS:
+        with subtests.test(reason=told[-1]):
+            game = await arena.create(new_game(fen=fen))
+            outcomes = await played(game, moves)
+            assert [outcome.ended for outcome in outcomes[:-1]] == [None] * (len(moves) - 1)
+            end = outcomes[-1].ended
+            assert end is not None
+            assert [end.status, end.result, end.reason] == told
+            assert end == game.ended
+            (effect,) = await effects(arena, game, "GameEnded")
+            assert (effect["global_seq"], effect["payload"]["plies"]) == (end.global_seq, len(moves))
+            assert effect["payload"]["final_fen"] == game.board.fen()
+            assert validate_game_state(await effects(arena, game), game.state) == []
 
 
-async def test_a_game_that_would_begin_at_its_end_is_refused(arena: Arena) -> None:
+async def test_a_game_that_would_begin_at_its_end_is_refused(arena: Arena, game_id: str) -> None:
     """No game is made from a position in which it is over, by the board or by a draw that is claimed at once."""
     for fen, reason in (
         ("7k/5KQ1/8/8/8/8/8/8 b - - 0 1", "checkmate"),
@@ -62,8 +63,8 @@ async def test_a_game_that_would_begin_at_its_end_is_refused(arena: Arena) -> No
         ("7k/8/6K1/8/8/8/8/R7 w - - 100 80", "fifty_moves"),
     ):
         with pytest.raises(InvalidConfigError, match=rf"the game is over in this position \({reason}\)"):
-            await arena.create(new_game(game_id="over", fen=fen))
-    assert (await arena.create(new_game(game_id="over"))).state.status == "in_progress"
+            await arena.create(new_game(game_id=game_id, fen=fen))
+    assert (await arena.create(new_game(game_id=game_id))).state.status == "in_progress"
 
 
 async def test_resigning_after_too_many_illegal_attempts(arena: Arena) -> None:
@@ -81,8 +82,8 @@ async def test_resigning_after_too_many_illegal_attempts(arena: Arena) -> None:
 async def test_a_random_move_after_too_many_illegal_attempts(arena: Arena) -> None:
     """With the fallback random a legal move is made instead, the same wherever the game is played, and it goes on."""
     made = []
-    for name in ("one", "two"):
-        game = await arena.create(new_game(game_id=name, fallback="random", max_illegal=2, seed=5))
+    for _ in range(2):
+        game = await arena.create(new_game(fallback="random", max_illegal=2, seed=5))
         first, second = await attempt(game, "w", "e2e5"), await game.move("w", "e2e5", req_id="2")
         assert (first.fallback, first.attempts_left, second.attempts_left) == (None, 1, 0)
         assert second.fallback is not None
@@ -127,20 +128,22 @@ async def test_illegal_attempts_all_at_once(arena: Arena, fallback: Any) -> None
     assert told == ["MoveRejected"] * 3 + ["GameEnded" if fallback == "resign" else "MoveMade"]
 
 
-@pytest.mark.parametrize("moves", [FOOLS_MATE, REPETITION])
-async def test_a_game_whose_end_was_cut_off_is_ended(opening: Opening, moves: tuple[str, ...]) -> None:
+async def test_a_game_whose_end_was_cut_off_is_ended(opening: Opening, subtests: pytest.Subtests) -> None:
     """Where the process was gone between the last move and the end, whoever finds the game ends it."""
     async with opening.until() as arena:
-        game = await arena.create(new_game())
-        await played(game, moves[:-1])
-        log = await arena._store.log(game.game_id)
+        games = []
+        for moves in (FOOLS_MATE, REPETITION):
+            game = await arena.create(new_game())
+            await played(game, moves[:-1])
+            games.append((game, moves))
     async with opening.until(scan_every=1e9) as other:
-        log = await other._store.log(game.game_id)
         await wait_for(lambda: other._scanner.rounds, "the arena has looked around")
-        await log.append(posted(moves[-1]))
-        again = await other.game(game.game_id)
-        assert again.ended is not None
-        assert await kinds(other, again) == ["MoveMade"] * len(moves) + ["GameEnded"]
+        for game, moves in games:
+            with subtests.test(moves=moves):
+                await (await other._store.log(game.game_id)).append(posted(moves[-1]))
+                again = await other.game(game.game_id)
+                assert again.ended is not None
+                assert await kinds(other, again) == ["MoveMade"] * len(moves) + ["GameEnded"]
 
 
 async def test_a_game_whose_end_was_cut_off_is_found(opening: Opening) -> None:
@@ -157,13 +160,13 @@ async def test_a_game_whose_end_was_cut_off_is_found(opening: Opening) -> None:
         assert found.state.status == "checkmate"
 
 
-async def test_somebody_elses_move_is_followed(arena: Arena) -> None:
+async def test_somebody_elses_move_is_followed(arena: Arena, clock: Clock) -> None:
     """A move that an operator posts to the world's log is part of the game like any other, its end included."""
     game = await arena.create(new_game())
     await played(game, FOOLS_MATE[:-1])
     log = await arena._store.log(game.game_id)
     seq = await log.append(posted("d8h4"))
     await game.reached(seq)
-    arena._clock.go(2)  # type: ignore[attr-defined]
+    clock.go(2)
     await wait_for(lambda: game.ended, "the game is ended")
     assert game.state.move_history[-1].uci_notation == "d8h4"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 import pytest
 
@@ -47,38 +48,25 @@ async def test_san_is_understood(arena: Arena) -> None:
     assert (made["payload"]["uci_notation"], made["payload"]["san_notation"]) == ("g1f3", "Nf3")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "e2e5",
-        "e7e5",
-        "i9i8",
-        "a0a1",
-        "0000",
-        "--",
-        "Z0",
-        "",
-        "e2",
-        "e2e4q",
-        "e4e5",
-        "Nd4",
-        "O-O",
-        "♞f6",
-        "x" * 5000,
-        "e2e4 e7e5",
-    ],
+_ILLEGAL: Final = (
+    *("e2e5", "e7e5", "i9i8", "a0a1", "0000", "--", "Z0", "", "e2"),
+    *("e2e4q", "e4e5", "Nd4", "O-O", "♞f6", "x" * 5000, "e2e4 e7e5"),
 )
-async def test_what_is_no_legal_move_is_recorded(arena: Arena, text: str) -> None:
+
+
+async def test_what_is_no_legal_move_is_recorded(arena: Arena, subtests: pytest.Subtests) -> None:
     """Squares that are none, null moves, superfluous promotions: each is a MoveRejected, and the game goes on."""
-    game = await arena.create(new_game())
-    outcome = await game.move("w", text, req_id="wrong")
-    assert (outcome.accepted, outcome.reason, outcome.attempts_left) == (False, "illegal_move", 2)
-    assert outcome.detail
-    (rejected,) = await effects(arena, game, "MoveRejected")
-    assert (rejected["source_id"], rejected["req_id"]) == ("w", "wrong")
-    assert rejected["payload"]["attempted"][:90] == text[:90]
-    assert game.state.status == "in_progress"
-    assert (await attempt(game, "w", "e2e4")).accepted
+    for text in _ILLEGAL:
+        with subtests.test(text=text[:20]):
+            game = await arena.create(new_game())
+            outcome = await game.move("w", text, req_id="wrong")
+            assert (outcome.accepted, outcome.reason, outcome.attempts_left) == (False, "illegal_move", 2)
+            assert outcome.detail
+            (rejected,) = await effects(arena, game, "MoveRejected")
+            assert (rejected["source_id"], rejected["req_id"]) == ("w", "wrong")
+            assert rejected["payload"]["attempted"][:90] == text[:90]
+            assert game.state.status == "in_progress"
+            assert (await attempt(game, "w", "e2e4")).accepted
 
 
 async def test_a_text_that_no_database_can_hold_is_recorded(arena: Arena) -> None:
@@ -99,24 +87,26 @@ async def test_a_promotion_names_its_piece(arena: Arena) -> None:
     assert (outcome.move.is_promotion, outcome.move.promotion_piece) == (True, "rook")
 
 
-@pytest.mark.parametrize("text", ["e1g1", "e1h1", "O-O", "0-0"])
-async def test_castling_in_standard_chess(arena: Arena, text: str) -> None:
+async def test_castling_in_standard_chess(arena: Arena, subtests: pytest.Subtests) -> None:
     """Castling may be written by the king's squares, to the rook, or in SAN."""
-    game = await arena.create(new_game(fen="4k3/8/8/8/8/8/8/4K2R w K - 0 1"))
-    outcome = await attempt(game, "w", text)
-    assert outcome.move is not None
-    assert (outcome.move.is_castling, outcome.move.uci_notation) == (True, "e1g1")
+    for text in ("e1g1", "e1h1", "O-O", "0-0"):
+        with subtests.test(text=text):
+            game = await arena.create(new_game(fen="4k3/8/8/8/8/8/8/4K2R w K - 0 1"))
+            outcome = await attempt(game, "w", text)
+            assert outcome.move is not None
+            assert (outcome.move.is_castling, outcome.move.uci_notation) == (True, "e1g1")
 
 
-@pytest.mark.parametrize("text", ["f1g1", "O-O"])
-async def test_castling_in_chess960(arena: Arena, text: str) -> None:
+async def test_castling_in_chess960(arena: Arena, subtests: pytest.Subtests) -> None:
     """In Chess960 the king castles to its rook's square, also where that is next to it."""
-    game = await arena.create(new_game(fen="4k3/8/8/8/8/8/8/5KR1 w G - 0 1", chess960=True))
-    outcome = await attempt(game, "w", text)
-    assert outcome.move is not None
-    assert (outcome.move.is_castling, outcome.move.uci_notation) == (True, "f1g1")
-    assert game.board.king(True) == 6
-    assert validate_game_state(await effects(arena, game)) == []
+    for text in ("f1g1", "O-O"):
+        with subtests.test(text=text):
+            game = await arena.create(new_game(fen="4k3/8/8/8/8/8/8/5KR1 w G - 0 1", chess960=True))
+            outcome = await attempt(game, "w", text)
+            assert outcome.move is not None
+            assert (outcome.move.is_castling, outcome.move.uci_notation) == (True, "f1g1")
+            assert game.board.king(True) == 6
+            assert validate_game_state(await effects(arena, game)) == []
 
 
 async def test_the_wrong_colour_is_refused(arena: Arena) -> None:
@@ -145,29 +135,30 @@ async def test_after_the_end_nothing_moves(arena: Arena) -> None:
         assert await rule_of(game.resign(agent, req_id="r")) == "game_over"
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"move_text": 7},
-        {"move_text": "e" * 20_000},
-        {"req_id": ""},
-        {"req_id": "r" * 300},
-        {"agent_id": ""},
-        {"agent_id": "worldledger"},
-        {"thinking_time": -1.0},
-        {"thinking_time": float("nan")},
-        {"thinking_time": "2"},
-        {"thinking_time": True},
-    ],
+_UNREADABLE: Final[tuple[dict[str, object], ...]] = (
+    {"move_text": 7},
+    {"move_text": "e" * 20_000},
+    {"req_id": ""},
+    {"req_id": "r" * 300},
+    {"agent_id": ""},
+    {"agent_id": "worldledger"},
+    {"thinking_time": -1.0},
+    {"thinking_time": float("nan")},
+    {"thinking_time": "2"},
+    {"thinking_time": True},
 )
-async def test_requests_that_cannot_be_read(arena: Arena, wrong: dict[str, object]) -> None:
+
+
+async def test_requests_that_cannot_be_read(arena: Arena, subtests: pytest.Subtests) -> None:
     """What is no request at all is refused with its place, and is no attempt."""
     game = await arena.create(new_game())
-    given = {"agent_id": "w", "move_text": "e2e4", "req_id": "r", **wrong}
-    error = await refused(game.move(**given))  # type: ignore[arg-type]
-    assert isinstance(error, InvalidMoveRequestError)
-    assert error.details["path"].startswith("$.")
-    assert await kinds(arena, game) == []
+    for wrong in _UNREADABLE:
+        with subtests.test(wrong=f"{wrong}"[:40]):
+            given = {"agent_id": "w", "move_text": "e2e4", "req_id": "r", **wrong}
+            error = await refused(game.move(**given))  # type: ignore[arg-type]
+            assert isinstance(error, InvalidMoveRequestError)
+            assert error.details["path"].startswith("$.")
+            assert await kinds(arena, game) == []
 
 
 # -- the same request --------------------------------------------------------------------------------------
@@ -232,15 +223,16 @@ async def test_a_move_for_another_number_is_refused(arena: Arena) -> None:
 # -- resigning ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("agent", "result"), [("w", "black_wins"), ("b", "white_wins")])
-async def test_resigning(arena: Arena, agent: str, result: str) -> None:
+async def test_resigning(arena: Arena, subtests: pytest.Subtests) -> None:
     """Either player may resign, whoever is to move, and the other one wins."""
-    game = await arena.create(new_game())
-    outcome = await game.resign(agent, req_id="r")
-    assert (outcome.ended.status, outcome.ended.result, outcome.ended.reason) == ("resigned", result, "resignation")
-    assert game.state.result == result
-    (end,) = await effects(arena, game, "GameEnded")
-    assert (end["source_id"], end["payload"]["plies"]) == (agent, 0)
+    for agent, result in (("w", "black_wins"), ("b", "white_wins")):
+        with subtests.test(agent=agent):
+            game = await arena.create(new_game())
+            told = (await game.resign(agent, req_id="r")).ended
+            assert (told.status, told.result, told.reason) == ("resigned", result, "resignation")
+            assert game.state.result == result
+            (end,) = await effects(arena, game, "GameEnded")
+            assert (end["source_id"], end["payload"]["plies"]) == (agent, 0)
 
 
 async def test_nobody_resigns_for_another(arena: Arena) -> None:

@@ -208,7 +208,7 @@ async def test_the_loser_of_a_race_is_told_where_it_stands(arena: Arena) -> None
     assert game.seq >= seq
 
 
-async def test_attempts_that_wait_for_one_commit(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_attempts_that_wait_for_one_commit(arena: Arena, game_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of those that are one too many nobody hears before the last that is allowed stands in the log: what follows it
     is told to them as to others.
     """
@@ -227,8 +227,8 @@ async def test_attempts_that_wait_for_one_commit(arena: Arena, monkeypatch: pyte
     for _ in range(2):
         await attempt(game, "w", "a1a1")
     store = arena._store
-    await store.create_world(NewWorld(world_id="elsewhere"))
-    elsewhere = await store.log("elsewhere")
+    await store.create_world(NewWorld(world_id=game_id))
+    elsewhere = await store.log(game_id)
     monkeypatch.setattr("service.store.committer.write_groups", too_late)
     monkeypatch.setattr("service.store.settle.write_groups", slowly)
     others = asyncio.create_task(elsewhere.append_all([posted("e2e4"), posted("e7e5")]))

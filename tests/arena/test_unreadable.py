@@ -22,16 +22,17 @@ from .helpers import Opening, attempt, effects, new_game, refused, wait_for
 Change = Callable[[list[dict[str, Any]]], None]
 
 
-async def restored(arena: Arena, change: Change) -> None:
-    """Restore the log of a game under another name, changed, and with a chain that holds."""
-    game = await arena.create(new_game(game_id="before", deadline_s=5.0))
+async def restored(arena: Arena, change: Change, name: str = "after") -> str:
+    """Restore the log of a new game under another name, changed, and with a chain that holds; return the first name."""
+    game = await arena.create(new_game(deadline_s=5.0))
     await attempt(game, "w", "e2e4")
     found: list[dict[str, Any]] = json.loads(json.dumps(await effects(arena, game)))
     for each in found:
-        each["world_id"] = "after"
+        each["world_id"] = name
     change(found)
-    file = BytesIO(export_of([text(each) for each in found], "after"))
-    await import_export(arena._store.reader, file, check_export(file, name="after"), name="after")
+    file = BytesIO(export_of([text(each) for each in found], name))
+    await import_export(arena._store.reader, file, check_export(file, name=name), name=name)
+    return game.game_id
 
 
 def bad_position(found: list[dict[str, Any]]) -> None:
@@ -42,7 +43,7 @@ def bad_position(found: list[dict[str, Any]]) -> None:
 async def test_a_position_that_is_none(opening: Opening) -> None:
     """Whoever asks is told that the log cannot be read, and where; those who look after games say it once."""
     async with opening.until(scan_every=1e9) as arena:
-        await restored(arena, bad_position)
+        before = await restored(arena, bad_position)
         error = await refused(arena.game("after"))
         assert isinstance(error, FoldError)
         assert "the position after seq" in error.message
@@ -50,7 +51,7 @@ async def test_a_position_that_is_none(opening: Opening) -> None:
     with capture_logs() as said:
         async with opening.until() as arena:
             await wait_for(lambda: arena._scanner.rounds > 4, "it has looked around, again and again")
-            game = await arena.game("before")
+            game = await arena.game(before)
             await wait_for(lambda: game.ended, "the other game's time is over")
             rounds = arena._scanner.rounds
             await wait_for(lambda: arena._scanner.rounds > rounds + 2, "and again")
@@ -60,16 +61,18 @@ async def test_a_position_that_is_none(opening: Opening) -> None:
     ]
 
 
-@pytest.mark.parametrize("moment", [1e15, 1e308])
-async def test_a_time_beyond_the_calendar(arena: Arena, moment: float) -> None:
+async def test_a_time_beyond_the_calendar(arena: Arena, subtests: pytest.Subtests) -> None:
     """It is told as the calendar's last one; the game can be looked at, and watched."""
+    for moment in (1e15, 1e308):
+        with subtests.test(moment=moment):
 
-    def late(found: list[dict[str, Any]]) -> None:
-        found[-1]["wall_time"] = moment
+            def late(found: list[dict[str, Any]]) -> None:
+                found[-1]["wall_time"] = moment  # noqa: B023
 
-    await restored(arena, late)
-    game = await arena.game("after")
-    assert [move.san_notation for move in game.state.move_history] == ["e4"]
-    assert game.state.last_updated.year == 9999
-    async with aclosing(game.watch()) as events:
-        assert [(await anext(events)).data["timestamp"][:4] for _ in range(2)][-1] == "9999"
+            name = f"at-{moment:g}".replace("+", "")
+            await restored(arena, late, name)
+            game = await arena.game(name)
+            assert [move.san_notation for move in game.state.move_history] == ["e4"]
+            assert game.state.last_updated.year == 9999
+            async with aclosing(game.watch()) as events:
+                assert [(await anext(events)).data["timestamp"][:4] for _ in range(2)][-1] == "9999"

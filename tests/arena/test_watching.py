@@ -119,27 +119,28 @@ async def test_a_watcher_that_goes_away(arena: Arena) -> None:
     assert game.watchers == 0
 
 
-@pytest.mark.parametrize("size", [100, 100_000])
-async def test_events_are_small(arena: Arena, size: int) -> None:
+async def test_events_are_small(arena: Arena, game_id: str, subtests: pytest.Subtests) -> None:
     """Whatever stands in an effect, what is told of it has less than 64 KiB."""
-    await arena._store.create_world(NewWorld(world_id="g", ruleset="chess"))
-    log = await arena._store.log("g")
-    long = "é" * size
-    for kind, payload in (
-        ("GameStarted", {"white": long, "black": "b", "agents": {"white": "w", "black": "b"}, "event": long}),
-        ("MoveMade", {"san_notation": "e4", "comment": long, "variations": long}),
-        ("MoveRejected", {"attempted": long, "reason": long, "detail": long}),
-        ("GameEnded", {"status": "draw", "result": "draw", "reason": "agreement", "raw_result": long}),
-    ):
-        await log.append({"kind": kind, "payload": payload, "source_id": "op", "schema_version": "1.0.0"})
-    events = await watched(await arena.game("g"))
-    assert len(events) == 4
-    assert all(len(event.text) < _LIMIT for event in events)
+    for size in (100, 100_000):
+        with subtests.test(size=size):
+            name, long = f"{game_id}-{size}", "é" * size
+            await arena._store.create_world(NewWorld(world_id=name, ruleset="chess"))
+            log = await arena._store.log(name)
+            for kind, payload in (
+                ("GameStarted", {"white": long, "black": "b", "agents": {"white": "w", "black": "b"}, "event": long}),
+                ("MoveMade", {"san_notation": "e4", "comment": long, "variations": long}),
+                ("MoveRejected", {"attempted": long, "reason": long, "detail": long}),
+                ("GameEnded", {"status": "draw", "result": "draw", "reason": "agreement", "raw_result": long}),
+            ):
+                await log.append({"kind": kind, "payload": payload, "source_id": "op", "schema_version": "1.0.0"})
+            events = await watched(await arena.game(name))
+            assert len(events) == 4
+            assert all(len(event.text) < _LIMIT for event in events)
 
 
-async def test_events_of_whatever_a_log_has(arena: Arena) -> None:
+async def test_events_of_whatever_a_log_has(arena: Arena, game_id: str) -> None:
     """What is missing in a recorded game's effects is null in its events."""
-    await arena._store.create_world(NewWorld(world_id="g", ruleset="chess"))
+    await arena._store.create_world(NewWorld(world_id=game_id, ruleset="chess"))
     drafts: list[Any] = [
         {"kind": kind, "payload": payload, "source_id": "op", "schema_version": "1.0.0"}
         for kind, payload in (
@@ -150,8 +151,8 @@ async def test_events_of_whatever_a_log_has(arena: Arena) -> None:
             ("MoveMade", {"uci_notation": "d2d4", "piece": ["pawn"]}),
         )
     ]
-    await arena._store.bulk_append("g", drafts)
-    game = await arena.game("g")
+    await arena._store.bulk_append(game_id, drafts)
+    game = await arena.game(game_id)
     events = await watched(game, most=3)
     assert [event.type for event in events] == ["game_started", "move_made", "move_made"]
     assert events[-1].data["move"]["piece"] is None

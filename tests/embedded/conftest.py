@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,28 +11,13 @@ import pytest
 from service.database.embedded import EmbeddedServer, attach, place, remove, status, stop
 from service.database.embedded.home import open_home
 
-from .helpers import servers_of
-
-# Where files are made and copied quickly; kills of processes are no harder to survive on a real disk.
-_MEMORY = Path("/dev/shm")
-_NEEDED = 1 << 30
-
-
-def _new_folder() -> Path:
-    """Make a folder that every user may pass through, in memory if there is room and programs may run there."""
-    in_memory = False
-    if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK):
-        disk = os.statvfs(_MEMORY)
-        in_memory = disk.f_bavail * disk.f_frsize > _NEEDED and not disk.f_flag & os.ST_NOEXEC
-    base = Path(tempfile.mkdtemp(prefix="wl-test-", dir=_MEMORY if in_memory else None)).resolve()
-    base.chmod(0o755)
-    return base
+from .helpers import copied, new_folder, servers_of
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder that every user may pass through; the homes in it are stopped and removed at the end."""
-    base = _new_folder()
+    base = new_folder()
     yield base
     left: list[int] = []
     for home in base.rglob("users.lock"):
@@ -54,7 +36,7 @@ def home(folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def _seed() -> Iterator[Path]:
-    base = _new_folder()
+    base = new_folder()
     with attach(base / "home", linger=0):
         pass
     stop(base / "home")
@@ -65,18 +47,16 @@ def _seed() -> Iterator[Path]:
 @pytest.fixture
 def made(_seed: Path, folder: Path) -> Path:
     """A home whose cluster exists, with a database and a server that is not running."""
-    # cp keeps owners, which shutil does not.
-    subprocess.run(["cp", "-a", str(_seed), str(folder / "made home")], check=True)
-    assert status(folder / "made home") is None
-    return folder / "made home"
+    made = copied(_seed, folder / "made home")
+    assert status(made) is None
+    return made
 
 
 @pytest.fixture(scope="session")
 def running(_seed: Path) -> Iterator[EmbeddedServer]:
     """A server of this process, which no test may stop."""
-    base = _new_folder()
-    subprocess.run(["cp", "-a", str(_seed), str(base / "running home")], check=True)
-    with attach(base / "running home", linger=0) as server:
+    base = new_folder()
+    with attach(copied(_seed, base / "running home"), linger=0) as server:
         yield server
     stop(base / "running home")
     shutil.rmtree(base)

@@ -8,6 +8,7 @@ import os
 import pwd
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,10 @@ import psutil
 from service.database.embedded import EmbeddedServer
 
 ROOT = Path(__file__).resolve().parents[2]
+
+# Where files are made and copied quickly; kills of processes are no harder to survive on a real disk.
+_MEMORY = Path("/dev/shm")
+_NEEDED = 1 << 30
 
 # Attaches, says so on a line, answers each line of SQL with its first value, lets go at the end of its input.
 # For more turns it comes back just when the supervisor has begun to stop the server.
@@ -49,6 +54,24 @@ for turn in range(options["turns"]):
         else:
             print(json.dumps(asyncio.run(value(server.url(), options["sql"]))), flush=True)
 """
+
+
+def new_folder() -> Path:
+    """Make a folder that every user may pass through, in memory if there is room and programs may run there."""
+    in_memory = False
+    if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK):
+        disk = os.statvfs(_MEMORY)
+        in_memory = disk.f_bavail * disk.f_frsize > _NEEDED and not disk.f_flag & os.ST_NOEXEC
+    base = Path(tempfile.mkdtemp(prefix="wl-test-", dir=_MEMORY if in_memory else None)).resolve()
+    base.chmod(0o755)
+    return base
+
+
+def copied(home: Path, to: Path) -> Path:
+    """Copy a home whose server does not run, and return the copy."""
+    # cp keeps owners, which shutil does not.
+    subprocess.run(["cp", "-a", str(home), str(to)], check=True)
+    return to
 
 
 class User:

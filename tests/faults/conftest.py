@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,27 @@ from typing import Any
 import pytest
 
 from service.database import embedded, schema
+from tests.embedded.helpers import copied, new_folder
 
 from .living import Service, Two
 
 
-@pytest.fixture
-def home() -> Iterator[Path]:
-    """Give a home for an embedded server that only this test uses, where any user can reach it."""
-    folder = Path(tempfile.mkdtemp(prefix="worldledger-faults-"))
-    folder.chmod(0o755)
+@pytest.fixture(scope="session")
+def migrated() -> Iterator[Path]:
+    """Return a home whose server does not run, and whose database has our schema; tests use copies of it."""
+    folder = new_folder()
+    with embedded.attach(folder / "home", linger=0) as server:
+        asyncio.run(schema.upgrade(server.url()))
+    embedded.stop(folder / "home")
     yield folder / "home"
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def home(migrated: Path) -> Iterator[Path]:
+    """Return a home for an embedded server that only this test uses, where any user can reach it."""
+    folder = new_folder()
+    yield copied(migrated, folder / "home")
     embedded.stop(folder / "home")
     embedded.remove(folder / "home")
     shutil.rmtree(folder)
@@ -29,9 +39,8 @@ def home() -> Iterator[Path]:
 
 @pytest.fixture
 def url(home: Path) -> Iterator[str]:
-    """Give the address of a server of this test's own."""
+    """Return the address of a server of this test's own."""
     with embedded.attach(home) as server:
-        asyncio.run(schema.upgrade(server.url()))
         yield server.url()
 
 

@@ -7,15 +7,16 @@ import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import httpx2
 import psutil
 
 from service.database import embedded
 
-#: Seconds for which the store tries, and for which a statement may take: whoever waited for those would wait for ever.
-FOR_EVER: Final = 3600
+#: A service whose store tries and whose statements run for ever, so that whoever waited for those would, too; and whose
+#: callers are patient for little longer than a server takes to answer.
+UNTIRING: Final[dict[str, Any]] = {"append_deadline": 3600, "command_timeout": 3600, "outage_patience": 0.5}
 #: Seconds in which an answer has to come: generous, and little beside the above.
 SOON: Final = 60
 

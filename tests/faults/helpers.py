@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -15,8 +14,6 @@ from typing import Any
 from tests.warm import Process
 
 ROOT = Path(__file__).resolve().parents[2]
-#: The console script of the environment that runs the tests.
-SCRIPT = Path(sys.executable).with_name("worldledger")
 
 
 def wait_for(condition: Callable[[], Any], what: str, seconds: float = 120.0) -> Any:

@@ -21,7 +21,7 @@ from service.settings import Settings
 from service.store import Store
 from tests.conftest import NEVER
 from tests.store.helpers import assert_sound
-from tests.warm import Process
+from tests.warm import SCRIPT, Process
 from worldledger.client import Agent, Client
 from worldledger.deltas import ObservationDelta, View, apply_delta
 from worldledger.effects import Effect, EffectDraft
@@ -71,7 +71,7 @@ async def until(condition: Callable[[], Any], what: str, seconds: float = 120.0)
 class Service:
     """``worldledger serve`` in a process of its own; it can be killed and started again on its port."""
 
-    def __init__(self, database_url: str, log: Path, settings: dict[str, Any]) -> None:
+    def __init__(self, database_url: str, log: Path, settings: dict[str, Any], program: Path = SCRIPT) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = log
@@ -79,6 +79,7 @@ class Service:
         #: no snapshots: the StateDigests that come with them would be effects that no script has
         given = {"snapshot_every": NEVER, **settings}
         self._environment = environment() | {f"WORLDLEDGER_{name.upper()}": str(value) for name, value in given.items()}
+        self._program = program
         self._process: Process | None = None
         self._says: BinaryIO | None = None
 
@@ -94,7 +95,7 @@ class Service:
         self._says = open(says, "rb")  # noqa: PTH123, SIM115 - no path, and open until it ends
         with open(told, "wb") as out, self.log.open("ab") as log, open(os.devnull, "rb") as nothing:  # noqa: PTH123
             streams = (nothing.fileno(), out.fileno(), log.fileno())
-            self._process = Process(self._arguments, streams, self._environment)
+            self._process = Process(self._arguments, streams, self._environment, program=self._program)
 
     def wait_until_it_serves(self) -> None:
         """Wait for the line that says so."""
@@ -129,9 +130,11 @@ class Service:
 
 
 @asynccontextmanager
-async def serving(database_url: str, folder: Path, name: str = "service", **settings: Any) -> AsyncIterator[Service]:
+async def serving(
+    database_url: str, folder: Path, name: str = "service", *, program: Path = SCRIPT, **settings: Any
+) -> AsyncIterator[Service]:
     """Serve a database from a process of its own; a traceback in its log is a failure."""
-    service = Service(database_url, folder / f"{name}.log", settings)
+    service = Service(database_url, folder / f"{name}.log", settings, program)
     try:
         await service.start()
         yield service

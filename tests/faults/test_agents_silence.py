@@ -13,7 +13,7 @@ import pytest
 from worldledger.config import OrchestratorConfig
 from worldledger.intents import Accepted
 
-from .freezing import FOR_EVER, calling, frozen, refused, stopped
+from .freezing import UNTIRING, calling, frozen, refused, stopped
 from .living import ALL, PATIENT, Service, event, intent, judged, living, serving
 
 pytestmark = pytest.mark.slow
@@ -33,8 +33,7 @@ async def _until_accepted(http: httpx2.AsyncClient, town: str, wanted: dict[str,
 
 async def test_the_first_who_call(url: str, home: Path, tmp_path: Path, subtests: pytest.Subtests) -> None:
     """Fifty at once, and whoever reads, are answered while the server is away; each intent is one effect afterwards."""
-    settings: dict[str, Any] = {"append_deadline": FOR_EVER, "command_timeout": FOR_EVER}
-    async with serving(url, tmp_path, **settings) as service:
+    async with serving(url, tmp_path, **UNTIRING) as service:
         for name, out_of_order in (("frozen", frozen(home)), ("stopped", stopped(home))):
             with subtests.test(server=name):
                 told = await _call(service, name, out_of_order)
@@ -54,6 +53,7 @@ async def _call(service: Service, name: str, out_of_order: AbstractContextManage
         async with calling(service.url) as http:
             with out_of_order:
                 # Whatever is answered in this block is answered while the server is away.
+                readiness = asyncio.create_task(http.get("/readyz"))  # which asks for seconds
                 first = await asyncio.gather(*(http.post(f"{town}/intents", json=each) for each in intents))
                 assert any(refused(answer, "store_unavailable", "circuit_open") for answer in first)
                 again = await http.post(f"{town}/intents", json=intents[0])
@@ -70,7 +70,7 @@ async def _call(service: Service, name: str, out_of_order: AbstractContextManage
                     assert (await http.get(f"{town}/{path}")).status_code == 200
                 begun = await http.post(f"{town}/agents/ada/generations", json={"req_id": "thought"})
                 assert begun.status_code == 201
-                assert (await http.get("/readyz")).status_code == 503
+                assert (await readiness).status_code == 503
             told = [await _until_accepted(http, town, each) for each in (*intents, late)]
             last = await http.post(f"{town}/intents", json=intent("ada", "last", "Speak", text="last"))
             assert last.status_code == 201

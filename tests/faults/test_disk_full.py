@@ -11,10 +11,11 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from service.database import embedded, schema
+from service.database import embedded
 from service.database.embedded import EmbeddedServer
 from service.settings import Settings
 from service.store import EventLog, Receipt, Store
+from tests.embedded.helpers import copied
 from tests.store.helpers import assert_sound, draft
 from worldledger.errors import RecoveryAction, StoreUnavailableError
 from worldledger.genesis import NewWorld
@@ -60,11 +61,11 @@ def server(home: Path, small_disk: Path) -> Iterator[EmbeddedServer]:
 
 
 @pytest.fixture
-def small_server(home: Path) -> Iterator[EmbeddedServer]:
-    """Give a server in a file system of its own that is just large enough for it."""
+def small_server(home: Path, migrated: Path) -> Iterator[EmbeddedServer]:
+    """Return a server in a file system of its own that is just large enough for it."""
     folder = home.with_name("disk")
     _mount(folder, 160)
-    small = folder / "home"
+    small = copied(migrated, folder / "home")
     with embedded.attach(small) as attached:
         yield attached
     embedded.stop(small)
@@ -95,7 +96,6 @@ async def _fill(store: Store, log: EventLog, filled: list[Receipt]) -> StoreUnav
 
 async def test_no_room_for_data(server: EmbeddedServer, small_disk: Path) -> None:
     """When there is no room for rows, appends, bulk writes and new worlds fail clearly; then they go on."""
-    await schema.upgrade(server.url())
     await _move_rows(server.url(), small_disk)
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(4 * _MIB))
@@ -126,7 +126,6 @@ async def test_no_room_for_data(server: EmbeddedServer, small_disk: Path) -> Non
 async def test_no_room_for_the_servers_journal(small_server: EmbeddedServer, home: Path) -> None:
     """When the server itself has no room to go on, callers are told; with room again, nothing acknowledged is lost."""
     url = small_server.url()
-    await schema.upgrade(url)
     disk = small_server.data_dir.parents[1]
     roomy = home.with_name("roomy")
     roomy.mkdir()

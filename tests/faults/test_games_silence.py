@@ -9,7 +9,7 @@ from typing import Any, Final
 import httpx2
 import pytest
 
-from .freezing import FOR_EVER, calling, frozen, refused
+from .freezing import UNTIRING, calling, frozen, refused
 from .living import serving
 
 pytestmark = pytest.mark.slow
@@ -71,8 +71,7 @@ async def _until(http: httpx2.AsyncClient, path: str, body: Any, headers: dict[s
 
 async def test_every_door_of_games(url: str, home: Path, tmp_path: Path) -> None:
     """Each is answered 503 while the server is frozen; what had begun is there afterwards, once however often sent."""
-    settings: dict[str, Any] = {"append_deadline": FOR_EVER, "command_timeout": FOR_EVER}
-    async with serving(url, tmp_path, **settings) as service, calling(service.url) as http:
+    async with serving(url, tmp_path, **UNTIRING) as service, calling(service.url) as http:
         for name in ("known", "moving", "leaving"):
             begun = await http.post("/v1/games", json={**_GAME, "game_id": name})
             assert begun.status_code == 201, begun.text

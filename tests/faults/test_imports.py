@@ -12,7 +12,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from service.database import embedded, schema
+from service.database import embedded
 from service.database.embedded import EmbeddedServer
 from tests.cli.helpers import Running, call
 from tests.store.exports import effect, export_of, genesis, text
@@ -50,7 +50,6 @@ def _stuck(url: str) -> Iterator[Callable[[], bool]]:
 def server(home: Path) -> Iterator[EmbeddedServer]:
     """Give a server with our schema."""
     with embedded.attach(home, keep=True) as attached:
-        asyncio.run(schema.upgrade(attached.url()))
         yield attached
 
 

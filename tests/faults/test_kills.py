@@ -6,8 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,12 +17,14 @@ import pytest
 from service.database import embedded
 from service.settings import Settings
 from service.store import Store
+from tests.warm import Process
 from worldledger.genesis import NewWorld
 
-from .helpers import Service, wait_for
+from .helpers import Service, environment, wait_for
 
 pytestmark = pytest.mark.slow
 
+_CLIENTS = Path(__file__).with_name("clients.py")
 #: About how many bytes the note of one acknowledgement has.
 LINE = 200
 WORLDS = ["one", "two", "three"]
@@ -79,15 +79,10 @@ def test_kills_of_service_and_server_under_load(home: Path, tmp_path: Path, thor
         stack.callback(service.close)
         wait_for(service.is_ready, "the service answers")
         asyncio.run(_make_worlds(server.url()))
-        command = [
-            sys.executable,
-            str(Path(__file__).with_name("clients.py")),
-            str(service.port),
-            str(tmp_path),
-            *WORLDS,
-        ]
-        clients = subprocess.Popen(command)
-        stack.callback(clients.kill)
+        arguments = [str(service.port), str(tmp_path), *WORLDS]
+        nothing = stack.enter_context(Path(os.devnull).open("r+b")).fileno()
+        clients = Process(arguments, (nothing, nothing, 2), environment(), program=_CLIENTS)
+        stack.callback(clients.end)
         wait_for(acks.exists, "the clients have started")
         for kill in range(kills):
             # Each kill meets clients that are being served again, and interrupts them.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 
 from service.store import Store
 from tests.store.helpers import assert_sound
+from tests.warm import Process
 from worldledger.genesis import NewWorld
 
 from .helpers import environment
@@ -19,6 +20,24 @@ from .helpers import environment
 pytestmark = pytest.mark.slow
 
 COUNT = 200
+_PROGRAM = Path(__file__).with_name("racer.py")
+
+
+class Racer:
+    """A process that races; see racer.py."""
+
+    def __init__(self, database_url: str, name: str) -> None:
+        (hears, told), (says, speaks) = os.pipe(), os.pipe()
+        self.to, self.said = open(told, "w"), open(says)  # noqa: PTH123, SIM115 - no paths, and open until it ends
+        self.process = Process([database_url, name, str(COUNT)], (hears, speaks, 2), environment(), program=_PROGRAM)
+        os.close(hears)
+        os.close(speaks)
+
+    def end(self) -> None:
+        """Leave nothing behind."""
+        self.process.end()
+        self.to.close()
+        self.said.close()
 
 
 async def test_processes_race_on_one_world(store: Store, database_url: str) -> None:
@@ -26,39 +45,23 @@ async def test_processes_race_on_one_world(store: Store, database_url: str) -> N
     worlds = {"different": 3 * COUNT, "same": COUNT}
     for world in worlds:
         await store.create_world(NewWorld(world_id=world))
-    program = str(Path(__file__).with_name("racer.py"))
-    racers = [
-        subprocess.Popen(
-            [sys.executable, program, database_url, f"p{number}", str(COUNT)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment(),
-        )
-        for number in range(3)
-    ]
-    try:
+    with ExitStack() as stack:
+        racers = [Racer(database_url, f"p{number}") for number in range(3)]
+        for racer in racers:
+            stack.callback(racer.end)
         for world, count in worlds.items():
             await _judge(store, world, count, _race(racers))
-        for racer in racers:
-            racer.communicate(timeout=100)
-            assert racer.returncode == 0
-    finally:
-        for racer in racers:
-            racer.kill()
-            racer.communicate()
+        assert [racer.process.wait(100) for racer in racers] == [0, 0, 0]
 
 
-def _race(racers: list[subprocess.Popen[str]]) -> list[dict[str, Any]]:
-    """Have all of them race in the next world; give what they were told."""
+def _race(racers: list[Racer]) -> list[dict[str, Any]]:
+    """Have all of them race in the next world; return what they were told."""
     for racer in racers:
-        assert racer.stdout is not None
-        assert racer.stdout.readline() == "ready\n"
+        assert racer.said.readline() == "ready\n"
     for racer in racers:
-        assert racer.stdin is not None
-        racer.stdin.write("go\n")
-        racer.stdin.flush()
-    return [json.loads(racer.stdout.readline()) for racer in racers if racer.stdout is not None]
+        racer.to.write("go\n")
+        racer.to.flush()
+    return [json.loads(racer.said.readline()) for racer in racers]
 
 
 async def _judge(store: Store, world: str, count: int, told: list[dict[str, Any]]) -> None:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from .freezing import FOR_EVER, SOON, calling, frozen, refused
+from .freezing import SOON, UNTIRING, calling, frozen, refused
 from .living import event, serving
 
 pytestmark = pytest.mark.slow
 
+_IMPATIENT = Path(__file__).with_name("impatient.py")
+
 
 async def test_a_frozen_server_keeps_no_service_from_ending(url: str, home: Path, tmp_path: Path) -> None:
     """With reads, writes and questions under way SIGTERM ends it; they were answered, and the log is sound."""
-    settings: dict[str, Any] = {"append_deadline": FOR_EVER, "command_timeout": FOR_EVER}
-    async with serving(url, tmp_path, **settings) as service, calling(service.url) as http:
+    async with serving(url, tmp_path, program=_IMPATIENT, **UNTIRING) as service, calling(service.url) as http:
         assert (await http.post("/v1/worlds", json={"world_id": "town"})).status_code == 201
         with frozen(home):
             asked = [http.get("/v1/worlds/town"), http.get("/v1/effects?format=arrow")]

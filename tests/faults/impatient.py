@@ -1,0 +1,10 @@
+"""The program ``worldledger``, which lets a database be for a moment only before it ends without what waits for it."""
+
+from __future__ import annotations
+
+import service.app
+from service.cli.entry import main
+
+if __name__ == "__main__":
+    service.app._SILENT_STOP_SECONDS = 0.5
+    main()
