@@ -30,7 +30,7 @@ async def _do(arena: Arena, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _serve(url: str, path: str) -> None:
-    async with opened(url, time.time, ArenaSettings(scan_every=0.5, adopt_after=0.5)) as arena:
+    async with opened(url, time.time, ArenaSettings(scan_every=0.1, adopt_after=0.1)) as arena:
         answering: set[asyncio.Task[None]] = set()
 
         async def answer(asked: dict[str, Any], writer: asyncio.StreamWriter) -> None:

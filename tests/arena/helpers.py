@@ -25,7 +25,7 @@ _numbers = itertools.count(1)
 #: The shortest way to a checkmate: Black wins by the fourth move.
 FOOLS_MATE = ("f2f3", "e7e5", "g2g4", "d8h4")
 #: Few pieces, so that a game at random is soon over.
-FEW = "4k1n1/4p3/8/8/8/8/4P3/1N2K3 w - - 0 1"
+FEW = "4k3/4p3/8/8/8/8/4P3/4K3 w - - 0 1"
 #: Knights that go out and back: the position of the start stands there three times after the last.
 REPETITION = ("g1f3", "g8f6", "f3g1", "f6g8", "g1f3", "g8f6", "f3g1", "f6g8")
 

@@ -23,6 +23,8 @@ from tests.warm import Process
 from worldledger.effects import Effect
 from worldledger.rulesets.chess import validate_game_state
 
+from .helpers import FEW
+
 _HALL = Path(__file__).with_name("hall.py")
 
 
@@ -116,7 +118,7 @@ async def test_a_server_that_is_killed_again_and_again(database_url: str, tmp_pa
     The players send what they have no answer to again, as any client does, and play on to the end.
     """
     plies = 60
-    games, kills = (20, 3) if thorough else (8, 2)
+    games, kills = (20, 3) if thorough else (4, 2)
     acknowledged: dict[str, dict[str, int]] = {}
     async with _hall(database_url, tmp_path) as hall:
 
@@ -145,7 +147,7 @@ async def test_a_server_that_is_killed_again_and_again(database_url: str, tmp_pa
         async def kill() -> None:
             for _ in range(kills):
                 before = sum(map(len, acknowledged.values()))
-                while sum(map(len, acknowledged.values())) < before + 120:
+                while sum(map(len, acknowledged.values())) < before + 15 * games:
                     await asyncio.sleep(0.01)
                     assert not playing.done()
                 await hall.kill()
@@ -174,18 +176,18 @@ async def test_players_of_a_server_that_is_killed(database_url: str, tmp_path: P
     count = 20 if thorough else 4
     async with _hall(database_url, tmp_path) as hall:
         for number in range(count):
-            name = {"game_id": f"g{number}", "seed": number % 2}
+            name = {"game_id": f"g{number}", "seed": number % 2, "fen": FEW}
             await hall.ask("create", driven=True, **{"with": name})
         for _ in range(2):
             before = await _plies(hall, count)
             while await _plies(hall, count) < before + 20 * count:
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.02)
             assert "in_progress" in [(await hall.ask("look", game_id=f"g{n}"))["status"] for n in range(count)]
             await hall.kill()
             await hall.start()
         for number in range(count):
             while (await hall.ask("look", game_id=f"g{number}"))["status"] == "in_progress":
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.02)
     played: dict[int, set[tuple[str, ...]]] = {0: set(), 1: set()}
     for number in range(count):
         log = await _log(database_url, f"g{number}")

@@ -12,7 +12,7 @@ from service.arena.players import Position, RandomPlayer
 from worldledger.errors import CircuitBreakerOpenError, StoreUnavailableError
 from worldledger.rulesets.chess import validate_game_state
 
-from .helpers import FEW, Opening, effects, ended, new_game, of_players
+from .helpers import FEW, Opening, effects, ended, new_game, of_players, wait_for
 
 _CUT = (
     "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() "
@@ -25,7 +25,7 @@ async def test_connections_that_are_cut(opening: Opening, thorough: bool) -> Non
     """Games are played to their ends while all connections are cut again and again; each move is in the log once."""
     arena = await opening()
     count, cuts = (4, 10) if thorough else (2, 4)
-    games = [await arena.create(of_players("random", "random", seed=seed)) for seed in range(count)]
+    games = [await arena.create(of_players("random", "random", seed=seed, fen=FEW)) for seed in range(count)]
     outside = await arena.create(new_game())
     seen: dict[str, list[int]] = {}
 
@@ -50,7 +50,11 @@ async def test_connections_that_are_cut(opening: Opening, thorough: bool) -> Non
     async def cut() -> None:
         connection = await asyncpg.connect(opening.url)
         for _ in range(cuts):
-            await asyncio.sleep(0.2)
+            before = sum(len(game.state.move_history) for game in games)
+            await wait_for(
+                lambda: sum(len(game.state.move_history) for game in games) >= before + 10,  # noqa: B023
+                "they go on",
+            )
             await connection.execute(_CUT)
         assert not all(game.ended for game in games)
         await connection.close()

@@ -57,6 +57,12 @@ def _runs(pid: int) -> bool:
 
 
 @pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Engines that do not hear "quit" are ended soon."""
+    monkeypatch.setattr("service.arena.players.engines.PATIENCE_S", 0.1)
+
+
+@pytest.fixture
 def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engines]:
     """Give what the fake engines leave; afterwards every process of theirs must be gone."""
     folder = tmp_path / "engines"

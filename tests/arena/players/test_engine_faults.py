@@ -6,28 +6,28 @@ import asyncio
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import chess
 import psutil
 import pytest
 
 from service.arena.players import EnginePlayer, EngineSettings, PlayerError, Position
+from tests.warm import Process
 
-from .conftest import GONE_S, ROOT, Engines, MakeFake
+from .conftest import GONE_S, Engines, MakeFake
 
 START = Position.of(chess.Board())
-#: A position for which an engine has half a second.
-HASTE = Position.of(chess.Board(), remaining_s=0.5)
+#: A position for which an engine has a fifth of a second.
+HASTE = Position.of(chess.Board(), remaining_s=0.2)
 
 
 async def test_hanging_at_the_start(fake: MakeFake, engines: Engines) -> None:
     """An engine that does not answer at all is ended after its time-out; the error says what a UCI engine does."""
-    player = fake("hang_at_start", timeout=2)
-    with pytest.raises(PlayerError, match=r"was not ready within 2 s .* answers \"uci\" with \"uciok\"") as caught:
+    player = fake("hang_at_start", timeout=0.2)
+    with pytest.raises(PlayerError, match=r"was not ready within 0\.2 s .* answers \"uci\" with \"uciok\"") as caught:
         await player.move(START)
     assert (caught.value.reason, caught.value.details["player"]) == ("timeout", "fake")
     assert not engines.wait_until_gone()
@@ -39,7 +39,7 @@ async def test_hanging(fake: MakeFake, engines: Engines, behaviour: str) -> None
     """An engine that gives no move in its time is ended, with all that it started; the error says what to do."""
     player = fake(behaviour, "e2e4", "never")
     assert await player.move(START) == "e2e4"
-    with pytest.raises(PlayerError, match=r"gave no move within 0\.5 s and was ended; give it fewer nodes") as caught:
+    with pytest.raises(PlayerError, match=r"gave no move within 0\.2 s and was ended; give it fewer nodes") as caught:
         await player.move(HASTE)
     assert caught.value.reason == "timeout"
     assert not engines.wait_until_gone()
@@ -105,7 +105,7 @@ async def test_a_flood_of_moves_is_one_move(fake: MakeFake) -> None:
 async def test_no_time_left(fake: MakeFake) -> None:
     """A position with less time than the engine's own has that much."""
     player = fake("hang_at_go")
-    for remaining in (0.8, 0.0, -1.0):
+    for remaining in (0.2, 0.0, -1.0):
         with pytest.raises(PlayerError, match=f"within {max(0.0, remaining):g} s") as caught:
             await player.move(Position.of(chess.Board(), remaining_s=remaining))
         assert caught.value.reason == "timeout"
@@ -168,6 +168,7 @@ async def test_closing_while_it_is_to_move(fake: MakeFake, engines: Engines, tur
     assert not engines.alive()
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_an_engine_that_ignores_quit_is_killed(fake: MakeFake, engines: Engines) -> None:
     """Closing waits a moment for the engine to end, and then ends it."""
     player = fake("ignore_quit")
@@ -201,26 +202,31 @@ _EXITS = _SCRIPT.replace(
     [(_SCRIPT, signal.SIGINT), (_UVLOOP, signal.SIGINT), (_SCRIPT, signal.SIGKILL), (_EXITS, None)],
     ids=["ctrl_c", "ctrl_c_uvloop", "killed", "sys_exit"],
 )
-def test_the_end_of_this_process(fake: MakeFake, engines: Engines, script: str, number: signal.Signals | None) -> None:
+def test_the_end_of_this_process(
+    fake: MakeFake, engines: Engines, tmp_path: Path, script: str, number: signal.Signals | None
+) -> None:
     """Ctrl-C, exit and even SIGKILL of the process that plays end an engine that hears nothing any more."""
     if number is signal.SIGKILL and shutil.which("setpriv") is None:
         pytest.skip("no setpriv here (util-linux): only its end of input tells an engine that we were killed")
-    command = fake("hang_at_go")._command
-    playing = subprocess.Popen([sys.executable, "-c", script, *command], stderr=subprocess.DEVNULL, cwd=ROOT)
+    program = tmp_path / "playing.py"
+    program.write_text(script)
+    with open(os.devnull, "r+b") as nothing:  # noqa: PTH123 - no path of ours
+        streams = (nothing.fileno(),) * 3
+        playing = Process(fake("hang_at_go")._command, streams, os.environ, program=program)
     try:
         patience = time.monotonic() + GONE_S
         while not engines.pids() and time.monotonic() < patience:
             time.sleep(0.01)
         assert engines.pids()
         if number is not None:
-            os.kill(playing.pid, number)
+            playing.send_signal(number)
         playing.wait(GONE_S)
     finally:
-        playing.kill()
-        playing.wait()
+        playing.end()
     assert not engines.wait_until_gone()
 
 
+@pytest.mark.usefixtures("impatient")
 def test_uvloop(fake: MakeFake, engines: Engines) -> None:
     """The service's event loop ends engines as well: idle ones, hanging ones and those with children."""
     uvloop = pytest.importorskip("uvloop")
@@ -248,6 +254,7 @@ def test_uvloop(fake: MakeFake, engines: Engines) -> None:
     assert not engines.wait_until_gone()
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_nothing_is_left_open(fake: MakeFake) -> None:
     """After all this no descriptor of an engine is open."""
     before = psutil.Process().num_fds()

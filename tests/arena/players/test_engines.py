@@ -123,6 +123,7 @@ async def test_an_engine_that_ends_between_moves_is_started_again(fake: MakeFake
     assert len(engines.pids()) == 3
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_script_by_its_path(engines: Engines, tmp_path: Path) -> None:
     """A program is named as uci:PATH; one that starts another in its place, or below it, leaves nothing."""
     script = tmp_path / "an engine"
