@@ -61,8 +61,10 @@ def leaves_doubt(error: BaseException) -> bool:
 
 
 def retrying(deadline: float, on: Callable[[Exception], bool] = is_outage) -> AsyncIterator[stamina.Attempt]:
-    """Give attempts at something that an outage may stand in the way of, soon and often, for ``deadline`` seconds."""
-    return stamina.retry_context(on=on, attempts=None, timeout=deadline, wait_initial=0.02, wait_max=0.5).__aiter__()
+    """Return attempts at something that an outage may stand in the way of, soon and often, for ``deadline`` seconds."""
+    # stamina's own jitter, a second, would make nearly every pause the longest.
+    pauses = {"wait_initial": 0.02, "wait_jitter": 0.1, "wait_max": 0.5}
+    return stamina.retry_context(on=on, attempts=None, timeout=deadline, **pauses).__aiter__()
 
 
 class Outages:

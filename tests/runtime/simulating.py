@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import sys
+import os
+import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from hashlib import sha256
@@ -19,6 +20,7 @@ from service.settings import Settings
 from service.store import Store
 from tests.conftest import NEVER
 from tests.rulesets.simulation.playing import trade
+from tests.warm import Process
 from worldledger.config import OrchestratorConfig
 from worldledger.deltas import PARTS, View
 from worldledger.effects import EffectDraft
@@ -30,7 +32,7 @@ from .helpers import custom, draft
 
 #: Views may be of any age.
 PATIENT: Final = OrchestratorConfig(staleness_threshold=1_000_000, view_digest_every=5)
-_ROOT: Final = Path(__file__).parents[2]
+_LOOKING: Final = Path(__file__).with_name("looking.py")
 
 
 async def create(url: str, world_id: str, config: Mapping[str, Any] | None = None, **fields: Any) -> None:
@@ -111,15 +113,14 @@ async def opened(url: str, world_id: str, **settings: Any) -> AsyncIterator[Orch
 
 
 async def elsewhere(url: str, world_id: str, head: int, every: int = 1) -> dict[str, dict[int, str]]:
-    """Give the same as `views_at` of all agents, worked out in a process of its own."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.runtime.simulating", url, world_id, str(head), str(every)),
-        stdout=asyncio.subprocess.PIPE,
-        cwd=_ROOT,
-    )
-    out, _ = await process.communicate()
-    assert process.returncode == 0
-    return {name: {int(seq): text for seq, text in found.items()} for name, found in orjson.loads(out).items()}
+    """Return the same as `views_at` of all agents, worked out in a process of its own."""
+    with tempfile.TemporaryFile() as out, Path(os.devnull).open("rb") as nothing:
+        streams = (nothing.fileno(), out.fileno(), 2)
+        process = Process([url, world_id, str(head), str(every)], streams, os.environ, program=_LOOKING)
+        assert await asyncio.to_thread(process.wait) == 0
+        out.seek(0)
+        found = orjson.loads(out.read())
+    return {name: {int(seq): text for seq, text in views.items()} for name, views in found.items()}
 
 
 async def drama(world: Orchestrator, turns: int, seed: int = 1) -> list[SimulationError]:
@@ -158,15 +159,3 @@ async def drama(world: Orchestrator, turns: int, seed: int = 1) -> list[Simulati
         await engine(what, agent_id=random.choice(names), **({"turns": 1} if what == "AgentPaused" else {}))
         await engine("TurnEnded")
     return refused
-
-
-async def _main(url: str, world_id: str, head: str, every: str) -> None:
-    async with opened(url, world_id) as world:
-        agents = [*(await world.agents())]
-        found = await views_at(world, agents, int(head), int(every))
-        named = {name: {str(seq): text for seq, text in views.items()} for name, views in found.items()}
-        sys.stdout.write(orjson.dumps(named).decode())
-
-
-if __name__ == "__main__":
-    asyncio.run(_main(*sys.argv[1:]))

@@ -119,7 +119,7 @@ async def test_nothing_is_lost_or_told_twice_while_effects_arrive(
     monkeypatch.setattr("service.runtime.attachments._KEPT", kept_here)
     world, other = await opening(), await opening()
     await register_all(world)
-    drafts = story(150 if thorough else 50, seed=9)
+    drafts = story(150 if thorough else 25, seed=9)
     random = Random(1)
     await other.reached(await head_of(world))
     last = world._follower.seq + len(drafts)

@@ -244,7 +244,7 @@ async def test_a_blip(opening: Opening, database_url: str) -> None:
             leave(proxy)
             submitting = [start(world.submit_intent(whole("a", a.view_seq))) for _ in range(10)]
             telling = start(world.broadcast_event(draft("Told", {}, req_id=f"told-{leave}")))
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(0.2)
             come_back(proxy)
             given = await asyncio.gather(*submitting, return_exceptions=True)
             assert all(isinstance(each, Accepted) for each in given), given
@@ -255,7 +255,7 @@ async def test_closing_in_the_middle(opening: Opening, database_url: str) -> Non
     """What nobody waits for any more is settled, or given up, before the store is closed; nothing goes on running."""
     before = asyncio.all_tasks()
     async with Proxy(database_url).running() as proxy:
-        async with opening.until(url=proxy.url, outage_patience=0.2, append_deadline=1.0) as world:
+        async with opening.until(url=proxy.url, outage_patience=0.2, append_deadline=0.5) as world:
             a = await world.register_agent("a", ALL)
             _away(proxy)
             assert unknown(await refused(world.submit_intent(whole("a", a.view_seq))))

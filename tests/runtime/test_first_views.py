@@ -54,20 +54,23 @@ async def long_world(opening: Opening, policy: ObservationPolicy = ALL) -> Orche
     return world
 
 
-@pytest.mark.parametrize("what", ["view", "intent", "events"])
-async def test_it_reads_no_more_than_two_states_do(opening: Opening, read: list[int], what: str) -> None:
+async def test_it_reads_no_more_than_two_states_do(
+    opening: Opening, read: list[int], subtests: pytest.Subtests
+) -> None:
     """However much has happened since the agent was registered: what lies behind the newest snapshot is not read."""
     await long_world(opening)
-    world = await opening(config=QUIET)
-    read.clear()
-    if what == "view":
-        assert (await world.view("a1")).view_seq == world._follower.seq
-    elif what == "intent":
-        await world.submit_intent(whole("a1", world._follower.seq))
-    else:
-        await (await world.subscribe("a1")).__aexit__(None, None, None)
-    assert min(read) > 1500
-    assert len(read) <= 2 * 150 + 10
+    for what in ("view", "events", "intent"):
+        with subtests.test(what=what):
+            async with opening.until(config=QUIET) as world:
+                read.clear()
+                if what == "view":
+                    assert (await world.view("a1")).view_seq == world._follower.seq
+                elif what == "intent":
+                    await world.submit_intent(whole("a1", world._follower.seq))
+                else:
+                    await (await world.subscribe("a1")).__aexit__(None, None, None)
+                assert min(read) > 1500
+                assert len(read) <= 2 * 150 + 10
 
 
 async def test_agents_that_come_together_share_a_state(opening: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,9 +93,8 @@ async def test_agents_that_come_together_share_a_state(opening: Opening, monkeyp
     assert len(asked) == 1 + 5  # those of `as_folded`
 
 
-@pytest.mark.parametrize("name", AGENTS)
 async def test_it_is_the_view_that_replaying_everything_gives(
-    opening: Opening, monkeypatch: pytest.MonkeyPatch, name: str
+    opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By every kind of policy, and so are the deltas that follow, also those that came before it was asked for."""
     monkeypatch.setattr("service.runtime.observing._LOOKED_BACK", 5)
@@ -102,23 +104,26 @@ async def test_it_is_the_view_that_replaying_everything_gives(
         await world.broadcast_event(each)
     head = await head_of(world)
     here = await opening(config=QUIET)
-    first = await here.view(name)
-    exact = await world.view(name, at_seq=head)
-    assert first.context_digest == exact.context_digest
-    assert first.visible_entities == exact.visible_entities
-    assert exact.view_seq <= first.view_seq <= max(exact.view_seq, head - 5)
-    registered = (await here.agents())[name]["registered_seq"]
-    missed = await here.subscribe(name, view_seq=registered)
-    following = await here.subscribe(name)
+    readers = {}
+    for name in AGENTS:
+        first = await here.view(name)
+        exact = await world.view(name, at_seq=head)
+        assert first.context_digest == exact.context_digest, name
+        assert first.visible_entities == exact.visible_entities, name
+        assert exact.view_seq <= first.view_seq <= max(exact.view_seq, head - 5), name
+        registered = (await here.agents())[name]["registered_seq"]
+        missed = await here.subscribe(name, view_seq=registered)
+        readers[name] = (registered, missed, await here.subscribe(name))
     for each in story(30, seed=22, there=list(here.world_state.entities)):
         await world.broadcast_event(each)
-    last = await world.view(name, at_seq=await head_of(world))
     await here.reached(await head_of(world))
-    begun = await here.view(name, at_seq=registered)
-    assert kept(begun, missed.get_due()).context_digest == last.context_digest
-    assert kept(following.view, following.get_due()).context_digest == last.context_digest
-    missed.close()
-    following.close()
+    for name, (registered, missed, following) in readers.items():
+        last = await world.view(name, at_seq=await head_of(world))
+        begun = await here.view(name, at_seq=registered)
+        assert kept(begun, missed.get_due()).context_digest == last.context_digest, name
+        assert kept(following.view, following.get_due()).context_digest == last.context_digest, name
+        missed.close()
+        following.close()
 
 
 async def test_who_has_missed_too_much_is_sent_the_whole_view(

@@ -1,18 +1,19 @@
-"""The seed's six system invariants, each under the load of many agents at once in two processes."""
+"""The seed's six system invariants, under the load of many agents at once in two processes."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import re
-from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NamedTuple
 
 import jsonpatch
 import pytest
 
-from service.runtime import AgentHandle, Orchestrator, OrchestratorConfig
+from service.runtime import Orchestrator, OrchestratorConfig
 from worldledger.deltas import ObservationDelta, View
 from worldledger.effects import Effect, Intent
 from worldledger.errors import SimulationError
@@ -22,7 +23,7 @@ from worldledger.rulesets.sandbox import RULESET
 from worldledger.world import WorldState
 
 from .conftest import Opening
-from .helpers import ALL, created, custom, effects, head_of, message, move, near, patched, speak
+from .helpers import ALL, created, custom, head_of, message, move, near, patched, speak
 
 AGENTS = [f"agent-{n}" for n in range(6)]
 #: Intents that each agent submits.
@@ -48,15 +49,32 @@ class Sent(NamedTuple):
     result: Accepted | SimulationError
 
 
-class Load:
-    """Agents that observe, generate and act as fast as they can, and some who only disturb."""
+class Seen(NamedTuple):
+    """An observation, with the view before it, and where its agent and the process stood after it."""
 
-    def __init__(self, worlds: list[Orchestrator]) -> None:
-        self.worlds = worlds
-        self.sent: list[Sent] = []
-        self.views: dict[str, View] = {}
-        #: called with each observation, and the view before it
-        self.observed: Callable[[AgentHandle, View, ObservationDelta], None] = lambda handle, view, delta: None
+    agent_id: str
+    before: View
+    delta: ObservationDelta
+    view_seq: int
+    followed: int
+
+
+@dataclass
+class Load:
+    """Agents that observe, generate and act as fast as they can, and some who only disturb; and what came of it."""
+
+    worlds: list[Orchestrator]
+    sent: list[Sent] = field(default_factory=list)
+    seen: list[Seen] = field(default_factory=list)
+    #: the agents' last views, and their digests by the log
+    views: dict[str, View] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
+    #: a view_seq that was asked for or shown, and the head after that
+    shown: list[tuple[int, int]] = field(default_factory=list)
+    #: what validate_integrity said of the log while it grew, and at the end
+    intact: list[bool] = field(default_factory=list)
+    #: the log
+    effects: list[Effect] = field(default_factory=list)
 
     async def run(self) -> None:
         """Run to the end."""
@@ -65,7 +83,33 @@ class Load:
                 await self.worlds[0].broadcast_event(created(name, n, 0, hp=n))
             await self.worlds[n % 2].register_agent(name, POLICIES[n % len(POLICIES)])
         await self.worlds[1].reached(await head_of(self.worlds[0]))
-        await asyncio.gather(*(self._act(n, name) for n, name in enumerate(AGENTS)), *map(self._disturb, range(2)))
+        acting = [asyncio.ensure_future(self._act(n, name)) for n, name in enumerate(AGENTS)]
+        acting += [asyncio.ensure_future(self._disturb(n)) for n in range(2)]
+        await asyncio.gather(self._watch(), self._validate(acting), *acting)
+        head = await head_of(self.worlds[0])
+        await self.worlds[1].reached(head)
+        for world in self.worlds:
+            await world.flush()
+            self.intact += [await world.event_log.validate_integrity(), not world.broken]
+        for n, name in enumerate(AGENTS):
+            shown = await self.worlds[n % 2].view(name, at_seq=self.views[name].view_seq)
+            self.digests[name] = shown.context_digest
+        self.effects = [entry.effect for entry in await self.worlds[0].event_log.get_entries_since(0)]
+
+    async def _watch(self) -> None:
+        """Look at how far agents are, now and then."""
+        for _ in range(20):
+            for world in self.worlds:
+                seqs = [handle.view_seq for handle in world.agent_handles.values()]
+                seqs += [(await world.view(name)).view_seq for name in world.agent_handles]
+                head = (await world._follower._store.world(world.world_id)).head_seq
+                self.shown += [(seq, head) for seq in seqs]
+            await asyncio.sleep(0.01)
+
+    async def _validate(self, acting: list[asyncio.Future[None]]) -> None:
+        """Validate the log from either process for as long as it grows."""
+        while not all(each.done() for each in acting):
+            self.intact += [await world.event_log.validate_integrity() for world in self.worlds]
 
     async def _act(self, n: int, name: str) -> None:
         random = Random(n)
@@ -76,7 +120,7 @@ class Load:
         for step in range(ROUNDS):
             while len(handle._subscription) and step % 5:
                 delta = await handle.next_observation()
-                self.observed(handle, self.views[name], delta)
+                self.seen.append(Seen(name, self.views[name], delta, handle.get_view_seq(), world._follower.seq))
                 self.views[name] = patched(self.views[name], delta)
             req_id = f"{name}-{step}"
             handle.issue_cancel_token(req_id)
@@ -112,84 +156,67 @@ class Load:
         return [sent for sent in self.sent if isinstance(sent.result, Accepted)]
 
 
-@pytest.fixture
-async def load(opening: Opening) -> Load:
-    """Give agents who live in a world that is open twice."""
+@pytest.fixture(scope="module")
+def load(shared_url: str) -> Load:
+    """Return what came of agents who lived in a world that was open twice."""
     config = OrchestratorConfig(
         staleness_threshold=12, max_in_flight=4, token_budget=10**6, view_digest_every=20, max_queued_deltas=40
     )
-    return Load([await opening(config=config, validator=Bounds()) for _ in range(2)])
+
+    async def live() -> Load:
+        async with AsyncExitStack() as stack:
+            opening = Opening(shared_url, "invariants", stack)
+            load = Load([await opening(config=config, validator=Bounds()) for _ in range(2)])
+            await load.run()
+            return load
+
+    return asyncio.run(live())
 
 
-async def test_1_monotonic_ordering(load: Load) -> None:
+def test_1_monotonic_ordering(load: Load) -> None:
     """``global_seq`` is strictly increasing: in the log without a gap, for every observer, and for every writer."""
-    seen: dict[str, list[int]] = {name: [] for name in AGENTS}
-    load.observed = lambda handle, view, delta: seen[handle.agent_id].append(delta["view_seq"])
-    await load.run()
-    found = await effects(load.worlds[0])
-    assert [effect["global_seq"] for effect in found] == list(range(2, len(found) + 2))
-    for seqs in seen.values():
-        assert all(one < two for one, two in itertools.pairwise(seqs))
+    assert [effect["global_seq"] for effect in load.effects] == list(range(1, len(load.effects) + 1))
     for name in AGENTS:
+        seqs = [seen.delta["view_seq"] for seen in load.seen if seen.agent_id == name]
+        assert seqs
+        assert all(one < two for one, two in itertools.pairwise(seqs))
         written = [sent.result.global_seq for sent in load.accepted if sent.intent["agent_id"] == name]  # type: ignore[union-attr]
         assert written == sorted(written)
     assert len(load.accepted) > len(AGENTS)
 
 
-async def test_2_view_consistency(load: Load) -> None:
+def test_2_view_consistency(load: Load) -> None:
     """``AgentHandle.view_seq`` never lies beyond the log's head, and neither does any view or context."""
-    heads: list[tuple[int, int]] = []
-
-    def observed(handle: AgentHandle, view: View, delta: ObservationDelta) -> None:
-        world = handle.orchestrator
-        heads.append((handle.view_seq, world._follower.seq))
-        assert handle.get_view_seq() == delta["view_seq"]
-
-    load.observed = observed
-
-    async def watch() -> None:
-        for _ in range(20):
-            for world in load.worlds:
-                asked = {name: handle.view_seq for name, handle in world.agent_handles.items()}
-                shown = {name: (await world.view(name)).view_seq for name in asked}
-                head = (await world._follower._store.world(world.world_id)).head_seq
-                assert all(seq <= head for seq in (*asked.values(), *shown.values()))
-            await asyncio.sleep(0.01)
-
-    await asyncio.gather(load.run(), watch())
-    assert heads
-    assert all(view_seq <= head for view_seq, head in heads)
-    head = await head_of(load.worlds[0])
-    await load.worlds[1].reached(head)
-    for n, name in enumerate(AGENTS):
-        last = load.views[name]
-        assert last.context_digest == (await load.worlds[n % 2].view(name, at_seq=last.view_seq)).context_digest
+    assert load.shown
+    assert all(seq <= head for seq, head in load.shown)
+    assert load.seen
+    for seen in load.seen:
+        assert seen.delta["view_seq"] == seen.view_seq <= seen.followed
+    assert {name: view.context_digest for name, view in load.views.items()} == load.digests
 
 
-async def test_3_patch_validity(load: Load) -> None:
+def test_3_patch_validity(load: Load) -> None:
     """Patches only name places that exist: what is replaced or removed is there, what is added is not."""
     operations = 0
-
-    def there(value: Any, path: str) -> bool:
-        for token in path.split("/")[1:]:
-            key = token.replace("~1", "/").replace("~0", "~")
-            if not isinstance(value, dict) or key not in value:
-                return False
-            value = value[key]
-        return True
-
-    def observed(handle: AgentHandle, view: View, delta: ObservationDelta) -> None:
-        nonlocal operations
-        for operation in delta["patches"]:
+    for seen in load.seen:
+        view = seen.before
+        for operation in seen.delta["patches"]:
             operations += 1
             value = view.model_dump()
             assert there(value, operation["path"].rpartition("/")[0])
             assert there(value, operation["path"]) == (operation["op"] != "add")
             view = patched_by_one(view, operation)
-
-    load.observed = observed
-    await load.run()
     assert operations > 100
+
+
+def there(value: Any, path: str) -> bool:
+    """Tell whether a document has a place."""
+    for token in path.split("/")[1:]:
+        key = token.replace("~1", "/").replace("~0", "~")
+        if not isinstance(value, dict) or key not in value:
+            return False
+        value = value[key]
+    return True
 
 
 def patched_by_one(view: View, operation: dict[str, Any]) -> View:
@@ -198,10 +225,9 @@ def patched_by_one(view: View, operation: dict[str, Any]) -> View:
     return View.of(view.agent_id, view.view_seq, value["visible_entities"], value["visible_relationships"])
 
 
-async def test_4_two_phase_integrity(load: Load) -> None:
+def test_4_two_phase_integrity(load: Load) -> None:
     """Every accepted intent is one effect that was right where it stands; of a refused one there is no trace."""
-    await load.run()
-    found = await effects(load.worlds[0])
+    genesis, *found = load.effects
     by_request: dict[Any, list[Effect]] = {}
     for effect in found:
         if effect["req_id"] is not None and effect["source_id"] in AGENTS:
@@ -214,9 +240,8 @@ async def test_4_two_phase_integrity(load: Load) -> None:
     codes = {sent.result.code for sent in load.sent if isinstance(sent.result, SimulationError)}
     assert codes >= {"intent_refused", "illegal_effect", "intent_conflict"}
 
-    fold, validator = Fold(load.worlds[0].world_id, RULESET), Bounds()
-    (genesis,) = await load.worlds[0].event_log.get_entries_since(0, limit=1)
-    fold.apply(genesis.effect)
+    fold, validator = Fold(genesis["world_id"], RULESET), Bounds()
+    fold.apply(genesis)
     intents = {sent.intent["req_id"]: sent.intent for sent in load.accepted}
     for effect in found:
         intent: Any = intents.get(effect["req_id"]) if effect["source_id"] in AGENTS else None
@@ -231,23 +256,15 @@ async def test_4_two_phase_integrity(load: Load) -> None:
         assert fold.state.metadata["malformed_effects"] == malformed
 
 
-async def test_5_log_integrity(load: Load) -> None:
+def test_5_log_integrity(load: Load) -> None:
     """``validate_integrity`` verifies the whole hash chain, also while it grows, and from either process."""
-    running = asyncio.ensure_future(load.run())
-    while not running.done():
-        for world in load.worlds:
-            assert await world.event_log.validate_integrity()
-    await running
-    for world in load.worlds:
-        await world.flush()
-        assert await world.event_log.validate_integrity()
-        assert not world.broken
+    assert len(load.intact) > 4
+    assert all(load.intact)
 
 
-async def test_6_uuid_uniqueness(load: Load) -> None:
+def test_6_uuid_uniqueness(load: Load) -> None:
     """Every ``Effect.uuid`` is a UUID of version 4 in hex, and no two effects have the same."""
-    await load.run()
-    found = [effect["uuid"] for effect in await effects(load.worlds[0])]
+    found = [effect["uuid"] for effect in load.effects]
     assert len(found) == len(set(found))
     assert all(re.fullmatch("[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{15}", uuid) for uuid in found)
     assert {str(sent.result) for sent in load.accepted} <= set(found)

@@ -37,7 +37,7 @@ from .stories import AGENTS, POLICIES, register_all, story
 async def test_deltas_lead_to_the_view_at_each_seq(world: Orchestrator) -> None:
     """An initial view and the deltas since, applied by jsonpatch, are what the policy makes of the state there."""
     await register_all(world)
-    for each in story(120):
+    for each in story(60):
         await world.broadcast_event(each)
     head = await head_of(world)
     for name in AGENTS:
@@ -94,7 +94,7 @@ async def test_a_view_comes_before_what_follows_it(world: Orchestrator) -> None:
 async def test_a_reader_comes_back_with_any_view(world: Orchestrator) -> None:
     """From whichever seq a reader goes on, it comes to the same view, and nothing is told twice."""
     await register_all(world)
-    for each in story(60, seed=5):
+    for each in story(30, seed=5):
         await world.broadcast_event(each)
     head = await head_of(world)
     for name in AGENTS:

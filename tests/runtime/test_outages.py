@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ def away(proxy: Proxy) -> None:
 async def far(opening: Opening, proxy: Proxy) -> Orchestrator:
     """Give the test's world behind the proxy; appends give up soon, and the breaker opens after three of them."""
     config = OrchestratorConfig(breaker_failures=3, breaker_recovery_s=3600.0, intents_per_s=1e-9, intents_burst=100)
-    return await opening(url=proxy.url, config=config, append_deadline=0.2)
+    return await opening(url=proxy.url, config=config, append_deadline=0.1)
 
 
 async def test_after_some_failures_intents_are_refused_at_once(far: Orchestrator, proxy: Proxy) -> None:
@@ -140,15 +141,16 @@ async def test_what_is_in_memory_can_be_had_meanwhile(far: Orchestrator, proxy: 
         assert [delta["view_seq"] for delta in reader.get_due()] == [receipt.global_seq]
     token = a.issue_cancel_token("r")
     provisional = far.issue_cancel_token("gone", "r")
-    for needs_the_log in (
+    needs_the_log: list[Coroutine[Any, Any, Any]] = [
         far.view("a", at_seq=a.view_seq - 1),
         far.agent("gone"),
         far.view("nobody"),
         far.observed_events("a"),
         far.register_agent("new", ALL),
         far.tick("unity", 1.0),
-    ):
-        assert isinstance(await refused(needs_the_log), StoreUnavailableError)
+    ]
+    for error in await asyncio.gather(*map(refused, needs_the_log)):
+        assert isinstance(error, StoreUnavailableError)
     assert not token.cancelled
     assert not provisional.cancelled
     proxy.accept_again()
@@ -168,7 +170,7 @@ async def test_what_follows_is_written_when_it_is_back(opening: Opening, far: Or
     far.acknowledge("a", receipt.global_seq)
     for token in tokens[:100]:
         token.cancel("no more")
-    await asyncio.sleep(0.3)  # let it fail at least once
+    await wait_for(lambda: far._follower._store.outages.silence.away, "it has failed once")
     assert len(far._outbox) == 400
     assert far.in_use
     proxy.accept_again()

@@ -141,8 +141,15 @@ async def test_only_what_is_shown_decides(opening: Opening) -> None:
 # -- the same everywhere -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("threshold", [0, 3])
-@pytest.mark.parametrize("policy", ["always", "only_conflict"])
+@pytest.mark.parametrize(
+    ("threshold", "policy"),
+    [
+        (0, "only_conflict"),
+        (3, "always"),
+        pytest.param(0, "always", marks=pytest.mark.thorough),
+        pytest.param(3, "only_conflict", marks=pytest.mark.thorough),
+    ],
+)
 async def test_the_verdict_is_the_same_in_every_process(
     opening: Opening, monkeypatch: pytest.MonkeyPatch, threshold: int, policy: str
 ) -> None:
