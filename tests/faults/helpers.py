@@ -42,14 +42,15 @@ def environment() -> dict[str, str]:
 class Service:
     """``worldledger serve`` on the embedded server of a home; it can be killed and started again on its port."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *options: str) -> None:
         self.port = free_port()
         self._home = home
+        self._options = options
         self._log = home.with_name("service.log").open("ab")
         self.process = self._start()
 
     def _start(self) -> Process:
-        arguments = ["serve", "--home", str(self._home), "--port", str(self.port)]
+        arguments = ["serve", "--home", str(self._home), "--port", str(self.port), *self._options]
         with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - no path of ours
             streams = (nothing.fileno(), self._log.fileno(), self._log.fileno())
             self.process = Process(arguments, streams, environment())

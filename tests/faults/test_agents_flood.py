@@ -30,7 +30,7 @@ _POLICIES: Final[tuple[BackpressurePolicy, ...]] = ("defer", "shed_oldest", "dro
 @pytest.fixture
 def each(thorough: bool) -> int:
     """Give the intents of each agent: over HTTP one half, over its socket the other."""
-    return 1000 if thorough else 100
+    return 1000 if thorough else 60
 
 
 def _config(policy: BackpressurePolicy, each: int) -> OrchestratorConfig:

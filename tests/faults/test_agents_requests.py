@@ -17,7 +17,7 @@ from .living import ALL, PATIENT, Service, Two, Wire, intent, judged, living, se
 
 pytestmark = pytest.mark.slow
 
-_REQUESTS: Final = 60
+_REQUESTS: Final = 30
 _COPIES: Final = 4
 
 
@@ -97,7 +97,7 @@ async def test_another_body_in_between(two: Two) -> None:
         handle.close()
         seq = handle.view_seq
         async with wired(two.one, "ada", seq, "bodies") as first, wired(two.one, "ada", seq, "bodies") as second:
-            count = 200
+            count = 100
             for n in range(count):
                 for wire, text in ((first, "one"), (second, "two")) if n % 2 else ((second, "two"), (first, "one")):
                     await wire.send("intent", id=n, intent=intent("ada", f"r{n}", "Speak", text=text))

@@ -29,6 +29,8 @@ from .living import PATIENT, Mind, Service, Two, judged, living, right, serving
 pytestmark = pytest.mark.slow
 
 _WORLD: Final = "market"
+#: Turns that two services start and end at once.
+_TURNS: Final = 8
 _CONFIG: Final = trade(simulation={"name": "market"}, engine={"actions_per_turn": 1})
 _SERVED: Final = OrchestratorConfig(staleness_threshold=PATIENT, view_digest_every=2)
 
@@ -156,7 +158,7 @@ async def test_two_services_turn_by_turn(two: Two) -> None:
         for mind in minds:
             mind.read()
         accepted = late = 0
-        for turn in range(1, 16):
+        for turn in range(1, _TURNS + 1):
             started = [each.broadcast_event(_unkeyed("TurnStarted")) for each in (a, b)]
             assert await _winners(started, "turn_open") == 1
             deeds = [{**_deed(mind.agent_id, turn), "req_id": f"{turn}-{n}"} for n, mind in enumerate(minds)]
@@ -176,7 +178,7 @@ async def test_two_services_turn_by_turn(two: Two) -> None:
             await mind.come_to(end.global_seq)
     log = await judged(two.url, _WORLD, [])
     turns = [(each["kind"], each["payload"]["turn"]) for each in log if each["kind"] in {"TurnStarted", "TurnEnded"}]
-    assert turns == [(kind, turn) for turn in range(1, 16) for kind in ("TurnStarted", "TurnEnded")]
+    assert turns == [(kind, turn) for turn in range(1, _TURNS + 1) for kind in ("TurnStarted", "TurnEnded")]
     is_open = False
     for effect in log:
         if effect["kind"] in {"TurnStarted", "TurnEnded"}:
@@ -191,7 +193,7 @@ async def test_two_services_turn_by_turn(two: Two) -> None:
     await right(two.url, _WORLD, *minds)
     async with Orchestrator.open(two.url, world_id=_WORLD, settings=Settings(pool_size=2)) as world:
         assert world.world_state.metadata["malformed_effects"] == 0
-        assert orjson.dumps(world.world_state.metadata["turn"]) == b"15"
+        assert orjson.dumps(world.world_state.metadata["turn"]) == str(_TURNS).encode()
 
 
 def _unkeyed(kind: str) -> EffectDraft:

@@ -93,8 +93,7 @@ async def test_while_agents_are_being_attached(opening: Opening, what: str, step
     before = others()
     async with opening.until() as world:
         (await world.register_agent("a", ALL)).close()
-        for n in range(20):
-            await world.broadcast_event(created(f"e{n}"))
+        await asyncio.gather(*(world.broadcast_event(created(f"e{n}")) for n in range(20)))
         world._attachments.drop("a")
         work: dict[str, Any] = {
             "agent": world.agent,
@@ -162,8 +161,7 @@ async def test_closing_is_broken_off(opening: Opening, steps: int) -> None:
         await asyncio.sleep(0.0005)
     living.cancel()
     await asyncio.wait([living])
-    await asyncio.sleep(0.05)
-    assert others() == before
+    await wait_for(lambda: others() == before, "nothing is left")
     again = await opening()
     assert await again.event_log.validate_integrity()
     assert list(await again.agents()) == ["a"]
@@ -183,8 +181,7 @@ async def test_opening_is_broken_off(opening: Opening, steps: int) -> None:
         await asyncio.sleep(0.001)
     living.cancel()
     await asyncio.wait([living])
-    await asyncio.sleep(0.05)
-    assert others() == before
+    await wait_for(lambda: others() == before, "nothing is left")
     world = await opening()
     assert await head_of(world) == 1
 
