@@ -83,8 +83,8 @@ class Load:
                 await self.worlds[0].broadcast_event(created(name, n, 0, hp=n))
             await self.worlds[n % 2].register_agent(name, POLICIES[n % len(POLICIES)])
         await self.worlds[1].reached(await head_of(self.worlds[0]))
-        acting = [asyncio.ensure_future(self._act(n, name)) for n, name in enumerate(AGENTS)]
-        acting += [asyncio.ensure_future(self._disturb(n)) for n in range(2)]
+        acting = [asyncio.create_task(self._act(n, name)) for n, name in enumerate(AGENTS)]
+        acting += [asyncio.create_task(self._disturb(n)) for n in range(2)]
         await asyncio.gather(self._watch(), self._validate(acting), *acting)
         head = await head_of(self.worlds[0])
         await self.worlds[1].reached(head)
@@ -106,7 +106,7 @@ class Load:
                 self.shown += [(seq, head) for seq in seqs]
             await asyncio.sleep(0.01)
 
-    async def _validate(self, acting: list[asyncio.Future[None]]) -> None:
+    async def _validate(self, acting: list[asyncio.Task[None]]) -> None:
         """Validate the log from either process for as long as it grows."""
         while not all(each.done() for each in acting):
             self.intact += [await world.event_log.validate_integrity() for world in self.worlds]
