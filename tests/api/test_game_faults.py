@@ -22,7 +22,8 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from service.arena.players import Position, RandomPlayer
 from tests.arena.test_long_games import _FEN as LONG_FEN
 from tests.arena.test_long_games import _long_game
-from tests.faults.helpers import SCRIPT, environment, free_port
+from tests.faults.helpers import environment, free_port
+from tests.warm import SCRIPT
 from worldledger.effects import Effect
 from worldledger.rulesets.chess import BoardState, validate_game_state
 

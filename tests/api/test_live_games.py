@@ -13,7 +13,8 @@ import orjson
 import pytest
 
 from service.api import schemas
-from tests.faults.helpers import SCRIPT, environment, free_port
+from tests.faults.helpers import environment, free_port
+from tests.warm import SCRIPT
 from worldledger.rulesets.chess import BoardState, Move
 
 from .chess import FOOLS_MATE, moved, new_game, started
