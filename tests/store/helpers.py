@@ -72,11 +72,13 @@ async def guards_down(url: str) -> AsyncIterator[Connection]:
         guards = await connection.fetch(
             "select tgrelid::regclass::text as place, tgname from pg_trigger where tgenabled = 'A' and not tgisinternal"
         )
-        for place, name in guards:
-            await connection.execute(f"alter table {place} disable trigger {name}")
+        away, back = (
+            "; ".join(f"alter table {place} {how} trigger {name}" for place, name in guards)
+            for how in ("disable", "enable always")
+        )
+        await connection.execute(away)
         yield connection
-        for place, name in guards:
-            await connection.execute(f"alter table {place} enable always trigger {name}")
+        await connection.execute(back)
     finally:
         await connection.close()
 

@@ -20,9 +20,8 @@ from .helpers import assert_sound, draft, payloads
 if TYPE_CHECKING:
     from .helpers import Connection
 
-pytestmark = pytest.mark.both_servers
 
-
+@pytest.mark.both_servers
 async def test_append_gives_the_global_seq_of_a_durable_effect(log: EventLog, admin: Connection) -> None:
     """Append answers with the effect's global_seq, and anybody else sees the effect by then."""
     for n in range(3):
@@ -88,6 +87,7 @@ async def test_entries_since(log: EventLog) -> None:
     assert await log.get_entries_since(0, limit=0) == []
 
 
+@pytest.mark.both_servers
 async def test_a_list_is_one_unit_in_its_order(log: EventLog, store: Store) -> None:
     """A list is written whole, in its order, with a receipt for each draft; an empty one writes nothing."""
     receipts = await log.append_all([draft(n, source_id=f"a{9 - n}", priority=n) for n in range(9)])
@@ -97,6 +97,7 @@ async def test_a_list_is_one_unit_in_its_order(log: EventLog, store: Store) -> N
     assert await assert_sound(store, log.world_id, receipts) == list(range(9))
 
 
+@pytest.mark.both_servers
 async def test_the_stored_bytes_are_the_hashed_bytes(log: EventLog, admin: Connection) -> None:
     """The seed's lines compute every checksum from the text that is stored, whatever it holds."""
     values: list[Any] = [
@@ -125,6 +126,7 @@ async def test_the_stored_bytes_are_the_hashed_bytes(log: EventLog, admin: Conne
     assert await log.validate_integrity()
 
 
+@pytest.mark.both_servers
 async def test_many_callers_make_one_gapless_log(log: EventLog, store: Store) -> None:
     """Whoever calls at the same time, each gets a seq of its own, and there is no gap."""
     receipts = [*await asyncio.gather(*(log.append_all([draft(n)]) for n in range(120)))]
@@ -155,6 +157,7 @@ async def test_every_uuid_is_a_fresh_version_4(log: EventLog) -> None:
     assert all(re.fullmatch(r"[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{15}", uuid) for uuid in uuids)
 
 
+@pytest.mark.both_servers
 async def test_a_large_group_is_written_in_pieces(open_store: Callable[..., Awaitable[Store]], world_id: str) -> None:
     """Units larger than a group, and more units than a group holds, are all written, each whole."""
     store = await open_store(max_group=10)

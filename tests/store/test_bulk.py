@@ -29,11 +29,10 @@ from .helpers import assert_sound, draft, holding_head, start, wait_for_waiters
 if TYPE_CHECKING:
     from .helpers import Connection
 
-pytestmark = pytest.mark.both_servers
-
 Opener = Callable[..., Awaitable[Store]]
 
 
+@pytest.mark.both_servers
 async def test_bulk_writes_in_the_order_given(store: Store, log: EventLog) -> None:
     """Bulk appending takes any iterable, keeps its order whatever the keys, and tells its progress."""
     told: list[int] = []
@@ -110,6 +109,7 @@ async def test_what_the_callers_own_iterable_raises_comes_out(store: Store, log:
     assert await assert_sound(store, log.world_id) == ["good"]
 
 
+@pytest.mark.both_servers
 async def test_requests_in_bulk_are_requests(store: Store, log: EventLog) -> None:
     """A draft written in bulk answers for its req_id afterwards."""
     await store.bulk_append(log.world_id, [draft(n, req_id=f"r{n}", sim_time=1.0) for n in range(3)])
@@ -120,6 +120,7 @@ async def test_requests_in_bulk_are_requests(store: Store, log: EventLog) -> Non
     assert await assert_sound(store, log.world_id, [receipt]) == [0, 1, 2]
 
 
+@pytest.mark.both_servers
 @pytest.mark.parametrize("times", ["known", "twice"])
 async def test_a_request_again_in_bulk_undoes_all(store: Store, log: EventLog, times: str) -> None:
     """A req_id that the world knows, or that comes twice, fails the whole bulk write and is named."""
@@ -194,6 +195,7 @@ async def test_a_cancelled_bulk_write_leaves_nothing(store: Store, log: EventLog
     assert await assert_sound(store, log.world_id) == ["good"]
 
 
+@pytest.mark.both_servers
 async def test_a_world_is_imported_whole(store: Store, world_id: str) -> None:
     """A world comes into being together with its first effects, its genesis being the first."""
     told: list[int] = []

@@ -14,8 +14,6 @@ from worldledger.errors import StoreUnavailableError, TamperedError
 from .helpers import assert_sound, draft, guards_down, start
 from .proxy import Proxy
 
-pytestmark = pytest.mark.both_servers
-
 Opener = Callable[..., Awaitable[Store]]
 
 
@@ -47,6 +45,7 @@ async def test_the_connection_breaks(
     assert await assert_sound(store, log.world_id) == list(range(10))
 
 
+@pytest.mark.both_servers
 async def test_the_answer_to_the_commit_is_lost(
     database_url: str, log: EventLog, store: Store, open_store: Opener
 ) -> None:
@@ -87,6 +86,7 @@ async def test_the_callers_iterable_fails(log: EventLog, store: Store) -> None:
     assert await assert_sound(store, log.world_id) == [1]
 
 
+@pytest.mark.both_servers
 async def test_the_iterable_fails_after_the_server_has_refused(database_url: str, log: EventLog, store: Store) -> None:
     """Where the server has refused a row before the iterable fails, its refusal is what is told, at once."""
     async with guards_down(database_url) as intruder:
@@ -101,6 +101,7 @@ async def test_the_iterable_fails_after_the_server_has_refused(database_url: str
     assert (await store.bulk_append(log.world_id, [draft(1)])).seq == 2
 
 
+@pytest.mark.both_servers
 async def test_pieces(log: EventLog, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that go in several pieces are all there, whether or not the last piece is full."""
     monkeypatch.setattr("service.store.copying._ROWS", 5)

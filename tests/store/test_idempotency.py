@@ -16,8 +16,6 @@ from .helpers import assert_sound, draft, holding_head, start, wait_for, wait_fo
 if TYPE_CHECKING:
     from .helpers import Connection
 
-pytestmark = pytest.mark.both_servers
-
 Opener = Callable[..., Awaitable[Store]]
 
 
@@ -25,6 +23,7 @@ def _again(receipts: list[Receipt]) -> list[Receipt]:
     return [receipt._replace(replayed=True) for receipt in receipts]
 
 
+@pytest.mark.both_servers
 async def test_a_request_again_is_answered_with_its_first_receipt(log: EventLog, store: Store) -> None:
     """The same draft under the same req_id is one effect, also when other things happened in between."""
     first = await log.append_all([draft(1, req_id="r")])
@@ -35,6 +34,7 @@ async def test_a_request_again_is_answered_with_its_first_receipt(log: EventLog,
     assert await assert_sound(store, log.world_id, first) == [1, 2]
 
 
+@pytest.mark.both_servers
 async def test_a_request_again_by_another_process(log: EventLog, store: Store, open_store: Opener) -> None:
     """Another process, or the same after a restart, knows the requests of all."""
     first = await log.append_all([draft(1, req_id="r")])
@@ -45,6 +45,7 @@ async def test_a_request_again_by_another_process(log: EventLog, store: Store, o
     assert await assert_sound(store, log.world_id) == [1, 2]
 
 
+@pytest.mark.both_servers
 async def test_the_same_request_at_the_same_time(log: EventLog, store: Store) -> None:
     """Callers that send the same request at once are all answered with the one effect that it makes."""
     answers = await asyncio.gather(*(log.append_all([draft(1, req_id="r")]) for _ in range(20)))
@@ -53,6 +54,7 @@ async def test_the_same_request_at_the_same_time(log: EventLog, store: Store) ->
     assert await assert_sound(store, log.world_id) == [1]
 
 
+@pytest.mark.both_servers
 async def test_the_same_request_twice_in_one_list(log: EventLog, store: Store) -> None:
     """In a list, a request that comes again is answered with what its first draft makes."""
     receipts = await log.append_all([draft(1, req_id="r"), draft(2), draft(1, req_id="r"), draft(3, req_id="s")])
@@ -63,6 +65,7 @@ async def test_the_same_request_twice_in_one_list(log: EventLog, store: Store) -
     assert await assert_sound(store, log.world_id, receipts) == [1, 2, 3]
 
 
+@pytest.mark.both_servers
 async def test_known_and_new_requests_in_one_list(log: EventLog, store: Store) -> None:
     """A list of requests, some made before, writes the new ones and answers each draft in its place."""
     first = await log.append_all([draft(1, req_id="r1"), draft(3, req_id="r3")])
@@ -143,6 +146,7 @@ async def test_a_refused_request_does_not_use_up_its_key(log: EventLog, store: S
     assert await assert_sound(store, log.world_id) == ["now", "good"]
 
 
+@pytest.mark.both_servers
 async def test_a_request_of_several_effects(log: EventLog, store: Store, open_store: Opener) -> None:
     """A request may make several effects; again, it is answered with all of them, by any process."""
     drafts = [draft(n) for n in range(3)]
@@ -176,6 +180,7 @@ async def test_a_request_of_one_effect_is_the_drafts_own(log: EventLog) -> None:
     assert await log.append_all([draft(0, req_id="r")]) == _again(first)
 
 
+@pytest.mark.both_servers
 async def test_a_repeat_that_waits_with_its_first(
     store: Store, log: EventLog, admin: Connection, database_url: str
 ) -> None:
@@ -197,6 +202,7 @@ async def test_a_repeat_that_waits_with_its_first(
     assert store.waiting == 0
 
 
+@pytest.mark.both_servers
 async def test_odd_keys_are_keys(log: EventLog, store: Store) -> None:
     """Any text that a draft may carry is a key, compared character by character."""
     keys = ["r", "R", " r", "r\n", "é", "e\u0301", "\U0001f600", "x" * 200, "'; drop table requests; --", "%s", "\\"]

@@ -20,8 +20,6 @@ from .proxy import Proxy
 if TYPE_CHECKING:
     from .helpers import Connection
 
-pytestmark = pytest.mark.both_servers
-
 Opener = Callable[..., Awaitable[Store]]
 
 _TERMINATE = """
@@ -46,6 +44,7 @@ async def far_log(log: EventLog, proxy: Proxy, open_store: Opener) -> EventLog:
     return far
 
 
+@pytest.mark.both_servers
 async def test_an_answer_that_got_lost_is_found_again(far_log: EventLog, store: Store, proxy: Proxy) -> None:
     """An effect whose acknowledgement got lost is found in the log and acknowledged, not written again."""
     rule = proxy.lose_answer(b"needle")
@@ -74,6 +73,7 @@ async def test_a_group_of_requests_whose_outcome_is_unknown(
     assert sorted(written[1:]) == sorted(one["payload"]["n"] for unit in units for one in unit)
 
 
+@pytest.mark.both_servers
 async def test_the_answer_to_the_second_try_gets_lost_too(
     far_log: EventLog, log: EventLog, store: Store, proxy: Proxy
 ) -> None:
@@ -95,6 +95,7 @@ async def test_the_second_try_never_commits(far_log: EventLog, log: EventLog, st
     assert await assert_sound(store, log.world_id, receipts) == ["first", "somebody else was first", "needle"]
 
 
+@pytest.mark.both_servers
 async def test_a_statement_that_arrives_late_does_nothing(far_log: EventLog, store: Store, proxy: Proxy) -> None:
     """A statement that was stuck on its way while its effect was written by another way changes nothing any more."""
     rule = proxy.hold_request(b"needle")
@@ -139,6 +140,7 @@ async def test_a_server_that_stays_away_is_told_with_what_is_known(
     assert await assert_sound(store, log.world_id, [receipt]) == ["first", "needle"]
 
 
+@pytest.mark.both_servers
 async def test_connections_cut_again_and_again(log: EventLog, store: Store, admin: Connection) -> None:
     """While the server ends the store's sessions over and over, callers are answered, each effect there once."""
     receipts: list[Receipt] = []

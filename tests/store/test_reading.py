@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
 import orjson
@@ -18,8 +18,6 @@ from .helpers import draft
 if TYPE_CHECKING:
     from .helpers import Connection
 
-pytestmark = pytest.mark.both_servers
-
 Opener = Callable[..., Awaitable[Store]]
 
 
@@ -34,6 +32,7 @@ async def _seqs(log: EventLog, **filters: object) -> list[int]:
     return [row.global_seq async for batch in log.batches(**filters) for row in batch]  # type: ignore[arg-type]
 
 
+@pytest.mark.both_servers
 async def test_rows_are_as_they_are_stored(filled: EventLog, store: Store, admin: Connection) -> None:
     """A row has the stored bytes, the checksum and the columns; one effect alone is the same row."""
     rows = [row async for batch in filled.batches() for row in batch]
@@ -48,33 +47,35 @@ async def test_rows_are_as_they_are_stored(filled: EventLog, store: Store, admin
         assert await store.reader.effect(filled.world_id, row.global_seq) == row
 
 
-@pytest.mark.parametrize(
-    ("filters", "seqs"),
-    [
-        ({}, range(1, 22)),
-        ({"after_seq": 18}, [19, 20, 21]),
-        ({"after_seq": -5, "until_seq": 3}, [1, 2, 3]),
-        ({"after_seq": 4, "until_seq": 4}, []),
-        ({"after_seq": 5, "until_seq": 4}, []),
-        ({"after_seq": 21}, []),
-        ({"after_seq": 2**70}, []),
-        ({"until_seq": 2**70, "after_seq": 20}, [21]),
-        ({"limit": 0}, []),
-        ({"limit": -1}, []),
-        ({"limit": 2}, [1, 2]),
-        ({"limit": 2**70}, range(1, 22)),
-        ({"kind": "K1"}, range(3, 22, 3)),
-        ({"source_id": "s1"}, range(3, 22, 2)),
-        ({"kind": "K1", "source_id": "s1"}, range(3, 22, 6)),
-        ({"kind": "K1", "after_seq": 3, "until_seq": 12, "limit": 2}, [6, 9]),
-        ({"kind": "WorldCreated"}, [1]),
-        ({"kind": "k1"}, []),
-        ({"source_id": ""}, []),
-    ],
-)
-async def test_filters_and_limits(filled: EventLog, filters: dict[str, object], seqs: list[int]) -> None:
+FILTERS: list[tuple[dict[str, object], Iterable[int]]] = [
+    ({}, range(1, 22)),
+    ({"after_seq": 18}, [19, 20, 21]),
+    ({"after_seq": -5, "until_seq": 3}, [1, 2, 3]),
+    ({"after_seq": 4, "until_seq": 4}, []),
+    ({"after_seq": 5, "until_seq": 4}, []),
+    ({"after_seq": 21}, []),
+    ({"after_seq": 2**70}, []),
+    ({"until_seq": 2**70, "after_seq": 20}, [21]),
+    ({"limit": 0}, []),
+    ({"limit": -1}, []),
+    ({"limit": 2}, [1, 2]),
+    ({"limit": 2**70}, range(1, 22)),
+    ({"kind": "K1"}, range(3, 22, 3)),
+    ({"source_id": "s1"}, range(3, 22, 2)),
+    ({"kind": "K1", "source_id": "s1"}, range(3, 22, 6)),
+    ({"kind": "K1", "after_seq": 3, "until_seq": 12, "limit": 2}, [6, 9]),
+    ({"kind": "WorldCreated"}, [1]),
+    ({"kind": "k1"}, []),
+    ({"source_id": ""}, []),
+]
+
+
+@pytest.mark.both_servers
+async def test_filters_and_limits(filled: EventLog, subtests: pytest.Subtests) -> None:
     """Rows are those after and until the given seqs, of the kind and source asked for, as many as asked for."""
-    assert await _seqs(filled, **filters) == list(seqs)
+    for filters, seqs in FILTERS:
+        with subtests.test(filters=filters):
+            assert await _seqs(filled, **filters) == list(seqs)
 
 
 async def test_batches_are_bounded_by_bytes(open_store: Opener, world_id: str) -> None:
@@ -123,14 +124,16 @@ async def test_what_is_appended_meanwhile_is_seen(log: EventLog, store: Store) -
     assert [row.global_seq async for batch in closed for row in batch][-1] == 1501
 
 
-@pytest.mark.parametrize("seq", [0, -1, 22, 2**62, 2**63, 2**70])
-async def test_an_effect_that_is_not_there(filled: EventLog, store: Store, seq: int) -> None:
+async def test_an_effect_that_is_not_there(filled: EventLog, store: Store, subtests: pytest.Subtests) -> None:
     """An effect that the world does not have is an error that names the head."""
-    with pytest.raises(EffectNotFoundError) as caught:
-        await store.reader.effect(filled.world_id, seq)
-    assert caught.value.details == {"world_id": filled.world_id, "global_seq": seq, "head_seq": 21}
+    for seq in (0, -1, 22, 2**62, 2**63, 2**70):
+        with subtests.test(seq=seq):
+            with pytest.raises(EffectNotFoundError) as caught:
+                await store.reader.effect(filled.world_id, seq)
+            assert caught.value.details == {"world_id": filled.world_id, "global_seq": seq, "head_seq": 21}
 
 
+@pytest.mark.both_servers
 async def test_heads_of_many_worlds(filled: EventLog, store: Store) -> None:
     """The heads of worlds are given for those that exist."""
     assert await store.reader.head_seqs([filled.world_id, "nobodys", ""]) == {filled.world_id: 21}
@@ -143,6 +146,7 @@ async def test_a_world_that_is_not_there_has_no_rows(store: Store) -> None:
         assert [batch async for batch in store.reader.batches(name)] == []
 
 
+@pytest.mark.both_servers
 async def test_every_name_that_stands_anywhere_is_found(
     store: Store, admin: Connection, log: EventLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,6 +172,7 @@ async def test_every_name_that_stands_anywhere_is_found(
         monkeypatch.undo()
 
 
+@pytest.mark.both_servers
 async def test_text_comes_back_to_the_byte(log: EventLog, store: Store, admin: Connection) -> None:
     """A stored text comes back byte for byte, also one that another writer of the profile would spell otherwise."""
     text = '{"a":1e16,"b":"\\u00e9é\U0001f600","c":100000000000000000000.0}'

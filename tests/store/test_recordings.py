@@ -22,8 +22,6 @@ from worldledger.slugs import experiment_label
 if TYPE_CHECKING:
     from .helpers import Connection
 
-pytestmark = pytest.mark.both_servers
-
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "pgn"
 
 _numbers = itertools.count(1)
@@ -56,6 +54,7 @@ async def effects(store: Store, world_id: str) -> list[dict[str, object]]:
     return [orjson.loads(row.text) async for batch in store.reader.batches(world_id) for row in batch]
 
 
+@pytest.mark.both_servers
 async def test_a_game_becomes_a_world(store: Store, experiment: str, tmp_path: Path) -> None:
     """The world is named by experiment, players, date and digest; its genesis says where the recording was found."""
     file = tmp_path / "some games.pgn"
@@ -74,6 +73,7 @@ async def test_a_game_becomes_a_world(store: Store, experiment: str, tmp_path: P
     assert kinds == ["WorldCreated", "GameStarted", *["MoveMade"] * 4, "GameEnded"]
 
 
+@pytest.mark.both_servers
 async def test_a_second_run_adds_nothing(store: Store, experiment: str, tmp_path: Path) -> None:
     """What is there already is counted and left alone, wherever it is found and however often."""
     for place in ("a.pgn", "b.pgn"):

@@ -31,8 +31,6 @@ from .helpers import assert_sound, draft, guards_down, holding_head, start, wait
 if TYPE_CHECKING:
     from .helpers import Connection
 
-pytestmark = pytest.mark.both_servers
-
 
 async def test_a_list_with_one_bad_draft_is_refused_whole(log: EventLog, store: Store) -> None:
     """Of a list with a bad draft nothing is written; the error names the draft's index and the path."""
@@ -43,26 +41,30 @@ async def test_a_list_with_one_bad_draft_is_refused_whole(log: EventLog, store: 
     assert await assert_sound(store, log.world_id) == ["good"]
 
 
-@pytest.mark.parametrize("bad", [None, 1, "kind", [], {}, {"kind": "Said"}])
-async def test_what_is_no_draft_is_refused(log: EventLog, bad: Any) -> None:
+async def test_what_is_no_draft_is_refused(log: EventLog, subtests: pytest.Subtests) -> None:
     """Whatever is given for a draft, by whichever door, the refusal is one of ours."""
-    with pytest.raises(InvalidEffectError):
-        await log.append(bad)
-    with pytest.raises(InvalidEffectError):
-        await log.append(bad, source_metadata={"a": 1})
-    with pytest.raises(InvalidEffectError, match=r"draft 1, "):
-        await log.append_all([draft(), bad])
-    with pytest.raises(InvalidEffectError, match=r"draft 1, "):
-        await log.append_request([draft(), bad], source_id="a1", req_id="r")
+    bad: Any
+    for bad in (None, 1, "kind", [], {}, {"kind": "Said"}):
+        with subtests.test(bad=bad):
+            with pytest.raises(InvalidEffectError):
+                await log.append(bad)
+            with pytest.raises(InvalidEffectError):
+                await log.append(bad, source_metadata={"a": 1})
+            with pytest.raises(InvalidEffectError, match=r"draft 1, "):
+                await log.append_all([draft(), bad])
+            with pytest.raises(InvalidEffectError, match=r"draft 1, "):
+                await log.append_request([draft(), bad], source_id="a1", req_id="r")
     assert (await log.append_request([draft()], source_id="a1", req_id="r"))[0].global_seq == 2
 
 
-@pytest.mark.parametrize("bad", ["", "x" * 201, "a\x00", "\ud800", 5, None])
-async def test_a_requests_key_is_checked_like_a_drafts(log: EventLog, store: Store, bad: Any) -> None:
+async def test_a_requests_key_is_checked_like_a_drafts(log: EventLog, store: Store, subtests: pytest.Subtests) -> None:
     """A req_id that no draft may have is refused for a request too, and the world goes on."""
-    with pytest.raises(InvalidEffectError) as caught:
-        await log.append_request([draft()], source_id="a1", req_id=bad)
-    assert caught.value.path == "$.req_id"
+    bad: Any
+    for bad in ("", "x" * 201, "a\x00", "\ud800", 5, None):
+        with subtests.test(bad=bad):
+            with pytest.raises(InvalidEffectError) as caught:
+                await log.append_request([draft()], source_id="a1", req_id=bad)
+            assert caught.value.path == "$.req_id"
     assert await log.append(draft("good")) == 2
     assert await assert_sound(store, log.world_id) == ["good"]
 
@@ -101,6 +103,7 @@ async def test_an_effect_over_the_limit_is_refused(open_store: Callable[..., Awa
     assert len(await assert_sound(store, world_id)) == 2
 
 
+@pytest.mark.both_servers
 async def test_an_effect_of_just_under_a_mebibyte_is_kept(log: EventLog, store: Store) -> None:
     """The default limit is 1 MiB: a text just below it goes in and comes out, one above it does not go in."""
     assert await log.append(draft("é" * (2**19 - 400))) == 2

@@ -23,8 +23,6 @@ from .helpers import draft, guards_down
 if TYPE_CHECKING:
     from .helpers import Connection
 
-pytestmark = pytest.mark.both_servers
-
 Opener = Callable[..., Awaitable[Store]]
 
 _R5 = "where world_id = '{w}' and req_id = 'r5'"
@@ -125,6 +123,7 @@ async def _seen(admin: Connection, world_id: str) -> tuple[bool, str]:
     return row["verified"], str(row["problem"])
 
 
+@pytest.mark.both_servers
 async def test_what_is_done_is_found_and_repaired(
     store: Store,
     world: str,
@@ -162,6 +161,7 @@ async def test_what_is_done_is_found_and_repaired(
     assert (await other.reader.verify(world)).verified
 
 
+@pytest.mark.both_servers
 async def test_the_guards_stand_again(store: Store, world: str, database_url: str, admin: Connection) -> None:
     """A repair leaves the privileges and triggers of the table as they were."""
     guards = """
@@ -224,6 +224,7 @@ async def test_one_look_is_enough_for_a_world_that_holds(
         assert (verdict.finding, verdict.position.global_seq) == (None, 16), start
 
 
+@pytest.mark.both_servers
 async def test_rows_of_a_world_that_never_was(
     store: Store, world_id: str, admin: Connection, database_url: str
 ) -> None:

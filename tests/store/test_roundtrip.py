@@ -19,8 +19,6 @@ from .helpers import draft
 if TYPE_CHECKING:
     from .helpers import Connection
 
-pytestmark = pytest.mark.both_servers
-
 _SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -34,6 +32,7 @@ async def _stored(admin: Connection, world_id: str, seqs: list[int]) -> list[Any
     return [row["text"] for row in rows]
 
 
+@pytest.mark.both_servers
 @_SETTINGS
 @given(st.lists(GOOD_JSON, min_size=1, max_size=12))
 async def test_what_passes_comes_back_to_the_byte(log: EventLog, admin: Connection, values: list[Any]) -> None:
@@ -69,6 +68,7 @@ async def test_the_rest_is_refused_with_its_path(log: EventLog, admin: Connectio
         assert caught.value.index == (first if len(values) > 1 else None)
 
 
+@pytest.mark.both_servers
 async def test_everything_that_was_written_verifies(log: EventLog) -> None:
     """The oddest texts chain like any other."""
     await log.append_all([draft({"\U0001f600\x01\x7f ": [1e-7, 123456789012345.6, -0.1, "\u2028\ufeff\\u0000"]})])

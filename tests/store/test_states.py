@@ -22,11 +22,10 @@ from .states import moved, replayed, snapshots, world_of_moves
 if TYPE_CHECKING:
     from .helpers import Connection
 
-pytestmark = pytest.mark.both_servers
-
 Opener = Callable[..., Awaitable[Store]]
 
 
+@pytest.mark.both_servers
 async def test_a_state_at_any_seq_is_the_replayed_one(store: Store, world_id: str) -> None:
     """Whatever seq is asked for, in whatever order, the state is the one that a replay from the genesis gives."""
     await world_of_moves(store, world_id, 300, every=20)
@@ -82,6 +81,7 @@ async def test_snapshots_are_sparser_where_states_are_large(store: Store, world_
     assert sum(each.state_bytes for each in found) <= sum(len(row.text) for row in rows)
 
 
+@pytest.mark.both_servers
 async def test_old_snapshots_are_thinned(open_store: Opener, world_id: str) -> None:
     """A world keeps a bounded number of snapshots: the older half gets sparser, the newest stay."""
     store = await open_store(snapshots_kept=10)
@@ -143,6 +143,7 @@ async def test_a_damaged_snapshot_is_passed_over_and_made_again(
     ]
 
 
+@pytest.mark.both_servers
 async def test_a_damaged_snapshot_stands_until_a_right_one_takes_its_place(
     store: Store, admin: Connection, world_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,6 +202,7 @@ async def test_a_snapshot_of_another_version_is_not_used(store: Store, admin: Co
 # -- moments -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.both_servers
 async def test_times_name_the_last_effect_at_or_before(store: Store, world_id: str) -> None:
     """A sim_time means the last effect that is not later, and so does a wall time."""
     clock = [100.0]

@@ -21,8 +21,6 @@ from .helpers import assert_sound, draft, guards_down
 if TYPE_CHECKING:
     from .helpers import Connection
 
-pytestmark = pytest.mark.both_servers
-
 Opener = Callable[..., Awaitable[Store]]
 
 _PUT = """
@@ -51,6 +49,7 @@ def assert_tampered(error: BaseException, world_id: str, seq: int) -> None:
     assert "outcome" not in error.details
 
 
+@pytest.mark.both_servers
 async def test_every_way_of_appending(log: EventLog, intruder: Connection) -> None:
     """A lone caller's effect, one with a req_id, a list and a request are refused, first and again."""
     for _ in range(2):
@@ -101,6 +100,7 @@ async def test_worlds_beside_it(log: EventLog, store: Store, world_id: str, intr
     assert len(await assert_sound(store, beside.world_id)) == 20
 
 
+@pytest.mark.both_servers
 async def test_bulk_writes(log: EventLog, store: Store, world_id: str, intruder: Connection) -> None:
     """Bulk appends, new worlds and restored ones are refused where effects stand already."""
     with pytest.raises(TamperedError) as caught:

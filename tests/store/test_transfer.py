@@ -25,8 +25,6 @@ from .helpers import draft, guards_down
 if TYPE_CHECKING:
     from .helpers import Connection
 
-pytestmark = pytest.mark.both_servers
-
 Opener = Callable[..., Awaitable[Store]]
 
 _TABLES = {
@@ -99,6 +97,7 @@ async def filled(store: Store, world_id: str) -> None:
     await log.append(draft(6, source_id="a2", req_id="r4"))
 
 
+@pytest.mark.both_servers
 async def test_an_export_is_the_stored_bytes_and_a_trailer(store: Store, world_id: str, admin: Connection) -> None:
     """Line n is the text of effect n as the table has it; the trailer says what the world and its head are."""
     await filled(store, world_id)
@@ -121,6 +120,7 @@ async def test_an_export_is_the_stored_bytes_and_a_trailer(store: Store, world_i
     assert marks["checksums"].endswith(record.head_checksum[:8])
 
 
+@pytest.mark.both_servers
 async def test_a_restored_world_is_identical(
     store: Store, world_id: str, database_url: str, other: Store, other_url: str
 ) -> None:
@@ -133,6 +133,7 @@ async def test_a_restored_world_is_identical(
     assert await exported(other, world_id) == data
 
 
+@pytest.mark.both_servers
 async def test_requests_are_known_after_a_restore(store: Store, world_id: str, other: Store) -> None:
     """Requests sent again to the restored world are answered with their first effects; another body is refused."""
     await filled(store, world_id)
@@ -214,6 +215,7 @@ async def test_a_file_that_changes_meanwhile_leaves_nothing(
     assert await store.reader.head_seqs([world_id]) == {}
 
 
+@pytest.mark.both_servers
 async def test_text_of_another_orjson_is_kept_to_the_letter(store: Store, world_id: str, database_url: str) -> None:
     """Floats spelt otherwise, in the config too, stay as they are, and the world verifies in Python and in SQL: its
     request, too, whose digest is that of the text as it is spelt.
@@ -257,6 +259,7 @@ async def test_a_request_that_comes_back_is_refused_by_line(
     assert await store.reader.head_seqs([world_id]) == {}
 
 
+@pytest.mark.both_servers
 async def test_requests_are_found_across_chunks(
     store: Store, world_id: str, monkeypatch: pytest.MonkeyPatch, admin: Connection
 ) -> None:

@@ -21,11 +21,10 @@ from .helpers import assert_sound, draft
 if TYPE_CHECKING:
     from .helpers import Connection
 
-pytestmark = pytest.mark.both_servers
-
 Opener = Callable[..., Awaitable[Store]]
 
 
+@pytest.mark.both_servers
 async def test_a_worlds_record_says_what_its_genesis_says(store: Store, world_id: str) -> None:
     """What was asked for stands in the record and in the genesis; the head is the genesis."""
     config: dict[str, Any] = {"b": 1e16, "a": [None, True, "é", {"z": {}}], "size": 8}
@@ -53,6 +52,7 @@ async def test_a_fork_keeps_its_parent(store: Store, log: EventLog) -> None:
     assert (await store.reader.verify(fork)).verified
 
 
+@pytest.mark.both_servers
 async def test_worlds_are_listed_by_name(store: Store, world_id: str) -> None:
     """Worlds come in pages by name, all or those of an experiment."""
     names = sorted(f"{world_id}.{letter}" for letter in "bBa-~_09")
@@ -134,6 +134,7 @@ async def test_a_server_that_is_absent_is_a_clear_error(open_store: Opener) -> N
     assert "hush" not in str(caught.value)
 
 
+@pytest.mark.both_servers
 async def test_the_service_works_under_its_role(store: Store, admin: Connection) -> None:
     """Whatever user the address names, the store works as the service's role."""
     async with store.reader.connection() as connection:

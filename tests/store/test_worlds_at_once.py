@@ -26,8 +26,6 @@ from .helpers import assert_sound, draft
 if TYPE_CHECKING:
     from .helpers import Connection
 
-pytestmark = pytest.mark.both_servers
-
 
 @pytest.fixture
 def worlds(store: Store) -> WorldsAtOnce:
@@ -58,6 +56,7 @@ def said(row: Row) -> tuple[Any, ...]:
     return world_id, seq, effect, kind, source_id, sim_time
 
 
+@pytest.mark.both_servers
 async def test_worlds_are_made_together(store: Store, worlds: WorldsAtOnce, world_id: str) -> None:
     """All are there, sound, as by themselves; those that were there, or come twice, are told and left alone."""
     await store.create_world(NewWorld(world_id=f"{world_id}-b"))
@@ -103,6 +102,7 @@ def test_drafts_in_columns(worlds: WorldsAtOnce) -> None:
         worlds.seal(NewWorld(world_id="any"), in_columns(drafts))
 
 
+@pytest.mark.both_servers
 async def test_an_effect_beyond_the_log(store: Store, worlds: WorldsAtOnce, admin: Connection, world_id: str) -> None:
     """Where somebody has put an effect of a world that is none, that world is refused, and the others are made."""
     insert = (
