@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from service.database import schema
 
 from .helpers import connected
 
@@ -35,3 +38,22 @@ async def admin(shared_url: str) -> AsyncIterator[Connection]:
         await transaction.start()
         yield connection
         await transaction.rollback()
+
+
+@pytest.fixture(scope="session")
+def catalogues(servers: Any, server_kind: str) -> dict[str, list[str]]:
+    """Return what a database has at each revision that never went further."""
+    url = servers.create(server_kind, None)
+
+    async def walk() -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for revision in schema.REVISIONS:
+            await schema.upgrade(url, revision)
+            async with connected(url) as connection:
+                found[revision] = await schema.catalogue(connection)
+        return found
+
+    try:
+        return asyncio.run(walk())
+    finally:
+        servers.drop(server_kind, url)

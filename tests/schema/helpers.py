@@ -29,16 +29,6 @@ DERIVED = (
     "projection_parked",
     "projection_leases",
 )
-#: A program that upgrades the databases of its arguments at the same moment.
-UPGRADE_ALL = """
-import asyncio, sys
-from service.database import schema
-
-async def upgrade():
-    await asyncio.gather(*map(schema.upgrade, sys.argv[1:]))
-
-asyncio.run(upgrade())
-"""
 WORLD_UUID = UUID("7d3f4c9e-0f0a-4c58-9a40-5f1d6b1f2a11")
 CONFIG = {"board": {"size": 8}, "note": "ä"}
 

@@ -11,8 +11,6 @@ from service.database.address import Address, describe, parse_address
 from service.database.failures import explain, explained
 from worldledger.errors import RecoveryAction, SchemaVersionError, SimulationError, StoreUnavailableError
 
-pytestmark = pytest.mark.both_servers
-
 URL = "postgresql://ann:hunter2@db.example:6543/lab"
 
 PLAIN = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import Any
 from uuid import uuid4
 
@@ -23,7 +22,8 @@ from service.database.catalogue import expected
 from service.database.tables import METADATA
 from worldledger.errors import SchemaVersionError, StoreUnavailableError
 
-from .helpers import DERIVED, TABLES, UPGRADE_ALL, connected, with_database, write_world
+from .helpers import DERIVED, TABLES, connected, with_database, write_world
+from .upgrading import elsewhere
 
 pytestmark = pytest.mark.both_servers
 
@@ -98,9 +98,9 @@ async def test_upgrade_twice(database_url: str) -> None:
 
 async def test_upgrades_at_once(two_empty_urls: list[str]) -> None:
     """Upgrades of one database at the same moment queue up, and those of another do not get in the way."""
-    other = await asyncio.create_subprocess_exec(sys.executable, "-c", UPGRADE_ALL, *two_empty_urls)
+    other = elsewhere(two_empty_urls)
     await asyncio.gather(*(schema.upgrade(url) for url in two_empty_urls * 2))
-    assert await other.wait() == 0
+    assert await asyncio.to_thread(other.wait) == 0
     for url in two_empty_urls:
         assert await _catalogue(url) == expected()
 

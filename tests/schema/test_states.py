@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 
 import pytest
 
@@ -11,7 +10,8 @@ from service.database import guards, schema
 from service.database.catalogue import expected
 from worldledger.errors import StoreUnavailableError
 
-from .helpers import UPGRADE_ALL, connected, verdict, write_derived, write_world
+from .helpers import connected, verdict, write_derived, write_world
+from .upgrading import elsewhere
 
 pytestmark = pytest.mark.both_servers
 
@@ -37,15 +37,14 @@ async def test_upgrade_keeps_the_log(empty_database_url: str) -> None:
     assert await _catalogue(empty_database_url) == expected()
 
 
-async def test_downgrade_keeps_the_log(database_url: str, empty_database_url: str) -> None:
+async def test_downgrade_keeps_the_log(database_url: str, catalogues: dict[str, list[str]]) -> None:
     """Down to 0001 goes with effects in the log: projections and snapshots are dropped, and the way up works again."""
-    url, plain = database_url, empty_database_url
-    await schema.upgrade(plain, "0001")
+    url = database_url
     async with connected(url, role=guards.SERVICE_ROLE) as connection:
         await write_world(connection, "w")
         await write_derived(connection)
     await schema.downgrade(url, "0001")
-    assert await _catalogue(url) == await _catalogue(plain)
+    assert await _catalogue(url) == catalogues["0001"]
     async with connected(url) as connection:
         assert await connection.fetchval("select to_regnamespace('projections') is null")
         assert await connection.fetchval("select count(*) from pg_default_acl") == 0
@@ -96,8 +95,8 @@ async def test_upgrades_from_0001_at_once(two_empty_urls: list[str]) -> None:
     """Upgrades of two databases, each several times at the same moment, make one schema of projections in each."""
     for url in two_empty_urls:
         await schema.upgrade(url, "0001")
-    other = await asyncio.create_subprocess_exec(sys.executable, "-c", UPGRADE_ALL, *two_empty_urls)
+    other = elsewhere(two_empty_urls)
     await asyncio.gather(*(schema.upgrade(url) for url in two_empty_urls))
-    assert await other.wait() == 0
+    assert await asyncio.to_thread(other.wait) == 0
     for url in two_empty_urls:
         assert await _catalogue(url) == expected()
