@@ -144,7 +144,6 @@ async def test_the_view_is_the_state_at_the_end_of_each_turn(store: Store, pool:
     assert min(map(len, before.values())) > 10
 
 
-@pytest.mark.both_servers
 async def test_no_turn_is_told_before_its_values_are_known(store: Store, pool: Any, make_engine: Any) -> None:
     """Whichever of the two projections is behind: the view has the turns that both have come to."""
     name = await make(store, "w")

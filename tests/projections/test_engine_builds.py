@@ -46,7 +46,6 @@ async def test_processes_that_start_together(pool: Any, make_engine: Any) -> Non
     assert await builds(pool) == [("counts_1", 1, "live"), ("counts_2", 2, "building")]
 
 
-@pytest.mark.both_servers
 async def test_cancelling(store: Store, pool: Any, make_engine: Any, worlds: Any) -> None:
     """A build under way can be dropped while it is filled; numbers are not given twice, and the live one stays."""
     names = await worlds(5)

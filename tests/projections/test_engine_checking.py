@@ -77,7 +77,6 @@ CHANGES: list[tuple[str, str, str, dict[str, str], tuple[str, str, str] | None, 
 ]
 
 
-@pytest.mark.both_servers
 @pytest.mark.usefixtures("names")
 async def test_a_row_changed_by_hand(make_engine: Any, pool: Any, admin: Any, subtests: pytest.Subtests) -> None:
     """The first row that differs is named, with its column and both values; the report is kept; rebuilding mends it."""
@@ -103,7 +102,7 @@ async def test_a_row_changed_by_hand(make_engine: Any, pool: Any, admin: Any, su
             assert status.check_report == report
             await engine.rebuild(which)
             await engine.run_until_caught_up(timeout=100)
-            await assert_verified(engine, "counts", "said", "things")
+            await assert_verified(engine, which)
 
 
 @pytest.mark.both_servers
@@ -122,7 +121,6 @@ async def test_a_view_in_the_place_of_ours(names: list[str], pool: Any, make_eng
     await assert_verified(engine, "said")
 
 
-@pytest.mark.both_servers
 async def test_the_report(names: list[str], pool: Any, make_engine: Any) -> None:
     """It counts the worlds and rows that were compared, and tells progress."""
     engine = make_engine(trio())
@@ -179,7 +177,6 @@ async def test_a_check_during_appends(
     await assert_verified(engine, "counts", "said", "things")
 
 
-@pytest.mark.both_servers
 async def test_news_that_got_lost(store: Store, names: list[str], make_engine: Any, admin: Any) -> None:
     """A world that is behind though nobody knows of it, as after a restore of some of the tables, is named."""
     await append(store, names[2], [said(1)])

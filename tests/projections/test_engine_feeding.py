@@ -82,7 +82,6 @@ async def test_more_worlds_than_one_look_takes(store: Store, pool: Any, make_eng
     assert engine.counters.conflicts == 0
 
 
-@pytest.mark.both_servers
 async def test_projections_at_different_places_of_a_world(
     store: Store, pool: Any, make_engine: Any, worlds: Any
 ) -> None:

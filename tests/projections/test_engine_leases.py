@@ -53,7 +53,6 @@ async def test_a_lease_is_taken_when_it_stands_still(pool: Any) -> None:
     assert await pool.fetchval("select token from projection_leases") == 3
 
 
-@pytest.mark.both_servers
 async def test_only_one_of_many_gets_a_lease(pool: Any) -> None:
     """Contenders that try at the same moment do not both get it."""
     for n in range(3):
@@ -134,7 +133,6 @@ async def test_what_an_old_holder_writes_late_is_refused(
     assert [row[1] for row in await rows_of(pool, "said")] == [2, 3]
 
 
-@pytest.mark.both_servers
 async def test_a_holder_that_hangs_in_its_transaction(
     store: Store, pool: Any, make_engine: Any, worlds: Any, running: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,8 +16,6 @@ from service.store import Store
 from .helpers import append, builds, eventually, reading, said
 from .tiny import Counts, Said, Things, WideCounts
 
-pytestmark = pytest.mark.both_servers
-
 
 class Told(Said):
     """The same, with a column that is called otherwise where people ask, and a view of several projections there."""
@@ -49,6 +47,7 @@ async def _swapped(engine: Any) -> bool:
     return bool(engine.counters.swaps)
 
 
+@pytest.mark.both_servers
 async def test_a_view_in_the_words_of_analytics(store: Store, pool: Any, make_engine: Any, worlds: Any) -> None:
     """It has the rows of the projection, the experiment behind the world, names that say more, and comments."""
     (name,) = await worlds(1)
@@ -64,6 +63,7 @@ async def test_a_view_in_the_words_of_analytics(store: Store, pool: Any, make_en
     assert tuple(await pool.fetchrow(comments, "analytics.told", 2))[1] == "What was said."
 
 
+@pytest.mark.both_servers
 async def test_other_columns_show_at_once(pool: Any, make_engine: Any, worlds: Any, database_url: str) -> None:
     """A version with other columns changes the view in the same moment, while it is read."""
     names = await worlds(3)
@@ -88,6 +88,7 @@ async def test_what_is_not_there_is_made(store: Store, pool: Any, make_engine: A
         assert await pool.fetchval(f"select count(*) from analytics.{view}") > 0
 
 
+@pytest.mark.both_servers
 async def test_somebody_else_s_view_there_holds_a_swap_back(
     pool: Any, make_engine: Any, worlds: Any, admin: Any
 ) -> None:

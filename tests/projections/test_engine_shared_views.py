@@ -16,8 +16,6 @@ from service.store import Store
 from .helpers import append, builds, eventually, rows_of, said
 from .tiny import Counts, DoubleCounts, Said, WideCounts
 
-pytestmark = pytest.mark.both_servers
-
 
 class Heard(Said):
     """What was said, with a view that tells how much was said besides."""
@@ -98,6 +96,7 @@ async def test_without_the_other_it_is_not_missed(store: Store, pool: Any, make_
     assert await rows_of(pool, "heard") == [(name, "1", 1, "said_1")]
 
 
+@pytest.mark.both_servers
 async def test_it_stays_while_builds_take_over(store: Store, pool: Any, make_engine: Any, worlds: Any) -> None:
     """Whichever projection is rebuilt no read fails, and it reads the build that is live."""
     (name,) = await worlds(1)
@@ -117,6 +116,7 @@ async def test_it_stays_while_builds_take_over(store: Store, pool: Any, make_eng
     assert [row[2] for row in await rows_of(pool, "heard")] == [4, 4]
 
 
+@pytest.mark.both_servers
 async def test_it_is_made_anew_where_it_had_to_be_dropped(
     store: Store, pool: Any, make_engine: Any, worlds: Any
 ) -> None:

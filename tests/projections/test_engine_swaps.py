@@ -228,7 +228,6 @@ async def test_somebody_else_s_view_holds_a_swap_back(pool: Any, make_engine: An
     assert (await builds(pool))[-1] == ("counts_2", 3, "live")
 
 
-@pytest.mark.both_servers
 async def test_views_upon_a_view_follow_a_swap(store: Store, make_engine: Any, worlds: Any, admin: Any) -> None:
     """A view that somebody made from ours reads the new build after a swap."""
     names = await worlds(2)
@@ -242,7 +241,6 @@ async def test_views_upon_a_view_follow_a_swap(store: Store, make_engine: Any, w
     assert await admin.fetchval("select total from public.mine") == 6
 
 
-@pytest.mark.both_servers
 async def test_a_long_read_is_not_waited_for(
     store: Store, pool: Any, make_engine: Any, worlds: Any, database_url: str, admin: Any
 ) -> None:
