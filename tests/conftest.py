@@ -32,6 +32,8 @@ from worldledger.errors import EmbeddedServerError
 _counter = itertools.count(1)
 #: A spacing of snapshots that no test reaches: the digests that come with them would move heads in the background.
 NEVER = 10**9
+#: A connection that a test has ended together with others.
+LOST = (asyncpg.InterfaceError, asyncpg.PostgresConnectionError, asyncpg.AdminShutdownError, OSError)
 #: Bytes that the servers' data may come to, by far.
 ROOM = 8 << 30
 
@@ -130,6 +132,9 @@ class Servers:
         self._urls: dict[str, str] = {}
         self._templates: dict[str, str] = {}
         self._homes: list[Path] = []
+        # A connection for each database that is made or dropped would be a third of the work.
+        self._loop = asyncio.new_event_loop()
+        self._connections: dict[str, asyncpg.Connection[asyncpg.Record]] = {}
 
     def url(self, kind: str) -> str:
         """Give a superuser's address on the server of that kind, starting it at first use."""
@@ -201,13 +206,22 @@ class Servers:
         url = self.url(kind)  # starting a server blocks, so not inside the loop
 
         async def run() -> None:
-            connection = await asyncpg.connect(url)
-            try:
-                await connection.execute(statement)
-            finally:
-                await connection.close()
+            if kind not in self._connections:
+                self._connections[kind] = await asyncpg.connect(url)
+            await self._connections[kind].execute(statement)
 
-        asyncio.run(run())
+        try:
+            self._loop.run_until_complete(run())
+        except LOST:
+            del self._connections[kind]
+            self._loop.run_until_complete(run())
+
+    def close(self) -> None:
+        """Close the connections."""
+        for connection in self._connections.values():
+            connection.terminate()
+        self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.close()
 
 
 def _roomy_memory() -> Path | None:
@@ -238,6 +252,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory, testrun_uid: str, worker_i
     homes /= f"worldledger-tests-{testrun_uid[:12]}"
     with ExitStack() as stack:
         servers = Servers(folder, homes, testrun_uid, stack)
+        stack.callback(servers.close)
         yield servers
         servers.drop_templates(last=worker_id == "master")
     servers.remove()
