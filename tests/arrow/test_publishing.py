@@ -48,11 +48,15 @@ class _KilledError(BaseException):
 
 
 class _Disk:
-    """Counts what is done to the disk, and fails at one time, or from one on; from there it looks before each."""
+    """Counts what is done to the disk, and fails at one time, or from one on; from there it looks before each.
+
+    It looks no more once ``looks`` is false: what is done then is done to a lake that is whole.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, look: Callable[[], None]) -> None:
         self._look = look
         self.done = 0
+        self.looks = True
         self.has_failed = False
         self.fails_at: range = range(0)
         self.failure: BaseException = _KilledError()
@@ -67,7 +71,7 @@ class _Disk:
             if do.__name__ == "open" and args[1:] != ("wb",):
                 return do(*args, **more)
             self.done += 1
-            if self.done in self.fails_at or self.has_failed:
+            if self.looks and (self.done in self.fails_at or self.has_failed):
                 self._look()
             if self.done in self.fails_at:
                 self.has_failed = True
@@ -204,6 +208,25 @@ def _tries(
     assert step > 40
 
 
+def test_readers_see_one_lake_while_another_is_published(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At each step of it, whatever is published upon what."""
+    looks: list[Lake] = []
+
+    def look() -> None:
+        _check_readers(place)
+        looks.append(_named(place))
+
+    _publish(place, BEFORE)
+    disk = _Disk(monkeypatch, look)
+    disk.has_failed = True  # from now on it looks
+    for lake in (AFTER, AFTER):
+        _publish(place, lake)
+        assert _named(place) == lake
+    assert looks[0] == BEFORE
+    assert looks[-1] == AFTER
+    assert disk.done > 40
+
+
 def test_a_kill_at_any_step_is_made_up_for(place: Path, every: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """At no time rows are seen twice or lack by the manifest; the next export has one of the two lakes, and it only."""
     found = []
@@ -218,6 +241,7 @@ def test_a_kill_at_any_step_is_made_up_for(place: Path, every: int, monkeypatch:
         assert _seen(lake) == _named(lake) == named
         assert Manifest.model_validate_json((lake / "manifest.json").read_bytes()) == _manifest(named)
         assert _leftovers(lake, named) <= {"dropped"}
+        disk.looks = False
         _publish(lake, AFTER)
         assert _seen(lake) == _named(lake) == AFTER
         found.append(named == AFTER)
@@ -235,7 +259,7 @@ def test_an_error_at_any_step_is_undone(place: Path, every: int, monkeypatch: py
             failed += 1
             assert _seen(lake) == _named(lake) == BEFORE
             assert _leftovers(lake, BEFORE) <= {".new", "manifest.json.new"}
-        disk.fails_at = range(0)
+        disk.fails_at, disk.looks = range(0), False
         _publish(lake, AFTER)
         assert _seen(lake) == _named(lake) == AFTER
         assert _leftovers(lake, AFTER) <= {"dropped"}

@@ -224,8 +224,8 @@ def test_views_follow_turns_and_what_is_unobserved(beginning: list[Said], said: 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([Vague(), Bundling(), Turning(), RULESET]))
-def test_views_follow_a_long_story(seed: int, ruleset: Ruleset) -> None:
+def test_views_follow_a_long_story(thorough: bool, seed: int, ruleset: Ruleset) -> None:
     """The same holds over a long log in which the same few come and go, also if much happens by one effect."""
     random = Random(seed)
-    said = long_story(random, 120)
+    said = long_story(random, 120 if thorough else 60)
     follow(_bundled(said, random) if ruleset.name == "bundling" else said, ruleset, attach_at=seed % 9)

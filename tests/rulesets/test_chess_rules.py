@@ -26,10 +26,12 @@ CHECKMATE = {"status": "checkmate", "result": "black_wins"}
     [EXAMPLES, pytest.param(REAL, marks=pytest.mark.skipif(not REAL.is_dir(), reason="the games are not here"))],
     ids=["examples", "real"],
 )
-def test_every_recorded_game_could_have_been_posted(folder: Any) -> None:
-    """Draft for draft the rules take it, and it is folded."""
+def test_every_recorded_game_could_have_been_posted(folder: Any, thorough: bool) -> None:
+    """Draft for draft the rules take it, and it is folded; of the real games, all that end oddly and every fifth."""
     games = games_in(folder)
     assert games
+    if folder == REAL and not thorough:
+        games = [game for n, game in enumerate(games) if n % 5 == 0 or game.reason == "illegal_move"]
     for game in games:
         world = Table(*game.drafts)
         assert world.board["fen"] == game.final_fen
