@@ -94,7 +94,7 @@ class AppendingWorld(WorldProjection):
 
 
 class Projection(ABC):
-    """A read model; subclass it and add it to `projections.registry`.
+    """A read model; subclass it and name the class to `projections.registry`.
 
     - ``version`` rises whenever the same log would give other rows: a build of the new version is then made beside
       the old one and takes over when it has caught up.

@@ -12,6 +12,13 @@ class ProjectionNotFoundError(SimulationError):
     recovery = RecoveryAction.MODIFY_INTENT
 
 
+class InvalidProjectionError(SimulationError):
+    """A projection of one's own cannot be used; the message says why. Details: ``projection``, as it was named."""
+
+    code = "invalid_projection"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
 class ProjectionRefusedError(SimulationError):
     """What was asked of a projection cannot be done as it is now; the message says why. Details: ``projection``."""
 

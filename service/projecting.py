@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from projections.base import ANALYTICS
 from projections.engine import Engine, ParkedWorld, ProjectionStatus, Report
-from projections.registry import ALL
+from projections.errors import InvalidProjectionError
+from projections.registry import known
+from service.database.analytics.views import VIEWS
 from service.database.engine import connect_pool
 from service.database.failures import explained
 from service.store.outages import is_outage
@@ -25,6 +28,22 @@ Progress = Callable[[int, int], None]
 #: Enough for a runner and its beat, for those who ask, and for two who check or rebuild at the same time.
 _CONNECTIONS: Final = 8
 APPLICATION_NAME: Final = "worldledger projections"
+
+
+def projections_of(settings: Settings) -> Mapping[str, Projection]:
+    """Return all projections by name, those of the settings among them.
+
+    Raises InvalidProjectionError for one that cannot be used.
+    """
+    projections = known(settings.own_projections)
+    ours = {view.name for view in VIEWS}
+    for each in projections.values():
+        names = [each.name] if each.published is not None else []
+        for name in [*names, *(view.name for view in each.views if view.schema == ANALYTICS)]:
+            if name in ours:
+                what = f"projection {each.name}: there is a view analytics.{name} already; choose another name"
+                raise InvalidProjectionError(what, projection=each.name)
+    return projections
 
 
 class Projections:
@@ -46,13 +65,15 @@ class Projections:
         database_url: str,
         settings: Settings,
         *,
-        only: Iterable[Projection] = ALL,
+        only: Iterable[Projection] | None = None,
         holder: str | None = None,
     ) -> AsyncIterator[Projections]:
-        """Connect, and close at the end; ``only`` and ``holder`` are the engine's.
+        """Connect, and close at the end; ``only`` (by default all) and ``holder`` are the engine's.
 
-        Raises StoreUnavailableError or SchemaVersionError.
+        Raises StoreUnavailableError or SchemaVersionError, and InvalidProjectionError as `projections_of` does.
         """
+        if only is None:
+            only = projections_of(settings).values()
         pool = await connect_pool(
             database_url,
             max_size=_CONNECTIONS,

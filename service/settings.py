@@ -137,6 +137,11 @@ class Settings(BaseSettings):
     )
     sql_max_rows: int = Field(default=1_000_000, ge=1, description="Most rows that such a question is answered with.")
     projections: bool = Field(default=True, description="Whether the HTTP service also feeds the projections.")
+    own_projections: str = Field(
+        default="",
+        description="Projections of your own besides those of installed packages, as `module:Class`, separated by "
+        "commas.",
+    )
     projection_lease_ttl: float = Field(
         default=5.0, gt=0, description="Seconds without a sign of life after which another runner feeds a projection."
     )

@@ -21,7 +21,12 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import Scope
 
-from projections.errors import ProjectionFailedError, ProjectionNotFoundError, ProjectionRefusedError
+from projections.errors import (
+    InvalidProjectionError,
+    ProjectionFailedError,
+    ProjectionNotFoundError,
+    ProjectionRefusedError,
+)
 from service.api import wording
 from service.api.errors import (
     AgentNotFoundError,
@@ -135,6 +140,7 @@ TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     errors.WorldExistsError: Answer(409, "The world exists already"),
     errors.TamperedError: Answer(500, "The log was tampered with"),
     errors.FoldError: Answer(500, "The state cannot be folded"),
+    InvalidProjectionError: Answer(500, "A projection of your own cannot be used"),
     ProjectionFailedError: Answer(500, "The projection cannot digest an effect"),
     PlayerError: Answer(500, "A player of the service has failed"),
     # the state of the service

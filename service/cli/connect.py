@@ -8,7 +8,7 @@ to date by itself; that of an existing server only by ``worldledger db upgrade``
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Coroutine, Iterator, MutableMapping
+from collections.abc import Callable, Coroutine, Iterator, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +51,11 @@ def target(ctx: typer.Context, database_url: str | None, home: Path | None, **gi
     home_was_typed = typed(ctx, "home") and not typed(ctx, "database_url")
     url = None if home_was_typed else database_url
     return Target(url, _settings(database_url=url, home=home, **given))
+
+
+def own(projections: Sequence[str] | None) -> str | None:
+    """Return the setting that names these projections; None leaves it to the variable."""
+    return ",".join(projections) if projections else None
 
 
 def typed(ctx: typer.Context, name: str) -> bool:

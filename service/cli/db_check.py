@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import typer
 
-from service.cli.connect import database, target
-from service.cli.options import DatabaseUrl, Home, examples
+from service.cli.connect import database, own, target
+from service.cli.options import DatabaseUrl, Home, OwnProjections, examples
 from service.cli.output import plain, put, say
 from service.running import run_blocking
 
 EXAMPLES = examples("worldledger db check --database-url postgresql://me@localhost/worldledger")
 
 
-def command(ctx: typer.Context, database_url: DatabaseUrl = None, home: Home = None) -> None:
+def command(
+    ctx: typer.Context, projection: OwnProjections = None, database_url: DatabaseUrl = None, home: Home = None
+) -> None:
     """Compare the database with what this version makes: tables, triggers, privileges, roles.
 
     Each difference is a line; the exit code is then 1. What logins of readers can do that no privilege forbids is noted
@@ -20,8 +22,9 @@ def command(ctx: typer.Context, database_url: DatabaseUrl = None, home: Home = N
     """
     from service.database.catalogue import check, notes  # noqa: PLC0415
 
-    with database(target(ctx, database_url, home), upgrade=False) as url:
-        findings = run_blocking(check(url))
+    where = target(ctx, database_url, home, own_projections=own(projection))
+    with database(where, upgrade=False) as url:
+        findings = run_blocking(check(url, where.settings.own_projections))
         for note in run_blocking(notes(url)):
             say(f"note: {plain(note)}")
     for finding in findings:

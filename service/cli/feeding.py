@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -51,38 +51,38 @@ class Feeding:
         with explained(self.url):
             return await work
 
-    async def status(self, names: Iterable[str]) -> dict[str, ProjectionStatus] | None:
-        """Give how projections stand; None while the database is away."""
+    async def status(self, names: Container[str] | None = None) -> dict[str, ProjectionStatus] | None:
+        """Return how projections stand (by default all), by name; None while the database is away."""
         try:
             found = await self.do(self.engine.status())
         except StoreUnavailableError:
             return None
-        return {status.name: status for status in found if status.name in set(names)}
+        return {status.name: status for status in found if names is None or status.name in names}
 
     def is_mine(self, build: BuildStatus) -> bool:
         """Tell whether this process holds a build's lease, or nobody does."""
         return build.holder in {None, self.holder}
 
 
-def known(names: Sequence[str]) -> list[str]:
-    """Give the names, each once. Raises ProjectionNotFoundError, which lists those that there are."""
+def known(where: Target, names: Sequence[str]) -> list[str]:
+    """Return the names, each once. Raises ProjectionNotFoundError, which lists those that there are."""
     from projections.registry import find  # noqa: PLC0415
 
-    return [find(name).name for name in dict.fromkeys(names)]
+    return [find(name, where.settings.own_projections).name for name in dict.fromkeys(names)]
 
 
-def chosen(names: Sequence[str] | None, *, every: bool) -> list[str]:
-    """Give the names that a command is for. Raises BadParameter, or ProjectionNotFoundError as `known` does."""
+def chosen(where: Target, names: Sequence[str] | None, *, every: bool) -> list[str]:
+    """Return the names that a command is for. Raises BadParameter, or ProjectionNotFoundError as `known` does."""
     if bool(names) == every:
         raise typer.BadParameter("name projections, or give --all for every one")
-    return every_name() if every else known(names or ())
+    return every_name(where) if every else known(where, names or ())
 
 
-def every_name() -> list[str]:
-    """Give the names of all projections."""
-    from projections.registry import BY_NAME  # noqa: PLC0415
+def every_name(where: Target) -> list[str]:
+    """Return the names of all projections."""
+    from service.projecting import projections_of  # noqa: PLC0415
 
-    return sorted(BY_NAME)
+    return sorted(projections_of(where.settings))
 
 
 def with_projections(
@@ -106,12 +106,12 @@ async def _work(
 
 @asynccontextmanager
 async def _feeding(url: str, settings: Settings, store: Store, names: Sequence[str]) -> AsyncIterator[Feeding]:
-    from projections.registry import find  # noqa: PLC0415
-    from service.projecting import Projections  # noqa: PLC0415
+    from service.projecting import Projections, projections_of  # noqa: PLC0415
 
     collect_seldom()
     holder = f"{socket.gethostname()}/{os.getpid()}"
-    only = [find(name) for name in names]
+    projections = projections_of(settings)
+    only = [projections[name] for name in names]
     async with Projections.open(store, url, settings, only=only, holder=holder) as found:
         yield Feeding(store, found.engine, url, holder)
 

@@ -31,6 +31,16 @@ Home = Annotated[
         rich_help_panel=_DATABASE,
     ),
 ]
+OwnProjections = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--projection",
+        envvar="WORLDLEDGER_OWN_PROJECTIONS",
+        metavar="MODULE:CLASS",
+        help="A projection of your own, besides those of installed packages; may be given several times.",
+        show_default=False,
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that is already there.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no remarks.")]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON: a list of objects.")]

@@ -12,9 +12,9 @@ from typing import Annotated
 
 import typer
 
-from service.cli.connect import Target, target
+from service.cli.connect import Target, own, target
 from service.cli.feeding import LOOK, PAUSE, Feeding, every_name, running, with_projections
-from service.cli.options import DatabaseUrl, Home, Quiet, examples
+from service.cli.options import DatabaseUrl, Home, OwnProjections, Quiet, examples
 from service.cli.output import put, say
 from service.cli.progress import Tell, progress_bar
 
@@ -33,6 +33,7 @@ def command(
             "--timeout", metavar="S", min=0.0, help="With --once: most seconds to wait.", show_default="any time"
         ),
     ] = None,
+    projection: OwnProjections = None,
     quiet: Quiet = False,
     database_url: DatabaseUrl = None,
     home: Home = None,
@@ -45,11 +46,11 @@ def command(
     """
     if timeout is not None and not once:
         raise typer.BadParameter("--timeout is for --once")
-    where = target(ctx, database_url, home)
+    where = target(ctx, database_url, home, own_projections=own(projection))
     if once:
         _once(where, timeout, quiet=quiet)
     else:
-        with_projections(where, every_name(), lambda feeding: _feed(feeding, quiet=quiet), serving=True)
+        with_projections(where, every_name(where), lambda feeding: _feed(feeding, quiet=quiet), serving=True)
 
 
 async def _feed(feeding: Feeding, *, quiet: bool) -> None:
@@ -87,7 +88,7 @@ def _stopping() -> Iterator[asyncio.Event]:
 def _once(where: Target, timeout: float | None, *, quiet: bool) -> None:
     try:
         with progress_bar("projecting", quiet=quiet) as tell:
-            parked = with_projections(where, every_name(), lambda feeding: _catch_up(feeding, timeout, tell))
+            parked = with_projections(where, every_name(where), lambda feeding: _catch_up(feeding, timeout, tell))
     except KeyboardInterrupt:
         say("not everything has been read; the same command goes on from there")
         raise
@@ -128,7 +129,7 @@ async def _watch(feeding: Feeding, tell: Tell) -> None:
     """Show how much has been read of what is due, and name the world that is waited for where nothing is."""
     before, since = -1, time.monotonic()
     while True:
-        status = await feeding.status(every_name())
+        status = await feeding.status()
         if status is None:
             await asyncio.sleep(PAUSE)
             continue

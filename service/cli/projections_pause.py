@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import typer
 
-from service.cli.connect import target
+from service.cli.connect import own, target
 from service.cli.feeding import All, Feeding, Names, chosen, with_projections
-from service.cli.options import DatabaseUrl, Home, examples
+from service.cli.options import DatabaseUrl, Home, OwnProjections, examples
 from service.cli.output import put
 
 EXAMPLES = examples("worldledger projections pause games")
 
 
 def command(
-    ctx: typer.Context, names: Names = None, every: All = False, database_url: DatabaseUrl = None, home: Home = None
+    ctx: typer.Context,
+    names: Names = None,
+    every: All = False,
+    projection: OwnProjections = None,
+    database_url: DatabaseUrl = None,
+    home: Home = None,
 ) -> None:
     """Pause projections: once this has returned, no process writes them until they are resumed.
 
     What is there can be read meanwhile; it falls behind the logs.
     """
-    names = chosen(names, every=every)
+    where = target(ctx, database_url, home, own_projections=own(projection))
+    names = chosen(where, names, every=every)
 
     async def work(feeding: Feeding) -> None:
         await feeding.do(feeding.engine.ensure())  # one that was never built can be paused, too
@@ -27,4 +33,4 @@ def command(
             await feeding.do(feeding.engine.pause(name))
             put(f"paused {name}")
 
-    with_projections(target(ctx, database_url, home), names, work)
+    with_projections(where, names, work)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from service.cli.connect import Target, target
+from service.cli.connect import Target, own, target
 from service.cli.feeding import LOOK, PAUSE, All, Feeding, Names, chosen, running, with_projections
 from service.cli.naming import whole_name
-from service.cli.options import DatabaseUrl, Home, Quiet, examples
+from service.cli.options import DatabaseUrl, Home, OwnProjections, Quiet, examples
 from service.cli.output import put, say
 from service.cli.progress import Tell, effects, progress_bar
 from worldledger.errors import SimulationError
@@ -41,6 +41,7 @@ def command(
     ] = False,
     cancel: Annotated[bool, typer.Option("--cancel", help="Drop the rebuild that is under way instead.")] = False,
     quiet: Quiet = False,
+    projection: OwnProjections = None,
     database_url: DatabaseUrl = None,
     home: Home = None,
 ) -> None:
@@ -51,10 +52,10 @@ def command(
     again, or by itself in whatever feeds the projections. The exit code is 1 if a new build may not take over,
     because worlds are parked in it that are not parked in the live one, or if it did with --accept-parked.
     """
-    names = chosen(names, every=every)
+    where = target(ctx, database_url, home, own_projections=own(projection))
+    names = chosen(where, names, every=every)
     if cancel and world is not None:
         raise typer.BadParameter("--cancel drops a whole rebuild; that of a single --world leaves nothing to drop")
-    where = target(ctx, database_url, home)
     if cancel:
         with_projections(where, names, lambda feeding: _cancel(feeding, names))
     elif world is not None:

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from service.cli.connect import target
+from service.cli.connect import own, target
 from service.cli.feeding import All, Feeding, Names, chosen, with_projections
 from service.cli.naming import whole_name
-from service.cli.options import DatabaseUrl, Home, examples
+from service.cli.options import DatabaseUrl, Home, OwnProjections, examples
 from service.cli.output import put
 
 EXAMPLES = examples("worldledger projections retry games", "worldledger projections retry games --world my-world")
@@ -20,6 +20,7 @@ def command(
     names: Names = None,
     every: All = False,
     world: Annotated[str | None, typer.Option("--world", metavar="W", help="Only this world.")] = None,
+    projection: OwnProjections = None,
     database_url: DatabaseUrl = None,
     home: Home = None,
 ) -> None:
@@ -27,7 +28,8 @@ def command(
 
     That is `worldledger serve` or `worldledger project`. A world in which it fails again is parked again.
     """
-    names = chosen(names, every=every)
+    where = target(ctx, database_url, home, own_projections=own(projection))
+    names = chosen(where, names, every=every)
 
     async def work(feeding: Feeding) -> None:
         only = None if world is None else await whole_name(feeding.store, world)
@@ -35,4 +37,4 @@ def command(
             released = await feeding.do(feeding.engine.retry(name, only))
             put(f"released {released} world{'' if released == 1 else 's'} of {name}")
 
-    with_projections(target(ctx, database_url, home), names, work)
+    with_projections(where, names, work)

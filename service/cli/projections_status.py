@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from service.cli.connect import target
+from service.cli.connect import own, target
 from service.cli.feeding import Feeding, every_name, known, with_projections
 from service.cli.moments import shown_duration
-from service.cli.options import DatabaseUrl, Home, Json, examples
+from service.cli.options import DatabaseUrl, Home, Json, OwnProjections, examples
 from service.cli.output import json_list, plain, put
 from service.cli.rows import put_rows
 
@@ -35,6 +35,7 @@ def command(
         list[str] | None, typer.Argument(metavar="NAME", help="Only these projections.", show_default=False)
     ] = None,
     as_json: Json = False,
+    projection: OwnProjections = None,
     database_url: DatabaseUrl = None,
     home: Home = None,
 ) -> None:
@@ -43,10 +44,9 @@ def command(
     BEHIND are the effects that are in the logs and not yet in the projection. PARKED are worlds that it has set
     aside because of an effect that it could not digest; they are listed below, each with what is the matter.
     """
-    wanted = known(names or [])
-    with_projections(
-        target(ctx, database_url, home), every_name(), lambda feeding: _show(feeding, wanted, as_json=as_json)
-    )
+    where = target(ctx, database_url, home, own_projections=own(projection))
+    wanted = known(where, names or [])
+    with_projections(where, every_name(where), lambda feeding: _show(feeding, wanted, as_json=as_json))
 
 
 async def _show(feeding: Feeding, wanted: list[str], *, as_json: bool) -> None:

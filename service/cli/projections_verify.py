@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from service.cli.connect import target
+from service.cli.connect import own, target
 from service.cli.feeding import All, Feeding, Names, chosen, with_projections
-from service.cli.options import DatabaseUrl, Home, Json, Quiet, examples
+from service.cli.options import DatabaseUrl, Home, Json, OwnProjections, Quiet, examples
 from service.cli.output import json_list, put, say
 from service.cli.progress import effects, progress_bar
 
@@ -29,6 +29,7 @@ def command(
     every: All = False,
     as_json: Json = False,
     quiet: Quiet = False,
+    projection: OwnProjections = None,
     database_url: DatabaseUrl = None,
     home: Home = None,
 ) -> None:
@@ -39,7 +40,8 @@ def command(
     """
     from worldledger.errors import SimulationError, StoreUnavailableError  # noqa: PLC0415
 
-    names = chosen(names, every=every)
+    where = target(ctx, database_url, home, own_projections=own(projection))
+    names = chosen(where, names, every=every)
     reports: list[Report] = []
     unchecked: list[str] = []
 
@@ -57,7 +59,6 @@ def command(
             reports.append(report)
             tell_report(report)
 
-    where = target(ctx, database_url, home)
     if as_json:
         with json_list() as item:
             with_projections(where, names, lambda feeding: work(feeding, item))

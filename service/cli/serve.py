@@ -12,8 +12,8 @@ from typing import Annotated
 
 import typer
 
-from service.cli.connect import Target, database, target
-from service.cli.options import DatabaseUrl, Home, examples
+from service.cli.connect import Target, database, own, target
+from service.cli.options import DatabaseUrl, Home, OwnProjections, examples
 from service.cli.output import plain, put, say
 from service.database.address import MOST_PORT
 from worldledger.errors import SimulationError
@@ -60,6 +60,7 @@ def command(
             "--check-port", help="Only say whether the port is free (exit code 0), or serves Worldledger already (1)."
         ),
     ] = False,
+    projection: OwnProjections = None,
     database_url: DatabaseUrl = None,
     home: Home = None,
 ) -> None:
@@ -69,7 +70,15 @@ def command(
     machine alone unless --host says otherwise. A port that is in use is told before anything is started.
     """
     number = None if port is None else _port(port)
-    where = target(ctx, database_url, home, host=host, port=number, projections=False if no_projections else None)
+    where = target(
+        ctx,
+        database_url,
+        home,
+        host=host,
+        port=number,
+        projections=False if no_projections else None,
+        own_projections=own(projection),
+    )
     serving = _serving(where.settings.host, where.settings.port)
     if check_port:
         if serving:

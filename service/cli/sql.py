@@ -125,7 +125,8 @@ def command(
         limit = _ROWS
     given = dict(_read_param(text) for text in param or [])
     text, params = _question(query, given)
-    with database(target(ctx, database_url, home)) as url:
+    where = target(ctx, database_url, home)
+    with database(where) as url:
         asked = _ask(
             url,
             text,
@@ -134,6 +135,7 @@ def command(
             output,
             limit,
             timeout or _NO_LIMIT,
+            own=where.settings.own_projections,
             escape=not no_escape,
             force=force,
             quiet=quiet,
@@ -150,6 +152,7 @@ async def _ask(
     limit: int | None,
     timeout_s: float,
     *,
+    own: str = "",
     escape: bool = True,
     force: bool,
     quiet: bool,
@@ -159,7 +162,7 @@ async def _ask(
     connection = await _connected(url)
     try:
         if not quiet:
-            await _tell_of_lag(connection, text)
+            await _tell_of_lag(connection, text, own)
         cells = FORMATS[form].cells
         with written(form, output, escape=escape, force=force) as writer:
             async with ask(
@@ -196,11 +199,12 @@ async def _connected(url: str) -> Connection:
         return await connect_one(url, role=SERVICE_ROLE)
 
 
-async def _tell_of_lag(connection: Connection, text: str) -> None:
+async def _tell_of_lag(connection: Connection, text: str, own: str) -> None:
     """Say which projections of those that the query names do not hold all of the log, and what to do about it."""
+    from projections.registry import known  # noqa: PLC0415 - all rulesets; slow to load
     from service.database.analytics.lag import lag_of  # noqa: PLC0415
 
-    for lag in await lag_of(connection, text):
+    for lag in await lag_of(connection, text, known(own)):
         say(f"{lag}: {lag.todo}")
 
 

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import asyncpg
 
-from projections.registry import ALL
+from projections.registry import known
 from projections.view_checks import strangers, view_findings
 from service.database.engine import connect_one
 from service.database.failures import explained
@@ -29,6 +30,7 @@ from service.database.revision import require_current, revision_state
 from worldledger.errors import SchemaVersionError
 
 if TYPE_CHECKING:
+    from projections.base import Projection
     from service.database.engine import Connection
 
 _SNAPSHOT: Final = Path(__file__).with_name("catalogue.txt")
@@ -254,7 +256,7 @@ def compare(found: list[str], wanted: list[str]) -> list[str]:
     return [finding for _, _, finding in sorted(findings)]
 
 
-async def check(url: str) -> list[str]:
+async def check(url: str, own_projections: str = "") -> list[str]:
     """Compare a database with what this program expects; no findings means that all is as it should be.
 
     Findings name the revision when it does not fit (and then nothing else), every table, column, constraint,
@@ -279,7 +281,7 @@ async def check(url: str) -> list[str]:
             ]
             return [
                 *compare(await catalogue(connection), expected()),
-                *await _views(connection),
+                *await _views(connection, known(own_projections).values()),
                 *await beyond_reading(connection),
                 *await other_settings(connection),
                 *weak,
@@ -298,12 +300,13 @@ async def notes(url: str) -> list[str]:
         await connection.close()
 
 
-async def _views(connection: Connection) -> list[str]:
+async def _views(connection: Connection, projections: Collection[Projection]) -> list[str]:
     """Say which views of the service's role are not those that this program makes."""
     await connection.execute(f"set role {SERVICE_ROLE}")
     try:
-        found = [f"view {_plain(view.place)}: {view.what}" for view in await view_findings(connection, ALL)]
-        return [*found, *(f"view {_plain(view)}: unexpected" for view in await strangers(connection, ALL))]
+        found = [f"view {_plain(view.place)}: {view.what}" for view in await view_findings(connection, projections)]
+        unknown = "unexpected, or of a projection that is not known here (--projection names one)"
+        return [*found, *(f"view {_plain(view)}: {unknown}" for view in await strangers(connection, projections))]
     except asyncpg.InsufficientPrivilegeError as error:
         return [f"views over projections: cannot be compared: {error}"]
     finally:

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
-from projections.registry import BY_NAME
+from projections.registry import known
 from service.report import chess, experiment, simulation, social
 from service.report.blocks import Report, Section
 from service.report.queries import log
@@ -102,10 +102,10 @@ def _needed(worlds: Mapping[str, int]) -> Iterator[tuple[str, int]]:
     """Give the projections that are read, each with the number of worlds that it reads of the experiment."""
     for ruleset, count in worlds.items():
         for view in _SECTIONS[ruleset][1]:
-            if view in BY_NAME:
+            if view in known():
                 yield view, count
 
 
 def _rulesets_of(projection: str) -> str | None:
-    rulesets = BY_NAME[projection].rulesets
+    rulesets = known()[projection].rulesets
     return None if rulesets is None else " ".join(sorted(rulesets))

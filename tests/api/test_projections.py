@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from projections.engine import Engine
-from projections.registry import ALL, BY_NAME
+from projections.registry import ALL, known
 from service.api import schemas
 from service.api.context import Services
 
@@ -52,7 +52,7 @@ async def test_before_anybody_feeds_them_they_say_so(client: httpx2.AsyncClient)
     schemas.ProjectionList.model_validate(page)
     assert [each["name"] for each in page["projections"]] == NAMES
     for each in page["projections"]:
-        assert (each["live"], each["building"], each["version"]) == (None, None, BY_NAME[each["name"]].version)
+        assert (each["live"], each["building"], each["version"]) == (None, None, known()[each["name"]].version)
         assert "no runner" in each["note"]
     for path in ("/v1/games", "/v1/agents", "/v1/agents/ana/stats"):
         problem(await client.get(path), 503, "projection_unavailable")

@@ -6,7 +6,7 @@ import pytest
 
 from projections.base import ANALYTICS
 from projections.errors import ProjectionNotFoundError
-from projections.registry import ALL, BY_NAME, find
+from projections.registry import ALL, find, known
 from projections.tables import check_definitions, further_views
 from service.database.analytics.views import VIEWS
 
@@ -14,7 +14,7 @@ from service.database.analytics.views import VIEWS
 def test_every_projection_is_found_by_its_name() -> None:
     """Each name is one projection, and finds it."""
     assert [find(projection.name) for projection in ALL] == list(ALL)
-    assert set(BY_NAME) == {
+    assert set(known()) == {
         "world_summaries",
         "entities",
         "games",
@@ -34,11 +34,11 @@ def test_every_projection_is_found_by_its_name() -> None:
 
 def test_an_unknown_name_is_told_with_the_known_ones() -> None:
     """The error says what there is."""
-    known = "agent_stats, agents, entities, feedback, games, messages, moves, policy_adaptations, reasoning, rounds, "
-    known += "social_runs, state_variables, turns, world_summaries"
-    with pytest.raises(ProjectionNotFoundError, match=known) as caught:
+    names = "agent_stats, agents, entities, feedback, games, messages, moves, policy_adaptations, reasoning, rounds, "
+    names += "social_runs, state_variables, turns, world_summaries"
+    with pytest.raises(ProjectionNotFoundError, match=names) as caught:
         find("gamez")
-    assert caught.value.details == {"projection": "gamez", "known": sorted(BY_NAME)}
+    assert caught.value.details == {"projection": "gamez", "known": sorted(known())}
 
 
 def test_every_definition_is_sound() -> None:
@@ -46,7 +46,7 @@ def test_every_definition_is_sound() -> None:
     check_definitions(ALL)
     assert [column for projection in ALL for column in projection.columns if not column.comment.endswith(".")] == []
     upon = {name for projection in ALL for view in projection.views for name in view.upon}
-    assert upon <= BY_NAME.keys()
+    assert upon <= known().keys()
 
 
 def test_what_is_published_says_what_it_is() -> None:

@@ -12,29 +12,20 @@ from pathlib import Path
 import pytest
 
 import worldledger
+from projections.purity import COMPUTING, OUTSIDE, called, imports, prefixes
 
-#: All that the rules may import, besides themselves: of the standard library only what computes …
-_COMPUTING = """
-    __future__ abc binascii bisect codecs collections contextlib copy dataclasses decimal difflib enum fractions
-    functools hashlib heapq itertools json math operator re string types typing unicodedata uuid
-"""
-#: … what is installed, which is fixed while a program runs, and the pure libraries of the rulesets.
-_LIBRARIES = "importlib.metadata chess jsonpatch numpy orjson pydantic pydantic_core typing_extensions yaml"
-ALLOWED = frozenset(f"{_COMPUTING} {_LIBRARIES}".split())
+#: All that the rules may import, besides themselves: of the standard library only what computes, what is installed,
+#: which is fixed while a program runs, and the pure libraries of the rulesets.
+_LIBRARIES = "chess jsonpatch numpy orjson pydantic pydantic_core typing_extensions yaml"
+ALLOWED = COMPUTING | frozenset(_LIBRARIES.split())
 
-#: What reaches outside although its module is allowed, as the last part of a called or imported name.
-_OUTSIDE = """
-    now today utcnow uuid1 uuid4 getnode urandom default_rng getrandbits open input print exec eval __import__
-    breakpoint import_module hash
-"""
-FORBIDDEN_NAMES = frozenset(_OUTSIDE.split())
 #: What only ``worldledger/aio`` may do: use these modules, and of them call nothing of these names.
 AIO_MODULES = frozenset({"asyncio", "time", "worldledger.aio"})
 _AIO_OUTSIDE = """
     monotonic perf_counter time_ns sleep run new_event_loop get_event_loop open_connection start_server to_thread
     run_in_executor create_connection create_server create_subprocess_exec create_subprocess_shell
 """
-AIO_FORBIDDEN_NAMES = FORBIDDEN_NAMES | frozenset(_AIO_OUTSIDE.split())
+AIO_FORBIDDEN_NAMES = OUTSIDE | frozenset(_AIO_OUTSIDE.split())
 
 #: What one module may do besides: reading a configuration's file, which it is told, is how a simulation comes in;
 #: rounds are read from files and written to them, and stamped, as the seed's usage example has it; an error is remade
@@ -56,11 +47,10 @@ _AIO_FILES = [path for path, room in _ROOMS.items() if room == "aio"]
 
 
 def _is_allowed(module: str, aio: bool) -> bool:
-    parts = module.split(".")
-    names = {".".join(parts[:end]) for end in range(1, len(parts) + 1)}
+    names = prefixes(module)
     if names & {"worldledger.aio", "worldledger.client", "asyncio", "time"}:
         return aio and bool(names & AIO_MODULES)
-    return parts[0] == "worldledger" or bool(names & ALLOWED)
+    return bool(names & (ALLOWED | {"worldledger"}))
 
 
 def _is_promise(function: ast.AsyncFunctionDef) -> bool:
@@ -70,24 +60,16 @@ def _is_promise(function: ast.AsyncFunctionDef) -> bool:
 
 
 def impurities(source: str, *, aio: bool = False) -> list[str]:
-    """Give every import and every name in a module's source that the rules (or ``aio``) may not use."""
+    """Return every import and every name in a module's source that the rules (or ``aio``) may not use."""
+    tree = ast.parse(source)
+    forbidden = AIO_FORBIDDEN_NAMES if aio else OUTSIDE
     found: list[str] = []
-    forbidden = AIO_FORBIDDEN_NAMES if aio else FORBIDDEN_NAMES
-    for node in ast.walk(ast.parse(source)):
-        modules: list[str] = []
-        if isinstance(node, ast.Import):
-            modules = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            modules = [node.module or "worldledger"]
-            found += [alias.name for alias in node.names if alias.name in forbidden]
-        found += [module for module in modules if not _is_allowed(module, aio)]
-        if isinstance(node, ast.AsyncFunctionDef) and not aio and not _is_promise(node):
-            found.append(type(node).__name__)
-        if isinstance(node, ast.Call):
-            name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-            if name in forbidden:
-                found.append(name)
-    return found
+    for module, names in imports(tree, "worldledger"):
+        found += [name for name in names if name in forbidden]
+        found += [] if _is_allowed(module, aio) else [module]
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef)]
+    found += [type(node).__name__ for node in nodes if not aio and not _is_promise(node)]
+    return found + [name for name in called(tree) if name in forbidden]
 
 
 @pytest.mark.parametrize("path", _FILES, ids=[str(path.relative_to(_ROOT)) for path in _FILES])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -9,6 +10,7 @@ from service.database.analytics.asking import ask
 from service.database.analytics.parameters import words
 
 if TYPE_CHECKING:
+    from projections.base import Projection
     from service.database.engine import Connection, Pool, PooledConnection
 
 _BUILDS: Final = """
@@ -49,14 +51,14 @@ class Lag:
         return "run `worldledger project --once`, or wait for the service"
 
 
-async def lag_of(source: Pool | Connection | PooledConnection, query: str) -> list[Lag]:
-    """Give the projections that a query names and that do not hold all of the log; none where all do.
+async def lag_of(
+    source: Pool | Connection | PooledConnection, query: str, projections: Mapping[str, Projection]
+) -> list[Lag]:
+    """Return those of the projections that a query names and that do not hold all of the log; none where all do.
 
     A projection that has no view yet is not among them: the query itself says so.
     """
-    from projections.registry import BY_NAME  # noqa: PLC0415 - all rulesets; not every query needs them
-
-    names = sorted(BY_NAME.keys() & {word.removesuffix("_by_turn") for word in words(query)})
+    names = sorted(projections.keys() & {word.removesuffix("_by_turn") for word in words(query)})
     if not names:
         return []
     names += ["turns"] if "state_variables" in names and "turns" not in names else []
@@ -64,7 +66,7 @@ async def lag_of(source: Pool | Connection | PooledConnection, query: str) -> li
     builds = {row[0]: row for row in await _rows(source, _BUILDS, names)}
     behind: dict[str, list[tuple[int, int, bool]]] = {}
     for projection, ruleset, worlds, effects, is_parked in await _rows(source, _BACKLOG, names):
-        rulesets = BY_NAME[projection].rulesets
+        rulesets = projections[projection].rulesets
         if rulesets is None or ruleset in rulesets:
             behind.setdefault(projection, []).append((worlds, effects, is_parked))
     for name, (_, is_scanning, is_paused) in builds.items():

@@ -86,7 +86,7 @@ def _where(error: asyncpg.PostgresError, query: str, placed: Placed | None) -> d
 def _elsewhere(said: str) -> str | None:
     """Say where to ask instead, if something of that name can be asked."""
     from projections.base import ANALYTICS  # noqa: PLC0415 - as below
-    from projections.registry import BY_NAME  # noqa: PLC0415 - all rulesets; needed for a message only
+    from projections.registry import known  # noqa: PLC0415 - all rulesets; needed for a message only
 
     found = _NAMED.search(said)
     if found is None:
@@ -94,8 +94,9 @@ def _elsewhere(said: str) -> str | None:
     name = found[1]
     if name in {view.name for view in VIEWS}:
         return f"ask analytics.{name} instead"
-    published = {each.name for each in BY_NAME.values() if each.published is not None}
-    published |= {view.name for each in BY_NAME.values() for view in each.views if view.schema == ANALYTICS}
+    projections = known().values()
+    published = {each.name for each in projections if each.published is not None}
+    published |= {view.name for each in projections for view in each.views if view.schema == ANALYTICS}
     if name in published:
         if said.startswith("permission"):
             return f"ask analytics.{name} instead"
