@@ -101,9 +101,8 @@ def test_an_effect_that_it_cannot_digest(on: Cli, folder: Path, database_url: st
 @pytest.mark.usefixtures("folder")
 def test_the_service_feeds_it(database_url: str) -> None:
     """`serve` feeds what the variable names, and answers for it over HTTP."""
-    variable = {"WORLDLEDGER_OWN_PROJECTIONS": "said:Words"}
     arguments = ("serve", "--port", "0", "--database-url", database_url)
-    with Running(*arguments, **variable) as serving:
+    with Running(*arguments, WORLDLEDGER_OWN_PROJECTIONS="said:Words") as serving:
         url = re.search(r"http://[^ ,]+", serving.line())[0]  # type: ignore[index]
 
         def there() -> bool:
