@@ -17,8 +17,9 @@ SCHEMA_VERSION = "1.0.0"
 #: The source_id of effects that the service itself writes.
 SERVICE_SOURCE = "worldledger"
 
-_RESERVED_NAMES = frozenset({"StateDigest", "ViewDigest", "AgentRegistered"})
-_RESERVED_PREFIXES = ("World", "Intent", "Generation")
+#: System kinds: these names, and all that begin so; see `is_system_kind`.
+RESERVED_NAMES = frozenset({"StateDigest", "ViewDigest", "AgentRegistered"})
+RESERVED_PREFIXES = ("World", "Intent", "Generation")
 
 
 @lru_cache(maxsize=4096)
@@ -28,7 +29,7 @@ def is_system_kind(kind: str) -> bool:
     System kinds are WorldCreated and every other ``World…``, ``Intent…`` and ``Generation…`` kind,
     StateDigest, ViewDigest and AgentRegistered. They are folded by the core, whatever the ruleset.
     """
-    return kind.startswith(_RESERVED_PREFIXES) or kind in _RESERVED_NAMES
+    return kind.startswith(RESERVED_PREFIXES) or kind in RESERVED_NAMES
 
 
 class Intent(TypedDict):

@@ -4,8 +4,7 @@ r"""Verification in SQL: the functions and views with which anyone at a psql pro
 and problem is not null`` every effect that does not hold, and ``request_verification`` every request. What they find
 and what they cannot is in docs/architecture.md, "Verify"; the pure library says the same of exported bytes.
 
-Two rules of a log are not looked at here, for they would cost more than all the rest: that no uuid stands twice, and
-that texts are in the canonical profile. ``worldledger verify`` and ``verify --full`` see them.
+Some rules of a log are not looked at here, for they would cost more than all the rest: `NOT_SEEN`.
 
 They must stand hostile rows, written by a superuser with every guard taken away: text with ``\u0000``, numbers
 that no double holds, a megabyte of brackets. So everything that touches an effect's text happens inside plpgsql
@@ -15,9 +14,33 @@ handle keys and short messages only.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from service.database.guards import comments
+from worldledger.effects import RESERVED_NAMES, RESERVED_PREFIXES, SERVICE_SOURCE
+from worldledger.genesis import GENESIS_KIND
+from worldledger.log_rules import IN_OTHER_NAMES, PREFIX_IN_OTHER_NAMES
+
+#: What the view does not see, for its comments.
+NOT_SEEN: Final = (
+    "Not looked at, for it would cost more than all the rest: that no uuid stands twice, which JSON type the values of "
+    "other fields than uuid, sim_time, wall_time and caused_by have, and that texts are canonical. "
+    "`worldledger verify` sees the first, `verify --full` all."
+)
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in sorted(names))
+
+
+#: Whether a kind is one that the service alone may write.
+_OF_SERVICE: Final = " or ".join(
+    [
+        *(f"starts_with(kind, '{prefix}')" for prefix in RESERVED_PREFIXES if prefix != PREFIX_IN_OTHER_NAMES),
+        f"kind in ({_names(RESERVED_NAMES)})",
+    ]
+)
 
 VIEWS: Final = [
     # STABLE and not IMMUTABLE because convert_to is: only so the planner inlines it (measured: twice as fast).
@@ -44,7 +67,9 @@ exception when others then
 end
 $$
 """,
-    """
+    # A look for a few bytes spares most effects the pass over the text that each -> takes; a regular expression would
+    # cost several times as much as all the rest.
+    f"""
 create function effect_problem(
     previous_seq bigint, previous_checksum bytea, previous_sim_time double precision, previous_wall_time text,
     world_id text, global_seq bigint, effect json, checksum bytea, kind text, source_id text,
@@ -52,6 +77,8 @@ create function effect_problem(
 ) returns text
 language plpgsql stable
 as $$
+declare
+    uuid text;
 begin
     if global_seq is distinct from greatest(previous_seq, 0) + 1 then
         return case when global_seq > greatest(previous_seq, 0)
@@ -66,6 +93,7 @@ begin
     elsif fields is null then
         fields := json_populate_record(null::public.effect_fields, effect);  -- to be told why it cannot be read
     end if;
+    uuid := effect -> 'uuid';
     return case
         when world_id is distinct from fields.world_id then 'world_id column differs from the effect'
         when global_seq::text is distinct from fields.global_seq then 'global_seq column differs from the effect'
@@ -77,8 +105,18 @@ begin
         when fields.wall_time is null then 'wall_time is missing'
         when fields.wall_time::double precision < previous_wall_time::double precision
             then 'wall_time is lower than before'
-        when not fields.caused_by::bigint between 1 and global_seq - 1
+        when strpos(effect::text, '"caused_by"') > 0 and json_typeof(effect -> 'caused_by') <> 'number'
+             or not fields.caused_by::bigint between 1 and global_seq - 1
             then 'caused_by does not name an earlier effect'
+        when strpos(effect::text, '_time":"') > 0
+             and (json_typeof(effect -> 'sim_time') <> 'number' or json_typeof(effect -> 'wall_time') <> 'number')
+            then 'sim_time or wall_time is not a number'
+        when uuid is null then 'uuid is missing'
+        when length(uuid) <> 34 or uuid <> format('"%s"', replace(substr(uuid, 2, 32)::uuid::text, '-', ''))
+            then 'uuid is not 32 hex digits in lower case'
+        when kind = '{GENESIS_KIND}' and global_seq <> 1 then '{GENESIS_KIND} stands at seq 1 alone'
+        when source_id <> '{SERVICE_SOURCE}' and ({_OF_SERVICE}) and kind not in ({_names(IN_OTHER_NAMES)})
+            then 'the kind is for effects of the service alone'
     end;
 exception when others then
     return 'effect cannot be read: ' || left(sqlerrm, 200);
@@ -316,8 +354,8 @@ COMMENTS: Final = comments(
         "function effect_problem": "What is wrong with a row of effects after the one before, or null. Never raises.",
         "function world_problem": "What in a row of worlds differs from the genesis effect, or null. Never raises.",
         "function head_problem": "What in a row of heads differs from the last effect, or null. Never raises.",
-        "view effect_verification": "Every effect with what is wrong with it: chain, order, times, causes, columns "
-        "against the text.",
+        "view effect_verification": "Every effect with what is wrong with it: chain, order, times, causes, uuids, "
+        "kinds of the service, columns against the text.",
         "column effect_verification.world_id": "The name of the world.",
         "column effect_verification.global_seq": "The place that the row claims.",
         "column effect_verification.expected_seq": "The place that a log without gap has here.",
@@ -329,7 +367,7 @@ COMMENTS: Final = comments(
         "column request_verification.first_seq": "Its first effect, by the log; where there is none, by its row.",
         "column request_verification.problem": "What does not hold; null when all does.",
         "view verification": "One row for each world: does its log hold, and do worlds, heads and requests agree with "
-        "it? Not looked at: that no uuid stands twice, and that texts are canonical; see `worldledger verify --full`.",
+        f"it? {NOT_SEEN}",
         "column verification.world_id": "The name of the world.",
         "column verification.verified": "True when everything holds.",
         "column verification.effects": "How many effects the log holds.",

@@ -63,7 +63,7 @@ def make_effect(world_id: str, seq: int, **changed: Any) -> dict[str, Any]:
         "canonical_profile": "orjson-sorted/1",
     }
     return {
-        "uuid": f"00000000-0000-4000-8000-{seq:012d}",
+        "uuid": f"00000000000040008000{seq:012d}",
         "kind": "WorldCreated" if seq == 1 else "EntityMoved",
         "payload": genesis if seq == 1 else {"x": seq},
         "global_seq": seq,

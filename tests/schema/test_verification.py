@@ -125,6 +125,41 @@ ATTACKS: dict[str, tuple[str, int | None, str]] = {
     ),
     "wall_time goes back": (_forged('"wall_time":', '"wall_time":1e3,"x":'), 5, "wall_time is lower than before"),
     "a cause to come": (_forged('{"', '{"caused_by":5,"'), 5, "caused_by does not name an earlier effect"),
+    **{
+        f"a cause is {value}": (
+            _forged('{"', f'{{"caused_by":{value},"'),
+            5,
+            "caused_by does not name an earlier effect",
+        )
+        for value in ("null", '"3"')
+    },
+    **{
+        f"uuid: {what}": (_forged('"uuid":"00', new), 5, problem)
+        for what, new, problem in (
+            ("missing", '"source_metadata":{"uuid":"0"},"uuie":"00', "uuid is missing"),
+            ("longer", '"uuid":"000', "uuid is not 32 hex digits in lower case"),
+            ("in capitals", '"uuid":"0A', "uuid is not 32 hex digits in lower case"),
+            ("a number", '"uuid":7,"uuie":"00', "uuid is not 32 hex digits in lower case"),
+            ("no hex", '"uuid":"0x', 'effect cannot be read: invalid input syntax for type uuid: "0x'),
+        )
+    },
+    "wall_time is a text": (
+        _forged('"wall_time":1700000000.625', '"wall_time":"1700000000.625"'),
+        5,
+        "sim_time or wall_time is not a number",
+    ),
+    "a second genesis": (
+        _forged(
+            '"kind":"EntityMoved"', '"kind":"WorldCreated"', f"update effects set kind = 'WorldCreated' {_HERE} = 5;"
+        ),
+        5,
+        "WorldCreated stands at seq 1 alone",
+    ),
+    "an agent writes a kind of the service": (
+        _forged('"kind":"EntityMoved"', '"kind":"ViewDigest"', f"update effects set kind = 'ViewDigest' {_HERE} = 5;"),
+        5,
+        "the kind is for effects of the service alone",
+    ),
     "a req_id is added": (_forged('"req_id":null', '"req_id":"r9"'), 5, "requests has no row for the req_id"),
     "a req_id comes again": (
         _forged('"req_id":null', '"req_id":"r1"'),
@@ -223,7 +258,8 @@ async def test_attack(attacked: Connection, subtests: pytest.Subtests) -> None:
         with subtests.test(attack=attack):
             async with undone(attacked):
                 await attacked.execute(done)
-                assert await verdict(attacked) == (False, seq, problem)
+                is_verified, at, told = await verdict(attacked)
+                assert (is_verified, at, (told or "")[: len(problem)]) == (False, seq, problem)
                 assert await verdict(attacked, "other") == (True, None, None)
 
 

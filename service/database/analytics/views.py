@@ -11,6 +11,7 @@ from typing import Final
 from service.database.analytics.definitions import Column, StaticView
 from service.database.analytics.kinds import CAUSED_BY, SANDBOX, SYSTEM, value_at
 from service.database.analytics.kinds_of_rulesets import CHESS, SIMULATION, SOCIAL_RL
+from service.database.verification import NOT_SEEN
 
 KINDS: Final = (*SYSTEM, *SANDBOX, *CHESS, *SIMULATION, *SOCIAL_RL)
 
@@ -256,8 +257,7 @@ where b.status <> 'retired'""",
 _VERIFICATION: Final = StaticView(
     "verification",
     "Does each world's log hold, and do worlds, heads and requests agree with it? Worked out anew for each row asked "
-    "for. Not looked at, for it would cost more than all the rest: that no uuid stands twice, and that texts are "
-    "canonical; `worldledger verify` sees the one, `verify --full` both.",
+    f"for. {NOT_SEEN}",
     (
         *_head("v"),
         Column("is_verified", "v.verified", "Whether everything holds."),
@@ -276,7 +276,8 @@ _VERIFICATION: Final = StaticView(
 
 _EFFECT_VERIFICATION: Final = StaticView(
     "effect_verification",
-    "Every effect with what is wrong with it: chain, order, times, causes, columns against the text.",
+    "Every effect with what is wrong with it: chain, order, times, causes, uuids, kinds of the service, columns "
+    "against the text.",
     (
         *_head("v"),
         Column("global_seq", "v.global_seq", "The place that the row claims."),
