@@ -16,6 +16,7 @@ from worldledger.core_kinds import HANDLERS
 from worldledger.effects import Effect, is_system_kind
 from worldledger.errors import FoldError
 from worldledger.genesis import GENESIS_KIND
+from worldledger.log_rules import kind_problem
 from worldledger.rulesets.base import Handler, MalformedEffectError, Ruleset, Touched
 from worldledger.world import WorldState
 
@@ -23,6 +24,10 @@ from worldledger.world import WorldState
 DIGEST_KIND: Final = "StateDigest"
 
 _NOTHING: Final = ()
+
+
+class _BrokenRuleError(Exception):
+    """A log does not keep to the rules of every log, so there is no state behind it."""
 
 
 class Fold:
@@ -108,6 +113,8 @@ class Fold:
         self.seq = seq
 
     def _failed(self, error: Exception, seq: int, effect: Any) -> Exception:
+        if isinstance(error, _BrokenRuleError):
+            return Finding(self.world_id, seq, str(error)).error()
         if not _is_effect(effect):
             what = f"the stored text is not an effect ({type(error).__name__}: {error})"
             return Finding(self.world_id, seq, what).error()
@@ -135,7 +142,11 @@ def _handlers(ruleset: Ruleset) -> dict[str, Handler]:
         found[kind] = _after_upcasting(ruleset, found[kind])
 
     def begin(state: WorldState, effect: Effect) -> Touched:
-        ruleset.begin(state, effect["payload"]["config"])
+        problem = kind_problem(GENESIS_KIND, effect["source_id"], effect["global_seq"])
+        config = effect["payload"].get("config")
+        if problem is not None or not isinstance(config, dict):
+            raise _BrokenRuleError(problem or "$.payload.config: not an object")
+        ruleset.begin(state, config)
         return None
 
     found |= HANDLERS

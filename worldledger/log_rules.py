@@ -26,8 +26,9 @@ _PLAIN: Final = frozenset({int, float})
 _GATHERED: Final = 1000
 _UUID: Final = re.compile(r"[0-9a-f]{32}\Z")
 UUID_RULE: Final = "not 32 hex digits, in lower case"
-#: System kinds that the service writes, or has written, in the name of an agent or an adapter; so it does Generation….
-_IN_OTHER_NAMES: Final = frozenset({"IntentRejected", "WorldTimeSet"})
+#: System kinds that the service writes, or has written, in the name of an agent or an adapter; so it does the prefix's.
+IN_OTHER_NAMES: Final = frozenset({"IntentRejected", "WorldTimeSet"})
+PREFIX_IN_OTHER_NAMES: Final = "Generation"
 
 
 def is_uuid(value: Any) -> bool:
@@ -35,11 +36,11 @@ def is_uuid(value: Any) -> bool:
     return type(value) is str and _UUID.match(value) is not None
 
 
-def _kind_problem(kind: str, source_id: str, seq: int) -> str | None:
+def kind_problem(kind: str, source_id: str, seq: int) -> str | None:
     """Say why the effect ``seq`` cannot be of this system kind, or not by this source; None if it can."""
     if kind == GENESIS_KIND and seq != 1:
         return f"$.kind: {GENESIS_KIND} stands at seq 1 alone"
-    if source_id == SERVICE_SOURCE or kind in _IN_OTHER_NAMES or kind.startswith("Generation"):
+    if source_id == SERVICE_SOURCE or kind in IN_OTHER_NAMES or kind.startswith(PREFIX_IN_OTHER_NAMES):
         return None
     return f"$.kind: {kind} effects are written by the service alone, not by {source_id!r}"
 
@@ -82,7 +83,7 @@ def order_problem(effect: Mapping[str, Any], seq: int, sim_time: float, wall_tim
             return f"$.{field}: {effect[field]} is lower than the {before} before"
     if "caused_by" in effect and (type(effect["caused_by"]) is not int or not 1 <= effect["caused_by"] < seq):
         return "$.caused_by: not the global_seq of an earlier effect"
-    return _kind_problem(effect["kind"], effect["source_id"], seq) if is_system_kind(effect["kind"]) else None
+    return kind_problem(effect["kind"], effect["source_id"], seq) if is_system_kind(effect["kind"]) else None
 
 
 class UsedOnce:

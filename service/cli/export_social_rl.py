@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
@@ -151,15 +152,20 @@ def _require_room(output: Path, *, force: bool) -> None:
 
 
 async def _check(store: Store, record: WorldRecord) -> None:
-    """Raise TamperedError where the chain does not hold: before anything is written."""
-    from worldledger.chain import Verifier  # noqa: PLC0415 - slow to load; `--help` needs none of it
+    """Raise TamperedError where the log does not verify: before anything is written."""
+    from tempfile import TemporaryFile  # noqa: PLC0415 - slow to load; `--help` needs none of it
+
+    from worldledger.chain import Verifier  # noqa: PLC0415
 
     head = record.head.position
-    verifier = Verifier(record.world_id)
-    async for batch in store.reader.batches(record.world_id, until_seq=head.global_seq):
-        if not verifier.feed_chain(batch):
-            break
-    verdict = verifier.finish(head)
+    verifier = Verifier(record.world_id, spill=TemporaryFile)
+    try:
+        async for batch in store.reader.batches(record.world_id, until_seq=head.global_seq):
+            if not await asyncio.to_thread(verifier.feed, batch):
+                break
+        verdict = verifier.finish(head)
+    finally:
+        verifier.close()
     if verdict.finding is not None:
         raise verdict.finding.error()
 

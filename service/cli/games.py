@@ -23,7 +23,7 @@ def require_chess(world: WorldRecord) -> None:
 
 
 async def effects_of(store: Store, world: WorldRecord) -> list[Effect]:
-    """Give a world's effects up to the head that its record names. Raises TamperedError where the chain does not hold.
+    """Give a world's effects up to the head that its record names. Raises TamperedError where they do not verify.
 
     A game is short, so they are held at once.
     """
@@ -33,7 +33,7 @@ async def effects_of(store: Store, world: WorldRecord) -> list[Effect]:
     verifier = Verifier(world.world_id)
     effects: list[Effect] = []
     async for batch in store.reader.batches(world.world_id, until_seq=head.global_seq):
-        if not verifier.feed_chain(batch):
+        if not verifier.feed(batch):
             break
         effects += [cast("Effect", read_effect(world.world_id, row)) for row in batch]
     verdict = verifier.finish(head)

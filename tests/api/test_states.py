@@ -8,12 +8,14 @@ from typing import Any
 from unittest import mock
 from urllib.parse import quote
 
+import asyncpg
 import httpx2
 import orjson
 import pytest
 
 from service.api.context import Services
 from service.store.states import States
+from tests.cli.helpers import forgery
 from worldledger.rulesets.sandbox import Sandbox
 
 from .helpers import draft, problem
@@ -209,6 +211,18 @@ async def test_a_ruleset_that_fails_is_a_problem_that_names_the_effect(client: h
         assert (await client.get(f"{PATH}?at_seq=8")).status_code == 200
         found = problem(await client.get(f"{PATH}?at_seq=12"), 500, "fold_failed", global_seq=9, ruleset="sandbox")
     assert found["world_id"] == walked
+
+
+async def test_a_second_genesis_is_a_finding(client: httpx2.AsyncClient, walked: str, database_url: str) -> None:
+    """Behind a forged second WorldCreated there is no state: the log was tampered with, and where is said."""
+    connection = await asyncpg.connect(database_url)
+    try:
+        for statement in forgery(walked, "WorldCreated"):
+            await connection.execute(statement)
+    finally:
+        await connection.close()
+    found = problem(await client.get(PATH), 500, "tampered", global_seq=21)
+    assert found["what"] == "$.kind: WorldCreated stands at seq 1 alone"
 
 
 async def test_odd_names_stand_in_a_state_as_they_are(client: httpx2.AsyncClient, world: str) -> None:

@@ -245,6 +245,20 @@ def sql(url: str, *statements: str) -> list[tuple[Any, ...]]:
     return asyncio.run(work())
 
 
+def forgery(world_id: str, kind: str) -> list[str]:
+    """Give statements that make a world's last effect one of another kind, and compute the chain anew."""
+    last = f"world_id = '{world_id}' and global_seq = (select head_seq from heads where world_id = '{world_id}')"
+    return [
+        UNGUARDED,
+        f"""update effects set kind = '{kind}',
+            effect = replace(effect::text, '"kind":"' || kind || '"', '"kind":"{kind}"')::json where {last}""",
+        f"""update effects e set checksum = chain_checksum((select p.checksum from effects p
+            where p.world_id = e.world_id and p.global_seq = e.global_seq - 1), effect) where {last}""",
+        f"""update heads h set head_checksum = (select e.checksum from effects e
+            where e.world_id = h.world_id and e.global_seq = h.head_seq) where world_id = '{world_id}'""",
+    ]
+
+
 def wait_for(condition: Callable[[], Any], what: str, seconds: float = 120.0) -> None:
     """Wait until the condition holds; the limit only turns a hang into a failure."""
     deadline = time.monotonic() + seconds

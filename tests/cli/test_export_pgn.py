@@ -13,7 +13,7 @@ import pytest
 
 from .chess_games import moved, rejected, started
 from .conftest import Cli
-from .helpers import BAZAAR, GAME, SHARED, UNGUARDED, Lock, Running, done, play, record, sql
+from .helpers import BAZAAR, GAME, SHARED, UNGUARDED, Lock, Running, done, forgery, play, record, sql
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "games"
 _EFFECTS = """
@@ -155,6 +155,18 @@ def test_a_log_that_does_not_verify_makes_no_file(on: Cli, database_url: str, tm
     assert "a log that does not verify makes no export" in result.err
     assert [path.name for path in tmp_path.iterdir()] == ["a.pgn"]
     assert (tmp_path / "a.pgn").read_text() == GAME.format(1)
+
+
+def test_a_log_that_breaks_the_rules_makes_no_file(on: Cli, database_url: str, tmp_path: Path) -> None:
+    """A forged effect whose chain holds, but which no log may have, is told like one whose chain does not hold."""
+    (tmp_path / "a.pgn").write_text(GAME.format(1))
+    assert on("import", "pgn", str(tmp_path / "a.pgn"), "--experiment", "cup").code == 0
+    ((world,),) = sql(database_url, "select world_id from worlds")
+    sql(database_url, *forgery(world, "WorldCreated"))
+    result = on("export", "pgn", "--experiment", "cup", "-o", str(tmp_path / "b.pgn"))
+    assert (result.code, result.out) == (1, "")
+    assert "WorldCreated stands at seq 1 alone; a log that does not verify makes no export" in result.err
+    assert not (tmp_path / "b.pgn").exists()
 
 
 def test_a_move_that_cannot_be_played_leaves_the_game_out(on: Cli, database_url: str, tmp_path: Path) -> None:

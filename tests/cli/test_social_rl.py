@@ -20,7 +20,7 @@ from worldledger.genesis import NewWorld
 from worldledger.rulesets.social_rl.recording import read_run
 
 from .conftest import Cli
-from .helpers import UNGUARDED, play, sql
+from .helpers import UNGUARDED, forgery, play, sql
 
 
 def _worlds(on: Cli, *arguments: str) -> list[str]:
@@ -483,3 +483,15 @@ def test_what_cannot_be_exported(on: Cli, database_url: str, tmp_path: Path, liv
     assert done.code == 1
     assert "a log that does not verify makes no export" in done.err
     assert not out.exists()
+
+
+def test_a_log_that_breaks_the_rules_makes_no_files(
+    on: Cli, database_url: str, tmp_path: Path, live: Callable[..., None]
+) -> None:
+    """A forged effect whose chain holds, but which no log may have, is told before anything is written."""
+    live("RoundStarted", round_number=1)
+    sql(database_url, *forgery("live", "WorldCreated"))
+    done = on("export", "social-rl", "live", "-o", str(tmp_path / "out"))
+    assert done.code == 1
+    assert "WorldCreated stands at seq 1 alone; a log that does not verify makes no export" in done.err
+    assert not (tmp_path / "out").exists()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from .conftest import Cli
-from .helpers import BAZAAR, GAME, UNGUARDED, record, say, sql
+from .helpers import BAZAAR, GAME, UNGUARDED, forgery, record, say, sql
 
 
 @pytest.fixture
@@ -162,3 +162,13 @@ def test_a_state_that_was_tampered_away(on: Cli, database_url: str) -> None:
     assert (result.code, result.out) == (2, "")
     assert "world bazaar, seq 4: missing" in result.err
     assert on("state", "bazaar", "--at-seq", "3").code == 0
+
+
+def test_a_state_behind_a_second_genesis(on: Cli, database_url: str) -> None:
+    """A forged second WorldCreated has no state behind it: that is said, and no error of the program's own."""
+    record(database_url, "bazaar", BAZAAR)
+    sql(database_url, *forgery("bazaar", "WorldCreated"))
+    result = on("state", "bazaar")
+    assert (result.code, result.out) == (2, "")
+    assert "$.kind: WorldCreated stands at seq 1 alone" in result.err
+    assert "KeyError" not in result.err
