@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from tempfile import mkstemp
 from unittest import mock
@@ -14,30 +13,44 @@ from unittest import mock
 import httpx2
 import psutil
 import pytest
+import pytest_asyncio
 from fastapi import FastAPI
 
 from projections.engine import Engine
 from service import feeding as feeding_module
 from service.api.context import Services
 from service.app import create_app
+from tests.cli.helpers import Running
+from tests.conftest import Servers
 
 from .chess import FOOLS_MATE, mate, moved, new_game, started
 from .helpers import settings, wait_for
 
 
-@pytest.fixture
-async def feeding(database_url: str) -> AsyncIterator[FastAPI]:
-    """Run an application that feeds the projections."""
-    made = create_app(settings(projections=True), database_url)
-    async with made.router.lifespan_context(made):
-        yield made
+@pytest.fixture(scope="module")
+def shared_url(servers: Servers, server_kind: str) -> Iterator[str]:
+    """Give a superuser's address of a database for the application that tests share."""
+    url = servers.create(server_kind, servers.template(server_kind))
+    yield url
+    servers.drop(server_kind, url)
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def feeding(shared_url: str) -> AsyncIterator[FastAPI]:
+    """Run an application that feeds the projections; a feeder that is gone is missed and replaced within a second."""
+    made = create_app(settings(projections=True, projection_lease_ttl=0.5), shared_url)
+    with mock.patch.object(feeding_module, "_PAUSES", (0.001, 0.002)):
+        async with made.router.lifespan_context(made):
+            yield made
+
+
+@pytest.mark.asyncio(loop_scope="module")
 async def test_a_service_feeds_its_projections(feeding: FastAPI) -> None:
-    """By default a service feeds them itself, its own appends at once; when it stops its leases are free."""
+    """By default a service feeds them itself; when it stops its leases are free."""
     transport = httpx2.ASGITransport(app=feeding)
     async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         await new_game(client, "g1", started(), *map(moved, FOOLS_MATE), mate())
+        await _until_fed(client, "g1", 7)
         assert (await client.get("/v1/games/g1?min_seq=7")).json()["status"] == "checkmate"
         assert len((await client.get("/v1/games/g1/moves?min_seq=7")).json()["moves"]) == 4
         assert (await client.get("/v1/projections/games")).json()["live"]["held"] is True
@@ -45,7 +58,7 @@ async def test_a_service_feeds_its_projections(feeding: FastAPI) -> None:
 
 async def test_what_goes_on_ends_with_the_service(database_url: str) -> None:
     """A check that is running when the service stops does not hold it up."""
-    made = create_app(settings(projections=True), database_url)
+    made = create_app(settings(), database_url)
     ended = asyncio.Event()
 
     async def never(*_: object) -> None:
@@ -102,13 +115,13 @@ async def test_feeding_that_fails_does_not_take_the_service_down(
     runs.unlink()
 
 
-async def test_a_killed_feeder_is_replaced(feeding: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_killed_feeder_is_replaced(feeding: FastAPI) -> None:
     """A feeder that is killed is started again, and goes on where it was; what it counted begins anew."""
-    monkeypatch.setattr(feeding_module, "_PAUSES", (0.001, 0.002))
     transport = httpx2.ASGITransport(app=feeding)
     async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-        await new_game(client, "g1", started())
-        await _until_fed(client, "g1", 2)
+        await new_game(client, "g2", started())
+        await _until_fed(client, "g2", 2)
         process = feeding.state.services.feeding._process
         # Ctrl-C at the terminal is not for it; it stands back behind those who answer.
         assert os.getsid(process.pid) == process.pid
@@ -117,15 +130,16 @@ async def test_a_killed_feeder_is_replaced(feeding: FastAPI, monkeypatch: pytest
             assert autogroup.read_text().endswith("nice 5\n")
         process.kill()
         await process.wait()
-        await new_game(client, "g2", started(), *map(moved, FOOLS_MATE), mate())
-        await _until_fed(client, "g2", 7)
+        await new_game(client, "g3", started(), *map(moved, FOOLS_MATE), mate())
+        await _until_fed(client, "g3", 7)
         await wait_for(lambda: feeding.state.services.feeding.counters.effects > 0, "it tells what it has counted")
         assert "worldledger_projection_runner_effects_total" in (await client.get("/metrics")).text
 
 
-def test_a_feeder_ends_with_its_parent(database_url: str) -> None:
+def test_a_feeder_ends_with_its_parent(database_url: str, tmp_path: Path) -> None:
     """However the service ends, by SIGKILL even, the process that feeds for it is gone soon after."""
-    program = (
+    program = tmp_path / "parent.py"
+    program.write_text(
         "import asyncio, sys\n"
         "from service.feeding import Feeding\n"
         "from service.settings import Settings\n"
@@ -137,8 +151,7 @@ def test_a_feeder_ends_with_its_parent(database_url: str) -> None:
         "        await asyncio.sleep(3600)\n"
         "asyncio.run(main())\n"
     )
-    with subprocess.Popen([sys.executable, "-c", program, database_url], stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
-        feeder = psutil.Process(int(parent.stdout.readline()))
-        parent.kill()
+    with Running(database_url, program=program) as parent:
+        feeder = psutil.Process(int(parent.line()))
+        parent.process.kill()
     feeder.wait(timeout=60)

@@ -22,8 +22,8 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from service.arena.players import Position, RandomPlayer
 from tests.arena.test_long_games import _FEN as LONG_FEN
 from tests.arena.test_long_games import _long_game
-from tests.faults.helpers import environment, free_port
-from tests.warm import SCRIPT
+from tests.cli.helpers import Running
+from tests.faults.helpers import free_port
 from worldledger.effects import Effect
 from worldledger.rulesets.chess import BoardState, validate_game_state
 
@@ -270,24 +270,16 @@ class _Process:
 
     def __init__(self, database_url: str) -> None:
         self.url = f"http://127.0.0.1:{(port := free_port())}"
-        self._command = [str(SCRIPT), "serve", "--database-url", database_url, "--port", str(port), "--no-projections"]
-        self._running: asyncio.subprocess.Process | None = None
+        self._command = ("serve", "--database-url", database_url, "--port", str(port), "--no-projections")
+        self._running: Running | None = None
 
     async def start(self) -> None:
-        self._running = await asyncio.create_subprocess_exec(
-            *self._command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            env=environment(),
-        )
-        assert self._running.stdout is not None
-        assert await self._running.stdout.readline(), "it tells its address once it answers"
+        self._running = Running(*self._command)
+        await asyncio.to_thread(self._running.line)  # it tells its address once it answers
 
     async def end(self, number: signal.Signals) -> None:
         assert self._running is not None
-        self._running.send_signal(number)
-        await self._running.communicate()
+        await asyncio.to_thread(self._running.end, number)
 
 
 @asynccontextmanager

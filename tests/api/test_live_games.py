@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from typing import Any
 
@@ -13,8 +12,8 @@ import orjson
 import pytest
 
 from service.api import schemas
-from tests.faults.helpers import environment, free_port
-from tests.warm import SCRIPT
+from tests.cli.helpers import Running
+from tests.faults.helpers import free_port
 from worldledger.rulesets.chess import BoardState, Move
 
 from .chess import FOOLS_MATE, moved, new_game, started
@@ -159,25 +158,26 @@ _NO_MOVE: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", _NO_MOVE)
-async def test_what_is_no_attempt_is_refused(client: httpx2.AsyncClient, what: str) -> None:
+async def test_what_is_no_attempt_is_refused(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
     """What cannot be read is told with its place, and leaves no trace in the log."""
-    body, path = _NO_MOVE[what]
     await made(client, game_id="g")
-    problem(await client.post("/v1/games/g/moves", json=body), 422, "invalid_move_request", path=path)
-    assert (await stands(client, "g"))["global_seq"] == 4
+    for what, (body, path) in _NO_MOVE.items():
+        with subtests.test(what):
+            problem(await client.post("/v1/games/g/moves", json=body), 422, "invalid_move_request", path=path)
+            assert (await stands(client, "g"))["global_seq"] == 4
 
 
-@pytest.mark.parametrize(
-    "move",
-    ["", " ", "e2e4q", "a9a9", "0000", "--", "e8=Q", "P@e4", "x" * 10_000, "♟", "\t\n", "'; drop table"],
-)
-async def test_odd_texts_are_rejected_attempts(client: httpx2.AsyncClient, move: str) -> None:
+_ODD = ["", " ", "e2e4q", "a9a9", "0000", "--", "e8=Q", "P@e4", "x" * 10_000, "♟", "\t\n", "'; drop table"]
+
+
+async def test_odd_texts_are_rejected_attempts(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
     """Whatever text is attempted ends in an outcome that is recorded."""
-    await made(client, game_id="g")
-    told = (await attempt(client, "g", "w", move)).json()
-    assert (told["accepted"], told["attempts_left"]) == (False, 2)
-    assert len(told["attempted"]) <= 100
+    await made(client, game_id="g", max_illegal=100)
+    for n, move in enumerate(_ODD, 1):
+        with subtests.test(move=move[:20]):
+            told = (await attempt(client, "g", "w", move)).json()
+            assert (told["accepted"], told["attempts_left"]) == (False, 100 - n)
+            assert len(told["attempted"]) <= 100
 
 
 async def test_games_that_are_not_there(client: httpx2.AsyncClient) -> None:
@@ -217,31 +217,12 @@ async def test_resigning(client: httpx2.AsyncClient) -> None:
 # -- the service ends ---------------------------------------------------------------------------------------
 
 
-async def _serve(database_url: str, port: int) -> asyncio.subprocess.Process:
-    """Serve in a process of its own; give it once it answers."""
-    command = [str(SCRIPT), "serve", "--database-url", database_url, "--port", str(port), "--no-projections"]
-    process = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, env=environment()
-    )
-    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=100) as client:
-        for _ in range(6000):
-            assert process.returncode is None
-            try:
-                if (await client.get("/readyz")).status_code == 200:
-                    break
-            except httpx2.TransportError:
-                pass
-            await asyncio.sleep(0.01)
-    return process
-
-
 @pytest.mark.slow
 async def test_a_game_survives_its_service(database_url: str) -> None:
     """Killed in mid-game and started again, the service has every move it answered, and the game goes on."""
-    port = free_port()
-    first = await _serve(database_url, port)
-    second: asyncio.subprocess.Process | None = None
-    try:
+    command = ("serve", "--database-url", database_url, "--port", str(port := free_port()), "--no-projections")
+    with Running(*command) as first:
+        first.line()
         async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=100) as client:
             await made(client, game_id="g", players={"white": "external", "black": "external"})
             answers = [
@@ -249,9 +230,9 @@ async def test_a_game_survives_its_service(database_url: str) -> None:
                 for agent, move in (("w", "f2f3"), ("b", "e7e4"), ("b", "e7e5"), ("w", "g2g4"))
             ]
             before = await stands(client, "g")
-            os.kill(first.pid, signal.SIGKILL)
-            await first.wait()
-        second = await _serve(database_url, port)
+            first.end(signal.SIGKILL)
+    with Running(*command) as second:
+        second.line()
         async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=100) as client:
             assert await stands(client, "g") == before
             for answer in answers:
@@ -262,11 +243,6 @@ async def test_a_game_survives_its_service(database_url: str) -> None:
             last = (await attempt(client, "g", "b", "d8h4")).json()
             assert last["ended"]["status"] == "checkmate"
             assert game_of(await stands(client, "g")).result == "black_wins"
-    finally:
-        for process in (first, second):
-            if process is not None and process.returncode is None:
-                process.terminate()
-                await process.wait()
 
 
 async def test_a_served_game_ends_with_its_service(served: Served, remote: httpx2.AsyncClient) -> None:

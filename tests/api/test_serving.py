@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import signal
 import socket
 import sys
@@ -19,6 +18,7 @@ import pytest
 
 from service import app as composition
 from service.app import ListenError, serve
+from tests.cli.helpers import Running
 from tests.store.helpers import holding_head, wait_for_waiters
 from tests.store.proxy import Proxy
 from worldledger.errors import SchemaVersionError, StoreUnavailableError
@@ -189,23 +189,15 @@ async def test_what_waits_is_written_when_it_stops(
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_stops_it_in_good_order(database_url: str, number: signal.Signals, tmp_path: Path) -> None:
     """SIGTERM and SIGINT let the program go on after serving, tails ended and exit code 0."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(composition.__file__).parents[1])}
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", _PROGRAM, database_url),
-        cwd=tmp_path,
-        env=environment,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    url = (await process.stdout.readline()).decode().strip()
-    async with httpx2.AsyncClient(base_url=url, timeout=60) as client:
-        assert (await client.post("/v1/worlds", json={"world_id": "town"})).status_code == 201
-        async with tailing(client, "town") as tail:
-            process.send_signal(number)
-            assert await tail.block() == []
-    output, errors = await process.communicate()
-    assert (process.returncode, output, errors) == (0, b"stopped\n", b"")
+    program = tmp_path / "program.py"
+    program.write_text(_PROGRAM)
+    with Running(database_url, program=program) as running:
+        async with httpx2.AsyncClient(base_url=running.line(), timeout=60) as client:
+            assert (await client.post("/v1/worlds", json={"world_id": "town"})).status_code == 201
+            async with tailing(client, "town") as tail:
+                running.process.send_signal(number)
+                assert await tail.block() == []
+        assert running.end() == (0, "stopped\n", "")
 
 
 @pytest.mark.parametrize("projections", [False, True])
