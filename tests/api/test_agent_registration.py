@@ -64,19 +64,22 @@ async def test_registrations_outlive_the_service(database_url: str) -> None:
             assert (await there.get(of(name, "view"))).json() == known["view"]
 
 
-@pytest.mark.parametrize("agent_id", ODD)
-async def test_an_agent_may_be_called_anything(client: httpx2.AsyncClient, world: str, agent_id: str) -> None:
+async def test_an_agent_may_be_called_anything(
+    client: httpx2.AsyncClient, world: str, subtests: pytest.Subtests
+) -> None:
     """Whatever characters an id has, the agent is found under it, and so is what belongs to it."""
-    response = await client.post(AGENTS, json={"agent_id": agent_id})
-    assert response.status_code == 201
-    assert response.headers["location"] == of(agent_id)
-    assert (await client.get(response.headers["location"])).json()["agent_id"] == agent_id
-    assert (await client.get(of(agent_id, "view"))).json()["agent_id"] == agent_id
-    assert (await client.get(of(agent_id, "observations"))).json()["deltas"] == []
-    generation = await client.post(of(agent_id, "generations"), json={"req_id": agent_id})
-    assert (await client.get(generation.headers["location"])).json()["req_id"] == agent_id
-    listed = (await client.get(AGENTS)).json()["agents"]
-    assert [each["agent_id"] for each in listed] == [agent_id]
+    for n, agent_id in enumerate(ODD, 1):
+        with subtests.test(agent_id=agent_id[:20]):
+            response = await client.post(AGENTS, json={"agent_id": agent_id})
+            assert response.status_code == 201
+            assert response.headers["location"] == of(agent_id)
+            assert (await client.get(response.headers["location"])).json()["agent_id"] == agent_id
+            assert (await client.get(of(agent_id, "view"))).json()["agent_id"] == agent_id
+            assert (await client.get(of(agent_id, "observations"))).json()["deltas"] == []
+            generation = await client.post(of(agent_id, "generations"), json={"req_id": agent_id})
+            assert (await client.get(generation.headers["location"])).json()["req_id"] == agent_id
+            listed = (await client.get(AGENTS)).json()["agents"]
+            assert {each["agent_id"] for each in listed} == {*ODD[:n]}
 
 
 _REFUSED: dict[str, tuple[Any, str, str]] = {
@@ -107,13 +110,14 @@ _REFUSED: dict[str, tuple[Any, str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("body", "code", "path"), _REFUSED.values(), ids=_REFUSED)
 async def test_what_is_no_registration_is_refused(
-    client: httpx2.AsyncClient, world: str, body: Any, code: str, path: str
+    client: httpx2.AsyncClient, world: str, subtests: pytest.Subtests
 ) -> None:
     """A refusal names the place of what is wrong, and nothing is written."""
-    problem(await client.post(AGENTS, json=body), 422, code, path=path, recovery="modify_intent")
-    assert (await client.get("/v1/worlds/town")).json()["head_seq"] == 1
+    for what, (body, code, path) in _REFUSED.items():
+        with subtests.test(what):
+            problem(await client.post(AGENTS, json=body), 422, code, path=path, recovery="modify_intent")
+            assert (await client.get("/v1/worlds/town")).json()["head_seq"] == 1
 
 
 async def test_an_unknown_policy_is_refused(client: httpx2.AsyncClient, world: str) -> None:

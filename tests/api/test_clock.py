@@ -121,47 +121,47 @@ async def test_the_clock_may_have_it_back(client: httpx2.AsyncClient) -> None:
     assert "leave sim_time out" not in refused["detail"]
 
 
-@pytest.mark.parametrize(
-    ("body", "path"),
-    [
-        ([], "$"),
-        ({}, "$.adapter"),
-        ({"adapter": "unity"}, "$.sim_time"),
-        ({"adapter": "unity", "sim_time": "1"}, "$.sim_time"),
-        ({"adapter": "unity", "sim_time": None}, "$.sim_time"),
-        ({"adapter": 7, "sim_time": 1}, "$.adapter"),
-        ({"adapter": [], "sim_time": 1}, "$.adapter"),
-        ({"adapter": "No Name", "sim_time": 1}, "$.adapter"),
-        ({"adapter": "worldledger", "sim_time": 1}, "$.adapter"),
-        ({"adapter": "unity", "sim_time": 1, "speed": 2}, "$.speed"),
-    ],
-)
-async def test_what_is_no_tick_is_refused(client: httpx2.AsyncClient, body: Any, path: str) -> None:
+_NO_TICKS: list[tuple[Any, str]] = [
+    ([], "$"),
+    ({}, "$.adapter"),
+    ({"adapter": "unity"}, "$.sim_time"),
+    ({"adapter": "unity", "sim_time": "1"}, "$.sim_time"),
+    ({"adapter": "unity", "sim_time": None}, "$.sim_time"),
+    ({"adapter": 7, "sim_time": 1}, "$.adapter"),
+    ({"adapter": [], "sim_time": 1}, "$.adapter"),
+    ({"adapter": "No Name", "sim_time": 1}, "$.adapter"),
+    ({"adapter": "worldledger", "sim_time": 1}, "$.adapter"),
+    ({"adapter": "unity", "sim_time": 1, "speed": 2}, "$.speed"),
+]
+_NO_AUTHORITIES: list[tuple[Any, str]] = [
+    ({}, "$.authority"),
+    ({"authority": None}, "$.authority"),
+    ({"authority": ["unity"]}, "$.authority"),
+    ({"authority": "worldledger"}, "$.authority"),
+    ({"authority": "No Name"}, "$.authority"),
+    ({"authority": ""}, "$.authority"),
+    ({"authority": "unity", "since": 1}, "$.since"),
+    ({"authority": "unity", "zero": "0"}, "$.zero"),
+    ({"authority": "unity", "zero": True}, "$.zero"),
+    ({"authority": "none", "zero": 0}, "$.zero"),
+]
+
+
+async def test_what_is_no_tick_is_refused(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
     """A refusal names the place of what is wrong."""
     await client.post("/v1/worlds", json={"world_id": "town", "time_authority": "unity"})
-    problem(await client.post(TIME, json=body), 422, "invalid_effect", path=path)
+    for body, path in _NO_TICKS:
+        with subtests.test(body=body):
+            problem(await client.post(TIME, json=body), 422, "invalid_effect", path=path)
 
 
-@pytest.mark.parametrize(
-    ("body", "path"),
-    [
-        ({}, "$.authority"),
-        ({"authority": None}, "$.authority"),
-        ({"authority": ["unity"]}, "$.authority"),
-        ({"authority": "worldledger"}, "$.authority"),
-        ({"authority": "No Name"}, "$.authority"),
-        ({"authority": ""}, "$.authority"),
-        ({"authority": "unity", "since": 1}, "$.since"),
-        ({"authority": "unity", "zero": "0"}, "$.zero"),
-        ({"authority": "unity", "zero": True}, "$.zero"),
-        ({"authority": "none", "zero": 0}, "$.zero"),
-    ],
-)
-async def test_what_is_no_authority_is_refused(client: httpx2.AsyncClient, body: Any, path: str) -> None:
+async def test_what_is_no_authority_is_refused(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
     """A refusal names the place of what is wrong, and the authority stays."""
     await new_world(client)
-    problem(await client.put(AUTHORITY, json=body), 422, "invalid_effect", path=path)
-    assert (await client.get("/v1/worlds/town")).json()["head_seq"] == 1
+    for body, path in _NO_AUTHORITIES:
+        with subtests.test(body=body):
+            problem(await client.put(AUTHORITY, json=body), 422, "invalid_effect", path=path)
+            assert (await client.get("/v1/worlds/town")).json()["head_seq"] == 1
 
 
 async def test_an_unknown_world_has_no_time(client: httpx2.AsyncClient) -> None:

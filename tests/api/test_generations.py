@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from service.api import generations
 from service.runtime import Orchestrator
 
 from .helpers import Served, problem, wait_for
@@ -166,8 +167,11 @@ async def test_what_is_no_generation_is_refused(town: httpx2.AsyncClient) -> Non
         problem(response, 404, "unknown_generation", req_id="nothing", agent_id="alice")
 
 
-async def test_a_view_of_the_future_means_the_present_one(town: httpx2.AsyncClient) -> None:
+async def test_a_view_of_the_future_means_the_present_one(
+    town: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A context_seq that the world has not come to, after a moment, is the agent's latest view."""
+    monkeypatch.setattr(generations, "PATIENCE", 0.05)
     response = await town.post(GENERATIONS, json={"req_id": "g", "context_seq": 99})
     assert response.status_code == 201
     assert response.json()["context_seq"] == (await town.get(of("alice", "view"))).json()["view_seq"]

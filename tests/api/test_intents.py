@@ -101,22 +101,21 @@ async def test_an_atomic_list_is_accepted_whole(town: httpx2.AsyncClient) -> Non
     assert [result["uuid"] for result in again.json()["results"]] == [result["uuid"] for result in results]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "status", "code"),
-    [
-        ({"agent_id": "nobody"}, 404, "unknown_agent"),
-        ({"payload": {}}, 422, "invalid_intent"),
-        ({"kind": "Move", "payload": {"to": [1, 2], "from": [5, 5]}}, 409, "intent_conflict"),
-    ],
-)
-async def test_an_atomic_list_is_refused_whole(
-    town: httpx2.AsyncClient, wrong: dict[str, Any], status: int, code: str
-) -> None:
+_WRONG: list[tuple[dict[str, Any], int, str]] = [
+    ({"agent_id": "nobody"}, 404, "unknown_agent"),
+    ({"payload": {}}, 422, "invalid_intent"),
+    ({"kind": "Move", "payload": {"to": [1, 2], "from": [5, 5]}}, 409, "intent_conflict"),
+]
+
+
+async def test_an_atomic_list_is_refused_whole(town: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
     """One refusal refuses the list; it names the index, and nothing is written."""
     await town.post(INTENTS, json=intent("at", 3, kind="Move", payload={"to": [0, 0]}))
-    several = [intent("r0", 3), intent("r1", 3), {**intent("r2", 3), **wrong}]
-    problem(await town.post(INTENTS, json={"intents": several, "atomic": True}), status, code, index=2)
-    assert await _head(town) == 4
+    for wrong, status, code in _WRONG:
+        with subtests.test(code):
+            several = [intent("r0", 3), intent("r1", 3), {**intent("r2", 3), **wrong}]
+            problem(await town.post(INTENTS, json={"intents": several, "atomic": True}), status, code, index=2)
+            assert await _head(town) == 4
 
 
 _UNREADABLE: dict[str, tuple[bytes, str, int | None]] = {
@@ -137,14 +136,13 @@ _UNREADABLE: dict[str, tuple[bytes, str, int | None]] = {
 }
 
 
-@pytest.mark.parametrize(("body", "path", "index"), _UNREADABLE.values(), ids=_UNREADABLE)
-async def test_what_is_no_intent_is_refused(
-    town: httpx2.AsyncClient, body: bytes, path: str, index: int | None
-) -> None:
+async def test_what_is_no_intent_is_refused(town: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
     """A body that is no intent, nor a list of them, is refused by the place of what is wrong."""
-    found = problem(await town.post(INTENTS, content=body, headers=JSON), 422, "invalid_intent", index=index)
-    assert found["path"].startswith(path)
-    assert await _head(town) == 3
+    for what, (body, path, index) in _UNREADABLE.items():
+        with subtests.test(what):
+            found = problem(await town.post(INTENTS, content=body, headers=JSON), 422, "invalid_intent", index=index)
+            assert found["path"].startswith(path)
+            assert await _head(town) == 3
 
 
 async def test_each_refusal_has_its_answer(client: httpx2.AsyncClient) -> None:

@@ -149,14 +149,14 @@ _REFUSED: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("what", _REFUSED)
-async def test_what_is_no_game_is_refused(client: httpx2.AsyncClient, what: str) -> None:
+async def test_what_is_no_game_is_refused(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
     """Whatever is wrong with a new game is told with its place in the body; nothing is made."""
-    body, path = _REFUSED[what]
-    response = await client.post("/v1/games", content=json.dumps(body), headers=JSON)
-    found = problem(response, 422, "invalid_config", path=path)
-    assert found["detail"].startswith(f"{path}: ")
-    assert (await client.get("/v1/worlds")).json()["worlds"] == []
+    for what, (body, path) in _REFUSED.items():
+        with subtests.test(what):
+            response = await client.post("/v1/games", content=json.dumps(body), headers=JSON)
+            found = problem(response, 422, "invalid_config", path=path)
+            assert found["detail"].startswith(f"{path}: ")
+            assert (await client.get("/v1/worlds")).json()["worlds"] == []
 
 
 async def test_everything_wrong_is_told_at_once(client: httpx2.AsyncClient) -> None:
@@ -165,24 +165,25 @@ async def test_everything_wrong_is_told_at_once(client: httpx2.AsyncClient) -> N
     assert [each["path"] for each in found["problems"]] == ["$.white", "$.black", "$.fen", "$.seed"]
 
 
-@pytest.mark.parametrize(
-    ("spec", "code", "path"),
-    [
-        ("stranger", "unknown_player", "$.players.white"),
-        ("x" * 101, "invalid_player", "$.players.white"),
-        ("uci:/bin/sh", "invalid_player", "$.players.white"),
-        ({"name": "uci", "path": "/bin/sh"}, "invalid_player", "$.players.white.path"),
-        ({"name": "stockfish", "args": ["-c", "id"]}, "invalid_player", "$.players.white.args"),
-        ({"name": "stockfish", "options": {"Debug Log File": "x"}}, "invalid_player", "$.players.white.options"),
-        ({"name": "stockfish", "nodes": -1}, "invalid_player", "$.players.white.nodes"),
-        ({"name": "random", "why": 1}, "invalid_player", "$.players.white.why"),
-        ({}, "invalid_player", "$.players.white.name"),
-    ],
-)
-async def test_a_player_that_cannot_be_is_refused(client: httpx2.AsyncClient, spec: Any, code: str, path: str) -> None:
+_NO_PLAYERS: list[tuple[Any, str, str]] = [
+    ("stranger", "unknown_player", "$.players.white"),
+    ("x" * 101, "invalid_player", "$.players.white"),
+    ("uci:/bin/sh", "invalid_player", "$.players.white"),
+    ({"name": "uci", "path": "/bin/sh"}, "invalid_player", "$.players.white.path"),
+    ({"name": "stockfish", "args": ["-c", "id"]}, "invalid_player", "$.players.white.args"),
+    ({"name": "stockfish", "options": {"Debug Log File": "x"}}, "invalid_player", "$.players.white.options"),
+    ({"name": "stockfish", "nodes": -1}, "invalid_player", "$.players.white.nodes"),
+    ({"name": "random", "why": 1}, "invalid_player", "$.players.white.why"),
+    ({}, "invalid_player", "$.players.white.name"),
+]
+
+
+async def test_a_player_that_cannot_be_is_refused(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
     """Nobody names a program over HTTP, nor what is not installed."""
-    problem(await client.post("/v1/games", json={**AGENTS, "players": {"white": spec}}), 422, code, path=path)
-    assert (await client.get("/v1/worlds")).json()["worlds"] == []
+    for spec, code, path in _NO_PLAYERS:
+        with subtests.test(spec=str(spec)[:50]):
+            problem(await client.post("/v1/games", json={**AGENTS, "players": {"white": spec}}), 422, code, path=path)
+            assert (await client.get("/v1/worlds")).json()["worlds"] == []
 
 
 async def test_bodies_that_are_none(client: httpx2.AsyncClient) -> None:

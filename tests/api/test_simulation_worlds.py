@@ -68,10 +68,11 @@ async def test_everything_that_is_wrong_is_told(client: httpx2.AsyncClient) -> N
     assert (await client.get("/v1/worlds")).json()["worlds"] == []
 
 
-@pytest.mark.parametrize("config", [{}, {"agents": []}, {"simulation": None, "agents": ["a"]}])
-async def test_no_configuration(client: httpx2.AsyncClient, config: dict[str, Any]) -> None:
+async def test_no_configuration(client: httpx2.AsyncClient) -> None:
     """A simulation without what it must have is refused, too."""
-    problem(await new(client, config=config), 422, "invalid_simulation_config", path="$.config")
+    wrong: list[dict[str, Any]] = [{}, {"agents": []}, {"simulation": None, "agents": ["a"]}]
+    for config in wrong:
+        problem(await new(client, config=config), 422, "invalid_simulation_config", path="$.config")
 
 
 async def test_very_many_problems(client: httpx2.AsyncClient) -> None:
@@ -122,24 +123,23 @@ async def test_a_turn_makes_a_checkpoint(client: httpx2.AsyncClient) -> None:
     assert {name: again[name] for name in checkpoint} == checkpoint
 
 
-@pytest.mark.parametrize(
-    ("checkpoint", "paths"),
-    [
-        ({}, ["turn", "agents"]),
-        ({"turn": 1, "agents": {"Ann": {"gold": -1}, "Dan": {}}}, ["agents[Ann].gold", "agents[Dan]"]),
-        ({"turn": 1, "agents": {}, "global_state": {"price": 1, "rain": 2}}, ["global_state.rain"]),
-        ({"turn": 1, "agents": {}, "turns": 5}, ["turns"]),
-        ({"turn": 1, "agents": {"Ann": {"history": ["x"] * 11}}}, ["agents[Ann].history"]),
-    ],
-)
-async def test_a_checkpoint_that_does_not_fit(
-    client: httpx2.AsyncClient, checkpoint: dict[str, Any], paths: list[str]
-) -> None:
+_NO_CHECKPOINTS: list[tuple[dict[str, Any], set[str]]] = [
+    ({}, {"turn", "agents"}),
+    ({"turn": 1, "agents": {"Ann": {"gold": -1}, "Dan": {}}}, {"agents[Ann].gold", "agents[Dan]"}),
+    ({"turn": 1, "agents": {}, "global_state": {"price": 1, "rain": 2}}, {"global_state.rain"}),
+    ({"turn": 1, "agents": {}, "turns": 5}, {"turns"}),
+    ({"turn": 1, "agents": {"Ann": {"history": ["x"] * 11}}}, {"agents[Ann].history"}),
+]
+
+
+async def test_a_checkpoint_that_does_not_fit(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
     """It is refused with everything that does not fit, under `$.checkpoint`, and nothing is created."""
-    response = await new(client, checkpoint=checkpoint)
-    found = problem(response, 422, "invalid_simulation_config", path="$.checkpoint")
-    assert {*paths} == {each["path"] for each in found["problems"]}
-    assert (await client.get("/v1/worlds")).json()["worlds"] == []
+    for checkpoint, paths in _NO_CHECKPOINTS:
+        with subtests.test(paths=paths):
+            response = await new(client, checkpoint=checkpoint)
+            found = problem(response, 422, "invalid_simulation_config", path="$.checkpoint")
+            assert {each["path"] for each in found["problems"]} == paths
+            assert (await client.get("/v1/worlds")).json()["worlds"] == []
 
 
 async def test_what_the_log_cannot_hold(client: httpx2.AsyncClient) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import httpx2
+import pytest
+
+from service.api import generations
 
 from .helpers import Served, problem
 from .living import INTENTS, intent, new_world, of, register, socket_of, speak
@@ -112,8 +115,11 @@ async def test_a_generation_s_context_is_its_intent_s(client: httpx2.AsyncClient
     assert await context_of(client, answer.json()["global_seq"]) == began
 
 
-async def test_a_context_beyond_the_view_tells_nothing(client: httpx2.AsyncClient) -> None:
+async def test_a_context_beyond_the_view_tells_nothing(
+    client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever lies beyond the agent's latest view means that view; no answer says how far the log goes."""
+    monkeypatch.setattr(generations, "PATIENCE", 0.05)
     await two(client)
     await client.post(EFFECTS, json={"kind": "SimTick", "payload": {}, "source_id": "alice", "schema_version": "1.0.0"})
     answer = await client.post(INTENTS, json=intent("r1", 10**9))

@@ -83,25 +83,26 @@ async def test_the_beginning(client: httpx2.AsyncClient) -> None:
     assert (turn["acted"], turn["paused"], turn["agents"]["Ann"]["gold"]) == ({}, [], 100)
 
 
-@pytest.mark.parametrize(
-    ("turn", "status", "code"),
-    [
-        ("3", 404, "moment_not_found"),
-        ("9007199254740991", 404, "moment_not_found"),
-        ("9007199254740992", 422, "invalid_parameter"),
-        ("-1", 422, "invalid_parameter"),
-        ("1.0", 422, "invalid_parameter"),
-        ("last", 422, "invalid_parameter"),
-    ],
-)
-async def test_turns_that_there_are_not(client: httpx2.AsyncClient, turn: str, status: int, code: str) -> None:
+_NO_TURNS = [
+    ("3", 404, "moment_not_found"),
+    ("9007199254740991", 404, "moment_not_found"),
+    ("9007199254740992", 422, "invalid_parameter"),
+    ("-1", 422, "invalid_parameter"),
+    ("1.0", 422, "invalid_parameter"),
+    ("last", 422, "invalid_parameter"),
+]
+
+
+async def test_turns_that_there_are_not(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
     """A turn that was not started yet, and what is no number of a turn, are refused."""
-    problem(await client.get(TURN + turn), status, code)
-    if status == 404:
-        found = problem(await client.get(TURN + turn), 404, code, turn=int(turn), head_seq=HEAD)
-        assert found["detail"] == f"world 'market' has no turn {turn}; its last is 2"
-    problem(await client.get("/v1/worlds/market/state", params={"at_turn": turn}), status, code)
-    problem(await client.get("/v1/worlds/market/agents/Ann/view", params={"turn": turn}), status, code)
+    for turn, status, code in _NO_TURNS:
+        with subtests.test(turn=turn):
+            problem(await client.get(TURN + turn), status, code)
+            if status == 404:
+                found = problem(await client.get(TURN + turn), 404, code, turn=int(turn), head_seq=HEAD)
+                assert found["detail"] == f"world 'market' has no turn {turn}; its last is 2"
+            problem(await client.get("/v1/worlds/market/state", params={"at_turn": turn}), status, code)
+            problem(await client.get("/v1/worlds/market/agents/Ann/view", params={"turn": turn}), status, code)
 
 
 async def test_other_worlds_have_no_turns(client: httpx2.AsyncClient) -> None:

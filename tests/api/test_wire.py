@@ -51,26 +51,27 @@ _NO_HTTP: dict[str, tuple[bytes, str]] = {
 }
 
 
-@pytest.mark.parametrize(("sent", "instance"), _NO_HTTP.values(), ids=_NO_HTTP)
 async def test_what_is_no_http_is_a_problem(
     served: Served,
     remote: httpx2.AsyncClient,
     capfd: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
-    sent: bytes,
-    instance: str,
+    subtests: pytest.Subtests,
 ) -> None:
     """It is answered with a 400 problem, the connection is closed, and only a debugger is told."""
     caplog.set_level(logging.DEBUG, "service.api.wire")
-    (answer,) = await _exchange(served, sent)
-    found = problem(answer, 400, "bad_request", recovery="modify_intent")
-    assert answer.headers["connection"] == "close"
-    assert found["instance"] == instance
-    assert len(answer.content) < 5000
-    (told,) = [record for record in caplog.records if record.levelno >= logging.INFO or "service.api" in record.name]
-    assert told.levelno == logging.DEBUG
-    assert capfd.readouterr() == ("", "")
-    assert (await remote.get("/v1/worlds/town")).json()["head_seq"] == 1
+    for what, (sent, instance) in _NO_HTTP.items():
+        caplog.clear()
+        with subtests.test(what):
+            (answer,) = await _exchange(served, sent)
+            found = problem(answer, 400, "bad_request", recovery="modify_intent")
+            assert answer.headers["connection"] == "close"
+            assert found["instance"] == instance
+            assert len(answer.content) < 5000
+            logged = [each for each in caplog.records if each.levelno >= logging.INFO or "service.api" in each.name]
+            assert [each.levelno for each in logged] == [logging.DEBUG]
+            assert capfd.readouterr() == ("", "")
+            assert (await remote.get("/v1/worlds/town")).json()["head_seq"] == 1
 
 
 async def test_a_foreign_transfer_coding_is_said(served: Served, remote: httpx2.AsyncClient) -> None:
