@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
 
@@ -30,6 +31,28 @@ _NOT_FOR_LONG: Final = {
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
 }
+
+
+#: Types with lower numbers are PostgreSQL's own, and have the same numbers in every database of every version.
+_FIRST_UNFIXED_OID: Final = 10_000
+#: What was asked about such types, and the answer.
+_KNOWN_TYPES: Final[dict[frozenset[int], Any]] = {}
+
+
+class _Connection(asyncpg.Connection):
+    """A connection that does not ask what another one of this process knows: PostgreSQL's own types, such as bigint[].
+
+    asyncpg asks on each connection that first needs one, which takes the server longer than beginning the session did.
+    """
+
+    async def _introspect_types(self, typeoids: Sequence[int], timeout: float | None) -> tuple[Any, Any]:
+        asked = frozenset(typeoids)
+        if asked in _KNOWN_TYPES:
+            return _KNOWN_TYPES[asked], SimpleNamespace(name="no statement was sent")
+        types, statement = await super()._introspect_types(typeoids, timeout)  # type: ignore[misc]
+        if max(asked) < _FIRST_UNFIXED_OID:
+            _KNOWN_TYPES[asked] = types
+        return types, statement
 
 
 def _settings(role: str | None, application_name: str) -> dict[str, str]:
@@ -76,6 +99,7 @@ async def connect_pool(
             command_timeout=command_timeout,
             timeout=CONNECT_TIMEOUT,
             server_settings=_settings(role, application_name),
+            connection_class=_Connection,
         )
 
 
@@ -83,7 +107,12 @@ async def connect_one(url: str, *, role: str | None = None, application_name: st
     """Open one connection, under ``role`` or as the user of the address. Raises as ``connect_pool`` does."""
     check_port(url)
     with explained(url, ValueError):
-        return await asyncpg.connect(url, timeout=CONNECT_TIMEOUT, server_settings=_settings(role, application_name))
+        return await asyncpg.connect(
+            url,
+            timeout=CONNECT_TIMEOUT,
+            server_settings=_settings(role, application_name),
+            connection_class=_Connection,
+        )
 
 
 @asynccontextmanager

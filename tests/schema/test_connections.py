@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 from uuid import uuid4
 
+import asyncpg
 import pytest
 
-from service.database import guards, schema
+from service.database import engine, guards, schema
 from service.database.engine import connect_one, connect_pool
 from service.database.failures import explained
 from worldledger.errors import SchemaVersionError, StoreUnavailableError
@@ -51,6 +53,30 @@ async def test_one_connection(database_url: str) -> None:
             assert await connection.fetchval("select current_user") == (role or urlsplit(database_url).username)
         finally:
             await connection.close()
+
+
+async def test_types_are_asked_for_once(
+    database_url: str, empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL's own are known from the first connection that met them, in any database; a database's own are not."""
+    monkeypatch.setattr(engine, "_KNOWN_TYPES", {})
+    asked: list[Any] = []
+    introspect = asyncpg.Connection._introspect_types  # type: ignore[attr-defined]
+
+    async def counted(connection: Any, types: Any, timeout: Any) -> Any:
+        asked.append(types)
+        return await introspect(connection, types, timeout)
+
+    monkeypatch.setattr(asyncpg.Connection, "_introspect_types", counted)
+    for number, url in enumerate((database_url, database_url, empty_database_url), 1):
+        connection = await connect_one(url)
+        for query, value in (("select $1::bigint[]", [1, None, -(2**62)]), ("select $1::json[]", ["{}"])):
+            assert await connection.fetchval(query, value) == value
+        assert len(asked) == 2 + number - 1
+        await connection.execute(f"create type pair_{number} as (a int, b bigint[])")
+        assert await connection.fetchval(f"select $1::pair_{number}[]", [(1, [2])]) == [(1, [2])]
+        assert len(asked) == 2 + number
+        await connection.close()
 
 
 async def test_user_without_the_role(ordinary_user: tuple[str, str], database_url: str) -> None:
