@@ -300,7 +300,7 @@ async def serve(
             server = _Server(
                 uvicorn.Config(
                     app,
-                    http=protocol(settings),  # type: ignore[arg-type]
+                    http=protocol(settings, app.state.services.metrics.refused_early),  # type: ignore[arg-type]
                     ws=SocketProtocol,
                     ws_max_size=MAX_BYTES,
                     ws_ping_interval=PING_INTERVAL,

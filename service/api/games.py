@@ -22,6 +22,7 @@ from service.api.openapi import header, json_of, problems
 from service.api.parameters import NO_NUL, Limit, check_text, next_link, whole
 from service.api.playing import NOTHING, GameId, WithMoves, WithTensor, board_at, game_of, game_row, reach, told
 from service.api.projected import MinSeq, as_told, check_game, to_json, viewed, wait_for
+from service.runtime.guarding import reading
 from service.store.read_models import Row
 from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_WORD
@@ -82,7 +83,11 @@ async def list_games(
     shown = [as_told(_GAMES, row) for row in rows[:wanted]]
     position = shown[-1]["world_id"] if len(rows) > wanted else None
     headers = {"Cache-Control": REVALIDATE, **({} if position is None else next_link(request, after=position))}
-    return _json({"games": shown, "next_after": position}, headers)
+    page: dict[str, Any] = {"games": shown, "next_after": position}
+    if experiment is not None and not shown and not after:
+        guesses = await reading(found.store.outages, found.store.near_experiments(experiment))
+        page |= {"near": guesses} if guesses else {}
+    return _json(page, headers)
 
 
 @router.get(

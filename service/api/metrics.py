@@ -82,6 +82,12 @@ class Metrics:
             "Requests and handshakes refused because their address had asked too often.",
             registry=self.registry,
         )
+        self._unasked = Counter(
+            "worldledger_http_refused_early",
+            "Refused on a connection before there was a whole request, by the problem's code; not among the requests.",
+            ["code"],
+            registry=self.registry,
+        )
         self._sockets = Gauge("worldledger_sockets_open", "WebSockets that are open.", registry=self.registry)
         self._known: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
@@ -114,6 +120,10 @@ class Metrics:
     def limited(self) -> None:
         """Count a request that was refused because its address had asked too often."""
         self._limited.inc()
+
+    def refused_early(self, code: str) -> None:
+        """Count what was refused with this code before there was a whole request."""
+        self._unasked.labels(code).inc()
 
     def answered(self, method: str, scope: Scope, status: int, seconds: float) -> None:
         """Count a request whose answer begins. What matches no route, or has a method of its own, makes no series."""

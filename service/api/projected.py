@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
 import orjson
@@ -105,6 +105,11 @@ async def _behind(found: Services, projection: Projection, world_id: str, cursor
 def to_json(value: Any) -> bytes:
     """Write an answer; times in UTC, with Z."""
     return orjson.dumps(value, option=orjson.OPT_UTC_Z)
+
+
+def near_member(guesses: Sequence[str]) -> bytes:
+    """Return the member `near` of a page, behind a comma: what may have been meant; nothing where there is nothing."""
+    return b',"near":%b' % orjson.dumps(guesses) if guesses else b""
 
 
 def as_told(projection: Projection, row: Row) -> Mapping[str, Any]:

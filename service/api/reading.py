@@ -26,6 +26,7 @@ from service.api.parameters import (
     check_text,
     next_link,
 )
+from service.api.projected import near_member
 from service.api.routing import ReadingRoute
 from service.api.streaming import Stream
 from service.store import WorldRecord
@@ -117,12 +118,13 @@ async def read_effects(
         if limit is None and until > 0:
             headers[_THROUGH] = str(await position(found, record, until))
         return Stream(_lines(found, asked, limit), NDJSON, headers)
-    return await _page(
-        request, found, asked, min(_DEFAULT if limit is None else limit, found.settings.page_limit), headers
-    )
+    most = min(_DEFAULT if limit is None else limit, found.settings.page_limit)
+    return await _page(request, found, record, asked, most, headers)
 
 
-async def _page(request: Request, found: Services, asked: _Range, limit: int, headers: dict[str, str]) -> Response:
+async def _page(
+    request: Request, found: Services, record: WorldRecord, asked: _Range, limit: int, headers: dict[str, str]
+) -> Response:
     rows = await _first_batch(found, asked, asked.after, limit)
     through = rows[-1].global_seq if rows else asked.after
     more = through < asked.until and bool(rows) and bool(await _first_batch(found, asked, through, 1))
@@ -130,12 +132,18 @@ async def _page(request: Request, found: Services, asked: _Range, limit: int, he
         headers |= next_link(request, after_seq=through)
     else:
         through = max(asked.after, asked.until)
-    body = b'{"world_id":"%b","effects":[%b],"checksums":[%b],"through_seq":%d,"next_after_seq":%b}' % (
+    # Who follows a log gets many empty pages; only the first tells what may have been meant.
+    is_first = not rows and asked.after == 0
+    guesses = await found.store.near_effects(record, asked.kind, asked.source_id) if is_first else []
+    if guesses:
+        headers["Cache-Control"] = REVALIDATE
+    body = b'{"world_id":"%b","effects":[%b],"checksums":[%b],"through_seq":%d,"next_after_seq":%b%b}' % (
         asked.world_id.encode(),
         b",".join([row.text for row in rows]),
         ",".join([f'"{row.checksum.hex()}"' for row in rows]).encode(),
         through,
         b"%d" % through if more else b"null",
+        near_member(guesses),
     )
     return Response(body, 200, headers, "application/json")
 

@@ -11,13 +11,15 @@ from starlette.responses import Response
 from service.api.caching import REVALIDATE
 from service.api.context import services
 from service.api.hosts import refuse_other_sites
-from service.api.moments import once
+from service.api.moments import At, once, one_moment
 from service.api.openapi import header, json_of, problems
 from service.api.parameters import Limit, WorldName, next_link, whole
 from service.api.routing import ReadingRoute
 from service.runtime.guarding import doing, reading
+from service.store import Store
 from worldledger.canonical import MAX_INT
 from worldledger.genesis import check_world_name
+from worldledger.moments import HEAD, Moment
 
 router = APIRouter(route_class=ReadingRoute, tags=["states"], dependencies=[Depends(once)])
 
@@ -64,14 +66,14 @@ async def list_snapshots(
 @router.post(
     "/v1/worlds/{world}/snapshots",
     operation_id="take_snapshot",
-    summary="Take a snapshot of a world now",
+    summary="Take a snapshot of a world, now or at an earlier moment",
     status_code=201,
     response_class=Response,
     dependencies=[Depends(refuse_other_sites)],
     responses={
         200: {
             **json_of("Snapshot"),
-            "description": "Nothing has happened since the newest snapshot: this is it.",
+            "description": "Nothing has happened since the newest snapshot up to that moment: this is it.",
             "headers": {"Location": header("Where the state is.")},
         },
         201: {
@@ -82,15 +84,21 @@ async def list_snapshots(
         **problems(403, 404, 422, 503),
     },
 )
-async def take_snapshot(request: Request, world: WorldName) -> Response:
-    """Keep the state at the head, and write its digest into the log as the system effect `StateDigest`.
+async def take_snapshot(request: Request, world: WorldName, at: At = None) -> Response:
+    """Keep the state at the head, or at another moment, and write its digest into the log as the effect `StateDigest`.
 
     Snapshots are taken by themselves as a world grows; one taken by hand proves later what the state was at this
     moment. The request has no body.
     """
     store = services(request).store
+    moment = one_moment(at)
     with store.outages.silence.asked():
-        known = await reading(store.outages, store.states.newest(world))
-        record = await doing(store.outages, store.snapshot(world), "look at the snapshots, or send it again")
+        seq = None if moment == HEAD else await reading(store.outages, _seq_at(store, world, moment))
+        known = await reading(store.outages, store.states.newest(world, seq))
+        record = await doing(store.outages, store.snapshot(world, seq=seq), "look at the snapshots, or send it again")
     headers = {"Location": f"/v1/worlds/{world}/state?at_seq={record.global_seq}", "Cache-Control": "no-store"}
     return Response(record.model_dump_json(), 200 if known == [record] else 201, headers, "application/json")
+
+
+async def _seq_at(store: Store, world: str, moment: Moment) -> int:
+    return await store.states.seq_at(await store.world(world), **moment._asdict())

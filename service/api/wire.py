@@ -46,8 +46,11 @@ _PIECE_BYTES: Final = 4096
 _log = logging.getLogger(__name__)
 
 
-def protocol(settings: Settings) -> Callable[..., Protocol]:
-    """Return what makes the protocols of one server's connections, which share their limits."""
+def protocol(settings: Settings, refused: Callable[[str], None]) -> Callable[..., Protocol]:
+    """Return what makes the protocols of one server's connections, which share their limits.
+
+    ``refused`` is told the code of every problem that ends a connection before its request is whole.
+    """
     connections = Connections(settings)
 
     def make(
@@ -56,7 +59,7 @@ def protocol(settings: Settings) -> Callable[..., Protocol]:
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> Protocol:
-        return Protocol(config, server_state, app_state, _loop, connections=connections)
+        return Protocol(config, server_state, app_state, _loop, connections=connections, refused=refused)
 
     return make
 
@@ -72,9 +75,11 @@ class Protocol(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
         connections: Connections,
+        refused: Callable[[str], None],
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._connections = connections
+        self._tell_refused = refused
         self._settings = connections.settings
         self.timeout_keep_alive = self._settings.keep_alive  # type: ignore[assignment]
         #: which part of a message comes next; between two messages none
@@ -399,6 +404,7 @@ class Protocol(HttpToolsProtocol):
         """
         if self._refused or self.transport.is_closing():
             return
+        self._tell_refused(error.code)
         answerable = not self.cycle.response_started if self._part == "body" else self._is_answered()
         if answerable and not self.pipeline:
             _log.debug("%s is refused: %s", self.client, error.message)

@@ -17,7 +17,7 @@ from service.api.context import services
 from service.api.moments import once
 from service.api.openapi import body_of, header, json_of, problems
 from service.api.parameters import NO_NUL, Limit, WorldName, check_text, next_link
-from service.api.projected import to_json
+from service.api.projected import near_member, to_json
 from service.api.routing import ReadingRoute
 from service.runtime.guarding import doing
 from service.store import WorldRecord
@@ -151,7 +151,9 @@ async def list_worlds(
             position = record.world_id
     following = b'"%b"' % position.encode() if more else b"null"
     headers = {"Cache-Control": REVALIDATE, **(next_link(request, after=position) if more else {})}
-    body = b'{"worlds":[%b],"next_after":%b}' % (b",".join(texts), following)
+    is_empty = experiment is not None and not texts and not after
+    guesses = near_member(await found.store.near_experiments(experiment) if is_empty and experiment else [])
+    body = b'{"worlds":[%b],"next_after":%b%b}' % (b",".join(texts), following, guesses)
     return Response(body, 200, headers, "application/json")
 
 

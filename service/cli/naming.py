@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from worldledger.errors import WorldNotFoundError
-from worldledger.near import meant, near
+from worldledger.near import meant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,19 +65,11 @@ async def whole_names(store: Store, names: Iterable[str]) -> list[str]:
 
 async def no_effects(store: Store, world: WorldRecord, kind: str | None, source: str | None) -> str:
     """Say that a world has no effects of a kind and a source, and which ones may have been meant."""
-    what, guesses = [], []
-    if kind is not None:
-        what.append(f"of kind {kind!r}")
-        kinds = await store.states.units.kinds(world)
-        guesses += [] if kind in kinds else near(kind, kinds)
-    if source is not None:
-        what.append(f"of source {source!r}")
-        sources = await store.sources(world)
-        guesses += [] if source in sources else near(source, sources)
-    return f"no effects {' and '.join(what)}{meant(guesses)}"
+    what = [f"of {which} {name!r}" for which, name in (("kind", kind), ("source", source)) if name is not None]
+    return f"no effects {' and '.join(what)}{meant(await store.near_effects(world, kind, source))}"
 
 
 async def no_experiment(store: Store, name: str) -> str:
     """Say that there is no experiment of a name, and which ones may have been meant."""
-    guesses = near(name, await store.experiments())
-    return f"there are no worlds in the experiment {name!r}{meant(guesses) or '; see `worldledger worlds`'}"
+    guesses = meant(await store.near_experiments(name))
+    return f"there are no worlds in the experiment {name!r}{guesses or '; see `worldledger worlds`'}"

@@ -362,6 +362,20 @@ class Store:
         rows = await self.reader.fetch(statements.SOURCES_OF_WORLD, world.world_id, world.head_seq)
         return [row["source_id"] for row in rows]
 
+    async def near_effects(self, world: WorldRecord, kind: str | None, source_id: str | None) -> list[str]:
+        """Return the kinds and sources that may have been meant by a kind or source that a world does not have."""
+        known = []
+        if kind is not None:
+            known.append((kind, await self.states.units.kinds(world)))
+        if source_id is not None:
+            known.append((source_id, await self.sources(world)))
+        return [guess for name, names in known if name not in names for guess in near(name, names)]
+
+    async def near_experiments(self, name: str) -> list[str]:
+        """Return the experiments that may have been meant by one that is not there."""
+        known = await self.experiments()
+        return [] if name in known else near(name, known)
+
     async def worlds(self, *, experiment: str | None = None, after: str = "", limit: int = 100) -> list[WorldRecord]:
         """Give a page of worlds by name, those after ``after``."""
         if experiment is not None and not storable(experiment):

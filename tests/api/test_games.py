@@ -47,6 +47,7 @@ async def test_games_are_listed_and_filtered_page_by_page(client: httpx2.AsyncCl
     assert await walk("after=g1&limit=1") == [["g2"], ["g3"]]
     assert await walk("experiment=trial&limit=1") == [["g1"], ["g2"]]
     assert await walk("experiment=none") == [[]]
+    assert (await client.get("/v1/games?experiment=trail")).json()["near"] == ["trial"]
     assert await walk("agent=ana&limit=1") == [["g1"], ["g2"]]
     assert await walk("agent=bo") == [["g1"]]
     assert await walk("status=in_progress") == [["g2"]]

@@ -44,6 +44,19 @@ async def test_a_second_one_at_the_same_place_is_the_first(client: httpx2.AsyncC
     assert (third.status_code, third.json()["global_seq"]) == (201, head + 1)
 
 
+async def test_one_is_taken_of_an_earlier_moment(client: httpx2.AsyncClient, world: str) -> None:
+    """With `at` the snapshot is of that moment; a moment that is not there, or no moment, is refused."""
+    await client.post(f"/v1/worlds/{world}/effects", json=[draft(n) for n in range(5)])
+    taken = await client.post(PATH, params={"at": "seq:3"})
+    assert (taken.status_code, taken.json()["global_seq"]) == (201, 3)
+    assert taken.headers["location"] == f"/v1/worlds/{world}/state?at_seq=3"
+    again = await client.post(PATH, params={"at": "3"})
+    assert (again.status_code, again.json()) == (200, taken.json())
+    assert (await client.post(PATH, params={"at": "head"})).json()["global_seq"] > 3
+    problem(await client.post(PATH, params={"at": "seq:99"}), 404, "moment_not_found", global_seq=99)
+    problem(await client.post(PATH, params={"at": "yesterday"}), 422, "invalid_parameter", parameter="at")
+
+
 async def test_many_at_once_are_few(client: httpx2.AsyncClient, services: Services, world: str) -> None:
     """Callers who want a snapshot at the same time all get one, and the log stays whole."""
     await client.post(f"/v1/worlds/{world}/effects", json=[draft(n) for n in range(50)])

@@ -290,3 +290,34 @@ async def test_bodies_share_what_there_is(database_url: str) -> None:
         opened.table.clock = lambda: time.monotonic() + 1000
         await opened.good(await opened.connect(), chunk + b"\r\n0\r\n\r\n")
         await opened.refused(slow, 503, "overloaded")
+
+
+# -- what is counted -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("strangers")
+async def test_what_is_refused_early_is_counted(database_url: str) -> None:
+    """Each refusal before a request is whole is counted once, by its code, and not among the requests."""
+    long = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * (64 * _KIB)
+    large = f"{_POST}Content-Length: {2 * _MIB}\r\n\r\n".encode()
+    async with port(database_url, max_body_bytes=_MIB, max_connections_per_address=1, body_timeout=0.2) as opened:
+        for _ in range(2):
+            await opened.refused(await opened.send(long), 431, "header_too_large")
+        await opened.refused(await opened.send(large), 413, "body_too_large")
+        await opened.refused(await opened.send(_CHUNKED), 408, "request_too_slow")
+        await opened.refused(await opened.send(b"what is this\r\n\r\n"), 400, "bad_request")
+        await opened.several("127.0.0.2", 1)
+        await opened.refused(await opened.connect(host="127.0.0.2"), 503, "overloaded")
+        async with httpx2.AsyncClient(base_url=opened.served.url) as client:
+            lines = (await client.get("/metrics")).text.splitlines()
+    prefix = "worldledger_http_refused_early_total{code="
+    assert {line.removeprefix(prefix) for line in lines if line.startswith(prefix)} == {
+        '"header_too_large"} 2.0',
+        '"body_too_large"} 1.0',
+        '"request_too_slow"} 1.0',
+        '"bad_request"} 1.0',
+        '"overloaded"} 1.0',
+    }
+    assert not [line for line in lines if line.startswith("worldledger_http_requests_total") and '"200"' not in line][
+        1:
+    ]

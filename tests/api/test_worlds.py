@@ -284,3 +284,24 @@ async def test_names_that_may_have_been_meant(client: httpx2.AsyncClient, world:
     assert found["detail"] == f"no world named 'tovn'; did you mean {world!r}?"
     problem(await client.get(f"/v1/worlds/{world[:2]}"), 404, "world_not_found")
     assert "near" not in problem(await client.get("/v1/worlds/zzzzzz"), 404, "world_not_found")
+
+
+async def test_filters_that_find_nothing_tell_what_may_have_been_meant(client: httpx2.AsyncClient, world: str) -> None:
+    """An experiment, kind or source that is not there is answered with those that are like it; others with none."""
+    await client.post("/v1/worlds", json={"world_id": "dorf", "experiment": "harvest", "ruleset": "chess"})
+    effect = {"kind": "OfferMade", "payload": {}, "source_id": "alice", "schema_version": "1.0.0"}
+    await client.post(f"/v1/worlds/{world}/effects", json=effect)
+
+    async def near(path: str) -> Any:
+        page = await client.get(path)
+        assert page.status_code == 200, page.text
+        return page.json().get("near")
+
+    effects = f"/v1/worlds/{world}/effects"
+    assert await near("/v1/worlds?experiment=harvset") == ["harvest"]
+    assert await near(f"{effects}?kind=OfferMake") == ["OfferMade"]
+    assert await near(f"{effects}?source_id=alicia&kind=OfferMade") == ["alice"]
+    for path in ("/v1/worlds?experiment=harvest", "/v1/worlds?experiment=zzz"):
+        assert await near(path) is None
+    for query in ("kind=OfferMade", "kind=zzz", "kind=OfferMade&source_id=worldledger", "kind=OfferMake&after_seq=1"):
+        assert await near(f"{effects}?{query}") is None

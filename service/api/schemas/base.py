@@ -25,6 +25,14 @@ SemanticVersion = Annotated[
 WorldName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._~-]{0,199}$", max_length=200)]
 GlobalSeq = Annotated[int, Field(ge=1, le=MAX_INT)]
 
+#: A member of pages that have a filter.
+Near = Annotated[
+    list[str] | None,
+    Field(
+        description="Where the filter finds nothing at all: what may have been meant. Left out where that is nothing."
+    ),
+]
+
 #: For examples.
 CHECKSUM = "6f2c0f0e5b1de0b1a7b0f0e0d9c8b7a6958473625140302f1e0d0c0b0a090807"
 

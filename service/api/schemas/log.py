@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, JsonValue, RootModel
 
-from service.api.schemas.base import CHECKSUM, HEX32, HEX64, GlobalSeq, SemanticVersion, Shape, Word, WorldName
+from service.api.schemas.base import CHECKSUM, HEX32, HEX64, GlobalSeq, Near, SemanticVersion, Shape, Word, WorldName
 from service.store import WorldRecord
 from worldledger.config import OrchestratorConfig
 from worldledger.drafts import MAX_PRIORITY
@@ -169,6 +169,7 @@ class EffectPage(Shape):
         "effects."
     )
     next_after_seq: int | None = Field(description="The after_seq of the next page; null when this is the last.")
+    near: Near = None
 
 
 class WorldPage(Shape):
@@ -176,6 +177,7 @@ class WorldPage(Shape):
 
     worlds: list[WorldRecord]
     next_after: str | None = Field(description="The `after` of the next page; null when this is the last.")
+    near: Near = None
 
 
 class ChainPosition(Shape):

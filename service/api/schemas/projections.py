@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model
 from projections.base import Projection as Definition
 from projections.games import Games
 from projections.moves import Moves
-from service.api.schemas.base import Shape
+from service.api.schemas.base import Near, Shape
 
 # -- how they stand ----------------------------------------------------------------------------------------
 
@@ -147,6 +147,7 @@ class GamePage(Shape):
 
     games: list[GameSummary]  # type: ignore[valid-type]
     next_after: str | None = Field(description="The `after` of the next page; null when this is the last.")
+    near: Near = None
 
 
 class MovePage(Shape):
