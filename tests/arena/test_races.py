@@ -75,12 +75,12 @@ async def test_two_processes_play_one_game(opening: Opening) -> None:
     white = await one.create(new_game())
     black = await two.game(white.game_id)
     made = []
-    for ply in range(40):
+    for ply in range(20):
         game, agent = (white, "w") if ply % 2 == 0 else (black, "b")
         await game.catch_up()
         moves = legal(game)
         made.append(await attempt(game, agent, moves[ply * 7 % len(moves)]))
-    assert [outcome.ply for outcome in made if outcome.accepted] == list(range(1, 41))
+    assert [outcome.ply for outcome in made if outcome.accepted] == list(range(1, 21))
     assert {game.game_id: game.state.board_state.fen for game in (white,)} != {}
     await white.catch_up()
     await black.catch_up()

@@ -11,6 +11,7 @@ import pytest
 
 from service.runtime import Accepted, Orchestrator, OrchestratorConfig
 from service.runtime.worlds import Worlds
+from service.store.silence import Silence
 from tests.store.proxy import Proxy
 from worldledger.errors import CircuitBreakerOpenError, SimulationError, StoreUnavailableError
 
@@ -45,29 +46,34 @@ class Far:
         self._way = WAYS[way]
 
     def leave(self) -> None:
-        """Let the database answer nobody from now on."""
+        """Let the database answer nobody from now on, and its callers be patient for a moment only."""
+        self._silence.patience = 0.1
+        if self._silence._timer is not None:  # it was set for callers who are patient
+            self._silence._timer.cancel()
+            self._silence._timer = None
         self._way[0](self._proxy)
 
-    def come_back(self) -> None:
-        """Let it answer again."""
+    async def come_back(self) -> None:
+        """Let it answer again, and wait until the store has noticed; then callers are patient again."""
         self._way[1](self._proxy)
+        await wait_for(lambda: not self._silence.fallen, "it answers")
+        self._silence.patience = _LONG
 
     @property
-    def silent(self) -> bool:
-        """Whether the store has noticed."""
-        return self.world._follower._store.outages.silence.fallen
+    def _silence(self) -> Silence:
+        return self.world._follower._store.outages.silence
 
 
 @pytest.fixture(params=sorted(WAYS))
 async def far(request: pytest.FixtureRequest, opening: Opening, database_url: str) -> AsyncIterator[Far]:
-    """Give a world whose callers are patient for a moment, and whose store goes on trying for long."""
+    """Return a world whose callers are patient until the database leaves, and whose store goes on trying for long."""
     config = OrchestratorConfig(staleness_threshold=1000, intents_per_s=1e-9, intents_burst=_QUOTA)
     async with Proxy(database_url).running() as proxy:
-        times: dict[str, Any] = {"outage_patience": 0.3, "append_deadline": _LONG, "command_timeout": _LONG}
+        times = dict.fromkeys(("outage_patience", "append_deadline", "command_timeout"), _LONG)
         async with opening.until(url=proxy.url, config=config, **times) as world:
             far = Far(world, proxy, request.param)
             yield far
-            far.come_back()
+            await far.come_back()
 
 
 async def done(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -100,7 +106,7 @@ async def test_intents(far: Far) -> None:
     assert [each.remaining for each in world.quotas.status("a")] == [_QUOTA - len(intents)]
     assert not world._submitting.guard.closed
 
-    far.come_back()
+    await far.come_back()
     wanted = [*intents, late]
     given = await asyncio.gather(
         *(done(lambda intent=intent: world.submit_intent(intent)) for intent in wanted)  # type: ignore[misc]
@@ -121,7 +127,7 @@ async def test_what_was_begun_is_written_though_nobody_asks(far: Far) -> None:
     await world.flush()
     far.leave()
     assert unknown(await refused(world.submit_intent(intent)))
-    far.come_back()
+    await far.come_back()
     delta = await a.next_observation()
     assert [event["kind"] for event in delta["events"]] == ["Speak"]
     assert not token.cancelled
@@ -137,7 +143,7 @@ async def test_a_list_that_is_atomic(far: Far) -> None:
     far.leave()
     assert unknown(await refused(world.submit_intents(intents, atomic=True)))
     assert isinstance(await refused(world.submit_intents(intents, atomic=True)), CircuitBreakerOpenError)
-    far.come_back()
+    await far.come_back()
     given = await done(lambda: world.submit_intents(intents, atomic=True))
     assert [str(each) for each in given] == [effect["uuid"] for effect in await effects(world, "Speak")]
     assert [each.remaining for each in world.quotas.status("a")] == [_QUOTA - len(intents)]
@@ -152,7 +158,7 @@ async def test_drafts_of_the_operator(far: Far) -> None:
     assert isinstance(await refused(world.broadcast_event(message("late"))), CircuitBreakerOpenError)
     await settle()
     assert not patient.done()
-    far.come_back()
+    await far.come_back()
     written = (await patient).global_seq
     again = await done(lambda: world.broadcast_event({**message("once"), "req_id": "r"}))
     texts = Counter(effect["payload"]["text"] for effect in await effects(world, "MessageEmitted"))
@@ -201,8 +207,7 @@ async def test_reading(far: Far) -> None:
     await world.fold_known(_LONG)
     assert not await world.reached(10_000, _LONG)
 
-    far.come_back()
-    await wait_for(lambda: not far.silent, "it answers")
+    await far.come_back()
     await world.flush()
     assert (await world.agent("gone")).initial_view is not None
     await wait_for(lambda: not world._follower._store.outages.silence.working, "nothing is left")
@@ -214,7 +219,7 @@ async def test_a_registration(far: Far) -> None:
     world = far.world
     far.leave()
     assert isinstance(await refused(world.register_agent("a", ALL)), StoreUnavailableError)
-    far.come_back()
+    await far.come_back()
     handle = await done(lambda: world.register_agent("a", ALL))
     assert [effect["global_seq"] for effect in await effects(world, "AgentRegistered")] == [handle.view_seq]
 
