@@ -72,8 +72,8 @@ class Runs:
         self.url = url
         self.ticks = ticks
 
-    async def calm(self) -> list[dict[str, Any]]:
-        """Give what the story makes where all happens in one process, one after the other."""
+    async def calm(self) -> str:
+        """Tell the story where all happens in one process, one after the other; return the world's name."""
         world_id = f"calm-{next(_names)}"
         async with opened(self.url, world_id) as world:
             await settle(world)
@@ -81,10 +81,10 @@ class Runs:
                 for each in deeds:
                     await hold(world, each)
                 await world.tick("unity", float(number))
-        return await written(self.url, world_id)
+        return world_id
 
-    async def storm(self, random: Random, cuts: bool) -> list[dict[str, Any]]:
-        """Give what it makes in two processes, in any order, cut off now and then, both closing every tick."""
+    async def storm(self, random: Random, cuts: bool) -> str:
+        """Tell it in two processes, in any order, cut off now and then, both closing every tick."""
         world_id = f"storm-{next(_names)}"
         async with opened(self.url, world_id) as one, opened(self.url, world_id) as other:
             worlds = (one, other)
@@ -99,7 +99,7 @@ class Runs:
                 closers = asyncio.gather(*closing)
                 await asyncio.gather(closers, *cutting)
                 assert sum(closers.result()) <= 1  # where the answer was lost, nobody may have been told
-        return await written(self.url, world_id)
+        return world_id
 
     @staticmethod
     async def _hold(worlds: Sequence[Orchestrator], each: Deed, seed: int) -> None:
@@ -173,15 +173,14 @@ async def cut_all(url: str) -> None:
         await connection.close()
 
 
-async def written(url: str, world_id: str) -> list[dict[str, Any]]:
-    """Give the effects of a world without what may differ, having verified it; nothing is held any more."""
-    async with Store.open(url, _SETTINGS) as store:
-        assert (await store.reader.verify(world_id)).verified
-        (held,) = await store.reader.fetch(
-            "select count(*) from held_intents where world_id = $1 and outcome is null", world_id
-        )
-        assert held[0] == 0
-        entries = await (await store.log(world_id)).get_entries_since(1)
+async def written(store: Store, world_id: str) -> list[dict[str, Any]]:
+    """Return the effects of a world without what may differ, having verified it; nothing is held any more."""
+    assert (await store.reader.verify(world_id)).verified
+    (held,) = await store.reader.fetch(
+        "select count(*) from held_intents where world_id = $1 and outcome is null", world_id
+    )
+    assert held[0] == 0
+    entries = await (await store.log(world_id)).get_entries_since(1)
     left_out = {"uuid", "wall_time", "world_id"}
     return [{name: value for name, value in entry.effect.items() if name not in left_out} for entry in entries]
 
@@ -199,7 +198,9 @@ def test_the_same_intents_make_the_same_effects(
     story = Runs(database_url, [[deed(next(numbers), *each) for each in deeds] for deeds in ticks])
 
     async def both() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        return await story.calm(), await story.storm(Random(seed), cuts)
+        calm, storm = await story.calm(), await story.storm(Random(seed), cuts)
+        async with Store.open(database_url, _SETTINGS) as store:
+            return await written(store, calm), await written(store, storm)
 
     calm, storm = asyncio.run(both())
     assert storm == calm
@@ -254,8 +255,8 @@ async def test_a_closer_is_killed(database_url: str, tmp_path: Path, thorough: b
             await closing
             with pytest.raises(SimTimeOrderError):
                 await second.tick("unity", float(number))
-    assert await written(database_url, "storm") == await written(database_url, "calm")
     async with Store.open(database_url, _SETTINGS) as store:
+        assert await written(store, "storm") == await written(store, "calm")
         await assert_sound(store, "storm")
 
 

@@ -354,7 +354,7 @@ async def test_an_agent_that_comes_while_turns_begin(world: Orchestrator, databa
 
     async def comers() -> list[Reader]:
         readers = []
-        for _ in range(8):
+        for _ in range(4):
             async with opened(database_url, world.world_id) as there:
                 reader = Reader(await there.agent("Ann"))
                 await there.submit_intent({**whole("Ann", 0), **speak()})
