@@ -69,7 +69,7 @@ async def far(request: pytest.FixtureRequest, opening: Opening, database_url: st
     """Return a world whose callers are patient until the database leaves, and whose store goes on trying for long."""
     config = OrchestratorConfig(staleness_threshold=1000, intents_per_s=1e-9, intents_burst=_QUOTA)
     async with Proxy(database_url).running() as proxy:
-        times = dict.fromkeys(("outage_patience", "append_deadline", "command_timeout"), _LONG)
+        times: dict[str, Any] = dict.fromkeys(("outage_patience", "append_deadline", "command_timeout"), _LONG)
         async with opening.until(url=proxy.url, config=config, **times) as world:
             far = Far(world, proxy, request.param)
             yield far
