@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 import orjson
+import uvicorn.server
 from fastapi import FastAPI
 
 from service import app as composition
@@ -91,6 +92,17 @@ class Served:
             await self.task
 
 
+class _Brisk:
+    """asyncio as uvicorn sees it, which looks every 0.1 s whether it is to stop, and then waits as long: 5 ms here."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+    @staticmethod
+    async def sleep(seconds: float) -> None:
+        await asyncio.sleep(seconds / 20)
+
+
 @asynccontextmanager
 async def serving(database_url: str, **changes: Any) -> AsyncIterator[Served]:
     """Serve for as long as the block runs. Signals are for the tests' own process, which the service leaves them to."""
@@ -103,17 +115,21 @@ async def serving(database_url: str, **changes: Any) -> AsyncIterator[Served]:
         made.append(create(*arguments, **keywords))
         return made[-1]
 
-    with mock.patch.object(composition, "create_app", keep), mock.patch.object(composition, "_signals", nullcontext):
-        task = loop.create_task(composition.serve(settings(**changes), database_url, ready=ready.set_result))
-        first: set[asyncio.Future[Any]] = {task, ready}
-        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            task.result()
-    served = Served(ready.result(), made[0], task)
-    try:
-        yield served
-    finally:
-        await served.stop()
+    with mock.patch.object(uvicorn.server, "asyncio", _Brisk()):
+        with (
+            mock.patch.object(composition, "create_app", keep),
+            mock.patch.object(composition, "_signals", nullcontext),
+        ):
+            task = loop.create_task(composition.serve(settings(**changes), database_url, ready=ready.set_result))
+            first: set[asyncio.Future[Any]] = {task, ready}
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                task.result()
+        served = Served(ready.result(), made[0], task)
+        try:
+            yield served
+        finally:
+            await served.stop()
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,14 @@ import runpy
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
+from unittest import mock
 
-from openenv.core import EnvClient, GenericEnvClient  # type: ignore[import-not-found]
-from openenv.core.client_types import StepResult  # type: ignore[import-not-found]
-from openenv.core.env_server.types import Action, Observation, State  # type: ignore[import-not-found]
+# What draws an environment's web pages takes seconds to load; no client uses it.
+sys.modules["gradio"] = mock.MagicMock()
+
+from openenv.core import EnvClient, GenericEnvClient  # type: ignore[import-not-found] # noqa: E402
+from openenv.core.client_types import StepResult  # type: ignore[import-not-found] # noqa: E402
+from openenv.core.env_server.types import Action, Observation, State  # type: ignore[import-not-found] # noqa: E402
 
 #: By this seed the example's game is over after 16 half-moves.
 SEED = "39"
