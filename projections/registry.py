@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -18,49 +18,23 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from projections.agent_stats import AgentStats
-from projections.agents import Agents
 from projections.base import Projection
 from projections.entities import Entities
 from projections.errors import InvalidProjectionError, ProjectionNotFoundError
-from projections.games import Games
-from projections.moves import Moves
 from projections.purity import imports, impurities
-from projections.reasoning import Reasoning
-from projections.social_adaptations import PolicyAdaptations
-from projections.social_feedback import Feedback
-from projections.social_messages import Messages
-from projections.social_rounds import Rounds
-from projections.social_runs import SocialRuns
-from projections.state_variables import StateVariables
 from projections.tables import check_definitions
-from projections.turns import Turns
 from projections.world_summaries import WorldSummaries
+from worldledger.kinds import Kind, installed
 
 #: The entry-point group in which packages offer projections.
 GROUP: Final = "worldledger.projections"
 
-#: The projections that come with Worldledger.
-ALL: Final[tuple[Projection, ...]] = (
-    WorldSummaries(),
-    Entities(),
-    Games(),
-    Moves(),
-    Agents(),
-    AgentStats(),
-    Turns(),
-    StateVariables(),
-    Reasoning(),
-    SocialRuns(),
-    Rounds(),
-    Messages(),
-    Feedback(),
-    PolicyAdaptations(),
-)
+#: The projections over worlds of any kind; the others are parts of kinds.
+OF_ALL_WORLDS: Final[tuple[Projection, ...]] = (WorldSummaries(), Entities())
 
 
 def known(own: str = "") -> Mapping[str, Projection]:
-    """Return all projections by name: the built-in ones, those of installed packages, and ``own``.
+    """Return all projections by name: those over all worlds, of installed kinds and packages, and ``own``.
 
     ``own`` is a list of ``module:Class``, separated by commas. Raises InvalidProjectionError for one that cannot be
     loaded, is no projection, reaches for clocks, randomness or I/O, or has a name that is taken.
@@ -70,21 +44,31 @@ def known(own: str = "") -> Mapping[str, Projection]:
 
 @cache
 def _known(*named: str) -> Mapping[str, Projection]:
-    found = {projection.name: projection for projection in ALL}
+    found: dict[str, Projection] = {}
     offered = sorted(point.value for point in entry_points(group=GROUP))
-    for place in dict.fromkeys((*offered, *named)):
-        projection = _load(place)
-        if (other := found.get(projection.name)) is not None and type(other) is not type(projection):
-            theirs = f"{type(other).__module__}:{type(other).__qualname__}"
-            raise _invalid(
-                place, f"there is a projection named {projection.name!r} already, {theirs}: choose another name"
-            )
-        found[projection.name] = projection
+    owners = [("worldledger", OF_ALL_WORLDS), *((f"kind {kind.name}", _of_kind(kind)) for kind in installed().values())]
+    owners += [(place, (_load(place),)) for place in dict.fromkeys((*offered, *named))]
+    for owner, projections in owners:
+        for projection in projections:
+            other = found.get(projection.name)
+            if other is not None and type(other) is not type(projection):
+                theirs = f"{type(other).__module__}:{type(other).__qualname__}"
+                what = f"there is a projection named {projection.name!r} already, {theirs}: choose another name"
+                raise _invalid(owner, what)
+            found[projection.name] = projection
         try:
             check_definitions(found.values())
         except ValueError as error:
-            raise _invalid(place, str(error)) from None
+            raise _invalid(owner, str(error)) from None
     return MappingProxyType(found)
+
+
+def _of_kind(kind: Kind) -> Sequence[Projection]:
+    projections: Sequence[Projection] = kind.load("projections") or ()
+    for each in projections:
+        if not isinstance(each, Projection):
+            raise _invalid(f"kind {kind.name}", f"{each!r} is no Projection")
+    return projections
 
 
 def find(name: str, own: str = "") -> Projection:

@@ -13,9 +13,10 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
 from importlib.metadata import version
+from types import ModuleType
 
 import asyncpg
 import structlog
@@ -25,30 +26,26 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.routing import BaseRoute
 
 from service.api import (
-    agents,
     agents_of_worlds,
     arrow,
     clock,
     effects,
-    games,
     generations,
     health,
     intents,
-    live_games,
     metrics,
     observing,
     projections,
     published,
     reading,
-    rounds,
     snapshots,
     sql,
     staleness,
     states,
     tail,
-    turns,
     verification,
     worlds,
 )
@@ -59,13 +56,11 @@ from service.api.jobs import Jobs
 from service.api.limiting import Limiter
 from service.api.metrics import Metrics
 from service.api.openapi import document
-from service.api.openenv import routes as openenv
-from service.api.openenv import sockets as openenv_sockets
 from service.api.problems import on_http_exception, on_simulation_error, on_validation_error
 from service.api.querying import SqlDoor
 from service.api.stopping import Stopping
 from service.api.wire import protocol
-from service.api.ws import handshake, watching
+from service.api.ws import handshake
 from service.api.ws.messages import MAX_BYTES
 from service.api.ws.transport import PING_INTERVAL, SocketProtocol
 from service.arena import Arena, ArenaSettings
@@ -80,19 +75,18 @@ from service.store import Store
 from service.store.read_models import ReadModels
 from service.store.watch import HeadWatcher
 from worldledger.errors import SimulationError, StoreUnavailableError
+from worldledger.kinds import installed
 
-#: The routes, in the order in which they are tried; trying costs, so those that are asked most often come first.
-_ROOMS = (
+#: The routes over all worlds, in the order in which they are tried; trying costs, so those that are asked most often
+#: come first. Those of kinds come behind the first five modules.
+_MODULES = (
     effects,
     intents,
-    live_games,
     reading,
     arrow,
     tail,
     worlds,
     states,
-    turns,
-    rounds,
     snapshots,
     verification,
     sql,
@@ -102,11 +96,6 @@ _ROOMS = (
     clock,
     staleness,
     handshake,
-    watching,
-    games,
-    agents,
-    openenv,
-    openenv_sockets,
     projections,
     published,
     health,
@@ -198,12 +187,16 @@ def create_app(settings: Settings, database_url: str, *, clock: Callable[[], flo
             HTTPException: on_http_exception,
         },
     )
-    for room in _ROOMS:
-        # The very routes: `include_router` would make each of them a second time for every application.
-        app.router.routes += room.router.routes
-    app.router.routes += [handshake.ROUTE, watching.ROUTE, openenv_sockets.ROUTE]
+    # The very routes: `include_router` would make each of them a second time for every application.
+    of_kinds = [route for kind in installed().values() for route in kind.load("routes") or ()]
+    first, others = (_routes(modules) for modules in (_MODULES[:5], _MODULES[5:]))
+    app.router.routes += [*first, *of_kinds, *others, handshake.ROUTE]
     document(app, version("worldledger"))
     return app
+
+
+def _routes(modules: Iterable[ModuleType]) -> list[BaseRoute]:
+    return [route for module in modules for route in module.router.routes]
 
 
 def _both(moved: Callable[[str, int], None], wake: Callable[[], None]) -> Callable[[str, int], None]:

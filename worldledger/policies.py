@@ -16,7 +16,7 @@ changes it raises the version, and keeps the old class for worlds that were reco
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, Generic, TypeVar
 
 from pydantic import ValidationError
@@ -26,6 +26,7 @@ from worldledger.deltas import ObservationDelta, View
 from worldledger.drafts import MAX_WORD
 from worldledger.effects import Effect, is_system_kind
 from worldledger.errors import InvalidEffectError, InvalidPolicyError, UnregisteredPolicyError
+from worldledger.kinds import installed
 from worldledger.latency import AdaptedLatency, DistanceLatency, FixedLatency, LatencyModel, NoLatency, as_latency_model
 from worldledger.observation import (
     FirstObservationPolicy,
@@ -37,6 +38,9 @@ from worldledger.observation import (
 from worldledger.protocols import MODEL_METHODS, POLICY_METHODS, ObservationPolicyProtocol, lacking
 from worldledger.world import WorldState
 
+#: The entry-point groups in which packages offer policies and latency models, beside those of kinds.
+POLICIES: Final = "worldledger.policies"
+LATENCY_MODELS: Final = "worldledger.latency_models"
 #: The nesting level at which a stored policy stands in the effect AgentRegistered.
 SPEC_LEVEL: Final = 3
 
@@ -120,7 +124,9 @@ class _Registry(Generic[_Base]):
         """Load what installed packages offer under a name, once; a class that is not registered is version 1."""
         if name in self._searched:
             return
-        for point in entry_points(group=self._group, name=name):
+        places = [kind.policies[name] for kind in installed().values() if name in kind.policies]
+        of_kinds = [EntryPoint(name, place, self._group) for place in places] if self._group == POLICIES else []
+        for point in [*of_kinds, *entry_points(group=self._group, name=name)]:
             try:
                 loaded = point.load()
             except Exception as error:
@@ -132,12 +138,8 @@ class _Registry(Generic[_Base]):
         self._searched.add(name)
 
 
-_POLICIES: Final = _Registry(
-    ObservationPolicy, "observation policy", "register_policy", "worldledger.policies", POLICY_METHODS
-)
-_MODELS: Final = _Registry(
-    LatencyModel, "latency model", "register_latency_model", "worldledger.latency_models", MODEL_METHODS
-)
+_POLICIES: Final = _Registry(ObservationPolicy, "observation policy", "register_policy", POLICIES, POLICY_METHODS)
+_MODELS: Final = _Registry(LatencyModel, "latency model", "register_latency_model", LATENCY_MODELS, MODEL_METHODS)
 
 
 def register_policy(name: str, version: int = 1) -> Callable[[_Class], _Class]:

@@ -140,6 +140,7 @@ TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     errors.WorldExistsError: Answer(409, "The world exists already"),
     errors.TamperedError: Answer(500, "The log was tampered with"),
     errors.FoldError: Answer(500, "The state cannot be folded"),
+    errors.InvalidKindError: Answer(500, "A kind of worlds that is installed cannot be used"),
     InvalidProjectionError: Answer(500, "A projection of your own cannot be used"),
     ProjectionFailedError: Answer(500, "The projection cannot digest an effect"),
     PlayerError: Answer(500, "A player of the service has failed"),

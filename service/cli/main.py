@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from service.cli import (
-    checkpoint_export,
-    checkpoint_import,
-    chess_play,
-    chess_show,
-    config_check,
-    config_convert,
     db_check,
     db_repair_requests,
     db_shell,
@@ -30,11 +23,7 @@ from service.cli import (
     diff,
     export,
     export_parquet,
-    export_pgn,
-    export_social_rl,
     import_log,
-    import_pgn,
-    import_social_rl,
     log,
     project,
     projections_pause,
@@ -58,10 +47,11 @@ from service.cli import (
 )
 from service.cli.options import examples
 from service.cli.output import ReaderGoneError, flush, say
+from service.cli.tree import Commands
 from worldledger.errors import SimulationError
+from worldledger.kinds import installed
 
 _ABOUT = "An event-sourced, tamper-evident, replayable log for multi-agent simulations, on PostgreSQL."
-_DATABASE = "Look after the database."
 _EPILOG = """Start here:
 
   worldledger import pgn FOLDER --experiment first
@@ -73,15 +63,6 @@ Every command explains itself with --help."""
 _IMPORTS = examples("worldledger import pgn games/ --experiment first", "worldledger import log my-world.ndjson")
 _WORLDS = examples("worldledger world create my-world")
 _PROJECTIONS = examples("worldledger projections status", "worldledger projections rebuild games")
-_CHESS = examples(
-    "worldledger chess play --white stockfish --black random",
-    "worldledger chess show GAME --at move:10 --svg board.svg",
-)
-_CONFIGS = examples("worldledger config check simulation.yaml")
-_CHECKPOINTS = examples(
-    "worldledger checkpoint export market -o market.json",
-    "worldledger checkpoint import market.json --config simulation.yaml --name what-if",
-)
 _REPAIRS = examples("worldledger db repair requests --dry-run")
 _DATABASES = examples("worldledger db check", 'worldledger db shell -c "select * from verification"')
 
@@ -98,21 +79,6 @@ def _root(
     _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Tell the version.")] = False,
 ) -> None:
     pass
-
-
-def _group(text: str, epilog: str) -> typer.Typer:
-    return typer.Typer(no_args_is_help=True, help=text, epilog=epilog, rich_markup_mode="rich")
-
-
-def _add(group: typer.Typer, name: str, module: ModuleType, **settings: bool) -> None:
-    """Add a command: its help is its docstring, its lines joined to paragraphs, and its examples."""
-    paragraphs = (inspect.getdoc(module.command) or "").split("\n\n")
-    group.command(
-        name,
-        help="\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs),
-        epilog=module.EXAMPLES,
-        context_settings=settings,
-    )(module.command)
 
 
 class _Commands(TyperGroup):
@@ -136,60 +102,44 @@ def make_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
-    imports = _group("Bring in recorded games, social-RL runs or exports.", _IMPORTS)
-    projections = _group("Look after the projections: tables for queries, made from the logs.", _PROJECTIONS)
-    world, db = _group("Make worlds, and set how they are.", _WORLDS), _group(_DATABASE, _DATABASES)
-    _add(imports, "pgn", import_pgn)
-    _add(imports, "social-rl", import_social_rl)
-    _add(imports, "log", import_log)
-    app.add_typer(imports, name="import")
-    _add(app, "worlds", worlds)
-    _add(app, "log", log)
-    _add(app, "sql", sql)
-    _add(app, "state", state)
-    _add(app, "view", view)
-    _add(app, "diff", diff)
-    _add(app, "replay", replay)
-    _add(app, "verify", verify)
-    _add(app, "report", report)
-    _add(app, "snapshots", snapshots)
-    _add(app, "snapshot", snapshot)
-    _add(app, "export", export)
-    _add(app, "export pgn", export_pgn)
-    _add(app, "export parquet", export_parquet)
-    _add(app, "export social-rl", export_social_rl)
-    _add(world, "create", world_create)
-    _add(world, "staleness", world_staleness)
-    app.add_typer(world, name="world")
-    chess = _group("Play games of chess, and look at them.", _CHESS)
-    _add(chess, "play", chess_play)
-    _add(chess, "show", chess_show)
-    app.add_typer(chess, name="chess")
-    config = _group("Look at configurations of simulations.", _CONFIGS)
-    _add(config, "check", config_check)
-    _add(config, "convert", config_convert)
-    app.add_typer(config, name="config")
-    checkpoint = _group("Take a simulation's state out, and begin another simulation with it.", _CHECKPOINTS)
-    _add(checkpoint, "export", checkpoint_export)
-    _add(checkpoint, "import", checkpoint_import)
-    app.add_typer(checkpoint, name="checkpoint")
-    _add(projections, "status", projections_status)
-    _add(projections, "rebuild", projections_rebuild)
-    _add(projections, "verify", projections_verify)
-    _add(projections, "pause", projections_pause)
-    _add(projections, "resume", projections_resume)
-    _add(projections, "retry", projections_retry)
-    app.add_typer(projections, name="projections")
-    _add(app, "project", project)
-    _add(app, "serve", serve)
-    _add(db, "upgrade", db_upgrade)
-    _add(db, "check", db_check)
-    repair = _group("Make tables anew from the log.", _REPAIRS)
-    _add(repair, "requests", db_repair_requests)
-    db.add_typer(repair, name="repair")
-    _add(db, "url", db_url)
-    _add(db, "shell", db_shell, allow_extra_args=True, ignore_unknown_options=True)
-    app.add_typer(db, name="db")
+    commands = Commands(app)
+    commands.group("import", "Bring in exported logs, and what was recorded elsewhere.", _IMPORTS)
+    commands.add("import log", import_log)
+    commands.add("worlds", worlds)
+    commands.add("log", log)
+    commands.add("sql", sql)
+    commands.add("state", state)
+    commands.add("view", view)
+    commands.add("diff", diff)
+    commands.add("replay", replay)
+    commands.add("verify", verify)
+    commands.add("report", report)
+    commands.add("snapshots", snapshots)
+    commands.add("snapshot", snapshot)
+    commands.add("export", export)
+    commands.add("export parquet", export_parquet)
+    commands.group("world", "Make worlds, and set how they are.", _WORLDS)
+    commands.add("world create", world_create)
+    commands.add("world staleness", world_staleness)
+    commands.group("projections", "Look after the projections: tables for queries, made from the logs.", _PROJECTIONS)
+    commands.add("projections status", projections_status)
+    commands.add("projections rebuild", projections_rebuild)
+    commands.add("projections verify", projections_verify)
+    commands.add("projections pause", projections_pause)
+    commands.add("projections resume", projections_resume)
+    commands.add("projections retry", projections_retry)
+    commands.add("project", project)
+    commands.add("serve", serve)
+    commands.group("db", "Look after the database.", _DATABASES)
+    commands.add("db upgrade", db_upgrade)
+    commands.add("db check", db_check)
+    commands.group("db repair", "Make tables anew from the log.", _REPAIRS)
+    commands.add("db repair requests", db_repair_requests)
+    commands.add("db url", db_url)
+    commands.add("db shell", db_shell, allow_extra_args=True, ignore_unknown_options=True)
+    for kind in installed().values():
+        if kind.commands is not None:
+            kind.load("commands")(commands)
     return app
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from service.report.charts import Chart
+
+if TYPE_CHECKING:
+    from service.report.snapshot import Snapshot
 
 #: What a column holds, and so how it is written: ``share`` is 0 to 1, ``code`` a name that may be
 #: typed or pasted, ``hash`` one that nobody types.
@@ -109,6 +112,13 @@ class Section:
             "tables": [block.document() for block in self.blocks if isinstance(block, Table)],
             "figures": [block.document() for block in self.blocks if isinstance(block, Figure)],
         }
+
+
+class KindSection(NamedTuple):
+    """What a report says of a kind's worlds: ``make`` writes it, from these ``views`` of projections."""
+
+    make: Callable[[Snapshot, str], Awaitable[Section]]
+    views: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)

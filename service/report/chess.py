@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from service.report.blocks import Block, Column, Figure, Note, Section, Table, figures_first
+from service.report.blocks import Block, Column, Figure, KindSection, Note, Section, Table, figures_first
 from service.report.charts import Bars, Histogram, Part, Span, Spans
 from service.report.queries import chess
 from service.report.steps import edges, step_of, steps_for
@@ -227,3 +227,7 @@ async def _openings(snapshot: Snapshot, experiment: str) -> list[Block]:
     return [
         Figure(title, Bars(said, [row[0] for row in values], parts, remarks), table, "Games from the usual position.")
     ]
+
+
+#: What a report says of experiments with such worlds.
+SECTION: Final = KindSection(section, VIEWS)

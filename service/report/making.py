@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
+from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 from projections.registry import known
-from service.report import chess, experiment, simulation, social
-from service.report.blocks import Report, Section
+from service.report import experiment
+from service.report.blocks import KindSection, Report
 from service.report.queries import log
 from service.report.snapshot import Snapshot, snapshot
 from service.report.wording import counted, listed
 from service.store.reader import storable
 from worldledger.errors import SimulationError
+from worldledger.kinds import installed
 
 if TYPE_CHECKING:
     from asyncpg import Record
 
-_Make = Callable[[Snapshot, str], Awaitable[Section]]
-
-#: The sections of rulesets, with the views of projections that they read.
-_SECTIONS: Final[Mapping[str, tuple[_Make, Sequence[str]]]] = {
-    "social_rl": (social.section, social.VIEWS),
-    "chess": (chess.section, chess.VIEWS),
-    "simulation": (simulation.section, simulation.VIEWS),
-}
-_VIEWS: Final = sorted({view for _, views in _SECTIONS.values() for view in views})
 #: About how many questions there are, for who shows progress.
 QUESTIONS: Final = 34
 _NAMED: Final = 3
+
+
+@cache
+def sections_of_kinds() -> Mapping[str, KindSection]:
+    """Return what installed kinds have to say of their worlds, by ruleset. Raises InvalidKindError."""
+    return {kind.name: kind.load("report") for kind in installed().values() if kind.report is not None}
 
 
 async def make_report(url: str, name: str, *, asked: Callable[[int], object] = lambda number: None) -> Report:
@@ -40,15 +39,16 @@ async def make_report(url: str, name: str, *, asked: Callable[[int], object] = l
     those that are spelt alike, and for one of which the projections have nothing yet; StoreUnavailableError or
     SchemaVersionError for a database that cannot be asked.
     """
-    async with snapshot(url, _VIEWS, asked=asked) as (opened, there):
+    views = sorted({view for section in sections_of_kinds().values() for view in section.views})
+    async with snapshot(url, views, asked=asked) as (opened, there):
         read_at = await opened.value(log.NOW)
         rulesets = await opened.rows(log.RULESETS, name) if storable(name) else []
         if not rulesets:
             raise await _unknown(opened, name)
         behind, todo = await _behind(opened, name, rulesets, there)
         sections = [await experiment.worlds(opened, name, rulesets), await experiment.effects(opened, name)]
-        for ruleset, (make, views) in _SECTIONS.items():
-            if there.issuperset(views) and any(row["ruleset"] == ruleset for row in rulesets):
+        for ruleset, (make, read) in sections_of_kinds().items():
+            if there.issuperset(read) and any(row["ruleset"] == ruleset for row in rulesets):
                 sections.append(await make(opened, name))
         facts = await experiment.facts(opened, name, rulesets)
     return Report(name, read_at, version("worldledger"), facts, [*sections[2:], *sections[:2]], behind, todo)
@@ -75,7 +75,7 @@ async def _behind(
 
     Raises SimulationError where they have nothing of the experiment yet.
     """
-    worlds = {row["ruleset"]: row["worlds"] for row in rulesets if row["ruleset"] in _SECTIONS}
+    worlds = {row["ruleset"]: row["worlds"] for row in rulesets if row["ruleset"] in sections_of_kinds()}
     needed = dict(_needed(worlds))
     missing = [view for view in needed if view not in there]
     read = [view for view in needed if view in there]
@@ -101,7 +101,7 @@ async def _behind(
 def _needed(worlds: Mapping[str, int]) -> Iterator[tuple[str, int]]:
     """Give the projections that are read, each with the number of worlds that it reads of the experiment."""
     for ruleset, count in worlds.items():
-        for view in _SECTIONS[ruleset][1]:
+        for view in sections_of_kinds()[ruleset].views:
             if view in known():
                 yield view, count
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from service.report.blocks import Block, Column, Figure, Note, Section, Table
+from service.report.blocks import Block, Column, Figure, KindSection, Note, Section, Table
 from service.report.charts import Line, Lines
 from service.report.queries import simulation
 from service.report.steps import step_of
@@ -164,3 +164,7 @@ async def _reasoning(snapshot: Snapshot, experiment: str) -> list[Block]:
     values = [tuple(row.values()) for row in rows[:_WORLDS]]
     more = max(0, len(rows) - _WORLDS)
     return [Table("reasoning", "What agents told of their reasons, by model", columns, values, more)]
+
+
+#: What a report says of experiments with such worlds.
+SECTION: Final = KindSection(section, VIEWS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from service.report.blocks import Block, Column, Figure, Note, Section, Table
+from service.report.blocks import Block, Column, Figure, KindSection, Note, Section, Table
 from service.report.charts import Bars, Line, Lines, Part
 from service.report.coaching import coaching
 from service.report.queries import social
@@ -241,3 +241,7 @@ async def _references(snapshot: Snapshot, experiment: str) -> list[Block]:
     if more:
         title += f", the first {counted(len(rows), 'agent')}"
     return [Figure(title, Bars(said, [row["agent_id"] for row in rows], parts, remarks), table)]
+
+
+#: What a report says of experiments with such worlds.
+SECTION: Final = KindSection(section, VIEWS)

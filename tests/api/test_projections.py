@@ -10,14 +10,14 @@ import httpx2
 import pytest
 
 from projections.engine import Engine
-from projections.registry import ALL, known
+from projections.registry import known
 from service.api import schemas
 from service.api.context import Services
 
 from .chess import FOOLS_MATE, catch_up, mate, moved, new_game, started
 from .helpers import problem
 
-NAMES = sorted(projection.name for projection in ALL)
+NAMES = sorted(projection.name for projection in known().values())
 
 
 @pytest.fixture

@@ -6,14 +6,14 @@ import pytest
 
 from projections.base import ANALYTICS
 from projections.errors import ProjectionNotFoundError
-from projections.registry import ALL, find, known
+from projections.registry import find, known
 from projections.tables import check_definitions, further_views
 from service.database.analytics.views import VIEWS
 
 
 def test_every_projection_is_found_by_its_name() -> None:
     """Each name is one projection, and finds it."""
-    assert [find(projection.name) for projection in ALL] == list(ALL)
+    assert [find(projection.name) for projection in known().values()] == list(known().values())
     assert set(known()) == {
         "world_summaries",
         "entities",
@@ -43,15 +43,17 @@ def test_an_unknown_name_is_told_with_the_known_ones() -> None:
 
 def test_every_definition_is_sound() -> None:
     """Tables can be made of them, and each column says what it holds."""
-    check_definitions(ALL)
-    assert [column for projection in ALL for column in projection.columns if not column.comment.endswith(".")] == []
-    upon = {name for projection in ALL for view in projection.views for name in view.upon}
+    check_definitions(known().values())
+    assert [
+        column for projection in known().values() for column in projection.columns if not column.comment.endswith(".")
+    ] == []
+    upon = {name for projection in known().values() for view in projection.views for name in view.upon}
     assert upon <= known().keys()
 
 
 def test_what_is_published_says_what_it_is() -> None:
     """There moments end in _at, times in _s, what is true or not begins with is_; every column has a comment."""
-    for projection in ALL:
+    for projection in known().values():
         types = {column.name: column.type for column in projection.columns}
         assert projection.published is not None
         renamed = {new: old for old, new in projection.published.items()}
@@ -70,5 +72,7 @@ def test_what_is_published_says_what_it_is() -> None:
 
 def test_no_view_of_the_log_is_taken() -> None:
     """What projections publish has names of its own in the schema analytics."""
-    published = {view.name for projection in ALL for view in further_views(projection) if view.schema == ANALYTICS}
+    published = {
+        view.name for projection in known().values() for view in further_views(projection) if view.schema == ANALYTICS
+    }
     assert not published & {view.name for view in VIEWS}

@@ -30,7 +30,7 @@ def test_sections_are_what_the_experiment_has(ledger: str) -> None:
     """Runs, games and simulations have a section where there are any; worlds and effects always have one."""
     names = ("examples", "social", "games", "market")
     assert {name: [section.id for section in read(ledger, name).sections] for name in names} == {
-        "examples": ["social", "chess", "worlds", "effects"],
+        "examples": ["chess", "social", "worlds", "effects"],
         "social": ["social", "worlds", "effects"],
         "games": ["chess", "worlds", "effects"],
         "market": ["simulation", "worlds", "effects"],
@@ -196,7 +196,7 @@ def test_what_is_not_listed_is_told(ledger: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(chess, "_GAMES", 2)
     monkeypatch.setattr(simulation, "_WORLDS", 1)
     report = read(ledger, "examples")
-    (games,) = (table for table in report.document()["sections"][1]["tables"] if table["id"] == "games")
+    (games,) = (table for table in report.document()["sections"][0]["tables"] if table["id"] == "games")
     assert (len(games["rows"]), games["more_rows"]) == (2, 9)
     assert len(rows(ledger, games["sql"], "examples")) == 11
     assert f"… and 9 more rows: <code>{games['sql']}</code>" in page_of(report).text

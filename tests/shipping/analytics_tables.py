@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from projections.base import ANALYTICS
-from projections.registry import ALL
+from projections.registry import known
 from projections.tables import further_views
 from service.database import catalogue
 from service.database.analytics.cookbook import queries
@@ -60,7 +60,7 @@ def of_the_log() -> dict[str, ViewTold]:
 def of_projections() -> dict[str, ViewTold]:
     """Give the views over projections, by name."""
     found: dict[str, ViewTold] = {}
-    for projection in ALL:
+    for projection in known().values():
         types = {column.name: column.type for column in projection.columns}
         types |= {new: types[old] for old, new in (projection.published or {}).items()}
         for view in further_views(projection):

@@ -63,6 +63,10 @@ def worldledger(installed: Path, tmp_path: Path) -> Callable[..., str]:
     return call
 
 
+#: The packages of the kinds of worlds.
+KINDS = {path.name for path in (ROOT / "kinds").glob("*/worldledger_*")}
+
+
 def test_the_wheel_holds_what_it_needs_and_no_more(wheel: Path) -> None:
     """Code, type markers, migrations, example games and the licence are inside; tests and benchmarks are not."""
     with zipfile.ZipFile(wheel) as archive:
@@ -70,7 +74,7 @@ def test_the_wheel_holds_what_it_needs_and_no_more(wheel: Path) -> None:
         (metadata,) = [name for name in names if name.endswith(".dist-info/METADATA")]
         message = message_from_bytes(archive.read(metadata))
     tops = {name.split("/")[0] for name in names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"worldledger", "projections", "service"}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"worldledger", "projections", "service", *KINDS}
     revisions = {path.name for path in (ROOT / "migrations" / "versions").glob("*.py")}
     assert {f"service/migrations/versions/{name}" for name in revisions} <= names
     games = {path.name for path in (ROOT / "examples" / "games").glob("*.pgn")}

@@ -132,6 +132,12 @@ class UnknownRulesetError(SimulationError):
     recovery = RecoveryAction.MODIFY_INTENT
 
 
+class InvalidKindError(SimulationError):
+    """An installed kind of worlds cannot be used; the message says why. Details: ``kind``, ``part``."""
+
+    code = "invalid_kind"
+
+
 class InvalidConfigError(SimulationError):
     """A world's configuration that its ruleset or the write gate refuses; details: ``path``."""
 

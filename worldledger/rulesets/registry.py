@@ -1,4 +1,4 @@
-"""Finding rulesets by name, among the installed entry points."""
+"""Finding rulesets by name, among the installed kinds and entry points."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 from worldledger.errors import UnknownRulesetError
+from worldledger.kinds import installed
 from worldledger.rulesets.base import Ruleset
 
 #: The entry-point group in which packages offer rulesets.
@@ -14,7 +15,10 @@ GROUP = "worldledger.rulesets"
 
 @cache
 def _offered() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}
+    """Return where rulesets are, by name: those of installed kinds, and those that packages offer by themselves."""
+    kinds = installed().values()
+    found = {kind.name: EntryPoint(kind.name, kind.ruleset, GROUP) for kind in kinds if kind.ruleset is not None}
+    return found | {point.name: point for point in entry_points(group=GROUP)}
 
 
 def known_rulesets() -> list[str]:

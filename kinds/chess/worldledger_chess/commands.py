@@ -1,0 +1,19 @@
+"""The commands of chess."""
+
+from service.cli import chess_play, chess_show, export_pgn, import_pgn
+from service.cli.options import examples
+from service.cli.tree import Commands
+
+_EXAMPLES = examples(
+    "worldledger chess play --white stockfish --black random",
+    "worldledger chess show GAME --at move:10 --svg board.svg",
+)
+
+
+def add(commands: Commands) -> None:
+    """Add them to the program's."""
+    commands.add("import pgn", import_pgn)
+    commands.add("export pgn", export_pgn)
+    commands.group("chess", "Play games of chess, and look at them.", _EXAMPLES)
+    commands.add("chess play", chess_play)
+    commands.add("chess show", chess_show)

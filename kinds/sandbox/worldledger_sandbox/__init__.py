@@ -1,0 +1,5 @@
+"""The free sandbox: entities, positions, messages and relationships, with no rules but the vocabulary's."""
+
+from worldledger.kinds import Kind
+
+KIND = Kind(name="sandbox", ruleset="worldledger.rulesets.sandbox:RULESET")

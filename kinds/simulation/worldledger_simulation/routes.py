@@ -1,0 +1,9 @@
+"""What is served of simulations over HTTP."""
+
+from typing import Final
+
+from starlette.routing import BaseRoute
+
+from service.api import turns
+
+ROUTES: Final[tuple[BaseRoute, ...]] = (*turns.router.routes,)

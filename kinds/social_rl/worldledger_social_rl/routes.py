@@ -1,0 +1,9 @@
+"""What is served of social-RL runs over HTTP."""
+
+from typing import Final
+
+from starlette.routing import BaseRoute
+
+from service.api import rounds
+
+ROUTES: Final[tuple[BaseRoute, ...]] = (*rounds.router.routes,)

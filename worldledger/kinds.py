@@ -1,0 +1,77 @@
+"""Kinds of worlds, as plug-ins: what a package declares to add one, and finding those that are installed.
+
+A kind is one small object, `Kind`, that an installed package offers in the entry-point group ``worldledger.kinds``
+under the kind's name. Its parts are named, not imported: each is loaded when something wants it, so that a client of a
+world loads no server. The kinds that come with Worldledger (the folder ``kinds``) are made of the same
+parts as anybody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType
+from typing import Any, Final
+
+from worldledger.errors import InvalidKindError
+
+#: The entry-point group in which packages offer kinds.
+GROUP: Final = "worldledger.kinds"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """One kind of world. Every part is a text ``module:attribute``; a kind has those that it needs.
+
+    - ``name``: the name of its ruleset, by which worlds refer to it.
+    - ``ruleset``: a `worldledger.rulesets.Ruleset`, the rules. A kind may leave it out and add to another's worlds.
+    - ``policies``: observation policies by name, each with the module that registers it (`worldledger.policies`).
+    - ``projections``: a sequence of `projections.base.Projection` objects, tables over its worlds.
+    - ``commands``: a function that is called with `service.cli.tree.Commands`, and adds commands to it.
+    - ``routes``: a sequence of Starlette's routes, those of a FastAPI ``APIRouter`` for example.
+    - ``report``: a `service.report.blocks.KindSection`, what an experiment's report says of its worlds.
+    """
+
+    name: str
+    ruleset: str | None = None
+    policies: Mapping[str, str] = field(default_factory=dict)
+    projections: str | None = None
+    commands: str | None = None
+    routes: str | None = None
+    report: str | None = None
+
+    def load(self, part: str) -> Any:
+        """Load a part, such as ``projections``; None where the kind has none of it.
+
+        Raises InvalidKindError, which names kind and part, where the part cannot be loaded.
+        """
+        place = getattr(self, part)
+        if place is None:
+            return None
+        try:
+            return EntryPoint(self.name, place, GROUP).load()
+        except Exception as error:
+            what = f"kind {self.name}: its {part} ({place}) cannot be loaded: {type(error).__name__}: {error}"
+            raise InvalidKindError(what, kind=self.name, part=part) from error
+
+
+@cache
+def installed() -> Mapping[str, Kind]:
+    """Return the kinds that installed packages offer, by name, in the order of the names.
+
+    Raises InvalidKindError for one that cannot be loaded, is no Kind, or has another name than its entry point.
+    """
+    found: dict[str, Kind] = {}
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        try:
+            kind = point.load()
+        except Exception as error:
+            what = f"kind {point.name} ({point.value}) cannot be loaded: {type(error).__name__}: {error}"
+            raise InvalidKindError(what, kind=point.name) from error
+        if not isinstance(kind, Kind) or kind.name != point.name:
+            what = f"kind {point.name} ({point.value}): this is no worldledger.kinds.Kind of that name"
+            raise InvalidKindError(what, kind=point.name)
+        found[point.name] = kind
+    return MappingProxyType(found)
