@@ -86,17 +86,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = {item for item in items if any(map(item.get_closest_marker, ("packaging", "thorough")))}
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
-    root = Path(__file__).parent
 
     def place(item: pytest.Item) -> int:
-        folder = item.path.relative_to(root).parts[0]
+        folder = item.nodeid.split("/")[1]
         return FIRST.index(folder) if folder in FIRST else len(FIRST)
 
     items.sort(key=place)
 
 
+def pytest_collection() -> None:
+    """Collect no garbage while modules are loaded and tests are collected: nearly all of that stays."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Spare the garbage collector the thousands of tests: they stay, and every full collection would walk them."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 

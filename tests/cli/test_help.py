@@ -113,11 +113,12 @@ def test_wrong_usage(cli: Cli) -> None:
         ("service.cli.main", "asyncpg pydantic sqlalchemy alembic fastapi uvicorn chess orjson rich"),
         ("service.store.store", f"sqlalchemy alembic fastapi uvicorn typer {_DATA} {_RULESETS}"),
         ("service.snapshot_worker", f"asyncpg pydantic_settings sqlalchemy fastapi uvicorn {_DATA} {_RULESETS}"),
+        ("service.database.embedded.supervisor", "asyncio asyncpg pydantic structlog rich sqlalchemy"),
         ("worldledger.client", f"asyncpg pydantic_settings structlog rich {_DATA} {_RULESETS}"),
     ],
 )
 def test_a_start_loads_nothing_heavy(module: str, heavy: str) -> None:
-    """The program, the store, its side process and the client start without what only some of their uses need."""
+    """The program, the store, its side processes and the client start without what only some of their uses need."""
     program = f"import sys, {module}; print(sorted(set({heavy.split()}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

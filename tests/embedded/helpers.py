@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -199,6 +200,7 @@ def servers_of(data: Path) -> list[int]:
     return found
 
 
+@cache
 def python_for(name: str) -> str | None:
     """Give a Python that this user can run with all that a user process needs, or None."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"

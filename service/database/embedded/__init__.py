@@ -23,9 +23,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from service.database.embedded import place
-from service.database.embedded.client import Starter, take_share
 from service.database.embedded.home import USER, Home, ServerState, open_home
-from service.database.embedded.keeper import Keeper
 from service.database.embedded.locks import FileLock
 from worldledger.errors import EmbeddedServerError
 
@@ -84,6 +82,10 @@ def attach(
     attach again to have it back, or ask with ``keep`` that this is watched for in the background, for as long as the
     block runs, and the server started again at the same address. Raises ``EmbeddedServerError``.
     """
+    # What the supervisor, which loads this package, has no use for.
+    from service.database.embedded.client import Starter, take_share  # noqa: PLC0415
+    from service.database.embedded.keeper import Keeper  # noqa: PLC0415
+
     deadline = time.monotonic() + start_timeout
     found = open_home(home)
     with FileLock(found.users_lock) as users:
