@@ -111,7 +111,7 @@ async def test_a_lock_that_is_not_to_be_had(database_url: str, monkeypatch: pyte
     await schema.downgrade(database_url, "0006")
     async with connected(database_url) as reader:
         await reader.execute("set application_name = 'a notebook'; set search_path = public")
-        pid, user = await reader.fetchrow("select pg_backend_pid(), current_user")
+        ((pid, user),) = await reader.fetch("select pg_backend_pid(), current_user")
         async with reader.transaction():
             await reader.fetch("select * from effect_verification limit 0")
             with pytest.raises(StoreUnavailableError) as caught:
