@@ -25,7 +25,7 @@ where application_name = $1 and datname = current_database()
 
 
 async def test_connections_that_are_cut(
-    store: Store, pool: Any, worlds: Any, running: Any, admin: Any, database_url: str
+    store: Store, pool: Any, worlds: Any, running: Any, admin: Any, database_url: str, thorough: bool
 ) -> None:
     """Backends terminated again and again, whatever they are at, cost time only; also in the middle of rebuilds."""
     names = await worlds(4)
@@ -33,7 +33,7 @@ async def test_connections_that_are_cut(
     engine = Engine(own, store.reader, store.states, trio(), poll_interval=0.01, lease_ttl=0.5, batch=100, grace=0.0)
     pick = random.Random(5)
     async with running(engine):
-        for n in range(40):
+        for n in range(40 if thorough else 20):
             for name in names:
                 await append(store, name, story(n * 1000, pick.choice([1, 5, 40])))
             if n % 8 == 3:

@@ -34,6 +34,10 @@ async def intruder(database_url: str) -> AsyncIterator[Connection]:
 @pytest.fixture
 async def world(store: Store, world_id: str) -> WorldRecord:
     """Give a world of nine effects, with the neighbour it is attacked from: its name and ``.v``."""
+    return await _make(store, world_id)
+
+
+async def _make(store: Store, world_id: str) -> WorldRecord:
     for name in (world_id, f"{world_id}.v"):
         await store.create_world(
             NewWorld(world_id=name, time_authority="client", config={"size": 8, "on": True}, experiment="e")
@@ -183,19 +187,20 @@ ATTACKS: dict[str, tuple[list[str], int, str]] = {
 }
 
 
-@pytest.mark.parametrize(("statements", "seq", "what"), ATTACKS.values(), ids=ATTACKS.keys())
 async def test_finds_what_was_done(
-    store: Store, world: WorldRecord, intruder: Connection, statements: list[str], seq: int, what: str
+    store: Store, world_id: str, intruder: Connection, subtests: pytest.Subtests
 ) -> None:
     """Whatever was done to a world's rows, its verification says so and names the first seq concerned."""
-    name = world.world_id
-    assert (await _verify(store, name)).verified
-    for statement in statements:
-        await intruder.execute(statement.format(world=name, w=f"world_id = '{name}'"))
-    verdict = await _verify(store, name)
-    assert verdict.finding is not None
-    assert (verdict.finding.world_id, verdict.finding.global_seq) == (name, seq), verdict.finding
-    assert what in verdict.finding.what
+    for number, (attack, (statements, seq, what)) in enumerate(ATTACKS.items()):
+        with subtests.test(attack=attack):
+            name = (await _make(store, f"{world_id}.{number}")).world_id
+            assert (await _verify(store, name)).verified
+            for statement in statements:
+                await intruder.execute(statement.format(world=name, w=f"world_id = '{name}'"))
+            verdict = await _verify(store, name)
+            assert verdict.finding is not None
+            assert (verdict.finding.world_id, verdict.finding.global_seq) == (name, seq), verdict.finding
+            assert what in verdict.finding.what
 
 
 async def _recompute(intruder: Connection, world_id: str, start: int) -> None:
@@ -245,16 +250,17 @@ async def test_a_tail_cut_off_with_its_head_is_found_with_a_noted_head(
         assert verdict.finding.global_seq == 7
 
 
-@pytest.mark.parametrize("start", range(COUNT + 1))
-async def test_a_check_can_begin_anywhere(store: Store, world: WorldRecord, intruder: Connection, start: int) -> None:
+async def test_a_check_can_begin_anywhere(store: Store, world: WorldRecord, intruder: Connection) -> None:
     """From a trusted position on only what comes after it is looked at, and found."""
     honest = await _positions(store, world.world_id)
-    verdict = await _verify(store, world.world_id, start=honest[start])
-    assert (verdict.verified, verdict.effects, verdict.position) == (True, COUNT - start, honest[-1])
+    for start in range(COUNT + 1):
+        verdict = await _verify(store, world.world_id, start=honest[start])
+        assert (verdict.verified, verdict.effects, verdict.position) == (True, COUNT - start, honest[-1])
     await intruder.execute(_EDIT.format(w=f"world_id = '{world.world_id}'"))
-    verdict = await _verify(store, world.world_id, start=honest[start])
-    assert verdict.verified is (start >= 5)
-    assert verdict.finding is None or verdict.finding.global_seq == 5
+    for start in range(COUNT + 1):
+        verdict = await _verify(store, world.world_id, start=honest[start])
+        assert verdict.verified is (start >= 5)
+        assert verdict.finding is None or verdict.finding.global_seq == 5
 
 
 async def test_a_start_beyond_the_head_is_found(store: Store, world: WorldRecord) -> None:
