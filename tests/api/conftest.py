@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import AbstractEventLoop
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
 import httpx2
 import pytest
+import pytest_asyncio
 import uvloop
 from fastapi import FastAPI
 
 from service.api.context import Services
 from service.app import create_app
+from tests.conftest import Servers
 
 from .chess import FOOLS_MATE, catch_up, mate, moved, new_game, started
 from .helpers import Served, draft, serving, settings
@@ -20,12 +22,14 @@ from .living import new_world, register
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], AbstractEventLoop]]:
-    """Try what is started and sockets at their worst on the service's own event loop: loops differ in such things."""
+    """Try what is started and sockets at their worst on the service's own event loop: loops differ in such things.
+
+    With --thorough the sockets are tried on asyncio's loop, too.
+    """
     usual: dict[str, Callable[[], AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
     own: dict[str, Callable[[], AbstractEventLoop]] = {"uvloop": uvloop.new_event_loop}
-    return {"test_ws_hostile.py": usual | own, "test_feeding.py": own, "test_leaving.py": own}.get(
-        item.path.name, usual
-    )
+    hostile = usual | own if item.config.getoption("thorough") else own
+    return {"test_ws_hostile.py": hostile, "test_feeding.py": own, "test_leaving.py": own}.get(item.path.name, usual)
 
 
 @pytest.fixture
@@ -33,6 +37,30 @@ async def app(database_url: str) -> AsyncIterator[FastAPI]:
     """Run an application in this process, without a socket."""
     made = create_app(settings(), database_url)
     async with made.router.lifespan_context(made):
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shared_url(servers: Servers, server_kind: str) -> Iterator[str]:
+    """Give a superuser's address of a migrated database that a module's tests share."""
+    url = servers.create(server_kind, servers.template(server_kind))
+    yield url
+    servers.drop(server_kind, url)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_app(shared_url: str) -> AsyncIterator[FastAPI]:
+    """Run an application that a module's tests share; they run on the module's loop."""
+    made = create_app(settings(), shared_url)
+    async with made.router.lifespan_context(made):
+        yield made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_client(shared_app: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
+    """Talk to the application that a module's tests share."""
+    transport = httpx2.ASGITransport(app=shared_app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as made:
         yield made
 
 

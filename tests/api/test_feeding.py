@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from tempfile import mkstemp
 from unittest import mock
@@ -21,18 +21,9 @@ from service import feeding as feeding_module
 from service.api.context import Services
 from service.app import create_app
 from tests.cli.helpers import Running
-from tests.conftest import Servers
 
 from .chess import FOOLS_MATE, mate, moved, new_game, started
 from .helpers import settings, wait_for
-
-
-@pytest.fixture(scope="module")
-def shared_url(servers: Servers, server_kind: str) -> Iterator[str]:
-    """Give a superuser's address of a database for the application that tests share."""
-    url = servers.create(server_kind, servers.template(server_kind))
-    yield url
-    servers.drop(server_kind, url)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

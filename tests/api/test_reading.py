@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import httpx2
 import orjson
 import pytest
+import pytest_asyncio
+from fastapi import FastAPI
 
 from service.api.caching import IMMUTABLE
 from service.api.context import Services
@@ -15,15 +19,41 @@ PATH = "/v1/worlds/town/effects"
 NDJSON = {"Accept": "application/x-ndjson"}
 
 
-@pytest.fixture
-async def filled(client: httpx2.AsyncClient, world: str) -> str:
-    """Give a world of 26 effects, of two kinds and two sources."""
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def client(shared_client: httpx2.AsyncClient) -> httpx2.AsyncClient:
+    """Talk to the application that these tests share."""
+    return shared_client
+
+
+@pytest.fixture(scope="module")
+def services(shared_app: FastAPI) -> Services:
+    """Give what its routes are handed."""
+    found: Services = shared_app.state.services
+    return found
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def filled(client: httpx2.AsyncClient) -> str:
+    """Give a world of 26 effects, of two kinds and two sources, which these tests read and leave as it is."""
+    await client.post("/v1/worlds", json={"world_id": "town", "time_authority": "client"})
     drafts = [
         draft(n, kind="Odd" if n % 2 else "Even", source_id="alice" if n < 10 else "bob", sim_time=n / 4)
         for n in range(25)
     ]
-    assert (await client.post(f"/v1/worlds/{world}/effects", json=drafts)).status_code == 201
-    return world
+    assert (await client.post(PATH, json=drafts)).status_code == 201
+    return "town"
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def path(client: httpx2.AsyncClient) -> str:
+    """Give the path of the effects of a new world that only this test uses."""
+    name = f"world-{next(_numbers)}"
+    assert (await client.post("/v1/worlds", json={"world_id": name})).status_code == 201
+    return f"/v1/worlds/{name}/effects"
 
 
 async def _walk(client: httpx2.AsyncClient, url: str) -> list[list[int]]:
@@ -85,18 +115,18 @@ async def test_going_on_from_beyond_the_head_is_refused(client: httpx2.AsyncClie
             problem(response, 409, "position_ahead", head_seq=26, parameter="after_seq", **{"in": "query"})
 
 
-async def test_the_limit_of_a_page_is_capped(client: httpx2.AsyncClient, services: Services, filled: str) -> None:
+async def test_the_limit_of_a_page_is_capped(client: httpx2.AsyncClient, services: Services, path: str) -> None:
     """However much is asked for, a page has at most page_limit effects; by default it has 100."""
-    await client.post(PATH, json=[draft()] * 1000)
+    await client.post(path, json=[draft()] * 1000)
     assert services.settings.page_limit == 1000
-    assert len((await client.get(f"{PATH}?limit=9007199254740991")).json()["effects"]) == 1000
-    assert len((await client.get(PATH)).json()["effects"]) == 100
+    assert len((await client.get(f"{path}?limit=9007199254740991")).json()["effects"]) == 1000
+    assert len((await client.get(path)).json()["effects"]) == 100
 
 
-async def test_a_page_of_large_effects_is_cut(client: httpx2.AsyncClient, world: str) -> None:
+async def test_a_page_of_large_effects_is_cut(client: httpx2.AsyncClient, path: str) -> None:
     """A page ends after a few MiB; the walk still gives every effect once."""
-    await client.post(PATH, json=[draft("x" * 1_000_000) for _ in range(10)])
-    pages = await _walk(client, f"{PATH}?limit=100")
+    await client.post(path, json=[draft("x" * 1_000_000) for _ in range(10)])
+    pages = await _walk(client, f"{path}?limit=100")
     assert [seq for page in pages for seq in page] == list(range(1, 12))
     assert all(0 < len(page) <= 6 for page in pages)
 
@@ -125,11 +155,11 @@ async def test_a_stream_is_the_stored_bytes_and_verifies(
     assert lines == [row.text async for batch in services.store.reader.batches(filled) for row in batch]
 
 
-async def test_a_stream_has_a_range_and_filters(client: httpx2.AsyncClient, filled: str) -> None:
+async def test_a_stream_has_a_range_and_filters(client: httpx2.AsyncClient, filled: str, path: str) -> None:
     """The parameters of pages hold for streams; without limit a stream is not cut."""
 
-    async def seqs(query: str) -> list[int]:
-        response = await client.get(f"{PATH}?format=ndjson&{query}")
+    async def seqs(query: str, of: str = PATH) -> list[int]:
+        response = await client.get(f"{of}?format=ndjson&{query}")
         assert response.status_code == 200
         return [orjson.loads(line)["global_seq"] for line in response.content.splitlines()]
 
@@ -138,9 +168,9 @@ async def test_a_stream_has_a_range_and_filters(client: httpx2.AsyncClient, fill
     assert await seqs("kind=Odd&after_seq=20") == [21, 23, 25]
     assert await seqs("source_id=alice&kind=Even") == [2, 4, 6, 8, 10]
     assert await seqs("after_seq=26") == []
-    await client.post(PATH, json=[draft()] * 1000)
-    await client.post(PATH, json=[draft()] * 1000)
-    assert await seqs("") == list(range(1, 2027))
+    for _ in range(2):
+        await client.post(path, json=[draft()] * 1000)
+    assert await seqs("", path) == list(range(1, 2002))
 
 
 async def test_a_stream_says_where_its_range_ends(client: httpx2.AsyncClient, filled: str) -> None:

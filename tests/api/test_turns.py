@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx2
 import pytest
+import pytest_asyncio
 
 from service.api import schemas
 from tests.markets import ENDED, FIRST, HEAD, SECOND, TURNS, change, effect, market
@@ -15,18 +16,29 @@ from .helpers import draft, problem
 TURN = "/v1/worlds/market/turns/"
 
 
-@pytest.fixture
-async def played(client: httpx2.AsyncClient) -> None:
+async def play(client: httpx2.AsyncClient, world_id: str) -> None:
     """Have a simulation in its second turn."""
-    body = {"world_id": "market", "ruleset": "simulation", "config": market()}
+    body = {"world_id": world_id, "ruleset": "simulation", "config": market()}
     response = await client.post("/v1/worlds", json=body)
     assert response.status_code == 201, response.text
-    response = await client.post("/v1/worlds/market/effects", json=TURNS)
+    response = await client.post(f"/v1/worlds/{world_id}/effects", json=TURNS)
     assert response.status_code == 201, response.text
     assert response.json()["receipts"][-1]["global_seq"] == HEAD
 
 
-pytestmark = pytest.mark.usefixtures("played")
+@pytest.fixture(scope="module")
+def client(shared_client: httpx2.AsyncClient) -> httpx2.AsyncClient:
+    """Talk to the application that these tests share."""
+    return shared_client
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def played(client: httpx2.AsyncClient) -> None:
+    """Have the simulation ``market``, which these tests read and leave as it is."""
+    await play(client, "market")
+
+
+pytestmark = [pytest.mark.usefixtures("played"), pytest.mark.asyncio(loop_scope="module")]
 
 
 async def test_an_ended_turn(client: httpx2.AsyncClient) -> None:
@@ -71,8 +83,9 @@ async def test_the_open_turn(client: httpx2.AsyncClient) -> None:
     turn = (await client.get(f"{TURN}2")).json()
     assert (turn["status"], turn["first_seq"], turn["ended_seq"], turn["last_seq"]) == ("open", SECOND, None, HEAD)
     assert (turn["acted"], turn["agents"]["Bea"]["gold"]) == ({"Bea": 1}, 8)
-    await client.post("/v1/worlds/market/effects", json=[effect("TurnEnded"), draft()])
-    turn = (await client.get(f"{TURN}2")).json()
+    await play(client, "ending")
+    await client.post("/v1/worlds/ending/effects", json=[effect("TurnEnded"), draft()])
+    turn = (await client.get("/v1/worlds/ending/turns/2")).json()
     assert (turn["status"], turn["ended_seq"], turn["last_seq"]) == ("ended", HEAD + 1, HEAD + 2)
 
 
@@ -117,13 +130,15 @@ async def test_other_worlds_have_no_turns(client: httpx2.AsyncClient) -> None:
 
 async def test_a_turn_that_is_known(client: httpx2.AsyncClient) -> None:
     """Whoever has a turn gets a 304 for it: of an ended one for good, of the open one until something happens."""
-    tags = {turn: (await client.get(f"{TURN}{turn}")).headers["etag"] for turn in (1, 2)}
-    assert tags[1].startswith(f'"market:{ENDED}:')
+    await play(client, "known")
+    path = "/v1/worlds/known/turns/"
+    tags = {turn: (await client.get(f"{path}{turn}")).headers["etag"] for turn in (1, 2)}
+    assert tags[1].startswith(f'"known:{ENDED}:')
     for turn, tag in tags.items():
-        response = await client.get(f"{TURN}{turn}", headers={"If-None-Match": tag})
+        response = await client.get(f"{path}{turn}", headers={"If-None-Match": tag})
         assert (response.status_code, response.content, response.headers["etag"]) == (304, b"", tag)
-    await client.post("/v1/worlds/market/effects", json=change("Bea", "/gold", 9))
-    again = [await client.get(f"{TURN}{turn}", headers={"If-None-Match": tag}) for turn, tag in tags.items()]
+    await client.post("/v1/worlds/known/effects", json=change("Bea", "/gold", 9))
+    again = [await client.get(f"{path}{turn}", headers={"If-None-Match": tag}) for turn, tag in tags.items()]
     assert [response.status_code for response in again] == [304, 200]
     assert again[1].json()["agents"]["Bea"]["gold"] == 9
 
