@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
+from typer._click.exceptions import UsageError
 from typer.core import TyperGroup
 
 from service.cli import (
@@ -200,8 +202,13 @@ def _check_clock() -> None:
 
 def _call(arguments: Sequence[str] | None) -> int:
     """Run one command and give its exit code, after everything was written."""
+    code: Any = None
     try:
-        app_for(sys.argv[1:] if arguments is None else arguments)(args=arguments, prog_name="worldledger")
+        app = app_for(sys.argv[1:] if arguments is None else arguments)
+        code = app(args=arguments, prog_name="worldledger", standalone_mode=False)
+    except UsageError as error:
+        flush()
+        return _refuse(error)
     except SystemExit as end:
         flush()
         return end.code if isinstance(end.code, int) else int(end.code is not None)
@@ -211,7 +218,31 @@ def _call(arguments: Sequence[str] | None) -> int:
         why = error.strerror or str(error) or "something did not come to its end in time"
         raise SimulationError(f"cannot go on: {place}{why}") from error
     flush()
-    return 0
+    return code if isinstance(code, int) else 0
+
+
+#: What is said of values in the libraries' words, and in ours.
+_PLAIN: Final = {
+    "Input should be a valid integer.*": "must be a whole number",
+    "Input should be a valid number.*": "must be a number",
+    "Input should be greater than or equal to": "must be at least",
+    "Input should be less than or equal to": "must be at most",
+    "Input should be": "must be",
+}
+
+
+def _refuse(error: UsageError) -> int:
+    """Say in one sentence what is wrong with how a command was called; where nothing was said, show what there is."""
+    if type(error).__name__ == "NoArgsIsHelpError" and error.ctx is not None:
+        sys.stdout.write(error.ctx.get_help())
+        flush()
+        return error.exit_code
+    what = error.format_message().rstrip(".").removeprefix("Invalid value: ")
+    for said, meant in _PLAIN.items():
+        what = re.sub(said, meant, what)
+    path = "worldledger" if error.ctx is None else error.ctx.command_path
+    say(f"{what[:1].lower()}{what[1:]}; see `{path} --help`")
+    return error.exit_code
 
 
 @contextmanager

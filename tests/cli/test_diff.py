@@ -96,12 +96,12 @@ def test_moments(on: Cli, a: str, b: str, seqs: tuple[int, int]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("bazaar", "1"), "Missing argument 'B'"),
+        (("bazaar", "1"), "missing argument 'B'"),
         (("bazaar", "1", "9"), "has no seq 9; its head is 8"),
         (("bazaar", "0", "1"), "has no seq 0"),
         (("bazaar", "sim:-1", "1"), "no effect at or before sim_time -1.0"),
-        (("bazaar", "yesterday", "1"), "Invalid value for 'A': 'yesterday' is no moment"),
-        (("bazaar", "1", "wall:2023-11-14"), "Invalid value for 'B'"),
+        (("bazaar", "yesterday", "1"), "invalid value for 'A': 'yesterday' is no moment"),
+        (("bazaar", "1", "wall:2023-11-14"), "invalid value for 'B'"),
         (("bazaar", "1", "2", "--patch", "--json"), "one of --patch, --tree and --json"),
         (("nowhere", "1", "2"), "no world named 'nowhere'"),
     ],

@@ -99,12 +99,23 @@ def test_version() -> None:
 
 
 def test_wrong_usage(cli: Cli) -> None:
-    """An unknown command or option is exit code 2, and no traceback."""
-    for arguments in (["fly"], ["worlds", "--fly"], ["log"], ["log", "w", "--after", "-1"], ["export", "w"]):
-        result = cli(*arguments)
-        assert result.code == 2
-        assert "Error" in result.err
-        assert "Traceback" not in result.err
+    """An unknown command or option, and a bad value, is exit code 2 and one sentence that leads to the help."""
+    for call, what in (
+        ("fly", "no such command 'fly'; see `worldledger --help`"),
+        ("worlds --fly", "no such option: --fly; see `worldledger worlds --help`"),
+        ("log", "missing argument 'WORLD'; see `worldledger log --help`"),
+        ("export w", "missing option '--output' / '-o'; see `worldledger export --help`"),
+        ("verify", "name the worlds to verify, or give --all, or --file FILE; see `worldledger verify --help`"),
+        (
+            "chess play --games 0",
+            "invalid value for '--games': must be at least 1; see `worldledger chess play --help`",
+        ),
+        ("replay w --jobs 257", "invalid value for '--jobs': must be at most 256; see `worldledger replay --help`"),
+        ("sql --limit x", "invalid value for '--limit': must be a whole number; see `worldledger sql --help`"),
+        ("sql --timeout x", "invalid value for '--timeout': must be a number; see `worldledger sql --help`"),
+        ("project --timeout -1", "invalid value for '--timeout': must be at least 0; see `worldledger project --help`"),
+    ):
+        assert cli(*call.split()) == (2, "", f"worldledger: {what}\n"), call
 
 
 @pytest.mark.parametrize(
