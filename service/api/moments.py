@@ -59,16 +59,24 @@ def _at(text: str | None) -> str | None:
 _CHECKED: Final = AfterValidator(_at)
 _MOST: Final = 100
 
-#: How OpenAPI says what a moment looks like; `_CHECKED` is what reads it.
-_LOOKS: Final = {"pattern": "^(head|[0-9]+|[a-z][a-z_]*:.+|[0-9]{4}-.+)$"}
+_ISO: Final = (
+    "[1-9][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]"
+    r"(:[0-5][0-9](\.[0-9]{1,6})?)?(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9])"
+)
+#: How OpenAPI says what a moment looks like; `_CHECKED` is what reads it, and a few other spellings of times.
+LOOKS: Final = {
+    "pattern": r"^(head|[0-9]{1,15}|(?!sim:|wall:)[a-z][a-z_]{0,63}:[0-9]{1,15}"
+    rf"|sim:-?[0-9]{{1,15}}(\.[0-9]{{1,15}})?([eE][+-]?[0-9]{{1,2}})?|(wall:)?{_ISO})$"
+}
+_ALONE: Final = "Only one moment may be given, by whichever parameter."
 
 At = Annotated[
     str | None,
     Query(
         max_length=_MOST,
-        description=f"The moment: {MOMENT_RULE}.",
+        description=f"The moment: {MOMENT_RULE}. {_ALONE}",
         examples=["turn:5"],
-        json_schema_extra=_LOOKS,
+        json_schema_extra=LOOKS,
     ),
     _CHECKED,
 ]
@@ -77,9 +85,9 @@ From = Annotated[
     Query(
         alias="from",
         max_length=_MOST,
-        description=f"The state at this moment …: {MOMENT_RULE}.",
+        description=f"The state at this moment …: {MOMENT_RULE}. It, or `from_seq`, has to be given, but not both.",
         examples=["turn:5"],
-        json_schema_extra=_LOOKS,
+        json_schema_extra=LOOKS,
     ),
     _CHECKED,
 ]
@@ -88,9 +96,9 @@ To = Annotated[
     Query(
         alias="to",
         max_length=_MOST,
-        description="… and at this one: the head, if not given. It may be the earlier.",
+        description="… and at this one: the head, if not given. It may be the earlier. Not together with `to_seq`.",
         examples=["head"],
-        json_schema_extra=_LOOKS,
+        json_schema_extra=LOOKS,
     ),
     _CHECKED,
 ]

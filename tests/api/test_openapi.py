@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, get_args
 
 import httpx2
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from service.api import schemas
+from service.api.moments import LOOKS
 from service.api.problems import TABLE, problem_response
 from service.store import WorldRecord
 from worldledger import drafts, errors, intents
 from worldledger.genesis import NewWorld
+from worldledger.moments import UnreadableMomentError, parse_moment
 
 from .helpers import draft, problem
 from .living import AGENTS, INTENTS, intent, new_world, of
@@ -330,3 +335,22 @@ async def test_no_page_needs_another_server(client: httpx2.AsyncClient) -> None:
     for path in ("/docs", "/redoc", "/docs/oauth2-redirect"):
         problem(await client.get(path), 404, "not_found")
     assert "cdn" not in (await client.get("/openapi.json")).text
+
+
+@given(text=st.from_regex(re.compile(LOOKS["pattern"]), fullmatch=True))
+def test_the_document_allows_the_moments_that_are_read(text: str) -> None:
+    """What the pattern of a moment allows is read, but for days that a month does not have."""
+    try:
+        parse_moment(text)
+    except UnreadableMomentError:
+        day, month = (int(part) for part in re.search("-([0-9]{2})-([0-9]{2})T", text).groups()[::-1])  # type: ignore[union-attr]
+        assert day > 30 or (day > 28 and month == 2), text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["head", "7", "seq:7", "turn:5", "step:0", "sim:-1.5e3", "2026-01-31T12:00:00Z", "wall:2026-01-31T12:00+02:00"],
+)
+def test_the_document_allows_every_kind_of_moment(text: str) -> None:
+    """The pattern leaves no kind of moment out."""
+    assert re.fullmatch(LOOKS["pattern"], text)

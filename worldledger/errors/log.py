@@ -102,7 +102,10 @@ class RequestConflictError(SimulationError):
 
 
 class WorldNotFoundError(SimulationError):
-    """No world of that name in this database; details: ``near``, the names that are like it."""
+    """No world of that name in this database.
+
+    Details: ``near``, the names that are like it among the 200 before and the 200 after it in the order of names.
+    """
 
     code = "world_not_found"
 
