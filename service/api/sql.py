@@ -119,6 +119,8 @@ def _question(body: Mapping[str, Any], bound: int) -> _Question:
             raise QueryRefusedError(f"{member} is a text", path=f"$.{member}")
     if not isinstance(params, dict | list):
         raise QueryRefusedError("params is an object, or a list of the values of $1, $2 …", path="$.params")
+    if isinstance(most, float) and most.is_integer():  # to JSON Schema, 3.0 is an integer
+        most = int(most)
     if isinstance(most, bool) or not isinstance(most, int) or most < 0:
         raise QueryRefusedError("max_rows is a whole number", path="$.max_rows")
     if name is not None:

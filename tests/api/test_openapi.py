@@ -354,3 +354,20 @@ def test_the_document_allows_the_moments_that_are_read(text: str) -> None:
 def test_the_document_allows_every_kind_of_moment(text: str) -> None:
     """The pattern leaves no kind of moment out."""
     assert re.fullmatch(LOOKS["pattern"], text)
+
+
+async def test_the_document_forbids_what_is_refused(document: dict[str, Any]) -> None:
+    """A round's `meta` and `round_config` may be left out and not be null, and a model's name has its form."""
+    shapes = document["components"]["schemas"]
+    for name in ("meta", "round_config"):
+        member = shapes["RoundResult"]["properties"][name]
+        assert {"type": "null"} not in member.get("anyOf", [])
+        assert "$ref" in member or member["type"] == "object"
+        assert name not in shapes["RoundResult"]["required"]
+    (pattern,) = {
+        shape["properties"]["model_name"]["pattern"]
+        for shape in shapes.values()
+        if "pattern" in shape.get("properties", {}).get("model_name", {})
+    }
+    for text, is_allowed in (("", True), ("owner/name-1.5", True), ("a b", False), ("a--b", False), ("/x", False)):
+        assert bool(re.search(pattern, text)) == is_allowed, text

@@ -70,6 +70,13 @@ async def test_an_answer_as_json(asker: httpx2.AsyncClient) -> None:
     assert (await asker.post("/v1/sql", json={"query": "select 1 as n where false"})).json()["rows"] == []
 
 
+async def test_a_number_of_rows_may_have_a_fraction_of_nothing(asker: httpx2.AsyncClient) -> None:
+    """2.0 is a whole number, as JSON Schema has it."""
+    body = {"query": "select generate_series(1, 5)", "max_rows": 2.0}
+    found = (await asker.post("/v1/sql", json=body)).json()
+    assert (found["rows"], found["is_cut"]) == ([[1], [2]], True)
+
+
 async def test_an_answer_as_arrow(asker: httpx2.AsyncClient) -> None:
     """Each type of SQL is the one of Arrow that fits; nulls are nulls; what is of no such type is its text."""
     query = """
@@ -139,7 +146,7 @@ async def test_what_is_no_question_is_refused(asker: httpx2.AsyncClient, headers
         {"query": "select 1", "params": "x"},
     ):
         problem(await asked(**body), 422, "query_refused")
-    for most in (-1, True, "5"):
+    for most in (-1, True, "5", 2.5):
         problem(await asked(query="select 1", max_rows=most), 422, "query_refused", path="$.max_rows")
     problem(await asked(query="select 1", limit=1), 422, "query_refused", path="$.limit")
     for text in ("{", "[]", '{"query": 1, "query": 2}'):

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, JsonValue
 from service.api.schemas.base import GlobalSeq, Shape, Word, WorldName
 from service.api.schemas.projections import GameSummary
 from worldledger.canonical import MAX_INT
-from worldledger.rulesets.chess.agents import MAX_NAME, MAX_PROMPT
+from worldledger.rulesets.chess.agents import MAX_NAME, MAX_PROMPT, MODEL_NAME
 from worldledger.rulesets.chess.claims import MAX_SECONDS
 from worldledger.rulesets.chess.endings import Player, Reason, Result, Status
 from worldledger.rulesets.chess.fens import MAX_FEN, MAX_HALFMOVE_CLOCK, SQUARE, UCI
@@ -55,7 +55,12 @@ class AgentSettings(Shape):
         default="", description="The first 50 characters of the agent_id where it is left out."
     )
     personality: Annotated[str, Field(min_length=1, max_length=200)] = "balanced"
-    model_name: str = Field(default="", max_length=200, description="A model's id at Hugging Face; empty for no model.")
+    model_name: str = Field(
+        default="",
+        max_length=200,
+        description="A model's id at Hugging Face (owner/name); empty for no model.",
+        json_schema_extra={"pattern": f"^({MODEL_NAME})?$"},
+    )
     system_prompt: str = Field(
         default="", max_length=MAX_PROMPT, description="Plain text that does not tell its reader to run code."
     )

@@ -62,10 +62,20 @@ _PLACE: dict[str, Any] = {
 _CUE: dict[str, Any] = {"active": True, "intensity": 1.0, "since_round": 1}
 
 
+def _exactly(schema: dict[str, Any]) -> None:
+    """Say that a member that may be left out may not be null instead."""
+    for name in ("meta", "round_config"):
+        member = schema["properties"][name]
+        member.pop("default")
+        (wanted,) = [each for each in member.pop("anyOf") if each != {"type": "null"}]
+        member.update(wanted)
+    schema["examples"] = [_RESULT]
+
+
 class RoundResult(_RoundResult):
     """A whole round, as its file `roundN_social_rl.json` has it; the schema `social-rl-round` says the same."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_RESULT]})
+    model_config = ConfigDict(json_schema_extra=_exactly)
 
 
 class RoundReceipt(Shape):

@@ -18,7 +18,9 @@ MAX_NAME: Final = 50
 #: Longest instructions of an agent, in characters.
 MAX_PROMPT: Final = 10_000
 
-_MODEL_NAME: Final = re.compile(r"(?!.*(?:--|\.\.))[A-Za-z0-9_][\w.-]{0,95}(?:/[A-Za-z0-9_][\w.-]{0,95})?", re.ASCII)
+#: What a model's name is like, in the syntax that Python and JSON Schema have in common.
+MODEL_NAME: Final = r"(?!.*(?:--|\.\.))[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}(?:/[A-Za-z0-9_][A-Za-z0-9_.-]{0,95})?"
+_MODEL_NAME: Final = re.compile(MODEL_NAME)
 #: What tells its reader to run code. A chess player's instructions have no need of it.
 _CODE: Final = re.compile(
     r"```|~~~|<script\b|\b(?:exec|eval|compile|__import__)\s*\(|\bos\s*\.\s*(?:system|popen|exec\w*)\b|\bsubprocess\b"
