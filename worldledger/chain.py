@@ -11,11 +11,12 @@ from binascii import hexlify
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import orjson
 
 from worldledger.canonical import canonical_json, check_stored_text
+from worldledger.drafts import Asked, UnclearRequestError
 from worldledger.effects import is_system_kind
 from worldledger.errors import InvalidEffectError, SimulationError, TamperedError
 from worldledger.log_rules import UUID_RULE, Heard, UsedOnce, effect_problem, is_uuid, order_problem
@@ -69,6 +70,10 @@ class StoredEffect(NamedTuple):
     kind: str
     source_id: str
     sim_time: float
+
+
+#: The same as a plain tuple.
+StoredRow: TypeAlias = tuple[int, bytes, bytes, str, str, float]
 
 
 class ChainRow(NamedTuple):
@@ -190,17 +195,17 @@ class Verifier:
         self.position = Position(seq, previous)
         return True
 
-    def feed(self, rows: Sequence[StoredEffect]) -> bool:
+    def feed(self, rows: Sequence[StoredRow]) -> bool:
         """Check the rows that follow, everything but what `finish` tells; False once something does not hold."""
         if self.finding is not None:
             return False
         start = self.position
         seq, previous = start
         prefix = previous.hex().encode()
-        world_id, used, is_full = self.world_id, self._used, self._is_full
+        world_id, is_full = self.world_id, self._is_full
         last_sim_time, last_wall_time = self._sim_time, self._wall_time
         uuids: list[str] = []
-        take_request = used.take_request
+        asked: list[Asked] = []
         what = None
         for at, text, stored, kind, source_id, sim_time in rows:
             if at != seq + 1:
@@ -235,8 +240,11 @@ class Verifier:
                 if what is not None:
                     break
                 uuid = effect["uuid"]
-                if effect["req_id"] is not None:
-                    take_request(effect, text, at)
+                req_id = effect["req_id"]
+                if req_id is not None:
+                    other = effect if "source_metadata" in effect or "caused_by" in effect else None
+                    version, priority = effect["schema_version"], effect["priority"]
+                    asked.append((at, source_id, req_id, text, kind, version, priority, other))
             except InvalidEffectError as error:
                 what = f"{error.path}: {error.reason}"
                 break
@@ -251,14 +259,23 @@ class Verifier:
         self._sim_time, self._wall_time = last_sim_time, last_wall_time
         if what is not None:
             self.finding = Finding(world_id, seq + 1, what)
+        self._use(start, rows, uuids, asked)
+        self._pass_heads(start, rows)
+        return self.finding is None
+
+    def _use(self, start: Position, rows: Sequence[StoredRow], uuids: list[str], asked: list[Asked]) -> None:
+        """Gather what good rows may have once only: their uuids, and their requests; stop before the first bad one."""
         try:
-            used.take_uuids(uuids, seq)
+            self._used.take_asked(asked)
+        except UnclearRequestError as error:
+            uuids = uuids[: error.seq - start.global_seq - 1]
+            self._stop_before(start, rows, error.seq, f"the stored text is not an effect ({error})")
+        try:
+            self._used.take_uuids(uuids, self.position.global_seq)
         except ValueError:
             place = next(at for at, uuid in enumerate(uuids) if not is_uuid(uuid))
             self._stop_before(start, rows, start.global_seq + place + 1, f"$.uuid: {UUID_RULE}")
-            used.take_uuids(uuids[:place], self.position.global_seq)
-        self._pass_heads(start, rows)
-        return self.finding is None
+            self._used.take_uuids(uuids[:place], self.position.global_seq)
 
     def finish(self, head: Position | None = None) -> Verdict:
         """Close the check: nothing has come again, and the chain ends at ``head`` and has passed the noted heads."""
@@ -286,20 +303,21 @@ class Verifier:
         if again is not None and (self.finding is None or again[0] < self.finding.global_seq):
             self.finding = Finding(self.world_id, *again)
 
-    def _pass_heads(self, start: Position, rows: Sequence[StoredEffect]) -> None:
+    def _pass_heads(self, start: Position, rows: Sequence[StoredRow]) -> None:
         """Compare the noted heads with the good rows: one that differs comes before whatever was found after it."""
         while self._heads and self._heads[-1].global_seq <= self.position.global_seq:
             noted = self._heads.pop()
             row = rows[noted.global_seq - start.global_seq - 1]
-            if row.checksum != noted.checksum:
-                what = f"the checksum is {row.checksum.hex()[:16]}…, the given head says {_short(noted)}"
+            checksum = row[2]
+            if checksum != noted.checksum:
+                what = f"the checksum is {checksum.hex()[:16]}…, the given head says {_short(noted)}"
                 self._stop_before(start, rows, noted.global_seq, what)
 
-    def _stop_before(self, start: Position, rows: Sequence[StoredEffect], seq: int, what: str) -> None:
+    def _stop_before(self, start: Position, rows: Sequence[StoredRow], seq: int, what: str) -> None:
         """Go back to the row before ``seq``, one of these rows, and keep what was found there."""
         self.effects -= self.position.global_seq - (seq - 1)
         place = seq - start.global_seq - 1
-        self.position = Position(seq - 1, rows[place - 1].checksum) if place else start
+        self.position = Position(seq - 1, rows[place - 1][2]) if place else start
         self.finding = Finding(self.world_id, seq, what)
 
     def _stop(self, seq: int, previous: bytes, before: int, what: str, at: int) -> bool:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
@@ -27,6 +26,10 @@ MAX_PRIORITY: Final = 2**31 - 1
 #: The member of ``source_metadata`` that has the digest of a request whose payload the ruleset has written anew.
 REQUEST_DIGEST: Final = "request_sha256"
 _HEX64: Final = re.compile(r"[0-9a-f]{64}\Z")
+#: A stored effect that has a req_id, as far as it tells what was asked: its seq, source_id, req_id, stored text, kind,
+#: schema_version and priority, and, where it has source_metadata or caused_by, all of it. A plain tuple, as there are
+#: very many.
+Asked: TypeAlias = tuple[int, str, Any, bytes, str, Any, Any, Mapping[str, Any] | None]
 #: MAJOR.MINOR.PATCH, and perhaps a pre-release and a build (semver.org, version 2.0.0).
 SEMANTIC_VERSION: Final = (
     r"(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)"
@@ -48,6 +51,14 @@ _KNOWN: Final = frozenset(
         "source_metadata",
     }
 )
+
+
+class UnclearRequestError(ValueError):
+    """It cannot be told what the effect ``seq`` was asked for by."""
+
+    def __init__(self, seq: int, reason: object) -> None:
+        super().__init__(f"{reason}")
+        self.seq = seq
 
 
 class CheckedDraft(NamedTuple):
@@ -120,29 +131,57 @@ def body_digest(
     return sha256(head + payload).digest()
 
 
-def effect_body_digest(effect: Mapping[str, Any], text: bytes) -> bytes:
-    """Return the digest that the draft of a stored effect had: of the payload's own bytes, not written anew.
-
-    ``text`` is the stored text of ``effect``. Raises ValueError where it is not in the canonical profile.
-    """
-    if "source_metadata" in effect or "caused_by" in effect:
-        said = _said_digest(effect.get("source_metadata", {}))
-        return sha256(_body(text)).digest() if said is None else said
-    start = text.find(b',"payload":')
-    end = text.rfind(b',"priority":')
-    if not 0 < start < end:
-        return sha256(_body(text)).digest()
-    head, before, priority, version, source = _surroundings(
-        effect["kind"], effect["source_id"], effect["schema_version"], effect["priority"]
+def asked_by(effect: Mapping[str, Any], text: bytes, seq: int) -> Asked:
+    """Return what the stored effect ``seq``, which has a req_id, tells of what was asked."""
+    other = effect if "source_metadata" in effect or "caused_by" in effect else None
+    return (
+        seq,
+        effect["source_id"],
+        effect["req_id"],
+        text,
+        effect["kind"],
+        effect["schema_version"],
+        effect["priority"],
+        other,
     )
-    if (
-        text.endswith(before, 0, start)
-        and text.startswith(priority, end)
-        and text.find(version, end) > 0
-        and text.find(source, end) > 0
-    ):
-        return sha256(head + text[start + 11 : end]).digest()
-    return sha256(_body(text)).digest()
+
+
+def effect_body_digests(asked: Iterable[Asked]) -> Iterator[bytes]:
+    """Return the digests that the drafts of stored effects had: of the payloads' own bytes, not written anew.
+
+    Raises UnclearRequestError at one whose req_id is no text, or whose text is not in the canonical profile.
+    """
+    known: dict[tuple[str, str, str, int], tuple[bytes, bytes, bytes, bytes, bytes]] = {}
+    seq = 0
+    try:
+        for seq, source_id, req_id, text, kind, schema_version, priority, effect in asked:  # noqa: B007 - see below
+            if type(req_id) is not str:
+                raise ValueError("the req_id is no text")  # noqa: TRY301
+            if effect is not None:
+                said = _said_digest(effect.get("source_metadata", {}))
+                if said is not None:
+                    yield said
+                    continue
+            elif type(schema_version) is str and type(priority) is int:
+                key = (kind, source_id, schema_version, priority)
+                around = known.get(key)
+                if around is None:
+                    around = known[key] = _surroundings(*key)
+                # Behind the payload are eight members, and no string has a bare quote.
+                members = text.rsplit(b',"', 8)
+                front, _, payload = members[0].partition(b',"payload":')
+                if (
+                    len(members) == 9
+                    and members[1] == around[2]
+                    and members[3] == around[3]
+                    and members[5] == around[4]
+                    and front.endswith(around[1])
+                ):
+                    yield sha256(around[0] + payload).digest()
+                    continue
+            yield sha256(_body(text)).digest()
+    except ValueError as error:
+        raise UnclearRequestError(seq, error) from None
 
 
 def request_digest(digests: Sequence[bytes]) -> bytes:
@@ -150,18 +189,17 @@ def request_digest(digests: Sequence[bytes]) -> bytes:
     return digests[0] if len(digests) == 1 else sha256(b"".join(digests)).digest()
 
 
-@lru_cache(4096, typed=True)
 def _surroundings(
     kind: str, source_id: str, schema_version: str, priority: int
 ) -> tuple[bytes, bytes, bytes, bytes, bytes]:
-    """Return what is hashed before a payload, and how each value stands in a canonical text: the same very often."""
+    """Return what is hashed before a payload, and how each member stands in a canonical text."""
     kind_text, source, version, rank = (canonical_json(value) for value in (kind, source_id, schema_version, priority))
     return (
         b"[%b,%b,%b,%b,null]" % (kind_text, source, version, rank),
         b',"kind":' + kind_text,
-        b',"priority":%b,"req_id":' % rank,
-        b',"schema_version":%b,"sim_time":' % version,
-        b',"source_id":%b,"uuid":' % source,
+        b'priority":' + rank,
+        b'schema_version":' + version,
+        b'source_id":' + source,
     )
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from worldledger.drafts import MAX_PRIORITY, MAX_WORD
+from worldledger.drafts import MAX_PRIORITY, MAX_WORD, Asked, asked_by
 from worldledger.effects import SERVICE_SOURCE, is_system_kind
 from worldledger.genesis import GENESIS_KIND
 from worldledger.repeats import Repeats, Spill, uuid_keys
@@ -101,27 +101,28 @@ class UsedOnce:
         self._hears_repeats = hears_repeats
         self._gathered_uuids: list[str] = []
         self._last_seq = 0
-        #: Takes the next effect that has a req_id, and its stored text, with its seq; see `Requests.take`.
-        self.take_request = self._requests.take
 
     def take(self, effect: Mapping[str, Any], text: bytes, seq: int) -> None:
         """Take the next effect and its stored text. Raises ValueError where it cannot be told what was asked."""
         if effect["req_id"] is not None:
-            self.take_request(effect, text, seq)
+            self._requests.take([asked_by(effect, text, seq)])
         self._gathered_uuids.append(effect["uuid"])
         self._last_seq = seq
         if len(self._gathered_uuids) >= _GATHERED:
             self._flush_uuids()
 
     def take_uuids(self, uuids: list[str], last_seq: int) -> None:
-        """Take the uuids of the next effects at once; `take_request` is for what else `take` would take.
+        """Take the uuids of the next effects at once; `take_asked` is for what else `take` would take.
 
         Raises ValueError if one is no uuid.
         """
         if uuids:
             self._uuids.add(uuid_keys(uuids), range(last_seq - len(uuids) + 1, last_seq + 1))
-        if len(self._requests) >= _GATHERED:
-            self._hear(self._requests.ended())
+        self._hear(self._requests.ended())
+
+    def take_asked(self, asked: Sequence[Asked]) -> None:
+        """Take those of the next effects that have a req_id; see `Requests.take`."""
+        self._requests.take(asked)
 
     def finish(self) -> tuple[int, str] | None:
         """Close the log; return the first seq that has what was used before, and what, if there is any."""

@@ -6,7 +6,7 @@ end they are looked at part by part, each part being those keys whose mixed bits
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
@@ -57,6 +57,20 @@ def uuid_keys(uuids: list[str]) -> bytes:
     except (TypeError, ValueError):
         pass
     raise ValueError("a uuid is 32 hex digits, in lower case")
+
+
+def hash_keys(words: Iterable[Hashable]) -> bytes:
+    """Return keys that cost little, one behind the other: two that differ may belong to equal words only by chance.
+
+    They are Python's hashes, with 64 bits and other ones in each process: what stands twice has the same key twice,
+    but not the other way round.
+    """
+    import numpy as np  # noqa: PLC0415
+
+    hashes = np.fromiter(map(hash, words), "<i8")
+    keys = np.zeros((len(hashes), 2), "<i8")
+    keys[:, 0] = hashes
+    return keys.tobytes()
 
 
 class Repeats:

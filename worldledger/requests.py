@@ -7,10 +7,10 @@ together, with its source_id and its req_id, and the digest of its body is made 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
-from worldledger.drafts import effect_body_digest, request_digest
+from worldledger.drafts import Asked, effect_body_digests, request_digest
 from worldledger.repeats import key_of
 
 _tuple: Final = tuple.__new__
@@ -34,42 +34,38 @@ class Requests:
     """Puts requests together from the effects of a log, which are handed in as they follow each other."""
 
     def __init__(self) -> None:
-        self._taken: list[tuple[str, str, bytes, int]] = []
         self._asked = ("", "")
         self._first_seq = self._last_seq = 0
         self._digests: list[bytes] = []
+        self._ended: list[LoggedRequest] = []
 
-    def take(self, effect: Mapping[str, Any], text: bytes, seq: int) -> None:
-        """Take the next effect that has a req_id, and its stored text.
+    def take(self, asked: Sequence[Asked]) -> None:
+        """Take the next effects that have a req_id.
 
-        Raises ValueError where the text is not canonical, so that what was asked cannot be told.
+        Raises UnclearRequestError at one whose req_id is no text, or whose text is not canonical, so that what was
+        asked cannot be told; those before it are taken.
         """
-        req_id = effect["req_id"]
-        if type(req_id) is not str:
-            raise TypeError("the req_id is no text")
-        self._taken.append((effect["source_id"], req_id, effect_body_digest(effect, text), seq))
-
-    def __len__(self) -> int:
-        """Return how many effects wait to be put together."""
-        return len(self._taken)
+        (source, req), first, last, digests = self._asked, self._first_seq, self._last_seq, self._digests
+        ended = self._ended.append
+        try:
+            for digest, (seq, source_id, req_id, _, _, _, _, _) in zip(effect_body_digests(asked), asked, strict=False):
+                if req_id == req and seq == last + 1 and source_id == source:
+                    digests.append(digest)
+                else:
+                    if digests:
+                        # As LoggedRequest(…), without its Python function.
+                        body = digests[0] if len(digests) == 1 else request_digest(digests)
+                        ended(_tuple(LoggedRequest, (source, req, body, first, last)))
+                    source, req, first, digests = source_id, req_id, seq, [digest]
+                last = seq
+        finally:
+            self._asked, self._first_seq, self._last_seq, self._digests = (source, req), first, last, digests
 
     def ended(self, *, is_over: bool = False) -> list[LoggedRequest]:
-        """Return the requests that have ended; the last one can still go on, unless the log ``is_over``."""
-        ended: list[LoggedRequest] = []
-        taken, self._taken = self._taken, []
-        (source, req), first, last, digests = self._asked, self._first_seq, self._last_seq, self._digests
-        for source_id, req_id, digest, seq in taken:
-            if req_id == req and seq == last + 1 and source_id == source:
-                digests.append(digest)
-            else:
-                if digests:
-                    # As LoggedRequest(…), without its Python function.
-                    body = digests[0] if len(digests) == 1 else request_digest(digests)
-                    ended.append(_tuple(LoggedRequest, (source, req, body, first, last)))
-                source, req, first, digests = source_id, req_id, seq, [digest]
-            last = seq
-        if is_over and digests:
-            ended.append(LoggedRequest(source, req, request_digest(digests), first, last))
-            digests = []
-        self._asked, self._first_seq, self._last_seq, self._digests = (source, req), first, last, digests
+        """Return the requests that have ended since; the last one can still go on, unless the log ``is_over``."""
+        ended, self._ended = self._ended, []
+        if is_over and self._digests:
+            body = request_digest(self._digests)
+            ended.append(LoggedRequest(*self._asked, body, self._first_seq, self._last_seq))
+            self._digests = []
         return ended

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -125,6 +125,24 @@ class Reader:
         A batch holds at most 1,000 rows and about ``read_batch_bytes`` stored bytes, and no connection is held
         between batches, so a slow consumer costs the database nothing. ``limit`` is the most rows in all.
         """
+        rows = self.records(
+            world_id, after_seq=after_seq, until_seq=until_seq, kind=kind, source_id=source_id, limit=limit
+        )
+        async with aclosing(rows):
+            async for batch in rows:
+                yield [StoredEffect(*row) for row in batch]
+
+    async def records(
+        self,
+        world_id: str,
+        *,
+        after_seq: int = 0,
+        until_seq: int | None = None,
+        kind: str | None = None,
+        source_id: str | None = None,
+        limit: int | None = None,
+    ) -> AsyncGenerator[list[Any], None]:
+        """Give the same rows as `batches`, as they come from the driver: no tuples, but like a `StoredRow`."""
         statement, filters = _batch_statement(kind, source_id)
         if not all(map(storable, (world_id, *filters))):
             return
@@ -138,7 +156,7 @@ class Reader:
             )
             if not rows:
                 return
-            yield [StoredEffect(*row) for row in rows]
+            yield rows
             position = rows[-1][0]
             left -= len(rows)
 

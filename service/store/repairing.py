@@ -53,13 +53,12 @@ async def repair_requests(
     fails. Raises WorldNotFoundError if there is no trace of the world, StoreUnavailableError as the store does.
     """
     done = Repaired(world_id)
-    async with verified_log(reader, world_id, progress) as (verdict, trail):
+    async with verified_log(reader, world_id, progress) as (verdict, rows):
         if verdict.finding is not None and not await _only_requests(reader, world_id):
             done.finding = verdict.finding
             return done
-        until = 0 if verdict.head is None else verdict.head.global_seq
         chunk: list[Difference] = []
-        async with aclosing(trail.differences(reader, world_id, until)) as differences:
+        async with aclosing(rows.differences()) as differences:
             async for difference in differences:
                 done.removed += difference.row is not None
                 done.written += difference.request is not None

@@ -306,36 +306,19 @@ select h.head_seq, coalesce(h.head_checksum, ''::bytea) as head_checksum, h.sim_
 from (select $1::text as world_id) asked left join heads h using (world_id)
 """
 
+#: For the transaction in which rows of requests are read beside the effects, and wait for them.
+FOR_COMPARING = "set local idle_in_transaction_session_timeout = '10min'"
+
 #: The rows of a world's requests, in the order of the log: those after the effect $2 (null: all), up to the effect $3,
 #: and whatever lies beyond the head.
-_REQUESTS_IN_ORDER = """
-select {columns}
-from requests q left join heads h using (world_id)
+REQUESTS_IN_ORDER = """
+select q.source_id, q.req_id, q.body_sha256, q.first_seq, q.last_seq
+from requests q
 where q.world_id = $1
 and (q.first_seq is null or q.last_seq is null
-     or ($2::bigint is null or q.first_seq > $2) and (q.first_seq <= $3 or q.last_seq > coalesce(h.head_seq, 0)))
+     or ($2::bigint is null or q.first_seq > $2)
+        and (q.first_seq <= $3 or q.last_seq > coalesce((select head_seq from heads where world_id = $1), 0)))
 order by q.first_seq, q.source_id, q.req_id
-"""
-
-REQUESTS_IN_ORDER = _REQUESTS_IN_ORDER.format(
-    columns="""
-q.source_id, q.req_id, q.body_sha256, q.first_seq, q.last_seq, q.last_seq > coalesce(h.head_seq, 0) as is_beyond
-"""
-)
-
-#: The same rows, as `service.store.request_rows` writes requests for their digest; null for what no request can be.
-REQUEST_RECORDS = _REQUESTS_IN_ORDER.format(
-    columns="""
-case when octet_length(q.body_sha256) = 32 and q.last_seq <= h.head_seq then
-    int8send(q.first_seq) || int8send(q.last_seq) || int4send(length(q.source_id)) || int4send(length(q.req_id))
-    || q.body_sha256 || convert_to(q.source_id || q.req_id, 'UTF8')
-end
-"""
-)
-
-#: Whether a request of a world has more than one row, which the primary key of the table should not let happen.
-REQUEST_HAS_TWO_ROWS = """
-select exists (select from requests where world_id = $1 group by source_id, req_id having count(*) > 1)
 """
 
 #: What lets the owner remove rows of requests, and what refuses it again: within one transaction.

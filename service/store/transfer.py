@@ -19,6 +19,7 @@ from service.store.ahead import ahead
 from service.store.copying import bulk_transaction, copy_rows
 from service.store.tampering import beyond_the_head
 from worldledger.chain import ORIGIN, Finding, Position
+from worldledger.drafts import asked_by
 from worldledger.errors import FileRefusedError, WorldExistsError
 from worldledger.exports import ExportWriter, Trailer
 from worldledger.genesis import genesis_problem
@@ -157,7 +158,7 @@ class _Restorer:
             try:
                 effect = orjson.loads(text)
                 if effect["req_id"] is not None:
-                    self._asked.take(effect, text, seq)
+                    self._asked.take([asked_by(effect, text, seq)])
                 yield (
                     self._world_id,
                     seq,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager, closing
+from contextlib import aclosing, asynccontextmanager, closing
 from dataclasses import replace
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,8 +14,8 @@ import orjson
 from service.store import statements
 from service.store.ahead import ahead
 from service.store.records import WorldRecord
-from service.store.request_rows import RequestSums, RequestTrail
-from worldledger.chain import ORIGIN, Finding, Position, StoredEffect, Verdict, Verifier
+from service.store.request_rows import RequestRows
+from worldledger.chain import ORIGIN, Finding, Position, Verdict, Verifier
 from worldledger.errors import EffectNotFoundError, WorldNotFoundError
 from worldledger.genesis import check_world_name, genesis_problem
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import asyncpg
 
     from service.store.reader import Reader
-    from worldledger.log_rules import Heard
 
 #: Told how many effects were checked, and how many there are.
 Progress = Callable[[int, int], None]
@@ -49,22 +48,19 @@ async def verify_world(
     world, and nobody kept a position of it.
     """
     log = _Log(reader, world_id, start, start_name, list(noted), is_full=is_full)
-    verdict = await log.summed(progress)
+    verdict = await log.quickly(progress)
     if verdict is not None:
         return verdict
     # Something does not hold: what it is, and where, is found by another look.
-    async with log.verified(None) as (verdict, trail):
-        if verdict.finding is not None or verdict.head is None:
-            return verdict
-        finding = await trail.problem(reader, world_id, verdict.head.global_seq)
-    return replace(verdict, finding=finding)
+    async with log.verified(None) as (verdict, rows):
+        return verdict if verdict.finding is not None else replace(verdict, finding=await rows.problem())
 
 
 @asynccontextmanager
 async def verified_log(
     reader: Reader, world_id: str, progress: Progress | None = None
-) -> AsyncIterator[tuple[Verdict, RequestTrail]]:
-    """Verify all of a world but its requests; lend the verdict and the requests that follow from the log."""
+) -> AsyncIterator[tuple[Verdict, RequestRows]]:
+    """Verify all of a world but its requests; lend the verdict, and the rows to compare with the log's requests."""
     async with _Log(reader, world_id, ORIGIN, "from", [], is_full=False).verified(progress) as found:
         yield found
 
@@ -91,26 +87,32 @@ class _Log:
         self._noted = noted
         self._is_full = is_full
 
-    async def summed(self, progress: Progress | None) -> Verdict | None:
+    async def quickly(self, progress: Progress | None) -> Verdict | None:
         """Verify the log and its requests; None if something does not hold."""
         begun = await self._begin()
         if isinstance(begun, Verdict):
             return begun
-        sums = RequestSums(self._start.global_seq, _asked(begun.before))
-        sums.read(self._reader, self._world_id, begun.end.global_seq)
-        try:
-            verdict = await self._read(begun, sums.add, progress, hears_repeats=True)
-            return verdict if verdict.verified and await sums.agree() else None
-        finally:
-            await sums.close()
+        async with aclosing(self._rows(begun)) as rows:
+            rows.begin()
+            verdict = await self._read(begun, rows, progress, hears_repeats=True)
+            rows.end()
+            return verdict if verdict.verified and await rows.agree() else None
 
     @asynccontextmanager
-    async def verified(self, progress: Progress | None) -> AsyncIterator[tuple[Verdict, RequestTrail]]:
-        """Verify all but the requests; lend the verdict and the requests that follow from the log."""
+    async def verified(self, progress: Progress | None) -> AsyncIterator[tuple[Verdict, RequestRows]]:
+        """Verify all but the requests; lend the verdict, and the rows to compare with the log's requests."""
         begun = await self._begin()
-        before = None if isinstance(begun, Verdict) else begun.before
-        with closing(RequestTrail(self._start.global_seq, _asked(before))) as trail:
-            yield (begun if isinstance(begun, Verdict) else await self._read(begun, trail.add, progress)), trail
+        async with aclosing(self._rows(begun)) as rows:
+            verdict = begun if isinstance(begun, Verdict) else await self._read(begun, rows, progress)
+            rows.end()
+            yield verdict, rows
+
+    def _rows(self, begun: _Begun | Verdict) -> RequestRows:
+        if isinstance(begun, _Begun):
+            until, skipped = begun.end, _asked(begun.before)
+        else:
+            until, skipped = begun.head or ORIGIN, None
+        return RequestRows(self._reader, self._world_id, until.global_seq, self._start.global_seq, skipped)
 
     async def _begin(self) -> _Begun | Verdict:
         """Look at what is there besides the effects; give the verdict if nothing else needs to be looked at."""
@@ -133,7 +135,7 @@ class _Log:
         return begun._replace(before=before)
 
     async def _read(
-        self, begun: _Begun, heard: Heard, progress: Progress | None, *, hears_repeats: bool = False
+        self, begun: _Begun, requests: RequestRows, progress: Progress | None, *, hears_repeats: bool = False
     ) -> Verdict:
         verifier = Verifier(
             self._world_id,
@@ -142,28 +144,31 @@ class _Log:
             before=begun.before,
             is_full=self._is_full,
             spill=TemporaryFile,
-            heard=heard,
+            heard=requests.hear,
             hears_repeats=hears_repeats,
         )
         with closing(verifier):
-            return await self._fed(verifier, begun, progress)
+            return await self._fed(verifier, begun, requests, progress)
 
-    async def _fed(self, verifier: Verifier, begun: _Begun, progress: Progress | None) -> Verdict:
+    async def _fed(
+        self, verifier: Verifier, begun: _Begun, requests: RequestRows, progress: Progress | None
+    ) -> Verdict:
         world_id, start = self._world_id, self._start
         end, extent, world, _ = begun
         total = max(end.global_seq - start.global_seq, 0)
-        last: StoredEffect | None = None
-        rows = self._reader.batches(world_id, after_seq=start.global_seq, until_seq=end.global_seq)
+        last: bytes | None = None
+        rows = self._reader.records(world_id, after_seq=start.global_seq, until_seq=end.global_seq)
         async with ahead(rows) as batches:
             async for batch in batches:
                 holds = verifier.feed(batch)
+                requests.take()
                 if last is None and start == ORIGIN and verifier.position.global_seq > 0:
-                    problem = genesis_problem(batch[0].text, world.genesis_columns())
+                    problem = genesis_problem(batch[0]["text"], world.genesis_columns())
                     if problem is not None:
                         return Verdict(world_id, ORIGIN, 0, Finding(world_id, 1, problem), end)
                 if not holds:
                     break
-                last = batch[-1]
+                last = batch[-1]["text"]
                 if progress is not None:
                     progress(verifier.effects, total)
         verdict = await asyncio.to_thread(verifier.finish, end)
@@ -213,7 +218,7 @@ def _asked(text: bytes | None) -> tuple[str, str] | None:
     return None if effect.get("req_id") is None else (effect.get("source_id"), effect["req_id"])
 
 
-def _ending_problem(world_id: str, extent: asyncpg.Record, last: StoredEffect | None) -> Finding | None:
+def _ending_problem(world_id: str, extent: asyncpg.Record, last: bytes | None) -> Finding | None:
     """Look at what the chain alone does not tell: the head's clocks, and rows beyond the head."""
     head_seq = extent["head_seq"]
     if extent["last_seq"] is not None and extent["last_seq"] > head_seq:
@@ -223,7 +228,7 @@ def _ending_problem(world_id: str, extent: asyncpg.Record, last: StoredEffect | 
     if head_seq == 0:
         return Finding(world_id, 1, "the log is empty: there is no genesis")
     if last is not None:
-        effect = orjson.loads(last.text)
+        effect = orjson.loads(last)
         for name in ("sim_time", "wall_time"):
             if effect[name] != extent[name]:
                 what = f"the head's {name} is {extent[name]!r}, the last effect's is {effect[name]!r}"

@@ -13,7 +13,15 @@ from hypothesis import given, settings
 
 from worldledger import drafts
 from worldledger.canonical import MAX_DEPTH, MAX_INT
-from worldledger.drafts import MAX_PRIORITY, MAX_WORD, CheckedDraft, check_draft, effect_body_digest, effect_text
+from worldledger.drafts import (
+    MAX_PRIORITY,
+    MAX_WORD,
+    CheckedDraft,
+    asked_by,
+    check_draft,
+    effect_body_digests,
+    effect_text,
+)
 from worldledger.errors import InvalidEffectError, RecoveryAction, ReservedKindError
 
 from .values import ANY_JSON, GOOD_OBJECTS, nested, offences, same
@@ -227,14 +235,19 @@ def test_what_makes_two_requests_the_same() -> None:
     assert digests == {sha256(b'["Said","a1","1.0.0",0,null]{"x":1}').digest()}
 
 
+def _digest(effect: dict[str, Any], text: bytes) -> bytes:
+    (digest,) = effect_body_digests([asked_by(effect, text, 2)])
+    return digest
+
+
 @settings(max_examples=100, deadline=None)
 @given(GOOD_OBJECTS)
 def test_the_digest_follows_from_the_log(payload: dict[str, Any]) -> None:
-    """A request's digest can be computed from the stored effect alone."""
-    checked = check_draft(draft(payload=payload, req_id="r", priority=2, caused_by=1, sim_time=3.0))
-    text = effect_text(checked, world_id="w", global_seq=2, uuid="u", sim_time=3.0, wall_time=5.0)
-    effect = orjson.loads(text)
-    assert effect_body_digest(effect, text) == checked.body_digest()
+    """A request's digest can be computed from the stored effect alone, whether it names a cause or none."""
+    for cause in ({}, {"caused_by": 1}):
+        checked = check_draft(draft(payload=payload, req_id="r", priority=2, sim_time=3.0, **cause))
+        text = effect_text(checked, world_id="w", global_seq=2, uuid="u", sim_time=3.0, wall_time=5.0)
+        assert _digest(orjson.loads(text), text) == checked.body_digest()
 
 
 @pytest.mark.parametrize(
@@ -249,7 +262,7 @@ def test_the_digest_is_that_of_the_stored_bytes(fields: dict[str, Any]) -> None:
     """Texts that look like fields of the effect do not mislead it."""
     checked = check_draft(draft(**{"payload": {"x": 1e16}, "req_id": "r", **fields}))
     text = effect_text(checked, world_id="w", global_seq=2, uuid="u", sim_time=0.0, wall_time=5.0)
-    assert effect_body_digest(orjson.loads(text), text) == checked.body_digest()
+    assert _digest(orjson.loads(text), text) == checked.body_digest()
 
 
 def test_numbers_count_as_they_are_spelt() -> None:
@@ -259,7 +272,7 @@ def test_numbers_count_as_they_are_spelt() -> None:
     old, new = (b"1e+16", b"1e16") if b"1e+16" in text else (b"1e16", b"1e+16")
     spelt = text.replace(old, new)
     expected = sha256(b'["Said","a1","1.0.0",0,null]{"x":' + new + b"}").digest()
-    assert effect_body_digest(orjson.loads(spelt), spelt) == expected != checked.body_digest()
+    assert _digest(orjson.loads(spelt), spelt) == expected != checked.body_digest()
 
 
 @pytest.mark.parametrize(
@@ -275,14 +288,14 @@ def test_words_count_as_they_are_spelt(old: bytes, new: bytes) -> None:
     """Another spelling of what stands beside the payload is another body, though its value may be the same."""
     checked = check_draft(draft(payload={}, req_id="r", priority=1))
     text = effect_text(checked, world_id="w", global_seq=2, uuid="u", sim_time=0.0, wall_time=5.0)
-    assert effect_body_digest(orjson.loads(text), text) == checked.body_digest()
+    assert _digest(orjson.loads(text), text) == checked.body_digest()
     spelt = text.replace(old, new)
     assert spelt != text
-    assert effect_body_digest(orjson.loads(spelt), spelt) != checked.body_digest()
+    assert _digest(orjson.loads(spelt), spelt) != checked.body_digest()
 
 
 @pytest.mark.parametrize("text", [b"{}", b'{"global_seq":2,"kind":"a","payload":{}', b'{"kind":"a","payload":{}}'])
 def test_a_text_that_is_not_canonical_has_no_digest(text: bytes) -> None:
     """What was asked cannot be told of a text that is no effect: that is an error, and nothing is guessed."""
     with pytest.raises(ValueError, match="not canonical"):
-        effect_body_digest({}, text)
+        _digest({"source_id": "a1", "req_id": "r", "kind": "a", "schema_version": "1", "priority": 0}, text)

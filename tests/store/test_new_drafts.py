@@ -9,7 +9,7 @@ import pytest
 
 from service.store import EventLog, Store
 from worldledger.config import OrchestratorConfig
-from worldledger.drafts import REQUEST_DIGEST, effect_body_digest
+from worldledger.drafts import REQUEST_DIGEST, asked_by, effect_body_digests
 from worldledger.errors import InvalidEffectError, RequestConflictError
 from worldledger.genesis import NewWorld
 
@@ -64,7 +64,8 @@ async def test_a_request_without_priority_is_one_effect(urgent: EventLog, open_s
         with pytest.raises(RequestConflictError):
             await log.append(draft(2, req_id="r"))
     (one,) = await effects(urgent)
-    assert one["source_metadata"] == {REQUEST_DIGEST: effect_body_digest(one, b"").hex()}
+    (digest,) = effect_body_digests([asked_by(one, b"", 2)])
+    assert one["source_metadata"] == {REQUEST_DIGEST: digest.hex()}
     several = [draft(3), draft(4)]
     made = await urgent.append_request(several, source_id="a1", req_id="s")
     again_made = await other.append_request(several, source_id="a1", req_id="s")

@@ -161,6 +161,28 @@ async def test_what_is_done_is_found_and_repaired(
     assert (await other.reader.verify(world)).verified
 
 
+async def test_requests_wait_in_a_file_for_rows_that_come_in_chunks(
+    store: Store, world: str, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However few requests fit into memory, and rows into a chunk, the same is found as ever."""
+    rows = [row async for batch in store.reader.batches(world) for row in batch]
+    starts = [ORIGIN, *(Position(row.global_seq, row.checksum) for row in rows)]
+    monkeypatch.setattr("service.store.request_rows._BATCHES_KEPT", 0)
+    monkeypatch.setattr("service.store.reader._MOST_ROWS", 2)
+    for chunk in (1, 3, 9):
+        monkeypatch.setattr("service.store.request_rows._ROWS", chunk)
+        for start in starts:
+            assert (await verify_world(store.reader, world, start=start)).verified, (chunk, start)
+        for name in ("a row is deleted", "a row is planted", "everything is wrong"):
+            done, seq, what, _ = TAMPERINGS[name]
+            await _tamper(database_url, world, done)
+            found = (await store.reader.verify(world)).finding
+            assert found is not None, name
+            assert (found.global_seq, what in found.what) == (seq, True), (name, found)
+            await repair_requests(store.reader, database_url, world)
+            assert (await store.reader.verify(world)).verified, name
+
+
 @pytest.mark.both_servers
 async def test_the_guards_stand_again(store: Store, world: str, database_url: str, admin: Connection) -> None:
     """A repair leaves the privileges and triggers of the table as they were."""
@@ -213,12 +235,12 @@ async def test_rows_that_agree_with_a_req_id_used_twice(
 async def test_one_look_is_enough_for_a_world_that_holds(
     store: Store, world: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where all is well, one digest over the effects' requests and one over the rows agree, from any position on."""
+    """Where all is well, the rows are those of the effects' requests, from any position on."""
     log = await store.log(world)
     await log.append(draft(14, source_id="été", req_id="💡" + "é" * 9))
     await log.append_request([draft(n) for n in range(2)], source_id="a1", req_id="last")
     rows = [row async for batch in store.reader.batches(world) for row in batch]
-    monkeypatch.setattr("service.store.verification.RequestTrail", None)  # which would look again
+    monkeypatch.setattr("service.store.verification._Log.verified", None)  # which would look again
     for start in (ORIGIN, *(Position(row.global_seq, row.checksum) for row in rows)):
         verdict = await verify_world(store.reader, world, start=start)
         assert (verdict.finding, verdict.position.global_seq) == (None, 16), start
