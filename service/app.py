@@ -63,7 +63,6 @@ from service.api.wire import protocol
 from service.api.ws import handshake
 from service.api.ws.messages import MAX_BYTES
 from service.api.ws.transport import PING_INTERVAL, SocketProtocol
-from service.arena import Arena, ArenaSettings
 from service.arrow.door import ArrowDoor
 from service.collecting import collect_seldom
 from service.database.engine import connect_one
@@ -75,7 +74,7 @@ from service.store import Store
 from service.store.read_models import ReadModels
 from service.store.watch import HeadWatcher
 from worldledger.errors import SimulationError, StoreUnavailableError
-from worldledger.kinds import installed
+from worldledger.kinds import parts
 
 #: The routes over all worlds, in the order in which they are tried; trying costs, so those that are asked most often
 #: come first. Those of kinds come behind the first five modules.
@@ -151,14 +150,12 @@ def create_app(settings: Settings, database_url: str, *, clock: Callable[[], flo
             running.push_async_callback(asked.close)
             worlds = Worlds(store, watcher)
             running.push_async_callback(worlds.close)
-            arena = Arena(store, watcher, worlds, ArenaSettings(max_games=settings.max_games), clock=clock)
-            measured.watch(store, worlds, arena)
+            measured.watch(store, worlds)
             app.state.services = services = Services(
                 settings=settings,
                 store=store,
                 watcher=watcher,
                 worlds=worlds,
-                arena=await running.enter_async_context(arena),
                 projections=fed,
                 feeding=feeding,
                 models=ReadModels(store.reader),
@@ -166,7 +163,10 @@ def create_app(settings: Settings, database_url: str, *, clock: Callable[[], flo
                 metrics=measured,
                 arrow=door,
                 sql=asked,
+                clock=clock,
             )
+            for name, serves in parts("serves").items():
+                services.of_kinds[name] = await running.enter_async_context(serves(services))
             try:
                 yield
             finally:
@@ -188,7 +188,7 @@ def create_app(settings: Settings, database_url: str, *, clock: Callable[[], flo
         },
     )
     # The very routes: `include_router` would make each of them a second time for every application.
-    of_kinds = [route for kind in installed().values() for route in kind.load("routes") or ()]
+    of_kinds = [route for routes in parts("routes").values() for route in routes]
     first, others = (_routes(modules) for modules in (_MODULES[:5], _MODULES[5:]))
     app.router.routes += [*first, *of_kinds, *others, handshake.ROUTE]
     document(app, version("worldledger"))

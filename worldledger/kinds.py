@@ -30,7 +30,15 @@ class Kind:
     - ``policies``: observation policies by name, each with the module that registers it (`worldledger.policies`).
     - ``projections``: a sequence of `projections.base.Projection` objects, tables over its worlds.
     - ``commands``: a function that is called with `service.cli.tree.Commands`, and adds commands to it.
+    - ``read_config``: a function ``(file, *, named)`` from a path to a world's configuration, for ``worldledger world
+      create --config``; None for a file that is none of the kind's, unless the kind is ``named`` on the command line.
+    - ``pictured``: a function from a state's entities to a title and lines, with which ``worldledger state`` begins.
     - ``routes``: a sequence of Starlette's routes, those of a FastAPI ``APIRouter`` for example.
+    - ``serves``: a function from `service.api.context.Services` to an asynchronous context manager, entered as long as
+      the service serves; routes find what it lends in ``Services.of_kinds``, by the kind's name.
+    - ``problems``: classes of errors, each with its `service.api.problems.Answer`.
+    - ``shapes``: a sequence of Pydantic models, the shapes that its routes refer to in the OpenAPI document.
+    - ``schemas``: JSON Schemas that are served, `service.api.schemas.documents.Published` objects by name.
     - ``report``: a `service.report.blocks.KindSection`, what an experiment's report says of its worlds.
     """
 
@@ -39,7 +47,13 @@ class Kind:
     policies: Mapping[str, str] = field(default_factory=dict)
     projections: str | None = None
     commands: str | None = None
+    read_config: str | None = None
+    pictured: str | None = None
     routes: str | None = None
+    serves: str | None = None
+    problems: str | None = None
+    shapes: str | None = None
+    schemas: str | None = None
     report: str | None = None
 
     def load(self, part: str) -> Any:
@@ -75,3 +89,8 @@ def installed() -> Mapping[str, Kind]:
             raise InvalidKindError(what, kind=point.name)
         found[point.name] = kind
     return MappingProxyType(found)
+
+
+def parts(part: str) -> Mapping[str, Any]:
+    """Return this part of each installed kind that has one, by the kind's name. Raises InvalidKindError."""
+    return {kind.name: kind.load(part) for kind in installed().values() if getattr(kind, part) is not None}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
 
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from service.api.jobs import Jobs
     from service.api.metrics import Metrics
     from service.api.querying import SqlDoor
-    from service.arena import Arena
     from service.arrow.door import ArrowDoor
     from service.feeding import Feeding
     from service.projecting import Projections
@@ -38,8 +39,6 @@ class Services:
     watcher: HeadWatcher
     #: the worlds in which agents live, each opened when it is asked for
     worlds: Worlds
-    #: the live games of chess
-    arena: Arena
     projections: Projections
     #: what feeds the projections, where this service does
     feeding: Feeding | None
@@ -48,6 +47,10 @@ class Services:
     metrics: Metrics
     arrow: ArrowDoor
     sql: SqlDoor
+    #: epoch seconds
+    clock: Callable[[], float] = time.time
+    #: what installed kinds serve with, by the kind's name (`worldledger.kinds.Kind.serves`)
+    of_kinds: dict[str, Any] = field(default_factory=dict)
     #: Seconds of silence after which a tail sends a comment.
     keepalive: float = 15.0
     #: Seconds that a read with min_seq waits for a projection.

@@ -18,6 +18,7 @@ from service.api.bodies import idempotency_key, members, read_json
 from service.api.caching import REVALIDATE
 from service.api.context import Services, services
 from service.api.errors import InvalidParameterError
+from service.api.game_serving import arena_of
 from service.api.moments import once
 from service.api.openapi import body_of, header, json_of, problems
 from service.api.playing import (
@@ -148,7 +149,9 @@ async def _make(found: Services, new: NewGame, key: str | None) -> tuple[LiveGam
     """
     again = "look for the game before you make another" if new.game_id is None else "send it again"
     try:
-        return await doing(found.store.outages, found.arena.create(new), again, begun=found.arena.begins(new)), True
+        return await doing(
+            found.store.outages, arena_of(found).create(new), again, begun=arena_of(found).begins(new)
+        ), True
     except (WorldExistsError, ArenaFullError):
         if key is None or new.game_id is None:
             raise
@@ -163,7 +166,7 @@ async def _make(found: Services, new: NewGame, key: str | None) -> tuple[LiveGam
 
 async def _made_before(found: Services, game_id: str) -> LiveGame | None:
     try:
-        return await found.arena.game(game_id)
+        return await arena_of(found).game(game_id)
     except (WorldNotFoundError, NoSuchGameError):
         return None
 
@@ -311,5 +314,5 @@ async def list_sessions(request: Request) -> Response:
 
     Which games are in memory says nothing of which there are: one that has left it is there again when somebody asks.
     """
-    sessions = [session.model_dump() for session in services(request).arena.sessions()]
+    sessions = [session.model_dump() for session in arena_of(services(request)).sessions()]
     return Response(to_json({"sessions": sessions}), 200, {"Cache-Control": REVALIDATE}, "application/json")

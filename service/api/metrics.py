@@ -17,14 +17,12 @@ from starlette.types import Scope
 
 from service.api.context import services
 from service.api.moments import once
-from service.api.of_games import OfGames
 from service.api.of_worlds import OfWorlds
 from service.api.openapi import problems
 from worldledger.errors import SimulationError
 
 if TYPE_CHECKING:
     from projections.engine import BuildStatus, Counters, ProjectionStatus
-    from service.arena import Arena
     from service.runtime.worlds import Worlds
     from service.store import Store
 
@@ -91,11 +89,10 @@ class Metrics:
         self._sockets = Gauge("worldledger_sockets_open", "WebSockets that are open.", registry=self.registry)
         self._known: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
-    def watch(self, store: Store, worlds: Worlds, arena: Arena) -> None:
-        """Show what waits in a store, and how its open worlds and its games stand."""
+    def watch(self, store: Store, worlds: Worlds) -> None:
+        """Show what waits in a store, and how its open worlds stand."""
         self._waiting.set_function(lambda: store.waiting)
         self.registry.register(OfWorlds(worlds))
-        self.registry.register(OfGames(arena))
 
     def appended(self, effects: int) -> None:
         """Count effects that were appended."""

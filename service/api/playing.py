@@ -13,6 +13,7 @@ from fastapi import Path, Query
 
 from service.api.context import Services
 from service.api.errors import GameNotFoundError, PositionAheadError
+from service.api.game_serving import arena_of
 from service.arena import LiveGame, NoSuchGameError
 from service.arena.record import taken_back
 from worldledger.errors import WorldNotFoundError
@@ -55,7 +56,7 @@ async def game_of(found: Services, game_id: str) -> LiveGame:
     Raises GameNotFoundError, InvalidNameError, StoreUnavailableError, TamperedError, FoldError.
     """
     with of_games(game_id):
-        return await found.arena.game(check_world_name(game_id))
+        return await arena_of(found).game(check_world_name(game_id))
 
 
 async def reach(found: Services, game: LiveGame, parameter: str, seq: int) -> None:

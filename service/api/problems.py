@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from functools import cache
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
@@ -51,10 +52,9 @@ from service.api.errors import (
     UpgradeRequiredError,
     WritesRefusedError,
 )
-from service.arena.errors import ArenaFullError, GameNotLiveError, InvalidMoveRequestError, NoSuchGameError
-from service.arena.players import InvalidPlayerError, PlayerError, UnknownPlayerError
 from worldledger import errors
 from worldledger.errors import RecoveryAction, SimulationError
+from worldledger.kinds import parts
 
 MEDIA_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:worldledger:problem:"
@@ -77,7 +77,7 @@ class Answer(NamedTuple):
     retry_after: int | None = None
 
 
-TABLE: Final[Mapping[type[SimulationError], Answer]] = {
+_TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     # what was sent
     errors.InvalidEffectError: Answer(422, "The effect is refused"),
     errors.EffectTooLargeError: Answer(413, "The effect is too large"),
@@ -103,9 +103,6 @@ TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     errors.PermissionDeniedError: Answer(403, "The agent may not do this"),
     errors.InvalidRunError: Answer(422, "The round is refused"),
     errors.QueryRefusedError: Answer(422, "The query is refused"),
-    InvalidMoveRequestError: Answer(422, "The attempt cannot be read"),
-    UnknownPlayerError: Answer(422, "No such player is installed"),
-    InvalidPlayerError: Answer(422, "The player is refused"),
     InvalidParameterError: Answer(422, "A parameter is refused"),
     BodyTooLargeError: Answer(413, "The body is too large"),
     HeaderTooLargeError: Answer(431, "The header is too large"),
@@ -127,8 +124,6 @@ TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     ProjectionNotFoundError: Answer(404, "No such projection"),
     ProjectionRefusedError: Answer(409, "The projection is not in a state for this"),
     GameNotFoundError: Answer(404, "No such game"),
-    NoSuchGameError: Answer(404, "The world has no such game"),
-    GameNotLiveError: Answer(409, "Nobody plays this game here"),
     AgentNotFoundError: Answer(404, "No such agent"),
     SchemaNotFoundError: Answer(404, "No such schema"),
     errors.UnknownQueryError: Answer(404, "No such query"),
@@ -143,7 +138,6 @@ TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     errors.InvalidKindError: Answer(500, "A kind of worlds that is installed cannot be used"),
     InvalidProjectionError: Answer(500, "A projection of your own cannot be used"),
     ProjectionFailedError: Answer(500, "The projection cannot digest an effect"),
-    PlayerError: Answer(500, "A player of the service has failed"),
     # the state of the service
     errors.QuotaExceededError: Answer(429, "The agent's quota is used up"),
     errors.RateLimitedError: Answer(429, "Too many requests came from this address"),
@@ -153,7 +147,6 @@ TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     errors.QueryTimeoutError: Answer(504, "The query took too long"),
     errors.QueueClosedError: Answer(503, "What was read from is closed"),
     errors.OverloadedError: Answer(503, "Too much is waiting", retry_after=1),
-    ArenaFullError: Answer(503, "Too many games are being played", retry_after=1),
     ProjectionBehindError: Answer(503, "The projection has not come so far", retry_after=1),
     ProjectionUnavailableError: Answer(503, "The projection cannot be read now", retry_after=1),
     errors.StoreUnavailableError: Answer(503, "The database is not available", retry_after=2),
@@ -178,9 +171,19 @@ _OUTCOME_UNKNOWN: Final = (
 _FRAMEWORK_CODES: Final[Mapping[int, str]] = {404: "not_found", 405: "method_not_allowed"}
 
 
+@cache
+def table() -> Mapping[type[SimulationError], Answer]:
+    """Return how each class of errors is answered, those of installed kinds among them."""
+    found = dict(_TABLE)
+    for of_kind in parts("problems").values():
+        found |= of_kind
+    return found
+
+
 def answer_for(error: SimulationError) -> Answer:
-    """Give the answer of an error: its own class's, or the nearest base's."""
-    return next(TABLE[base] for base in type(error).__mro__ if base in TABLE)
+    """Return the answer of an error: its own class's, or the nearest base's."""
+    answers = table()
+    return next(answers[base] for base in type(error).__mro__ if base in answers)
 
 
 def retry_after(error: SimulationError) -> int | None:

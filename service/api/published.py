@@ -16,7 +16,7 @@ from service.api.errors import SchemaNotFoundError
 from service.api.moments import once
 from service.api.openapi import header, json_of, problems
 from service.api.projected import to_json
-from service.api.schemas.published import ID_PREFIX, PUBLISHED
+from service.api.schemas.documents import ID_PREFIX, published
 
 router = APIRouter(tags=["schemas"], dependencies=[Depends(once)])
 
@@ -34,7 +34,7 @@ async def list_schemas() -> Response:
     """Give the names of the JSON Schemas of what people write as files, and where each is."""
     found = [
         {"name": name, "title": schema.title, "id": ID_PREFIX + name, "path": f"/v1/schemas/{name}"}
-        for name, schema in PUBLISHED.items()
+        for name, schema in published().items()
     ]
     return Response(to_json({"schemas": found}), 200, {"Cache-Control": REVALIDATE}, "application/json")
 
@@ -56,16 +56,16 @@ async def list_schemas() -> Response:
 )
 async def get_schema(
     request: Request,
-    name: Annotated[str, Path(description="The schema's name.", json_schema_extra={"enum": sorted(PUBLISHED)})],
+    name: Annotated[str, Path(description="The schema's name.", json_schema_extra={"enum": sorted(published())})],
 ) -> Response:
     """Give a JSON Schema, for editors and for checks before anything is sent.
 
     What it refuses the service refuses, too. The service knows rules beyond it: which names must exist, how deep
     definitions may go, that a default is of its type.
     """
-    if name not in PUBLISHED:
-        known = ", ".join(PUBLISHED)
-        raise SchemaNotFoundError(f"there is no schema {name!r}; there are {known}", name=name, known=list(PUBLISHED))
+    if name not in published():
+        known = ", ".join(published())
+        raise SchemaNotFoundError(f"there is no schema {name!r}; there are {known}", name=name, known=list(published()))
     text, digest = _text(name)
     headers = {"ETag": f'"{digest}"', "Cache-Control": REVALIDATE}
     return not_modified(request, headers) or Response(text, 200, headers, MEDIA_TYPE)
@@ -74,5 +74,5 @@ async def get_schema(
 @cache
 def _text(name: str) -> tuple[bytes, str]:
     """Give a schema's text, and what tells it from others."""
-    text = orjson.dumps(PUBLISHED[name].make(), option=orjson.OPT_INDENT_2)
+    text = orjson.dumps(published()[name].make(), option=orjson.OPT_INDENT_2)
     return text, sha256(text).hexdigest()[:16]

@@ -19,7 +19,7 @@ from service.api.routing import ReadingRoute
 from service.api.states import headers_of, unchanged_of
 from service.store import WorldRecord
 from service.store.states import StateAt
-from service.store.turns import TurnAt
+from service.store.turns import TurnAt, Turns
 from worldledger.canonical import MAX_INT
 from worldledger.errors import MomentNotFoundError
 from worldledger.rulesets.simulation import Simulation
@@ -60,7 +60,7 @@ async def get_turn(
     record = await found.store.world(world)
     if record.ruleset != Simulation.name:
         raise _missing(record, turn, f"worlds of {record.ruleset} have none")
-    at = await found.store.states.turns.at(record, turn)
+    at = await Turns(found.store.reader, found.store.states.units).at(record, turn)
     unchanged = await unchanged_of(request, found, record, at.last_seq)
     if unchanged is not None:
         return unchanged

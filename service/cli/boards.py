@@ -10,6 +10,11 @@ if TYPE_CHECKING:
     from service.cli.layout import Piece
 
 
+def pictured(entities: Mapping[str, Any]) -> tuple[str, list[list[Piece]]]:
+    """Return the title and the lines with which `worldledger state` shows a game's board."""
+    return "board", list(board_lines(entities))
+
+
 def board_lines(entities: Mapping[str, Any]) -> Iterator[list[Piece]]:
     """Draw the position that stands in the state of a chess world; nothing where it cannot be read."""
     from worldledger.rulesets.chess.positions import UNREADABLE, position  # noqa: PLC0415

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from service.cli.boards import board_lines
 from service.cli.connect import target, with_store
 from service.cli.layout import Piece, fields, put_lines, shown, table
 from service.cli.moments import At, AtSeq, AtSimTime, AtTurn, AtWallTime, one_moment, seq_of, shown_wall_time
@@ -18,6 +17,7 @@ from service.cli.options import DatabaseUrl, Home, Quiet, World, examples
 from service.cli.output import plain, put_bytes
 from service.cli.progress import effects, progress_bar
 from service.cli.stored import read_effect
+from worldledger.kinds import installed
 
 if TYPE_CHECKING:
     from service.store import Store
@@ -83,8 +83,9 @@ def _page(found: StateAt, effect: dict[str, Any], head_seq: int) -> Iterator[lis
     yield [(found.world_id, "bold"), (f" at seq {found.global_seq} ({at}), {times}", "")]
     yield [("state digest ", ""), (found.state_digest, "cyan"), (f", {found.ruleset} {found.ruleset_version}", "")]
     yield [(f"last effect {metadata.get('last_effect_kind')}", ""), *map(_counted(metadata), ("unknown", "malformed"))]
-    if found.ruleset == "chess":
-        yield from _section("board", list(board_lines(state.entities)))
+    kind = installed().get(found.ruleset)
+    if kind is not None and (pictured := kind.load("pictured")) is not None:
+        yield from _section(*pictured(state.entities))
     entities = [
         (plain(name), _position(state.spatial_index.get(name)), _entity(value, in_space=name in state.spatial_index))
         for name, value in sorted(state.entities.items())

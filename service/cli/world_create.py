@@ -17,6 +17,7 @@ from service.cli.world_staleness import (
     threshold_of,
 )
 from worldledger.errors import FileRefusedError, InvalidConfigError, InvalidEffectError
+from worldledger.kinds import parts
 
 if TYPE_CHECKING:
     from worldledger.config import OrchestratorConfig
@@ -28,8 +29,8 @@ EXAMPLES = examples(
     "worldledger world create arena --time-authority unity --order tick",
     "worldledger world create market --config simulation.yaml",
 )
-
-_SIMULATION = "simulation"
+#: The ruleset of worlds that name none, as `worldledger.genesis.NewWorld` has it.
+_DEFAULT = "sandbox"
 
 
 def command(
@@ -101,8 +102,7 @@ def command(
         served["interrupt_policy"] = interrupt_policy
     if max_staleness_threshold is not None:
         served["max_staleness_threshold"] = threshold_of("--max-staleness-threshold", max_staleness_threshold)
-    if ruleset is None:
-        ruleset = _SIMULATION if config is not None and _is_simulation(config) else "sandbox"
+    ruleset, value = _ruleset_and_config(ruleset, config)
     world = _world(
         world_id=name,
         ruleset=ruleset,
@@ -110,7 +110,7 @@ def command(
         time_authority=time_authority,
         order=order,
         snapshot_every=snapshot_every,
-        config={} if config is None else _read(config, ruleset),
+        config=value,
         orchestrator=_served(served) if served else None,
     )
     record = with_store(target(ctx, database_url, home), lambda store: store.create_world(world))
@@ -135,24 +135,17 @@ def _world(**fields: Any) -> NewWorld:
         raise InvalidConfigError(f"{first['loc'][0]}: {first['msg']}") from None
 
 
-def _is_simulation(file: Path) -> bool:
-    """Tell whether a file is a simulation's configuration: YAML, or JSON that has its sections."""
-    import orjson  # noqa: PLC0415
-
-    if file.suffix.lower() in {".yaml", ".yml"}:
-        return True
-    try:
-        value = orjson.loads(file.read_bytes())
-    except (OSError, ValueError):
-        return False
-    return isinstance(value, dict) and not {"simulation", "state_variables"}.isdisjoint(value)
+def _ruleset_and_config(ruleset: str | None, file: Path | None) -> tuple[str, dict[str, Any]]:
+    """Return the ruleset and the configuration; where no ruleset is named, the file may be of a kind by its looks."""
+    if file is None:
+        return ruleset or _DEFAULT, {}
+    for name, read in parts("read_config").items():
+        if ruleset in {None, name} and (value := read(file, named=ruleset is not None)) is not None:
+            return name, value
+    return ruleset or _DEFAULT, _read(file)
 
 
-def _read(file: Path, ruleset: str) -> dict[str, Any]:
-    if ruleset == _SIMULATION:
-        from worldledger.rulesets.simulation.loading import load_config  # noqa: PLC0415
-
-        return load_config(file).to_value()
+def _read(file: Path) -> dict[str, Any]:
     from worldledger.canonical import parse_text  # noqa: PLC0415
 
     try:

@@ -15,7 +15,6 @@ from service.store.advancing import NEVER, Forward, Keep, Progress, advance
 from service.store.live import LiveStates
 from service.store.moments import Units
 from service.store.snapshots import Base, Gathering, SnapshotRecord, Snapshots, Taken, take
-from service.store.turns import Turns
 from worldledger.errors import MomentNotFoundError
 from worldledger.folding import Fold
 from worldledger.genesis import Order
@@ -77,7 +76,6 @@ class States:
         self._imported: dict[str, asyncio.Event] = {}
         self.snapshots = Snapshots(reader, most=settings.snapshots_kept)
         self.units = Units(reader)
-        self.turns = Turns(reader, self.units)
         self._live = LiveStates(settings.live_states, settings.live_state_bytes)
 
     # -- moments -------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import orjson
 
-from service.api import schemas
+from service.api.schemas import games as games_shapes
 from worldledger.rulesets.chess import Game
 
 AGENTS: dict[str, Any] = {"white": {"agent_id": "w"}, "black": {"agent_id": "b"}}
@@ -41,7 +41,7 @@ async def stands(client: httpx2.AsyncClient, game_id: str, query: str = "") -> d
     """Give a game as it stands."""
     response = await client.get(f"/v1/games/{game_id}{query}")
     assert response.status_code == 200, response.text
-    schemas.Game.model_validate_json(response.content)
+    games_shapes.Game.model_validate_json(response.content)
     found: dict[str, Any] = response.json()
     return found
 

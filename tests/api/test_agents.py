@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import httpx2
 
-from service.api import schemas
 from service.api.context import Services
+from service.api.schemas import played as played_shapes
 
 from .chess import FOOLS_MATE, catch_up, mate, moved, new_game, started, walk_pages
 from .helpers import draft, problem
@@ -14,7 +14,7 @@ from .helpers import draft, problem
 async def test_agents_are_listed_page_by_page(client: httpx2.AsyncClient, played: None) -> None:
     """Following rel=next gives every agent once, by name, with what it did in all worlds."""
     page = (await client.get("/v1/agents")).json()
-    schemas.AgentPage.model_validate(page)
+    played_shapes.AgentPage.model_validate(page)
     assert {agent["agent_id"]: agent["worlds"] for agent in page["agents"]} == {
         "ana": 2,
         "arena": 2,
@@ -44,7 +44,7 @@ async def test_an_agent_s_stats_are_over_all_its_games(client: httpx2.AsyncClien
         "timeouts": 0,
     }
     for name in ("bo", "cy", "smith"):
-        stats = schemas.AgentStats.model_validate((await client.get(f"/v1/agents/{name}/stats")).json())
+        stats = played_shapes.AgentStats.model_validate((await client.get(f"/v1/agents/{name}/stats")).json())
         assert stats.games_played == stats.games_won + stats.games_lost + stats.games_drawn
     assert (await client.get("/v1/agents/smith/stats")).json()["games_played"] == 0
 
@@ -55,7 +55,7 @@ async def test_an_agent_s_stats_in_an_experiment(client: httpx2.AsyncClient, ser
     await catch_up(services)
     counts = {}
     for query in ("", "?experiment=trial", "?experiment=other", "?experiment=none"):
-        stats = schemas.AgentStats.model_validate((await client.get(f"/v1/agents/ana/stats{query}")).json())
+        stats = played_shapes.AgentStats.model_validate((await client.get(f"/v1/agents/ana/stats{query}")).json())
         counts[query] = (stats.games_played, stats.games_lost, stats.total_moves, stats.average_thinking_time)
     assert list(counts.values()) == [(2, 2, 4, 1.5), (1, 1, 2, 1.5), (1, 1, 2, 0.0), (0, 0, 0, 0.0)]
 

@@ -9,8 +9,9 @@ import numpy as np
 import orjson
 
 from projections.games import Games
-from service.api import schemas
 from service.api.context import Services
+from service.api.game_serving import arena_of
+from service.api.schemas import games as games_shapes
 from service.arena import MoveOutcome, NewGame, ResignOutcome
 from worldledger.rulesets.chess import AgentSpec, BoardState, Game, GameSession, Move
 
@@ -96,7 +97,7 @@ async def test_sessions(client: httpx2.AsyncClient) -> None:
     await made(client, game_id="h")
     await client.post("/v1/games/h/resign", json={"player": "white"})
     response = await client.get("/v1/sessions")
-    schemas.SessionList.model_validate_json(response.content)
+    games_shapes.SessionList.model_validate_json(response.content)
     sessions = [GameSession.model_validate_json(orjson.dumps(each)) for each in response.json()["sessions"]]
     assert [(each.game_id, each.is_active) for each in sessions] == [("g", True), ("h", False)]
     assert sessions[1].agent_black.stats.games_won == 1
@@ -106,7 +107,7 @@ async def test_players_of_the_service_play(client: httpx2.AsyncClient, services:
     """A game of two random players goes on by itself until it has ended."""
     told = await made(client, game_id="g", players={"white": "random", "black": "random"}, seed=5)
     assert told["agents"]["white"]["player"] == "random"
-    game = await services.arena.game("g")
+    game = await arena_of(services).game("g")
     await wait_for(lambda: game.ended is not None, "the game ends", 60.0)
     game_of(await stands(client, "g"))
 
@@ -114,15 +115,15 @@ async def test_players_of_the_service_play(client: httpx2.AsyncClient, services:
 def test_the_documented_shapes_are_those_that_are_checked() -> None:
     """What the document shows of new games, moves and sessions has exactly the fields that the program knows."""
     for shown, checked in (
-        (schemas.NewGame, NewGame),
-        (schemas.games.AgentSettings, AgentSpec),
-        (schemas.games.BoardState, BoardState),
-        (schemas.games.PlayedMove, Move),
-        (schemas.GameSession, GameSession),
+        (games_shapes.NewGame, NewGame),
+        (games_shapes.AgentSettings, AgentSpec),
+        (games_shapes.BoardState, BoardState),
+        (games_shapes.PlayedMove, Move),
+        (games_shapes.GameSession, GameSession),
     ):
         assert set(shown.model_fields) == set(checked.model_fields), shown
-    assert set(schemas.MoveOutcome.model_fields) - {"board_state"} == set(MoveOutcome.model_fields)
-    assert set(schemas.ResignOutcome.model_fields) - {"board_state"} == set(ResignOutcome.model_fields)
+    assert set(games_shapes.MoveOutcome.model_fields) - {"board_state"} == set(MoveOutcome.model_fields)
+    assert set(games_shapes.ResignOutcome.model_fields) - {"board_state"} == set(ResignOutcome.model_fields)
     for name in ("white", "black"):
-        assert schemas.NewGame.model_fields[name].is_required()
-    assert set(Game.model_fields) <= set(schemas.Game.model_fields)
+        assert games_shapes.NewGame.model_fields[name].is_required()
+    assert set(Game.model_fields) <= set(games_shapes.Game.model_fields)

@@ -9,8 +9,9 @@ import pytest
 
 from projections.games import Games
 from projections.moves import Moves
-from service.api import schemas
 from service.api.context import Services
+from service.api.schemas import games as games_shapes
+from service.api.schemas import played as played_shapes
 
 from .chess import FOOLS_MATE, catch_up, moved, new_game, started, walk_pages
 from .helpers import problem
@@ -20,7 +21,7 @@ async def test_a_game_is_told_as_it_stands(client: httpx2.AsyncClient, played: N
     """A game has the columns of the projection, which say how it stands and ended, and the seed's Game."""
     found = (await client.get("/v1/games/g1")).json()
     assert {column.name for column in Games.columns} < set(found)
-    assert set(found) == set(schemas.Game.model_fields)
+    assert set(found) == set(games_shapes.Game.model_fields)
     assert found["board_state"]["is_checkmate"] is True
     assert [move["uci_notation"] for move in found["move_history"]] == list(FOOLS_MATE)
     assert (found["live"], found["move_deadline"], found["attempts_left"]) == (None, None, None)
@@ -28,12 +29,12 @@ async def test_a_game_is_told_as_it_stands(client: httpx2.AsyncClient, played: N
     assert (found["status"], found["result"], found["plies"]) == ("checkmate", "black_wins", 4)
     assert found["thinking_time_white"] == 3.0
     assert found["ended_at"].endswith("Z")
-    schemas.Game.model_validate(found)
+    games_shapes.Game.model_validate(found)
     for name, status in (("g2", "in_progress"), ("g3", None)):
         found = (await client.get(f"/v1/games/{name}")).json()
         assert (found["status"], found["ended_at"]) == (status, None)
         assert (found["board_state"] is None) == (status is None)
-        schemas.Game.model_validate(found)
+        games_shapes.Game.model_validate(found)
 
 
 async def test_games_are_listed_and_filtered_page_by_page(client: httpx2.AsyncClient, played: None) -> None:
@@ -71,7 +72,7 @@ async def test_moves_are_listed_in_order(client: httpx2.AsyncClient, played: Non
     page = (await client.get("/v1/games/g1/moves")).json()
     assert [move["uci_notation"] for move in page["moves"]] == list(FOOLS_MATE)
     assert set(page["moves"][0]) == {column.name for column in Moves.columns}
-    schemas.MovePage.model_validate(page)
+    played_shapes.MovePage.model_validate(page)
 
     async def walk(query: str) -> list[list[Any]]:
         return await walk_pages(client, f"/v1/games/g1/moves?{query}", "moves", "ply", "next_after_ply")

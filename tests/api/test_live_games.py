@@ -11,7 +11,7 @@ import httpx2
 import orjson
 import pytest
 
-from service.api import schemas
+from service.api.schemas import games as games_shapes
 from tests.cli.helpers import Running
 from tests.faults.helpers import free_port
 from worldledger.rulesets.chess import BoardState, Move
@@ -30,7 +30,7 @@ async def test_a_move_is_made(client: httpx2.AsyncClient) -> None:
     response = await attempt(client, "g", "w", "e2e4", thinking_time=2.34, req_id="m1")
     told = response.json()
     assert (response.status_code, response.headers["location"]) == (201, "/v1/worlds/g/effects/5")
-    schemas.MoveOutcome.model_validate(told)
+    games_shapes.MoveOutcome.model_validate(told)
     assert (told["accepted"], told["ply"], told["global_seq"], told["ended"]) == (True, 1, 5, None)
     move = Move.model_validate_json(orjson.dumps(told["move"]))
     assert (move.san_notation, move.thinking_time, move.player) == ("e4", 2.34, "white")
@@ -51,7 +51,7 @@ async def test_an_illegal_move_is_recorded(client: httpx2.AsyncClient) -> None:
     for left, (move, why) in zip((2, 1), {"e2e5": "cannot", "e7e8": "no piece"}.items(), strict=True):
         response = await attempt(client, "g", "w", move)
         told = response.json()
-        schemas.MoveOutcome.model_validate(told)
+        games_shapes.MoveOutcome.model_validate(told)
         assert (response.status_code, told["accepted"], told["reason"]) == (201, False, "illegal_move")
         assert (told["attempted"], told["attempts_left"], told["ended"], told["move"]) == (move, left, None, None)
         assert told["board_state"] == before
@@ -201,7 +201,7 @@ async def test_resigning(client: httpx2.AsyncClient) -> None:
     await made(client, game_id="g")
     response = await client.post("/v1/games/g/resign", json={"player": "black", "req_id": "r"})
     told = response.json()
-    schemas.ResignOutcome.model_validate(told)
+    games_shapes.ResignOutcome.model_validate(told)
     assert (response.status_code, told["player"], told["ended"]["result"]) == (201, "black", "white_wins")
     assert response.json()["board_state"] == (await stands(client, "g"))["board_state"]
     without = await client.post("/v1/games/g/resign?tensor=false", json={"agent_id": "b", "req_id": "r"})

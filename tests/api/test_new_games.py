@@ -10,7 +10,7 @@ import chess
 import httpx2
 import pytest
 
-from service.api import schemas
+from service.api.schemas import games as games_shapes
 from worldledger.rulesets.chess import BoardState
 
 from .helpers import JSON, problem
@@ -26,7 +26,7 @@ async def test_a_game_is_made(client: httpx2.AsyncClient) -> None:
     response = await client.post("/v1/games", json={**AGENTS, "white": white, "experiment": "trial", "seed": 7})
     told = response.json()
     assert response.headers["location"] == f"/v1/games/{told['game_id']}"
-    schemas.Game.model_validate(told)
+    games_shapes.Game.model_validate(told)
     game = game_of(told)
     assert game.game_id[14] == "4"
     assert (game.status, game.current_turn, game.move_history) == ("in_progress", "white", [])
@@ -80,7 +80,7 @@ async def test_the_agents_own_limits(client: httpx2.AsyncClient) -> None:
     """Where a game has no limit its agents' count, and are told."""
     body = {"white": {"agent_id": "w", "timeout_seconds": 100}, "black": {"agent_id": "b"}}
     told = (await client.post("/v1/games", json=body)).json()
-    schemas.Game.model_validate(told)
+    games_shapes.Game.model_validate(told)
     assert told["live"]["deadline_s"] == {"white": 100.0, "black": 30.0}
 
 

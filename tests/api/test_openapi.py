@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from service.api import schemas
 from service.api.moments import LOOKS
-from service.api.problems import TABLE, problem_response
+from service.api.problems import problem_response, table
 from service.store import WorldRecord
 from worldledger import drafts, errors, intents
 from worldledger.genesis import NewWorld
@@ -172,8 +172,8 @@ def test_every_error_of_the_service_has_its_answer(subtests: pytest.Subtests) ->
         for value in vars(errors).values()
         if isinstance(value, type) and issubclass(value, errors.SimulationError)
     }
-    assert named - not_over_http <= TABLE.keys()
-    codes = [error.code for error in TABLE]
+    assert named - not_over_http <= table().keys()
+    codes = [error.code for error in table()]
     assert len(set(codes)) == len(codes)
 
 
@@ -231,7 +231,7 @@ def test_the_documented_intent_is_the_one_that_is_checked() -> None:
     assert get_args(schemas.Intent.model_fields["kind"].annotation) == intents.KINDS
 
 
-@pytest.mark.parametrize("shape", [shape for shape in schemas.ALL if shape.model_json_schema().get("examples")])
+@pytest.mark.parametrize("shape", [shape for shape in schemas.every() if shape.model_json_schema().get("examples")])
 def test_examples_are_of_their_shape(shape: type[BaseModel]) -> None:
     """Every example in the document is valid."""
     for example in shape.model_json_schema()["examples"]:

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from service.api import schemas
+from service.api.schemas import rounds as rounds_shapes
 from tests.social_runs import ALICE, BEN, COACH, EFFECTS, adaptation, feedback, message, round_of
 
 from .helpers import problem
@@ -47,7 +47,7 @@ async def test_a_round_is_one_unit(client: httpx2.AsyncClient) -> None:
     await create(client)
     response = await client.post(ROUNDS, json=round_of(1))
     assert (response.status_code, response.headers["location"]) == (201, f"{ROUNDS}/1")
-    schemas.RoundReceipt.model_validate_json(response.content)
+    rounds_shapes.RoundReceipt.model_validate_json(response.content)
     log = await effects(client)
     last = (await client.get(WORLD)).json()["head_checksum"]
     receipt = {"world_id": "run", "round_number": 1, "first_seq": 2, "last_seq": 10, "effects": EFFECTS}
@@ -237,7 +237,7 @@ async def test_rounds_are_listed_and_read(client: httpx2.AsyncClient) -> None:
     for number in (1, 2, 3):
         await client.post(ROUNDS, json=round_of(number))
     first = (await client.get(ROUNDS, params={"limit": 2})).json()
-    schemas.RoundPage.model_validate(first)
+    rounds_shapes.RoundPage.model_validate(first)
     assert [(each["round_number"], each["first_seq"], each["last_seq"]) for each in first["rounds"]] == [
         (1, 2, 10),
         (2, 11, 19),
@@ -250,7 +250,7 @@ async def test_rounds_are_listed_and_read(client: httpx2.AsyncClient) -> None:
     counts = {"messages": 3, "agents": 3, "feedback": 2, "adaptations": 1, "duration_seconds": 12.5}
     assert {name: third[name] for name in counts} == counts
     one = await client.get(f"{ROUNDS}/3")
-    schemas.Round.model_validate_json(one.content)
+    rounds_shapes.Round.model_validate_json(one.content)
     assert one.json() == {"world_id": "run", **third, "checksum": one.json()["checksum"], "result": round_of(3)}
     again = await client.get(f"{ROUNDS}/3", headers={"If-None-Match": one.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
@@ -306,7 +306,7 @@ async def test_the_policy_at_any_moment(client: httpx2.AsyncClient) -> None:
     ]
     await client.post(ROUNDS, json=round_of(2, policy_adaptations=adaptations))
     now = await client.get(f"{WORLD}/policy")
-    schemas.Policy.model_validate_json(now.content)
+    rounds_shapes.Policy.model_validate_json(now.content)
     greet = {"active": True, "intensity": 0.5, "since_round": 1}
     assert now.json()["agents"] == {
         COACH: {"role": "Coach", "name": "Carla", "cues": {}},

@@ -12,7 +12,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.api.schemas.published import PUBLISHED
+from service.api.schemas.documents import published
 from tests.markets import MARKET, market
 from worldledger.errors import InvalidDefinitionError
 from worldledger.rulesets.simulation import Checkpoint, SimulationConfig
@@ -20,7 +20,7 @@ from worldledger.variables import check_definitions
 
 from .helpers import problem
 
-VALIDATORS = {name: jsonschema_rs.validator_for(schema.make()) for name, schema in PUBLISHED.items()}
+VALIDATORS = {name: jsonschema_rs.validator_for(schema.make()) for name, schema in published().items()}
 NAMES = ["checkpoint", "simulation-config", "social-rl-policy-state", "social-rl-round", "variable-definition"]
 DEFINITION, CONFIG, CHECKPOINT = (VALIDATORS[f] for f in ("variable-definition", "simulation-config", "checkpoint"))
 
@@ -131,7 +131,7 @@ async def test_the_schemas_are_listed_and_served(client: httpx2.AsyncClient) -> 
         response = await client.get(each["path"])
         assert (response.status_code, response.headers["content-type"]) == (200, "application/schema+json")
         schema = response.json()
-        assert schema == PUBLISHED[each["name"]].make()
+        assert schema == published()[each["name"]].make()
         assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
         assert (schema["$id"], schema["title"]) == (each["id"], each["title"])
         jsonschema_rs.meta.validate(schema)

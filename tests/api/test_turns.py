@@ -8,7 +8,7 @@ import httpx2
 import pytest
 import pytest_asyncio
 
-from service.api import schemas
+from service.api.schemas import turns as turns_shapes
 from tests.markets import ENDED, FIRST, HEAD, SECOND, TURNS, change, effect, market
 
 from .helpers import draft, problem
@@ -45,7 +45,7 @@ async def test_an_ended_turn(client: httpx2.AsyncClient) -> None:
     """A turn has its place in the log, who acted and who was paused, and every value as it was at its end."""
     found = await client.get(f"{TURN}1")
     assert (found.status_code, found.headers["cache-control"]) == (200, "no-cache")
-    schemas.Turn.model_validate_json(found.content)
+    turns_shapes.Turn.model_validate_json(found.content)
     turn = found.json()
     first, last = [(await client.get(f"/v1/worlds/market/effects/{seq}")) for seq in (FIRST, ENDED)]
     assert {name: turn[name] for name in list(turn)[:13]} == {

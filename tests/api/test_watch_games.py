@@ -15,6 +15,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from service.api.game_serving import arena_of
 from service.api.ws.connection import MOST_UNREADABLE
 from service.api.ws.messages import MAX_BYTES, SUBPROTOCOL
 
@@ -114,12 +115,12 @@ async def test_any_number_of_watchers(served: Served, game: httpx2.AsyncClient) 
         assert len(stories[0]) == 5
     gauge = served.services.metrics.registry.get_sample_value
     await wait_for(lambda: gauge("worldledger_sockets_open") == 0, "all are closed")
-    assert (await served.services.arena.game("g")).watchers == 0
+    assert (await arena_of(served.services).game("g")).watchers == 0
 
 
 async def test_a_watcher_that_leaves_is_forgotten(served: Served, game: httpx2.AsyncClient) -> None:
     """A client that closes, or is cut off, is counted no more; the game goes on."""
-    watched = await served.services.arena.game("g")
+    watched = await arena_of(served.services).game("g")
     async with watching(served) as one, watching(served) as other:
         await told(one, 1)
         await told(other, 1)

@@ -10,7 +10,7 @@ import jsonschema_rs
 import pytest
 import yaml
 
-from service.api.schemas.published import PUBLISHED
+from service.api.schemas.documents import published
 from tests.markets import ENDED, HEAD, TURNS, market
 
 from .conftest import Cli
@@ -66,7 +66,7 @@ def test_a_checkpoint_is_the_state_at_a_turn(on: Cli, exported: Path) -> None:
     origin = value["worldledger"]
     assert (origin["world_id"], origin["global_seq"], origin["checksum"]) == ("market", ENDED, found["checksum"])
     assert (origin["format"], origin["paused"]) == ("checkpoint/1", {"Cid": 6})
-    jsonschema_rs.validator_for(PUBLISHED["checkpoint"].make()).validate(value)
+    jsonschema_rs.validator_for(published()["checkpoint"].make()).validate(value)
 
 
 @pytest.mark.filled(by=played)

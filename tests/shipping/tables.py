@@ -50,12 +50,12 @@ def errors_table() -> list[str]:
 
 
 def _goes_over_http(error: type[SimulationError]) -> bool:
-    own = any(base in problems.TABLE for base in error.__mro__[: error.__mro__.index(SimulationError)])
+    own = any(base in problems.table() for base in error.__mro__[: error.__mro__.index(SimulationError)])
     return own or error is SimulationError or error.__module__ == of_http.__name__
 
 
 def _status(error: type[SimulationError]) -> int:
-    return next(problems.TABLE[base].status for base in error.__mro__ if base in problems.TABLE)
+    return next(problems.table()[base].status for base in error.__mro__ if base in problems.table())
 
 
 def _error_classes() -> Iterator[type[SimulationError]]:

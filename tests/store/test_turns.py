@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from service.store import EventLog, Store
-from service.store.turns import TurnAt
+from service.store.turns import TurnAt, Turns
 from tests.rulesets.simulation.playing import checked, trade
 from worldledger.effects import EffectDraft
 from worldledger.errors import MomentNotFoundError
@@ -38,7 +38,7 @@ async def _simulation(store: Store, world_id: str, checkpoint: dict[str, Any] | 
 
 async def _missing(store: Store, world_id: str, turn: int) -> MomentNotFoundError:
     with pytest.raises(MomentNotFoundError) as caught:
-        await store.states.turns.at(await store.world(world_id), turn)
+        await Turns(store.reader, store.states.units).at(await store.world(world_id), turn)
     with pytest.raises(MomentNotFoundError):
         await store.states.seq_at(await store.world(world_id), unit=("turn", turn))
     assert (caught.value.details["world_id"], caught.value.details["turn"]) == (world_id, turn)
@@ -47,7 +47,7 @@ async def _missing(store: Store, world_id: str, turn: int) -> MomentNotFoundErro
 
 async def _at(store: Store, world_id: str, turn: int) -> TurnAt:
     world = await store.world(world_id)
-    found = await store.states.turns.at(world, turn)
+    found = await Turns(store.reader, store.states.units).at(world, turn)
     assert await store.states.seq_at(world, unit=("turn", turn)) == found.last_seq
     return found
 

@@ -9,5 +9,8 @@ KIND = Kind(
     projections="worldledger_simulation.projections:PROJECTIONS",
     commands="worldledger_simulation.commands:add",
     routes="worldledger_simulation.routes:ROUTES",
+    read_config="worldledger_simulation.read_config:read_config",
+    shapes="worldledger_simulation.shapes:SHAPES",
+    schemas="service.api.schemas.simulations:SCHEMAS",
     report="service.report.simulation:SECTION",
 )

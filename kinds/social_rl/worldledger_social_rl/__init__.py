@@ -9,5 +9,7 @@ KIND = Kind(
     projections="worldledger_social_rl.projections:PROJECTIONS",
     commands="worldledger_social_rl.commands:add",
     routes="worldledger_social_rl.routes:ROUTES",
+    shapes="worldledger_social_rl.shapes:SHAPES",
+    schemas="service.api.schemas.runs:SCHEMAS",
     report="service.report.social:SECTION",
 )

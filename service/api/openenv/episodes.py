@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from service.api.context import Services
+from service.api.game_serving import arena_of
 from service.api.openenv.asking import RANDOM_AGENT
 from service.api.playing import board_at, game_of
 from service.arena import GameNotLiveError, LiveGame, NewGame
@@ -50,7 +51,7 @@ NO_STATE: Final[dict[str, Any]] = {
 async def begin(found: Services, new: NewGame) -> Episode:
     """Begin an episode; where the opponent begins, it has moved. Raises as `Arena.create`, WorldExistsError."""
     try:
-        game = await doing(found.store.outages, found.arena.create(new), _AGAIN, begun=found.arena.begins(new))
+        game = await doing(found.store.outages, arena_of(found).create(new), _AGAIN, begun=arena_of(found).begins(new))
     except InvalidPlayerError as error:
         raise InvalidPlayerError(error.reason, "$.opponent") from None
     except WorldExistsError as error:

@@ -41,16 +41,6 @@ from service.api.schemas.agents import (
     WorldStaleness,
 )
 from service.api.schemas.base import Health, Problem, SchemaList
-from service.api.schemas.games import (
-    Game,
-    GameSession,
-    MoveOutcome,
-    MoveRequest,
-    NewGame,
-    Resignation,
-    ResignOutcome,
-    SessionList,
-)
 from service.api.schemas.log import (
     Effect,
     EffectDraft,
@@ -62,29 +52,12 @@ from service.api.schemas.log import (
     Verification,
     WorldPage,
 )
-from service.api.schemas.openenv import (
-    OpenEnvAction,
-    OpenEnvHealth,
-    OpenEnvMetadata,
-    OpenEnvObservation,
-    OpenEnvReset,
-    OpenEnvResult,
-    OpenEnvSchemas,
-    OpenEnvState,
-    OpenEnvStep,
-)
 from service.api.schemas.projections import (
-    AgentPage,
-    AgentStats,
-    GamePage,
-    GameSummary,
-    MovePage,
     Projection,
     ProjectionList,
     Readiness,
     Released,
 )
-from service.api.schemas.rounds import Policy, Round, RoundPage, RoundReceipt, RoundResult
 from service.api.schemas.sql import (
     NamedQuery,
     QueryList,
@@ -93,24 +66,19 @@ from service.api.schemas.sql import (
     SqlColumn,
     SqlQuestion,
 )
-from service.api.schemas.states import Snapshot, SnapshotPage, State, StateDiff, Turn
+from service.api.schemas.states import Snapshot, SnapshotPage, State, StateDiff
 from service.store import WorldRecord
+from worldledger.kinds import parts
 from worldledger.rulesets import known_rulesets
 
 ALL: tuple[type[BaseModel], ...] = (
     AcceptedIntent,
-    AgentPage,
-    AgentStats,
     AgentView,
     ClosedTick,
     Effect,
     EffectDraft,
     EffectDrafts,
     EffectPage,
-    Game,
-    GamePage,
-    GameSession,
-    GameSummary,
     Generation,
     Health,
     HeldIntent,
@@ -118,11 +86,7 @@ ALL: tuple[type[BaseModel], ...] = (
     IntentList,
     IntentResults,
     Intents,
-    MoveOutcome,
-    MovePage,
-    MoveRequest,
     NamedQuery,
-    NewGame,
     NewGeneration,
     NewWorld,
     ObservationDelta,
@@ -130,16 +94,6 @@ ALL: tuple[type[BaseModel], ...] = (
     ObservedEvent,
     ObservedEvents,
     ObservingAgent,
-    OpenEnvAction,
-    OpenEnvHealth,
-    OpenEnvMetadata,
-    OpenEnvObservation,
-    OpenEnvReset,
-    OpenEnvResult,
-    OpenEnvSchemas,
-    OpenEnvState,
-    OpenEnvStep,
-    Policy,
     PolicySpec,
     Problem,
     Projection,
@@ -152,14 +106,7 @@ ALL: tuple[type[BaseModel], ...] = (
     RegisteredAgent,
     Registration,
     Released,
-    ResignOutcome,
-    Resignation,
-    Round,
-    RoundPage,
-    RoundReceipt,
-    RoundResult,
     SchemaList,
-    SessionList,
     Snapshot,
     SnapshotPage,
     SqlAnswer,
@@ -173,7 +120,6 @@ ALL: tuple[type[BaseModel], ...] = (
     TimeAuthority,
     TimeAuthorityNow,
     TimeAuthoritySet,
-    Turn,
     Verification,
     WorldAgent,
     WorldAgentPage,
@@ -185,18 +131,12 @@ ALL: tuple[type[BaseModel], ...] = (
 __all__ = [
     "ALL",
     "AcceptedIntent",
-    "AgentPage",
-    "AgentStats",
     "AgentView",
     "ClosedTick",
     "Effect",
     "EffectDraft",
     "EffectDrafts",
     "EffectPage",
-    "Game",
-    "GamePage",
-    "GameSession",
-    "GameSummary",
     "Generation",
     "Health",
     "HeldIntent",
@@ -204,11 +144,7 @@ __all__ = [
     "IntentList",
     "IntentResults",
     "Intents",
-    "MoveOutcome",
-    "MovePage",
-    "MoveRequest",
     "NamedQuery",
-    "NewGame",
     "NewGeneration",
     "NewWorld",
     "ObservationDelta",
@@ -216,16 +152,6 @@ __all__ = [
     "ObservedEvent",
     "ObservedEvents",
     "ObservingAgent",
-    "OpenEnvAction",
-    "OpenEnvHealth",
-    "OpenEnvMetadata",
-    "OpenEnvObservation",
-    "OpenEnvReset",
-    "OpenEnvResult",
-    "OpenEnvSchemas",
-    "OpenEnvState",
-    "OpenEnvStep",
-    "Policy",
     "PolicySpec",
     "Problem",
     "Projection",
@@ -238,14 +164,7 @@ __all__ = [
     "RegisteredAgent",
     "Registration",
     "Released",
-    "ResignOutcome",
-    "Resignation",
-    "Round",
-    "RoundPage",
-    "RoundReceipt",
-    "RoundResult",
     "SchemaList",
-    "SessionList",
     "Snapshot",
     "SnapshotPage",
     "SqlAnswer",
@@ -259,7 +178,6 @@ __all__ = [
     "TimeAuthority",
     "TimeAuthorityNow",
     "TimeAuthoritySet",
-    "Turn",
     "Verification",
     "WorldAgent",
     "WorldAgentPage",
@@ -267,13 +185,22 @@ __all__ = [
     "WorldRecord",
     "WorldStaleness",
     "components",
+    "every",
 ]
 
 
+def every() -> list[type[BaseModel]]:
+    """Return the shapes, those of installed kinds among them."""
+    return [*ALL, *(shape for shapes in parts("shapes").values() for shape in shapes)]
+
+
 def components() -> dict[str, Any]:
-    """Give every shape's JSON schema by name, as they stand under ``#/components/schemas``."""
+    """Return the JSON schema of every shape, by the name that it has under ``#/components/schemas``.
+
+    The shapes of installed kinds are among them.
+    """
     _, document = models_json_schema(
-        [(shape, "validation") for shape in ALL], ref_template="#/components/schemas/{model}"
+        [(shape, "validation") for shape in every()], ref_template="#/components/schemas/{model}"
     )
     found: dict[str, Any] = document["$defs"]
     found["NewWorld"]["properties"]["ruleset"]["enum"] = known_rulesets()

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, JsonValue
 
 from service.api.schemas.base import GlobalSeq, Shape, Word, WorldName
-from service.api.schemas.projections import GameSummary
+from service.api.schemas.played import GameSummary
 from worldledger.canonical import MAX_INT
 from worldledger.rulesets.chess.agents import MAX_NAME, MAX_PROMPT, MODEL_NAME
 from worldledger.rulesets.chess.claims import MAX_SECONDS

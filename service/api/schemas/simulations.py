@@ -1,30 +1,24 @@
-"""JSON Schemas (2020-12) of what people write as files: for simulations, and for social-RL runs.
-
-They are made from the models that read those files, and completed where the rules of reading say more. What a schema
-refuses is refused when it is read; not the other way round: names that must exist, depths, patterns and whether a
-default is of its type are beyond a schema.
-
-Source: seeds/state_variable_types.md, seeds/partial_observability.md, seeds/social_rl.md.
-"""
+"""JSON Schemas of simulations' files: configurations, variables in them, and checkpoints."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from service.api.schemas.documents import Published, document
 from worldledger.canonical import MAX_INT
 from worldledger.effects import SERVICE_SOURCE
 from worldledger.rulesets.simulation import SimulationConfig
 from worldledger.rulesets.simulation.checkpoint import FORMAT, ORIGIN
 from worldledger.rulesets.simulation.configuring.sections import GLOBAL, MAX_AGENTS, MAX_NAME
-from worldledger.rulesets.social_rl import PolicyState, RoundResult
 from worldledger.variables import VariableDefinition, limits
 
-_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-#: What the `$id` of a schema begins with.
-ID_PREFIX: Final = "urn:worldledger:schema:"
-
+TITLES: Final = {
+    "checkpoint": "A checkpoint of a simulation",
+    "simulation-config": "The configuration of a simulation",
+    "variable-definition": "The definition of a state variable",
+}
 #: Every identifier of Python, and little else: the rest is a matter of Unicode.
 _IDENTIFIER: Final[dict[str, Any]] = {
     "pattern": r"^[^\s!-@\[-`{-~][^\s!-/:-@\[-^`{-~]*$",
@@ -80,18 +74,13 @@ _NOISE: Final[dict[str, Any]] = {"type": "number", "minimum": 0}
 _TURN: Final[dict[str, Any]] = {"type": "integer", "minimum": 0, "maximum": MAX_INT}
 
 
-class Published(NamedTuple):
-    """A schema that is served: its title, and what makes it."""
-
-    title: str
-    make: Callable[[], dict[str, Any]]
-
-
 @cache
 def variable_definition() -> dict[str, Any]:
     """Give the schema of the definition of one state variable."""
     made = VariableDefinition.model_json_schema()
-    return _document("variable-definition", _DEFINITION, {"VariableDefinition": _definition(made)})
+    return document(
+        "variable-definition", TITLES["variable-definition"], _DEFINITION, {"VariableDefinition": _definition(made)}
+    )
 
 
 @cache
@@ -126,14 +115,15 @@ def simulation_config() -> dict[str, Any]:
     }
     for one in (made, *definitions.values()):
         _allow_null(one)
-    return _document("simulation-config", made, definitions)
+    return document("simulation-config", TITLES["simulation-config"], made, definitions)
 
 
 @cache
 def checkpoint() -> dict[str, Any]:
     """Give the schema of a checkpoint; what variables it has, the configuration says that it is used with."""
-    return _document(
+    return document(
         "checkpoint",
+        TITLES["checkpoint"],
         {
             "type": "object",
             "description": "The state of a simulation, for another simulation to begin with.",
@@ -175,39 +165,6 @@ def checkpoint() -> dict[str, Any]:
             }
         },
     )
-
-
-@cache
-def social_rl_round() -> dict[str, Any]:
-    """Give the schema of a round of a social-RL run."""
-    made = RoundResult.model_json_schema()
-    return _document("social-rl-round", made, made.pop("$defs"))
-
-
-@cache
-def social_rl_policy_state() -> dict[str, Any]:
-    """Give the schema of a PRAR policy state."""
-    made = PolicyState.model_json_schema()
-    return _document("social-rl-policy-state", made, made.pop("$defs"))
-
-
-#: The schemas that are served, by name.
-PUBLISHED: Final[Mapping[str, Published]] = {
-    "checkpoint": Published("A checkpoint of a simulation", checkpoint),
-    "simulation-config": Published("The configuration of a simulation", simulation_config),
-    "social-rl-policy-state": Published("The policies of the roles of a social-RL run", social_rl_policy_state),
-    "social-rl-round": Published("A round of a social-RL run", social_rl_round),
-    "variable-definition": Published("The definition of a state variable", variable_definition),
-}
-
-
-# -- parts ---------------------------------------------------------------------------------------------------
-
-
-def _document(name: str, schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    head = {"$schema": _DIALECT, "$id": ID_PREFIX + name, "title": PUBLISHED[name].title}
-    whole: dict[str, Any] = _plain({**schema, "$defs": dict(sorted(definitions.items()))})
-    return head | whole
 
 
 def _definition(made: Mapping[str, Any]) -> dict[str, Any]:
@@ -266,16 +223,9 @@ def _allow_null(schema: dict[str, Any]) -> None:
                 schema["properties"][name] = {"anyOf": [rest, _NULL], **told}
 
 
-def _plain(value: Any) -> Any:
-    """Leave out the titles that Pydantic makes of names, and defaults of null; write descriptions as Markdown."""
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items() if not _is_noise(name, item)}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if isinstance(value, str):
-        return "\n\n".join(paragraph.replace("\n", " ").replace("``", "`") for paragraph in value.split("\n\n"))
-    return value
-
-
-def _is_noise(name: str, item: Any) -> bool:
-    return (name == "title" and isinstance(item, str)) or (name == "default" and item is None)
+#: They by name.
+SCHEMAS: Final[Mapping[str, Published]] = {
+    "checkpoint": Published(TITLES["checkpoint"], checkpoint),
+    "simulation-config": Published(TITLES["simulation-config"], simulation_config),
+    "variable-definition": Published(TITLES["variable-definition"], variable_definition),
+}

@@ -1,0 +1,9 @@
+"""The shapes that the routes of social-RL runs refer to in the OpenAPI document."""
+
+from typing import Final
+
+from pydantic import BaseModel
+
+from service.api.schemas.rounds import Policy, Round, RoundPage, RoundReceipt, RoundResult
+
+SHAPES: Final[tuple[type[BaseModel], ...]] = (Policy, Round, RoundPage, RoundReceipt, RoundResult)
