@@ -48,7 +48,8 @@ lint: .venv/.test ## ruff, import-linter and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	$(BIN)/mypy
+	@# A busy machine may keep mypy's processes from finding each other; then one has to do.
+	$(BIN)/mypy --num-workers 2 || $(BIN)/mypy
 
 bench: .venv/.bench ## measure, and write docs/benchmarks.md (some minutes)
 	$(BIN)/python -m benchmarks

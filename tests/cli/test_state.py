@@ -89,7 +89,7 @@ def test_moments(on: Cli, option: tuple[str, str], seq: int) -> None:
         (("--at-seq", "0"), "has no seq 0"),
         (("--at-seq", "-5"), "has no seq -5"),
         (("--at-seq", "9" * 40), "its head is 7"),
-        (("--at-seq", "two"), "as an integer"),
+        (("--at-seq", "two"), "a whole number"),
         (("--at-sim-time", "-1"), "no effect at or before sim_time -1.0"),
         (("--at-sim-time", "nan"), "no number"),
         (("--at-sim-time", "inf"), "no number"),
