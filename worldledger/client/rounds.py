@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from worldledger.canonical import gate
 from worldledger.client.transport import Transport, moment_params, path_of
 from worldledger.errors import InvalidEffectError, InvalidRunError
 
-if TYPE_CHECKING:
-    from worldledger.rulesets.social_rl.models import RoundResult
-
 _PAGE: Final = 1000
+
+
+class HasValue(Protocol):
+    """What a RoundResult has: itself as a JSON object."""
+
+    def to_value(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        ...
 
 
 class RoundReceipt(NamedTuple):
@@ -35,15 +40,13 @@ class RemoteRounds:
     _transport: Transport
     _path: str
 
-    async def post_round(self, result: RoundResult | Mapping[str, Any]) -> RoundReceipt:
+    async def post_round(self, result: HasValue | Mapping[str, Any]) -> RoundReceipt:
         """Append a whole round, once: the same round again gives the first receipt.
 
         Raises InvalidRunError with every problem, and RemoteError with the code ``round_conflict`` for a round that is
         not the next one, or is there with another content.
         """
-        from worldledger.rulesets.social_rl.models import RoundResult  # noqa: PLC0415 - slow to load; few programs need it
-
-        value = result.to_value() if isinstance(result, RoundResult) else dict(result)
+        value = dict(result) if isinstance(result, Mapping) else result.to_value()
         try:
             gate(value)  # what JSON would change on the way is refused here
         except InvalidEffectError as error:
