@@ -14,18 +14,18 @@ from typing import Any
 import asyncpg
 import chess
 import orjson
+from worldledger_chess.arena import Arena, ArenaSettings, NewGame
+from worldledger_chess.rules import AgentSpec, BoardState
+from worldledger_chess.rules.moves import play_move
 
 from benchmarks.agents_town import process
 from benchmarks.chess_players import Caller, Task, play
 from benchmarks.harness import Goal, Report, say
-from service.arena import Arena, ArenaSettings, NewGame
 from service.runtime.worlds import Worlds
 from service.store import Store
 from service.store.watch import HeadWatcher
 from worldledger.effects import EffectDraft
 from worldledger.genesis import NewWorld
-from worldledger.rulesets.chess import AgentSpec, BoardState
-from worldledger.rulesets.chess.moves import play_move
 
 ROUNDS = 3
 PLIES = 120

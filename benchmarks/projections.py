@@ -13,6 +13,7 @@ from typing import Any
 import asyncpg
 import chess
 import orjson
+from worldledger_chess.rules.moves import play_move
 
 from benchmarks.harness import Figure, Goal, Report, say
 from benchmarks.million import command
@@ -20,7 +21,6 @@ from benchmarks.states import LONG, moved
 from service.store import Store
 from worldledger.genesis import NewWorld
 from worldledger.ports import Span, WorldHead
-from worldledger.rulesets.chess.moves import play_move
 
 PLIES = 80
 COUNT = 1_000_000

@@ -22,14 +22,14 @@ import chess
 import chess.engine
 import chess.pgn
 import orjson
+from worldledger_chess.arena.players import Position, make_player
+from worldledger_chess.rules import RULESET, automatic_end
+from worldledger_chess.rules.gamelog import GameLog
+from worldledger_chess.rules.writing import write_game
 
-from service.arena.players import Position, make_player
 from worldledger.drafts import check_draft, effect_text
 from worldledger.effects import Effect
 from worldledger.folding import Fold
-from worldledger.rulesets.chess import RULESET, automatic_end
-from worldledger.rulesets.chess.gamelog import GameLog
-from worldledger.rulesets.chess.writing import write_game
 
 GAMES = Path(__file__).parent / "games"
 VALUES = {chess.PAWN: 1, chess.KNIGHT: 3, chess.BISHOP: 3, chess.ROOK: 5, chess.QUEEN: 9, chess.KING: 0}

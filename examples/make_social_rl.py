@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
-
-from worldledger.social_rl import (
+from worldledger_social_rl.documents import (
     AgentFeedback,
     ContextFrame,
     CueState,

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import engine
 import traders
+from worldledger_simulation.rules import RULESET, SimulationConfig, SimulationState, load_config
 
 from worldledger.errors import (
     IllegalEffectError,
@@ -36,7 +37,6 @@ from worldledger.errors import (
 )
 from worldledger.folding import Fold
 from worldledger.observability import construct_observation
-from worldledger.rulesets.simulation import RULESET, SimulationConfig, SimulationState, load_config
 
 if TYPE_CHECKING:
     from worldledger.client import Client, World

@@ -6,9 +6,8 @@ from typing import Any
 
 import httpx2
 import orjson
-
-from service.api.schemas import games as games_shapes
-from worldledger.rulesets.chess import Game
+from worldledger_chess.api import shapes as games_shapes
+from worldledger_chess.rules import Game
 
 AGENTS: dict[str, Any] = {"white": {"agent_id": "w"}, "black": {"agent_id": "b"}}
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import httpx2
+from worldledger_chess.api import played as played_shapes
 
 from service.api.context import Services
-from service.api.schemas import played as played_shapes
 
 from .chess import FOOLS_MATE, catch_up, mate, moved, new_game, started, walk_pages
 from .helpers import draft, problem

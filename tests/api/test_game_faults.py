@@ -18,14 +18,14 @@ import orjson
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
+from worldledger_chess.arena.players import Position, RandomPlayer
+from worldledger_chess.rules import BoardState, validate_game_state
 
-from service.arena.players import Position, RandomPlayer
 from tests.arena.test_long_games import _FEN as LONG_FEN
 from tests.arena.test_long_games import _long_game
 from tests.cli.helpers import Running
 from tests.faults.helpers import free_port
 from worldledger.effects import Effect
-from worldledger.rulesets.chess import BoardState, validate_game_state
 
 from .chess import FOOLS_MATE
 from .helpers import Served, draft, problem

@@ -7,13 +7,13 @@ import re
 import httpx2
 import numpy as np
 import orjson
+from worldledger_chess.api import shapes as games_shapes
+from worldledger_chess.api.serving import arena_of
+from worldledger_chess.arena import MoveOutcome, NewGame, ResignOutcome
+from worldledger_chess.projections.games import Games
+from worldledger_chess.rules import AgentSpec, BoardState, Game, GameSession, Move
 
-from projections.games import Games
 from service.api.context import Services
-from service.api.game_serving import arena_of
-from service.api.schemas import games as games_shapes
-from service.arena import MoveOutcome, NewGame, ResignOutcome
-from worldledger.rulesets.chess import AgentSpec, BoardState, Game, GameSession, Move
 
 from .chess import FOOLS_MATE, catch_up, moved, new_game, started
 from .helpers import problem, wait_for

@@ -6,12 +6,12 @@ from typing import Any
 
 import httpx2
 import pytest
+from worldledger_chess.api import played as played_shapes
+from worldledger_chess.api import shapes as games_shapes
+from worldledger_chess.projections.games import Games
+from worldledger_chess.projections.moves import Moves
 
-from projections.games import Games
-from projections.moves import Moves
 from service.api.context import Services
-from service.api.schemas import games as games_shapes
-from service.api.schemas import played as played_shapes
 
 from .chess import FOOLS_MATE, catch_up, moved, new_game, started, walk_pages
 from .helpers import problem

@@ -10,11 +10,11 @@ import chess
 import httpx2
 import orjson
 import pytest
+from worldledger_chess.api import shapes as games_shapes
+from worldledger_chess.rules import BoardState, Move
 
-from service.api.schemas import games as games_shapes
 from tests.cli.helpers import Running
 from tests.faults.helpers import free_port
-from worldledger.rulesets.chess import BoardState, Move
 
 from .chess import FOOLS_MATE, moved, new_game, started
 from .helpers import Served, problem

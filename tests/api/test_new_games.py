@@ -9,9 +9,8 @@ from typing import Any
 import chess
 import httpx2
 import pytest
-
-from service.api.schemas import games as games_shapes
-from worldledger.rulesets.chess import BoardState
+from worldledger_chess.api import shapes as games_shapes
+from worldledger_chess.rules import BoardState
 
 from .helpers import JSON, problem
 from .live import AGENTS, game_of, made, played, stands

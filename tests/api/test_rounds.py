@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx2
 import pytest
+from worldledger_social_rl.api import shapes as rounds_shapes
 
-from service.api.schemas import rounds as rounds_shapes
 from tests.social_runs import ALICE, BEN, COACH, EFFECTS, adaptation, feedback, message, round_of
 
 from .helpers import problem

@@ -6,9 +6,9 @@ from typing import Any
 
 import httpx2
 import pytest
+from worldledger_simulation.rules import SimulationConfig
 
 from tests.markets import MARKET, TURNS, effect, market
-from worldledger.rulesets.simulation import SimulationConfig
 
 from .helpers import problem
 

@@ -12,11 +12,11 @@ import asyncpg
 import httpx2
 import orjson
 import pytest
+from worldledger_sandbox.rules import Sandbox
 
 from service.api.context import Services
 from service.store.states import States
 from tests.cli.helpers import forgery
-from worldledger.rulesets.sandbox import Sandbox
 
 from .helpers import draft, problem
 

@@ -14,8 +14,8 @@ import orjson
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from worldledger_chess.api.serving import arena_of
 
-from service.api.game_serving import arena_of
 from service.api.ws.connection import MOST_UNREADABLE
 from service.api.ws.messages import MAX_BYTES, SUBPROTOCOL
 

@@ -12,8 +12,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-
-from service.arena import Arena
+from worldledger_chess.arena import Arena
 
 from .helpers import Clock, Opening
 
@@ -34,7 +33,7 @@ def shared_url(servers: Servers, server_kind: str) -> Iterator[str]:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Return the clock of the test's arenas, which goes on only where the test says so, and is looked at often."""
-    monkeypatch.setattr("service.arena.deadlines._LONGEST", 0.02)
+    monkeypatch.setattr("worldledger_chess.arena.deadlines._LONGEST", 0.02)
     return Clock()
 
 

@@ -11,8 +11,8 @@ import time
 from typing import Any
 
 import orjson
+from worldledger_chess.arena import Arena, ArenaSettings
 
-from service.arena import Arena, ArenaSettings
 from tests.arena.helpers import new_game, of_players, opened
 from worldledger.errors import SimulationError
 

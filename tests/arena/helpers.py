@@ -9,8 +9,9 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any
 
 import chess
+from worldledger_chess.arena import Arena, ArenaSettings, GameEvent, LiveGame, MoveOutcome, NewGame
+from worldledger_chess.rules import AgentSpec
 
-from service.arena import Arena, ArenaSettings, GameEvent, LiveGame, MoveOutcome, NewGame
 from service.runtime.worlds import Worlds
 from service.settings import Settings
 from service.store import Store
@@ -18,7 +19,6 @@ from service.store.watch import HeadWatcher
 from tests.conftest import NEVER
 from worldledger.effects import Effect, EffectDraft
 from worldledger.errors import IllegalEffectError, SimulationError
-from worldledger.rulesets.chess import AgentSpec
 
 _numbers = itertools.count(1)
 

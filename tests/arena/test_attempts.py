@@ -6,8 +6,7 @@ import chess
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from service.arena.attempts import MAX_ATTEMPTED, kept, read_attempt
+from worldledger_chess.arena.attempts import MAX_ATTEMPTED, kept, read_attempt
 
 _POSITIONS = (
     chess.STARTING_FEN,

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 import pytest
 from pydantic import ValidationError
+from worldledger_chess.arena import Arena, ArenaFullError, LiveGame, NewGame, NoSuchGameError
+from worldledger_chess.arena.players import InvalidPlayerError, registry
+from worldledger_chess.rules import AgentSpec
 
-from service.arena import Arena, ArenaFullError, LiveGame, NewGame, NoSuchGameError
-from service.arena.players import InvalidPlayerError, registry
 from worldledger.errors import (
     InvalidConfigError,
     InvalidNameError,
@@ -17,7 +18,6 @@ from worldledger.errors import (
     WorldNotFoundError,
 )
 from worldledger.genesis import NewWorld
-from worldledger.rulesets.chess import AgentSpec
 
 from .helpers import Opening, attempt, new_game, of_players, refused, wait_for
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pytest
-
-from service.arena import Arena, ArenaSettings, NewGame
-from worldledger.rulesets.chess import AgentSpec
+from worldledger_chess.arena import Arena, ArenaSettings, NewGame
+from worldledger_chess.rules import AgentSpec
 
 from .helpers import Clock, Opening, attempt, effects, kinds, new_game, played, rule_of, wait_for
 

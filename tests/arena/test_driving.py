@@ -12,10 +12,9 @@ from typing import Any
 
 import psutil
 import pytest
-
-from service.arena import Arena, LiveGame
-from service.arena.players import PlayerError, Position, RandomPlayer
-from worldledger.rulesets.chess import validate_game_state
+from worldledger_chess.arena import Arena, LiveGame
+from worldledger_chess.arena.players import PlayerError, Position, RandomPlayer
+from worldledger_chess.rules import validate_game_state
 
 from .helpers import FEW, Clock, Opening, attempt, effects, ended, kinds, of_players, wait_for
 
@@ -113,7 +112,7 @@ class _Odd:
 async def _odd(arena: Arena, monkeypatch: pytest.MonkeyPatch, *does: Any, **fields: Any) -> tuple[Any, _Odd]:
     """Begin a game of an odd player, with white, against somebody outside."""
     player = _Odd(*does)
-    monkeypatch.setattr("service.arena.driving.make_player", lambda *_, **__: player)
+    monkeypatch.setattr("worldledger_chess.arena.driving.make_player", lambda *_, **__: player)
     return await arena.create(of_players("random", "external", **fields)), player
 
 

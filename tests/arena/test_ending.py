@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import pytest
+from worldledger_chess.arena import Arena
+from worldledger_chess.rules import validate_game_state
 
-from service.arena import Arena
 from worldledger.errors import InvalidConfigError
-from worldledger.rulesets.chess import validate_game_state
 
 from .helpers import (
     FOOLS_MATE,

@@ -13,15 +13,15 @@ from typing import Any
 import chess
 import orjson
 import pytest
+from worldledger_chess.arena.players import Position, RandomPlayer
+from worldledger_chess.rules import validate_game_state
 
-from service.arena.players import Position, RandomPlayer
 from service.settings import Settings
 from service.store import Store
 from tests.conftest import NEVER
 from tests.store.helpers import assert_sound
 from tests.warm import Process
 from worldledger.effects import Effect
-from worldledger.rulesets.chess import validate_game_state
 
 from .helpers import FEW
 

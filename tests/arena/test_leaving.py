@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 
-from service.arena import Arena
+from worldledger_chess.arena import Arena
 
 from .helpers import FOOLS_MATE, Opening, attempt, ended, new_game, played, wait_for
 

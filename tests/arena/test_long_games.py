@@ -8,9 +8,8 @@ from typing import Any
 
 import chess
 import pytest
-
-from service.arena.players import Position, RandomPlayer
-from worldledger.rulesets.chess import validate_game_state
+from worldledger_chess.arena.players import Position, RandomPlayer
+from worldledger_chess.rules import validate_game_state
 
 from .helpers import FEW, Opening, attempt, effects, new_game, of_players, played, watched
 

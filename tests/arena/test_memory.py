@@ -7,10 +7,10 @@ import gc
 from contextlib import aclosing
 
 import asyncpg
+from worldledger_chess.arena import ArenaFullError
+from worldledger_chess.rules import GameSession
 
-from service.arena import ArenaFullError
 from worldledger.errors import StoreUnavailableError, TamperedError
-from worldledger.rulesets.chess import GameSession
 
 from .helpers import FEW, FOOLS_MATE, Opening, attempt, ended, new_game, of_players, played, refused, wait_for, watched
 

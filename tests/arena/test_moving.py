@@ -6,10 +6,10 @@ import asyncio
 from typing import Final
 
 import pytest
+from worldledger_chess.arena import Arena, InvalidMoveRequestError
+from worldledger_chess.rules import Game, validate_game_state
 
-from service.arena import Arena, InvalidMoveRequestError
 from worldledger.errors import IllegalEffectError, RequestConflictError, UnknownAgentError
-from worldledger.rulesets.chess import Game, validate_game_state
 
 from .helpers import FOOLS_MATE, attempt, effects, kinds, new_game, played, refused, rule_of
 

@@ -7,10 +7,10 @@ from contextlib import aclosing
 
 import asyncpg
 import pytest
+from worldledger_chess.arena.players import Position, RandomPlayer
+from worldledger_chess.rules import validate_game_state
 
-from service.arena.players import Position, RandomPlayer
 from worldledger.errors import CircuitBreakerOpenError, StoreUnavailableError
-from worldledger.rulesets.chess import validate_game_state
 
 from .helpers import FEW, Opening, effects, ended, new_game, of_players, wait_for
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from worldledger_chess.arena import Arena, LiveGame, MoveOutcome
+from worldledger_chess.rules import validate_game_state
 
-from service.arena import Arena, LiveGame, MoveOutcome
 from service.store import writing
 from worldledger.errors import IllegalEffectError, RequestConflictError, SimulationError
 from worldledger.genesis import NewWorld
-from worldledger.rulesets.chess import validate_game_state
 
 from .helpers import FEW, Opening, attempt, effects, ended, legal, new_game, of_players, played, posted, wait_for
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
+from worldledger_chess.arena import Arena
 
-from service.arena import Arena
 from service.store.transfer import import_export
 from tests.store.exports import export_of, text
 from worldledger.errors import FoldError

@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 import pytest
+from worldledger_chess.arena import Arena, GameEvent
 
-from service.arena import Arena, GameEvent
 from worldledger.errors import MomentNotFoundError, StoreUnavailableError
 from worldledger.genesis import NewWorld
 

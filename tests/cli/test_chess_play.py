@@ -14,16 +14,16 @@ from typing import Any
 
 import psutil
 import pytest
+from worldledger_chess.arena import ArenaSettings
+from worldledger_chess.arena.players import InvalidPlayerError, make_player
+from worldledger_chess.rules import validate_game_state
 
-from service.arena import ArenaSettings
-from service.arena.players import InvalidPlayerError, make_player
 from service.settings import Settings
 from service.store import Store
 from tests.arena.helpers import ended, opened
 from tests.arena.helpers import wait_for as wait_until
 from tests.arena.players.conftest import Engines, engines, fake_command
 from worldledger.genesis import NewWorld
-from worldledger.rulesets.chess import validate_game_state
 
 from .conftest import Cli
 from .helpers import Running, sql, wait_for

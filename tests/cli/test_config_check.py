@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-
-from worldledger.rulesets.simulation import load_config
+from worldledger_simulation.rules import load_config
 
 from .conftest import Cli
 from .helpers import call

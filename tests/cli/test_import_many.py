@@ -7,10 +7,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-
-from service.cli import reading_games
-from service.store.recordings import world_of_game
-from worldledger.rulesets.chess.pgn import RecordedGame, read_games
+from worldledger_chess.cli import reading as reading_games
+from worldledger_chess.rules.pgn import RecordedGame, read_games
+from worldledger_chess.store.recordings import world_of_game
 
 from .conftest import Cli
 from .helpers import GAME, Lock, Running, sql, wait_for

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from service.store.recordings import world_of_game
-from worldledger.rulesets.chess.pgn import RecordedGame, read_games
+from worldledger_chess.rules.pgn import RecordedGame, read_games
+from worldledger_chess.store.recordings import world_of_game
 
 from .conftest import Cli
 from .helpers import GAME, Lock, Running, seed, sql, wait_for

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+from worldledger_social_rl.documents import RoundResult
 
 from tests.social_runs import ALICE, EFFECTS, adaptation, round_of
 from worldledger.client import Client, RemoteError
 from worldledger.errors import InvalidRunError, MomentNotFoundError
-from worldledger.social_rl import RoundResult
 
 
 @pytest.fixture

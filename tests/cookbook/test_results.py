@@ -10,11 +10,11 @@ from statistics import mean
 from typing import Any
 
 import pytest
+from worldledger_social_rl.report.section import condition
 
 from service.database.analytics.asking import ask
 from service.database.analytics.cookbook import find, queries
 from service.database.engine import connect_one
-from service.report.social import condition
 from worldledger.errors import QueryRefusedError, UnknownQueryError
 from worldledger.observability.noise import noise_of
 

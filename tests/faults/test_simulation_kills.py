@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import orjson
 import pytest
+from worldledger_simulation.rules import RULESET
 
 from service.runtime import Orchestrator
 from service.settings import Settings
@@ -20,7 +21,6 @@ from worldledger.config import OrchestratorConfig
 from worldledger.deltas import PARTS, View
 from worldledger.effects import EffectDraft
 from worldledger.errors import IllegalEffectError
-from worldledger.rulesets.simulation import RULESET
 from worldledger.views import Views
 from worldledger.world import state_text
 

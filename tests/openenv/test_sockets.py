@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx2
 import pytest
+from worldledger_chess.arena import Arena, LiveGame
 
-from service.arena import Arena, LiveGame
 from tests.api.helpers import Served, serving, wait_for
 from worldledger.errors import SchemaVersionError, StoreUnavailableError
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import chess
 from hypothesis import strategies as st
+from worldledger_chess.rules import RULESET
+from worldledger_chess.rules.claims import position_of
+from worldledger_chess.rules.moves import play_move
 
 from tests.projections.playing import effects_of
 from worldledger.effects import Effect
 from worldledger.folding import Fold
-from worldledger.rulesets.chess import RULESET
-from worldledger.rulesets.chess.claims import position_of
-from worldledger.rulesets.chess.moves import play_move
 from worldledger.world import WorldState
 
 Draft = dict[str, Any]

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
+from worldledger_simulation.rules import RULESET
 
 from tests.projections.playing import effects_of
 from worldledger.effects import Effect
 from worldledger.folding import Fold
-from worldledger.rulesets.simulation import RULESET
 from worldledger.world import state_text
 
 Draft = dict[str, Any]

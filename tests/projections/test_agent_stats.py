@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from worldledger_chess.projections.agent_stats import AgentStats
+from worldledger_chess.rules import RULESET
 
-from projections.agent_stats import AgentStats
 from tests.projections.chess_logs import Draft, chess_logs, ended, moved, rejected, started, state_of
 from tests.projections.playing import CUTS, Cuts, dicts, effects_of, play
 from worldledger.effects import Effect
-from worldledger.rulesets.chess import RULESET
 
 STATS = AgentStats()
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from worldledger_chess.projections.agents import Agents
 
-from projections.agents import Agents
 from tests.projections.chess_logs import moved, started
 from tests.projections.playing import BEGINNING, CUTS, Cuts, at, dicts, effects_of, play
 from worldledger.effects import Effect

@@ -8,10 +8,10 @@ from typing import Any
 
 import orjson
 import pytest
+from worldledger_simulation.projections.reasoning import Reasoning
+from worldledger_simulation.projections.state_variables import MAX_KEY, StateVariables
+from worldledger_simulation.projections.turns import Turns
 
-from projections.reasoning import Reasoning
-from projections.state_variables import MAX_KEY, StateVariables
-from projections.turns import Turns
 from service.database.engine import connect_pool
 from service.store import Store
 from tests.markets import change, effect, market

@@ -10,15 +10,15 @@ import chess.variant
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from worldledger_chess.projections.moves import Moves
+from worldledger_chess.projections.play import facts_of
+from worldledger_chess.rules import RULESET
+from worldledger_chess.rules.moves import play_move
+from worldledger_chess.rules.positions import VARIANTS, position
 
-from projections.moves import Moves
-from projections.play import facts_of
 from tests.projections.chess_logs import chess_logs, ended, moved, started, state_of
 from tests.projections.playing import CUTS, Cuts, at, dicts, effects_of, play
 from worldledger.effects import Effect
-from worldledger.rulesets.chess import RULESET
-from worldledger.rulesets.chess.moves import play_move
-from worldledger.rulesets.chess.positions import VARIANTS, position
 
 MOVES = Moves()
 

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from worldledger_chess.projections import play as module
+from worldledger_chess.projections.play import Play
+from worldledger_chess.rules import RULESET
 
-from projections import play as module
 from projections.base import Projection
-from projections.play import Play
 from projections.registry import find
 from tests.projections.chess_logs import moved, started
 from tests.projections.playing import effects_of, play
 from worldledger.folding import Fold
-from worldledger.rulesets.chess import RULESET
 
 _FENS = (
     "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1",

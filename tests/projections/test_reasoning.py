@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from worldledger_simulation.projections.reasoning import Reasoning
+from worldledger_simulation.rules import RULESET
 
-from projections.reasoning import Reasoning
 from tests.projections.playing import CUTS, Cuts, at, dicts, play, the_row
 from tests.projections.simulations import (
     added,
@@ -21,7 +22,6 @@ from tests.projections.simulations import (
 )
 from worldledger.effects import Effect
 from worldledger.folding import Fold
-from worldledger.rulesets.simulation import RULESET
 
 REASONING = Reasoning()
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from worldledger_social_rl.rules.recording import read_run
+
 from projections.registry import find
 from service.store import Store
 from tests.projections.helpers import append, assert_verified, rows_of
 from tests.rulesets.social_rl.documents import a_round, context_frame, message, meta, run_of
 from worldledger.genesis import NewWorld
-from worldledger.rulesets.social_rl.recording import read_run
 
 NAMES = ("social_runs", "rounds", "messages", "feedback", "policy_adaptations")
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import orjson
 from hypothesis import given, settings
+from worldledger_social_rl.projections.adaptations import PolicyAdaptations
+from worldledger_social_rl.projections.feedback import Feedback
+from worldledger_social_rl.projections.messages import Messages
+from worldledger_social_rl.rules import RULESET
 
 from projections.base import Projection
-from projections.social_adaptations import PolicyAdaptations
-from projections.social_feedback import Feedback
-from projections.social_messages import Messages
 from tests.projections.playing import CUTS, Cuts, at, dicts, play, the_row
 from tests.projections.social_logs import draft, social, social_logs, started
 from tests.rulesets.social_rl.documents import ALICE, adaptation, context_frame, feedback, message
 from worldledger.effects import Effect
 from worldledger.folding import Fold
-from worldledger.rulesets.social_rl import RULESET
 
 MESSAGES, FEEDBACK, ADAPTATIONS = Messages(), Feedback(), PolicyAdaptations()
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import orjson
 from hypothesis import given, settings
+from worldledger_social_rl.projections.rounds import Rounds
+from worldledger_social_rl.projections.runs import SocialRuns
+from worldledger_social_rl.rules import RULESET
+from worldledger_social_rl.rules.recording import read_run
 
-from projections.social_rounds import Rounds
-from projections.social_runs import SocialRuns
 from tests.projections.playing import CUTS, Cuts, at, dicts, play, the_row
 from tests.projections.social_logs import draft, ended, social, social_logs, started
 from tests.rulesets.social_rl.documents import ALICE, adaptation, feedback, message, meta, run_of
 from worldledger.effects import Effect
 from worldledger.folding import Fold
-from worldledger.rulesets.social_rl import RULESET
-from worldledger.rulesets.social_rl.recording import read_run
 
 RUNS, ROUNDS = SocialRuns(), Rounds()
 

@@ -7,8 +7,9 @@ from typing import Any
 import orjson
 import pytest
 from hypothesis import given
+from worldledger_simulation.projections.state_variables import MAX_KEY, StateVariables
+from worldledger_simulation.rules import RULESET
 
-from projections.state_variables import MAX_KEY, StateVariables
 from tests.projections.playing import CUTS, Cuts, Rows, at, dicts, play
 from tests.projections.simulations import (
     added,
@@ -25,7 +26,6 @@ from tests.projections.simulations import (
     written,
 )
 from worldledger.effects import Effect
-from worldledger.rulesets.simulation import RULESET
 
 VARIABLES = StateVariables()
 

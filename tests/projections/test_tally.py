@@ -13,14 +13,14 @@ from typing import Any
 import chess
 import chess.pgn
 import pytest
+from worldledger_chess.projections.agent_stats import AgentStats
+from worldledger_chess.projections.agents import Agents
+from worldledger_chess.projections.games import Games
+from worldledger_chess.projections.moves import Moves
+from worldledger_chess.rules import RULESET
+from worldledger_chess.rules.pgn import RecordedGame, read_games
 
-from projections.agent_stats import AgentStats
-from projections.agents import Agents
-from projections.games import Games
-from projections.moves import Moves
 from tests.projections.playing import Cuts, dicts, effects_of, play
-from worldledger.rulesets.chess import RULESET
-from worldledger.rulesets.chess.pgn import RecordedGame, read_games
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "pgn"
 FILES = sorted(REAL.glob("*/*.pgn"))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import given
+from worldledger_simulation.projections.turns import Turns
+from worldledger_simulation.rules import RULESET
 
-from projections.turns import Turns
 from tests.projections.playing import CUTS, Cuts, at, dicts, play
 from tests.projections.simulations import (
     changed,
@@ -21,7 +22,6 @@ from tests.projections.simulations import (
 )
 from worldledger.effects import Effect
 from worldledger.folding import Fold
-from worldledger.rulesets.simulation import RULESET
 
 TURNS = Turns()
 

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
+from worldledger_sandbox.rules import RULESET
 
 from tests.rulesets.sandboxes import NAMES, SAID, Said, effects_of
 from worldledger.deltas import ObservationDelta, ObservedEvent, View
@@ -25,7 +26,6 @@ from worldledger.observation import (
     ViewCone,
 )
 from worldledger.policies import policy_spec, register_policy
-from worldledger.rulesets.sandbox import RULESET
 from worldledger.space import FieldOfView
 from worldledger.views import Sighting, Views
 from worldledger.world import WorldState

@@ -15,6 +15,8 @@ import orjson
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from worldledger_sandbox.rules import RULESET as SANDBOX
+from worldledger_simulation.rules import RULESET as SIMULATION
 
 from tests.rules.chains import make_effect
 from tests.rulesets.sandboxes import effects_of
@@ -29,8 +31,6 @@ from worldledger.observability import MatrixPolicy, MatrixPolicyConfig
 from worldledger.observation import ObservationPolicy, PolicyConfig, ViewCone
 from worldledger.policies import policy_spec
 from worldledger.rulesets.base import Ruleset
-from worldledger.rulesets.sandbox import RULESET as SANDBOX
-from worldledger.rulesets.simulation import RULESET as SIMULATION
 from worldledger.validation import DefaultEffectValidator, judge_intent
 from worldledger.world import WorldState
 

@@ -10,13 +10,13 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from worldledger_sandbox.rules import RULESET
 
 from worldledger import core_kinds
 from worldledger.effects import Effect, is_system_kind
 from worldledger.folding import Fold, fold
 from worldledger.intents import registration_draft
 from worldledger.rulesets import Ruleset
-from worldledger.rulesets.sandbox import RULESET
 from worldledger.world import WorldState
 
 from .chains import chained, make_effect

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
+from worldledger_sandbox.rules import RULESET
 
 from tests.rulesets.sandboxes import effects_of
 from worldledger.chain import StoredEffect
@@ -14,7 +15,6 @@ from worldledger.effects import Effect
 from worldledger.errors import FoldError, TamperedError
 from worldledger.folding import Fold, fold
 from worldledger.rulesets.base import Handler, MalformedEffectError, Ruleset, Touched
-from worldledger.rulesets.sandbox import RULESET
 from worldledger.world import WorldState
 
 from .chains import chained, make_effect

@@ -13,12 +13,12 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from worldledger_sandbox.rules import RULESET
 
 import worldledger
 from tests.rulesets.sandboxes import ANY_SAID, SAID, Said, effects_of, told
 from worldledger.chain import StoredEffect
 from worldledger.folding import Fold, fold
-from worldledger.rulesets.sandbox import RULESET
 from worldledger.world import WorldState
 
 from .chains import chained, make_effect
@@ -75,7 +75,7 @@ _ELSEWHERE = """
 import sys
 from worldledger.chain import StoredEffect
 from worldledger.folding import fold
-from worldledger.rulesets.sandbox import RULESET
+from worldledger_sandbox.rules import RULESET
 rows = [StoredEffect(seq, line, b"", "", "", 0.0) for seq, line in enumerate(sys.stdin.buffer.read().splitlines(), 1)]
 sys.stdout.buffer.write(fold("w", RULESET, rows).text())
 """

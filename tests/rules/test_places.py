@@ -6,6 +6,7 @@ from math import inf
 from typing import Any
 
 import pytest
+from worldledger_sandbox.rules import RULESET
 
 from tests.rules.observability.simulations import KEY
 from tests.rules.seeing import World, whispered
@@ -22,7 +23,6 @@ from worldledger.observation import (
     ViewCone,
     place_of,
 )
-from worldledger.rulesets.sandbox import RULESET
 from worldledger.space import SpatialIndex
 
 

@@ -32,25 +32,29 @@ AIO_FORBIDDEN_NAMES = OUTSIDE | frozenset(_AIO_OUTSIDE.split())
 #: by the parameters of its constructor, which are the same on every machine; a moment may be a time, as a text; a
 #: round's times without an offset are of the zone that is given.
 READERS = {
-    "errors/remaking.py": frozenset({"inspect"}),
-    "moments.py": frozenset({"datetime"}),
-    "rulesets/simulation/loading.py": frozenset({"os", "pathlib", "open"}),
-    "rulesets/social_rl/files.py": frozenset({"os", "pathlib", "open", "datetime", "now"}),
-    "rulesets/social_rl/recording.py": frozenset({"datetime"}),
-    "rulesets/social_rl/rounds.py": frozenset({"datetime"}),
+    "worldledger/errors/remaking.py": frozenset({"inspect"}),
+    "worldledger/moments.py": frozenset({"datetime"}),
+    "kinds/simulation/worldledger_simulation/rules/loading.py": frozenset({"os", "pathlib", "open"}),
+    "kinds/social_rl/worldledger_social_rl/rules/files.py": frozenset({"os", "pathlib", "open", "datetime", "now"}),
+    "kinds/social_rl/worldledger_social_rl/rules/recording.py": frozenset({"datetime"}),
+    "kinds/social_rl/worldledger_social_rl/rules/rounds.py": frozenset({"datetime"}),
 }
 
-_ROOT = Path(worldledger.__file__).parent
-_ROOMS = {path: path.relative_to(_ROOT).parts[0] for path in sorted(_ROOT.rglob("*.py"))}
-_FILES = [path for path, room in _ROOMS.items() if room not in {"aio", "client"}]
-_AIO_FILES = [path for path, room in _ROOMS.items() if room == "aio"]
+_PACKAGE = Path(worldledger.__file__).parent
+_ROOT = _PACKAGE.parent
+_AIO_FILES = sorted(_PACKAGE.glob("aio/*.py"))
+_PLACES = {path: path.relative_to(_PACKAGE).parts[0] for path in sorted(_PACKAGE.rglob("*.py"))}
+_PURE = [path for path, place in _PLACES.items() if place not in {"aio", "client"}]
+#: The rules of each kind of worlds are as pure.
+_KINDS = sorted((_ROOT / "kinds").glob("*/worldledger_*"))
+_FILES = [*_PURE, *(path for kind in _KINDS for path in sorted(kind.glob("rules/**/*.py")))]
 
 
 def _is_allowed(module: str, aio: bool) -> bool:
     names = prefixes(module)
     if names & {"worldledger.aio", "worldledger.client", "asyncio", "time"}:
         return aio and bool(names & AIO_MODULES)
-    return bool(names & (ALLOWED | {"worldledger"}))
+    return bool(names & (ALLOWED | {"worldledger", *(kind.name for kind in _KINDS)}))
 
 
 def _is_promise(function: ast.AsyncFunctionDef) -> bool:

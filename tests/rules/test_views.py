@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from worldledger_chess.rules import RULESET as CHESS
 
 from tests.rules.seeing import World, long_story, registered
 from tests.rulesets import chess_worlds
@@ -23,7 +24,6 @@ from worldledger.observation import (
     apply_delta,
 )
 from worldledger.policies import register_policy
-from worldledger.rulesets.chess import RULESET as CHESS
 from worldledger.views import Views
 
 # -- who is told what ----------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from worldledger_sandbox.rules import Sandbox
 
 from tests.rules.seeing import Personal, World, registered
 from tests.rulesets.sandboxes import Said
@@ -21,7 +22,6 @@ from worldledger.observation import (
     apply_delta,
 )
 from worldledger.policies import register_latency_model, register_policy
-from worldledger.rulesets.sandbox import Sandbox
 from worldledger.views import Views
 from worldledger.world import WorldState
 

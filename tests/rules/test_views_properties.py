@@ -10,6 +10,8 @@ import jsonpatch
 import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from worldledger_sandbox.rules import RULESET
+from worldledger_sandbox.rules.handlers import HANDLERS
 
 from tests.rules.seeing import AGENTS, HAPPENINGS, POLICIES, OwnDelta, long_story, registered
 from tests.rulesets.sandboxes import Said, effects_of
@@ -20,8 +22,6 @@ from worldledger.latency import bounded
 from worldledger.observation import ObservationPolicy
 from worldledger.policies import policy_from_spec
 from worldledger.rulesets.base import Handler, MalformedEffectError, Ruleset, Touched
-from worldledger.rulesets.sandbox import RULESET
-from worldledger.rulesets.sandbox.handlers import HANDLERS
 from worldledger.views import Sighting, Views
 from worldledger.world import WorldState
 

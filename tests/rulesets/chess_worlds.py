@@ -8,14 +8,14 @@ from typing import Any
 
 import orjson
 import pytest
+from worldledger_chess.rules import RULESET
+from worldledger_chess.rules.pgn import RecordedGame, read_games
 
 from worldledger.chain import StoredEffect
 from worldledger.drafts import check_draft, effect_text
 from worldledger.effects import Effect
 from worldledger.errors import IllegalEffectError
 from worldledger.folding import Fold
-from worldledger.rulesets.chess import RULESET
-from worldledger.rulesets.chess.pgn import RecordedGame, read_games
 from worldledger.world import WorldState
 
 PROJECT = Path(__file__).parents[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from worldledger.rulesets.chess.pgn import BrokenGame, RecordedGame, read_games
+from worldledger_chess.rules.pgn import BrokenGame, RecordedGame, read_games
 
 
 def read(data: str | bytes, **limits: Any) -> list[RecordedGame | BrokenGame]:

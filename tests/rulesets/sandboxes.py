@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import orjson
 from hypothesis import strategies as st
+from worldledger_sandbox.rules import RULESET
 
 from tests.rules.chains import make_effect
 from tests.rules.values import GOOD_JSON, GOOD_OBJECTS
 from worldledger.canonical import gate
 from worldledger.effects import Effect
 from worldledger.folding import Fold
-from worldledger.rulesets.sandbox import RULESET
 from worldledger.world import WorldState
 
 #: A kind and its payload, from ann unless a third part says otherwise.

@@ -9,14 +9,14 @@ import chess
 import orjson
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from worldledger_chess.rules import RULESET
+from worldledger_chess.rules.endings import Ending, end_by_the_board
+from worldledger_chess.rules.moves import play_move
+from worldledger_chess.rules.positions import VARIANTS, position
 
 from worldledger.drafts import check_draft
 from worldledger.errors import IllegalEffectError
 from worldledger.folding import Fold
-from worldledger.rulesets.chess import RULESET
-from worldledger.rulesets.chess.endings import Ending, end_by_the_board
-from worldledger.rulesets.chess.moves import play_move
-from worldledger.rulesets.chess.positions import VARIANTS, position
 from worldledger.world import WorldState
 
 from .chess_worlds import AGENTS, Table, draft, effects, folded, malformed, rows

@@ -6,9 +6,9 @@ from typing import Any
 
 import chess
 import pytest
+from worldledger_chess.rules import RULESET
 
 from worldledger.errors import RecoveryAction
-from worldledger.rulesets.chess import RULESET
 
 from .chess_worlds import AGENTS, EXAMPLES, REAL, Table, draft, games_in, table
 from .recorded import one

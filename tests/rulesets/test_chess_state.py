@@ -6,9 +6,8 @@ from typing import Any
 
 import chess
 import pytest
-
-from worldledger.rulesets.chess.pgn import RecordedGame
-from worldledger.rulesets.chess.positions import VARIANTS
+from worldledger_chess.rules.pgn import RecordedGame
+from worldledger_chess.rules.positions import VARIANTS
 
 from .chess_worlds import EXAMPLES, REAL, draft, folded, games_in, malformed, moved, started, table
 from .recorded import one, payloads

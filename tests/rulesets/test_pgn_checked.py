@@ -6,10 +6,10 @@ import io
 from pathlib import Path
 
 import pytest
+from worldledger_chess.rules.pgn import BrokenGame, RecordedGame, read_games
 
 from worldledger.drafts import check_draft
 from worldledger.errors import InvalidEffectError
-from worldledger.rulesets.chess.pgn import BrokenGame, RecordedGame, read_games
 
 GAMES = Path(__file__).resolve().parents[2] / "examples" / "games"
 ODD = """

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from worldledger.rulesets.chess.pgn import BrokenGame
+from worldledger_chess.rules.pgn import BrokenGame
 
 from .recorded import one, payloads, read, whole
 

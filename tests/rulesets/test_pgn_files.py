@@ -8,9 +8,9 @@ from pathlib import Path
 
 import chess.pgn
 import pytest
+from worldledger_chess.rules.pgn import RecordedGame, read_games
 
 from worldledger.drafts import check_draft
-from worldledger.rulesets.chess.pgn import RecordedGame, read_games
 
 from .recorded import payloads
 

@@ -9,10 +9,10 @@ import chess
 import chess.pgn
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from worldledger_chess.rules.pgn import BrokenGame, RecordedGame, read_games
 
 from worldledger.drafts import check_draft
 from worldledger.errors import FileRefusedError
-from worldledger.rulesets.chess.pgn import BrokenGame, RecordedGame, read_games
 
 from .recorded import one, payloads
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from worldledger_chess.rules.pgn import BrokenGame, RecordedGame, read_games
 
 from worldledger.errors import FileRefusedError
-from worldledger.rulesets.chess.pgn import BrokenGame, RecordedGame, read_games
 
 from .recorded import one, read, sans, whole
 

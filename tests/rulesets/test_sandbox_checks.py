@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from worldledger_sandbox.rules import RULESET
 
 from worldledger.drafts import CheckedDraft, check_draft
 from worldledger.errors import IllegalEffectError, RecoveryAction
-from worldledger.rulesets.sandbox import RULESET
 from worldledger.world import WorldState
 
 from .sandboxes import KINDS, after

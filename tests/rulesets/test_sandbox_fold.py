@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from worldledger_sandbox.rules import RULESET
 
 from worldledger.canonical import MAX_INT
-from worldledger.rulesets.sandbox import RULESET
 from worldledger.world import WorldState
 
 from .sandboxes import KINDS, Said, after, told

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from worldledger_sandbox.rules import RULESET
 
 from worldledger.effects import Effect
 from worldledger.errors import TamperedError
 from worldledger.folding import Fold
 from worldledger.rulesets.base import Touched
-from worldledger.rulesets.sandbox import RULESET
 
 from .sandboxes import Said, after, assert_sound, effects_of, told
 

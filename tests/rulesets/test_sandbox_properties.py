@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from worldledger_sandbox.rules import RULESET
 
 from worldledger.drafts import check_draft
 from worldledger.errors import IllegalEffectError
 from worldledger.folding import Fold
 from worldledger.rulesets.base import MalformedEffectError
-from worldledger.rulesets.sandbox import RULESET
 from worldledger.world import WorldState, state_text
 
 from .sandboxes import ANY_SAID, KINDS, NAMES, SAID, Said, assert_sound, effects_of, payloads, told

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jsonpatch
 import pytest
+from worldledger_sandbox.rules import RULESET
 
 from service.runtime import Orchestrator, OrchestratorConfig
 from worldledger.deltas import ObservationDelta, View
@@ -19,7 +20,6 @@ from worldledger.effects import Effect, Intent
 from worldledger.errors import SimulationError
 from worldledger.folding import Fold
 from worldledger.intents import Accepted
-from worldledger.rulesets.sandbox import RULESET
 from worldledger.world import WorldState
 
 from .conftest import Opening

@@ -10,6 +10,8 @@ from typing import Any
 import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
+from worldledger_simulation.rules import RULESET, SimulationState
+from worldledger_simulation.rules.words import UNOBSERVED
 
 from service.settings import Settings
 from service.store import Store
@@ -21,8 +23,6 @@ from worldledger.chain import link
 from worldledger.config import OrchestratorConfig
 from worldledger.errors import MomentNotFoundError, UnknownAgentError
 from worldledger.folding import Fold
-from worldledger.rulesets.simulation import RULESET, SimulationState
-from worldledger.rulesets.simulation.words import UNOBSERVED
 from worldledger.transfer import check_export
 from worldledger.views import Views
 from worldledger.world import state_text

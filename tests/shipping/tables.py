@@ -18,19 +18,19 @@ from typing import Final
 from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
+from worldledger_chess.arena import errors as of_games
+from worldledger_chess.arena.players import errors as of_players
+from worldledger_social_rl.rules import fields as of_social_rl
 
 from projections import errors as of_projections
 from service import app
 from service.api import errors as of_http
 from service.api import problems
-from service.arena import errors as of_games
-from service.arena.players import errors as of_players
 from service.settings import Settings
 from worldledger.client import problems as of_client
 from worldledger.client import stepping as of_steps
 from worldledger.config import MemoryConfig, OrchestratorConfig
 from worldledger.errors import SimulationError, base, intents, log, queries, simulations, social_rl
-from worldledger.rulesets.social_rl import fields as of_social_rl
 
 from .analytics_tables import columns_tables, common_table, cookbook_table, kinds_table, views_table
 from .project import ROOT

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import asyncpg
 import pytest
+from worldledger_simulation.rules import load_config
 
 import worldledger.client
 from service.runtime import Orchestrator
@@ -26,7 +27,6 @@ from worldledger.client import Client
 from worldledger.core_kinds import VIEW_DIGEST_KIND
 from worldledger.genesis import NewWorld
 from worldledger.observability import construct_observation
-from worldledger.rulesets.simulation import load_config
 
 from .project import ROOT
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from worldledger_simulation.rules import SimulationState, load_config
 
 from examples.market import engine, traders
 from worldledger.observability import construct_observation
 from worldledger.patches import apply_patch
-from worldledger.rulesets.simulation import SimulationState, load_config
 from worldledger.variables import dump_state, validate_state
 
 from .project import ROOT

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from worldledger.rulesets.social_rl.recording import RunFile, read_run
+from worldledger_social_rl.rules.recording import RunFile, read_run
 
 from .project import ROOT
 

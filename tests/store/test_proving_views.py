@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from worldledger_sandbox.rules import RULESET
 
 from service.store import proving_views, view_digests
 from service.store.proving_views import ViewProof
@@ -21,7 +22,6 @@ from worldledger.effects import Effect
 from worldledger.folding import Fold
 from worldledger.observation import ObservationPolicy, PolicyConfig
 from worldledger.policies import policy_from_spec
-from worldledger.rulesets.sandbox import RULESET
 from worldledger.views import Sighting, Views
 
 

@@ -12,9 +12,9 @@ import chess
 import chess.pgn
 import orjson
 import pytest
+from worldledger_chess.store.recordings import Notice, Progress, Summary, import_games
 
 from service.store import Store
-from service.store.recordings import Notice, Progress, Summary, import_games
 from worldledger.errors import InvalidConfigError, StoreUnavailableError
 from worldledger.genesis import NewWorld
 from worldledger.slugs import experiment_label

@@ -6,6 +6,8 @@ from collections.abc import Container
 from typing import Any
 
 import pytest
+from worldledger_sandbox.rules import RULESET
+from worldledger_sandbox.rules.handlers import HANDLERS
 
 from service.runtime import Orchestrator, OrchestratorConfig
 from service.settings import Settings
@@ -19,8 +21,6 @@ from worldledger.genesis import NewWorld
 from worldledger.observation import ObservationPolicy, PolicyConfig, View, remembering
 from worldledger.policies import policy_from_spec, register_policy
 from worldledger.rulesets import Ruleset, load_ruleset
-from worldledger.rulesets.sandbox import RULESET
-from worldledger.rulesets.sandbox.handlers import HANDLERS
 from worldledger.world import WorldState
 
 from .helpers import guards_down

@@ -4,13 +4,13 @@ from worldledger.kinds import Kind
 
 KIND = Kind(
     name="chess",
-    ruleset="worldledger.rulesets.chess:RULESET",
+    ruleset="worldledger_chess.rules:RULESET",
     projections="worldledger_chess.projections:PROJECTIONS",
     commands="worldledger_chess.commands:add",
     routes="worldledger_chess.routes:ROUTES",
-    pictured="service.cli.boards:pictured",
-    serves="service.api.game_serving:open_arena",
-    problems="service.api.game_problems:PROBLEMS",
+    pictured="worldledger_chess.cli.boards:pictured",
+    serves="worldledger_chess.api.serving:open_arena",
+    problems="worldledger_chess.api.problems:PROBLEMS",
     shapes="worldledger_chess.shapes:SHAPES",
-    report="service.report.chess:SECTION",
+    report="worldledger_chess.report.section:SECTION",
 )

@@ -1,8 +1,10 @@
 """The commands of chess."""
 
-from service.cli import chess_play, chess_show, export_pgn, import_pgn
 from service.cli.options import examples
 from service.cli.tree import Commands
+from worldledger_chess.cli import export_pgn, import_pgn
+from worldledger_chess.cli import play as chess_play
+from worldledger_chess.cli import show as chess_show
 
 _EXAMPLES = examples(
     "worldledger chess play --white stockfish --black random",

@@ -4,9 +4,8 @@ from typing import Final
 
 from starlette.routing import BaseRoute
 
-from service.api import agents, games, live_games
-from service.api.openenv import routes, sockets
-from service.api.ws import watching
+from worldledger_chess.api import agents, games, live_games, watching
+from worldledger_chess.api.openenv import routes, sockets
 
 _ROUTERS = (live_games, watching, games, agents, routes, sockets)
 ROUTES: Final[tuple[BaseRoute, ...]] = (

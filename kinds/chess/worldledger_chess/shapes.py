@@ -4,17 +4,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from service.api.schemas.games import (
-    Game,
-    GameSession,
-    MoveOutcome,
-    MoveRequest,
-    NewGame,
-    Resignation,
-    ResignOutcome,
-    SessionList,
-)
-from service.api.schemas.openenv import (
+from worldledger_chess.api.openenv.shapes import (
     OpenEnvAction,
     OpenEnvHealth,
     OpenEnvMetadata,
@@ -25,7 +15,17 @@ from service.api.schemas.openenv import (
     OpenEnvState,
     OpenEnvStep,
 )
-from service.api.schemas.played import AgentPage, AgentStats, GamePage, GameSummary, MovePage
+from worldledger_chess.api.played import AgentPage, AgentStats, GamePage, GameSummary, MovePage
+from worldledger_chess.api.shapes import (
+    Game,
+    GameSession,
+    MoveOutcome,
+    MoveRequest,
+    NewGame,
+    Resignation,
+    ResignOutcome,
+    SessionList,
+)
 
 SHAPES: Final[tuple[type[BaseModel], ...]] = (
     Game,

@@ -2,4 +2,4 @@
 
 from worldledger.kinds import Kind
 
-KIND = Kind(name="sandbox", ruleset="worldledger.rulesets.sandbox:RULESET")
+KIND = Kind(name="sandbox", ruleset="worldledger_sandbox.rules:RULESET")

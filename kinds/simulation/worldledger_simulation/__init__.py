@@ -4,13 +4,13 @@ from worldledger.kinds import Kind
 
 KIND = Kind(
     name="simulation",
-    ruleset="worldledger.rulesets.simulation:RULESET",
+    ruleset="worldledger_simulation.rules:RULESET",
     policies={"matrix": "worldledger.observability.policy"},
     projections="worldledger_simulation.projections:PROJECTIONS",
     commands="worldledger_simulation.commands:add",
     routes="worldledger_simulation.routes:ROUTES",
     read_config="worldledger_simulation.read_config:read_config",
     shapes="worldledger_simulation.shapes:SHAPES",
-    schemas="service.api.schemas.simulations:SCHEMAS",
-    report="service.report.simulation:SECTION",
+    schemas="worldledger_simulation.api.schemas:SCHEMAS",
+    report="worldledger_simulation.report.section:SECTION",
 )

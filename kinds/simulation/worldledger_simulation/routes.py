@@ -4,6 +4,6 @@ from typing import Final
 
 from starlette.routing import BaseRoute
 
-from service.api import turns
+from worldledger_simulation.api import turns
 
 ROUTES: Final[tuple[BaseRoute, ...]] = (*turns.router.routes,)

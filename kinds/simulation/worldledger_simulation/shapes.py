@@ -4,6 +4,6 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from service.api.schemas.turns import Turn
+from worldledger_simulation.api.shapes import Turn
 
 SHAPES: Final[tuple[type[BaseModel], ...]] = (Turn,)

@@ -4,12 +4,12 @@ from worldledger.kinds import Kind
 
 KIND = Kind(
     name="social_rl",
-    ruleset="worldledger.rulesets.social_rl:RULESET",
-    policies={"social_rl": "worldledger.rulesets.social_rl.policy"},
+    ruleset="worldledger_social_rl.rules:RULESET",
+    policies={"social_rl": "worldledger_social_rl.rules.policy"},
     projections="worldledger_social_rl.projections:PROJECTIONS",
     commands="worldledger_social_rl.commands:add",
     routes="worldledger_social_rl.routes:ROUTES",
     shapes="worldledger_social_rl.shapes:SHAPES",
-    schemas="service.api.schemas.runs:SCHEMAS",
-    report="service.report.social:SECTION",
+    schemas="worldledger_social_rl.api.schemas:SCHEMAS",
+    report="worldledger_social_rl.report.section:SECTION",
 )

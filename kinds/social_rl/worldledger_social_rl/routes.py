@@ -4,6 +4,6 @@ from typing import Final
 
 from starlette.routing import BaseRoute
 
-from service.api import rounds
+from worldledger_social_rl.api import rounds
 
 ROUTES: Final[tuple[BaseRoute, ...]] = (*rounds.router.routes,)

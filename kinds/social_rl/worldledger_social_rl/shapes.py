@@ -4,6 +4,6 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from service.api.schemas.rounds import Policy, Round, RoundPage, RoundReceipt, RoundResult
+from worldledger_social_rl.api.shapes import Policy, Round, RoundPage, RoundReceipt, RoundResult
 
 SHAPES: Final[tuple[type[BaseModel], ...]] = (Policy, Round, RoundPage, RoundReceipt, RoundResult)

@@ -12,8 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
-
-from service.arena.players import EnginePlayer, EngineSettings
+from worldledger_chess.arena.players import EnginePlayer, EngineSettings
 
 ROOT = Path(__file__).parents[3]
 FAKE = Path(__file__).with_name("fake_engine.py")
@@ -59,7 +58,7 @@ def _runs(pid: int) -> bool:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Engines that do not hear "quit" are ended soon."""
-    monkeypatch.setattr("service.arena.players.engines.PATIENCE_S", 0.1)
+    monkeypatch.setattr("worldledger_chess.arena.players.engines.PATIENCE_S", 0.1)
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from pathlib import Path
 import chess
 import psutil
 import pytest
+from worldledger_chess.arena.players import EnginePlayer, EngineSettings, PlayerError, Position
 
-from service.arena.players import EnginePlayer, EngineSettings, PlayerError, Position
 from tests.warm import Process
 
 from .conftest import GONE_S, Engines, MakeFake
@@ -179,7 +179,7 @@ async def test_an_engine_that_ignores_quit_is_killed(fake: MakeFake, engines: En
 
 _SCRIPT = """
 import asyncio, os, sys, chess
-from service.arena.players import EnginePlayer, EngineSettings, Position
+from worldledger_chess.arena.players import EnginePlayer, EngineSettings, Position
 async def main():
     player = EnginePlayer(sys.argv[1:], EngineSettings())
     await player.move(Position.of(chess.Board()))

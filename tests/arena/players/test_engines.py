@@ -9,8 +9,7 @@ from pathlib import Path
 
 import chess
 import pytest
-
-from service.arena.players import EnginePlayer, PlayerError, Position, make_player
+from worldledger_chess.arena.players import EnginePlayer, PlayerError, Position, make_player
 
 from .conftest import FAKE, Engines, MakeFake, fake_command
 

@@ -12,8 +12,7 @@ import chess
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from service.arena.players import (
+from worldledger_chess.arena.players import (
     EnginePlayer,
     ExternalPlayer,
     GuardedPlayer,
@@ -129,7 +128,7 @@ def test_strangers_may_say_how_long_an_engine_thinks() -> None:
 
 def test_a_program_that_is_not_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An engine is looked for when its player is made: who asks for one that is missing learns it at once."""
-    monkeypatch.setattr("service.arena.players.registry._GAMES", (str(tmp_path),))
+    monkeypatch.setattr("worldledger_chess.arena.players.registry._GAMES", (str(tmp_path),))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InvalidPlayerError, match=r"no program 'stockfish' here .* the package stockfish"):
         make_player("stockfish", seed=1)

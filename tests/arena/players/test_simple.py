@@ -11,8 +11,7 @@ import chess
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from service.arena.players import ExternalPlayer, Player, PlayerError, Position, RandomPlayer
+from worldledger_chess.arena.players import ExternalPlayer, Player, PlayerError, Position, RandomPlayer
 
 from .conftest import ROOT
 

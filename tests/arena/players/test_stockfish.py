@@ -7,8 +7,7 @@ import asyncio
 import chess
 import psutil
 import pytest
-
-from service.arena.players import InvalidPlayerError, Player, PlayerError, Position, make_player
+from worldledger_chess.arena.players import InvalidPlayerError, Player, PlayerError, Position, make_player
 
 
 def stockfish(**settings: object) -> Player:

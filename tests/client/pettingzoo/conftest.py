@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 import httpx2
 import pytest
 from pettingzoo.utils.wrappers import OrderEnforcingWrapper
-
-from worldledger.client.pettingzoo import chess_env
+from worldledger_chess.pettingzoo import chess_env
 
 MakeEnv: TypeAlias = Callable[..., OrderEnforcingWrapper[str, Any, Any]]
 

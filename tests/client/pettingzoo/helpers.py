@@ -7,8 +7,7 @@ from typing import Any
 import chess
 import httpx2
 from pettingzoo import AECEnv
-
-from worldledger.rulesets.chess.actions import action_of
+from worldledger_chess.rules.actions import action_of
 
 
 def play(env: AECEnv[str, Any, Any], *moves: str) -> None:

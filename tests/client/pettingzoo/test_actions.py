@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pettingzoo.classic.chess import chess_utils
-
-from worldledger.rulesets.chess.actions import ACTIONS, action_mask, action_of, legal_actions, move_of
-from worldledger.rulesets.chess.board import tensor_of
+from worldledger_chess.rules.actions import ACTIONS, action_mask, action_of, legal_actions, move_of
+from worldledger_chess.rules.board import tensor_of
 
 #: Public positions for perft, rich in castling, promotions and pawns that pass each other; both sides to move.
 _STARTS = (

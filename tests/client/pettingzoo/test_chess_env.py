@@ -9,12 +9,12 @@ import chess
 import httpx2
 import numpy as np
 import pytest
+from worldledger_chess.pettingzoo import chess_env
+from worldledger_chess.rules.actions import legal_actions
+from worldledger_chess.rules.board import tensor_of
 
 from worldledger.client import ServiceUnavailableError
-from worldledger.client.pettingzoo import chess_env
 from worldledger.errors import IllegalEffectError, InvalidConfigError, RateLimitedError, RequestConflictError
-from worldledger.rulesets.chess.actions import legal_actions
-from worldledger.rulesets.chess.board import tensor_of
 
 from .conftest import GoBetween, MakeEnv
 from .helpers import effects, play, stands

@@ -52,7 +52,7 @@ import sys
 sys.modules["pettingzoo"] = sys.modules["gymnasium"] = None
 import worldledger.client
 try:
-    from worldledger.client.pettingzoo import chess_env
+    from worldledger_chess.pettingzoo import chess_env
 except ImportError as error:
     print(error)
 """

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from worldledger_simulation.rules.config import SimulationConfig
+from worldledger_simulation.rules.loading import load_config
 
 from worldledger.errors import InvalidSimulationConfigError, dotted
-from worldledger.rulesets.simulation.config import SimulationConfig
-from worldledger.rulesets.simulation.loading import load_config
 
 MARKET = """\
 simulation:

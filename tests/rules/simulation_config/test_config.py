@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from worldledger_simulation.rules.config import AgentConfig, SimulationConfig, SimulationSettings
 
 from worldledger.errors import InvalidConfigError, InvalidSimulationConfigError
 from worldledger.genesis import NewWorld
-from worldledger.rulesets.simulation.config import AgentConfig, SimulationConfig, SimulationSettings
 from worldledger.variables import VariableDefinition
 
 from .reading import MARKET, read, small, wrong

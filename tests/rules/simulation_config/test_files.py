@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from worldledger_simulation.rules.loading import load_config
 
 from worldledger.errors import CircularSchemaError, FileRefusedError, InvalidSimulationConfigError, dotted
-from worldledger.rulesets.simulation.loading import load_config
 
 from .reading import MARKET, problems, read, refusal
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from worldledger_simulation.rules.config import SimulationConfig
+from worldledger_simulation.rules.loading import load_config
 
 from tests.rules.values import ANY_JSON
 from worldledger.canonical import gate
 from worldledger.errors import InvalidSimulationConfigError
-from worldledger.rulesets.simulation.config import SimulationConfig
-from worldledger.rulesets.simulation.loading import load_config
 
 from .reading import MARKET, read
 

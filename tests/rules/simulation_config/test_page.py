@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from worldledger.observability import ObservabilityConfig, ObservabilityEntry, VariableVisibilityConfig
-from worldledger.rulesets.simulation.config import SimulationConfig
-from worldledger.rulesets.simulation.configuring.sections import (
+from worldledger_simulation.rules.config import SimulationConfig
+from worldledger_simulation.rules.configuring.sections import (
     AgentConfig,
     EngineConfig,
     SimulationSettings,
     StateVariablesConfig,
     ValidatorConfig,
 )
+
+from worldledger.observability import ObservabilityConfig, ObservabilityEntry, VariableVisibilityConfig
 from worldledger.variables import VariableDefinition
 
 from .reading import read

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-
-from worldledger.rulesets.chess import Agent, AgentSpec, AgentStats
-from worldledger.rulesets.chess.agents import MAX_PROMPT, code_in
+from worldledger_chess.rules import Agent, AgentSpec, AgentStats
+from worldledger_chess.rules.agents import MAX_PROMPT, code_in
 
 STATS: dict[str, Any] = {
     "games_played": 10,

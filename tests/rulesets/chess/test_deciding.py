@@ -8,10 +8,10 @@ import chess
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from worldledger_chess.rules import automatic_end, replayed, resignation, timed_out
+from worldledger_chess.rules.endings import Player, Reason
 
 from tests.rulesets.chess_worlds import table
-from worldledger.rulesets.chess import automatic_end, replayed, resignation, timed_out
-from worldledger.rulesets.chess.endings import Player, Reason
 
 SHUFFLE = ["g1f3", "g8f6", "f3g1", "f6g8"]
 #: A king that walks round and a rook that steps aside: no position comes again for long.

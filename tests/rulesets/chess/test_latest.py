@@ -5,10 +5,9 @@ from __future__ import annotations
 import chess
 from hypothesis import given
 from hypothesis import strategies as st
-
-from worldledger.rulesets.chess import claims
-from worldledger.rulesets.chess.claims import play, position_of, remember
-from worldledger.rulesets.chess.positions import position
+from worldledger_chess.rules import claims
+from worldledger_chess.rules.claims import play, position_of, remember
+from worldledger_chess.rules.positions import position
 
 picks = st.lists(st.integers(0, 10_000), min_size=1, max_size=120)
 

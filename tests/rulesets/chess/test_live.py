@@ -7,6 +7,7 @@ from typing import Any
 import chess
 import orjson
 import pytest
+from worldledger_chess.rules import RULESET, BoardState, LiveConfig
 
 from tests.rulesets.chess_worlds import malformed, started
 from worldledger.canonical import gate
@@ -14,7 +15,6 @@ from worldledger.drafts import check_draft, effect_text
 from worldledger.effects import SERVICE_SOURCE
 from worldledger.errors import IllegalEffectError, InvalidConfigError, RecoveryAction
 from worldledger.folding import Fold
-from worldledger.rulesets.chess import RULESET, BoardState, LiveConfig
 from worldledger.world import WorldState
 
 from .test_agents import BAD_SETTINGS, GOOD_SETTINGS

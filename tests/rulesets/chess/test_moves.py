@@ -7,10 +7,10 @@ from typing import Any
 import chess
 import pytest
 from pydantic import ValidationError
+from worldledger_chess.rules import Move, move_errors, moves_of, read_fen
 
 from tests.rulesets.chess_worlds import EXAMPLES, draft, effects, games_in, moved, started
 from tests.rulesets.recorded import one
-from worldledger.rulesets.chess import Move, move_errors, moves_of, read_fen
 
 E4: dict[str, Any] = {
     "from_square": "e2",

@@ -6,8 +6,7 @@ Source of positions and numbers: the Chess Programming Wiki, "Perft Results" and
 from __future__ import annotations
 
 import pytest
-
-from worldledger.rulesets.chess import BoardState, read_fen
+from worldledger_chess.rules import BoardState, read_fen
 
 START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
 KIWIPETE = "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1"

@@ -8,10 +8,10 @@ import chess
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from worldledger_chess.rules import BoardState, Game, validate_game_state
 
 from tests.rulesets.chess_worlds import EXAMPLES, draft, effects, folded, games_in, moved, started
 from tests.rulesets.recorded import one
-from worldledger.rulesets.chess import BoardState, Game, validate_game_state
 
 FOOLS_MATE = ("f2f3", "e7e5", "g2g4", "d8h4")
 MATE = {"status": "checkmate", "result": "black_wins", "reason": "checkmate"}

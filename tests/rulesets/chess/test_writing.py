@@ -14,15 +14,15 @@ import chess.pgn
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from worldledger_chess.rules.gamelog import GameLog
+from worldledger_chess.rules.pgn import RecordedGame
+from worldledger_chess.rules.remarks import plain_remarks, remarks_of
+from worldledger_chess.rules.writing import WrittenGame, pgn_of, write_game
 
 from tests.rulesets.chess_worlds import EXAMPLES, REAL, effects, games_in, moved, started
 from tests.rulesets.recorded import one, payloads, read, whole
 from tests.rulesets.test_pgn_properties import STARTS, playout
 from worldledger.errors import FileRefusedError
-from worldledger.rulesets.chess.gamelog import GameLog
-from worldledger.rulesets.chess.pgn import RecordedGame
-from worldledger.rulesets.chess.remarks import plain_remarks, remarks_of
-from worldledger.rulesets.chess.writing import WrittenGame, pgn_of, write_game
 
 
 def written(game: RecordedGame) -> WrittenGame:

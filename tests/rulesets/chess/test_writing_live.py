@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from worldledger_chess.rules.gamelog import GameLog
+from worldledger_chess.rules.writing import pgn_of, write_game
 
 from tests.rulesets.chess_worlds import draft, effects, moved, started
 from tests.rulesets.recorded import one, payloads
 from worldledger.errors import SimulationError
-from worldledger.rulesets.chess.gamelog import GameLog
-from worldledger.rulesets.chess.writing import pgn_of, write_game
 
 
 def attempt(attempted: Any, player: str = "white", reason: str = "illegal_move") -> dict[str, Any]:

@@ -8,6 +8,9 @@ from typing import Any
 import chess
 import orjson
 import pytest
+from worldledger_chess.rules import RULESET, Move
+from worldledger_chess.rules.claims import FACTS
+from worldledger_chess.rules.moves import play_move
 
 from tests.rulesets.chess_worlds import Table, draft, effects, started, table
 from tests.rulesets.recorded import one
@@ -15,9 +18,6 @@ from worldledger.chain import StoredEffect
 from worldledger.drafts import REQUEST_DIGEST, asked_by, check_draft, effect_body_digests, effect_text
 from worldledger.errors import IllegalEffectError
 from worldledger.folding import Fold
-from worldledger.rulesets.chess import RULESET, Move
-from worldledger.rulesets.chess.claims import FACTS
-from worldledger.rulesets.chess.moves import play_move
 
 BEFORE = Path(__file__).with_name("before_whole_payloads.jsonl")
 FOOLS_MATE = ("f2f3", "e7e5", "g2g4", "d8h4")

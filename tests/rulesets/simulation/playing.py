@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import orjson
 from hypothesis import strategies as st
+from worldledger_simulation.rules import RULESET, SimulationConfig
 
 from tests.rules.chains import make_effect
 from tests.rules.variables import kinds
@@ -19,7 +20,6 @@ from worldledger.folding import Fold
 from worldledger.genesis import GENESIS_KIND
 from worldledger.intents import registration_draft
 from worldledger.policies import policy_spec
-from worldledger.rulesets.simulation import RULESET, SimulationConfig
 from worldledger.world import WorldState
 
 KEY: Final = "0123456789abcdef0123456789abcdef"

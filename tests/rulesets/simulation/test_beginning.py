@@ -6,10 +6,10 @@ from typing import Any
 
 import orjson
 import pytest
+from worldledger_simulation.rules import SimulationConfig
+from worldledger_simulation.rules.checkpoint import Checkpoint, Source, checkpoint_value
 
 from worldledger.errors import InvalidSimulationConfigError
-from worldledger.rulesets.simulation import SimulationConfig
-from worldledger.rulesets.simulation.checkpoint import Checkpoint, Source, checkpoint_value
 
 from .playing import Play, setting
 

@@ -8,6 +8,7 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from worldledger_simulation.rules import RULESET
 
 from tests.rules.chains import chained, make_effect
 from tests.rules.values import GOOD_JSON, GOOD_OBJECTS
@@ -16,7 +17,6 @@ from worldledger.effects import Effect
 from worldledger.errors import IllegalEffectError
 from worldledger.folding import Fold
 from worldledger.rulesets.base import MalformedEffectError
-from worldledger.rulesets.simulation import RULESET
 from worldledger.world import WorldState, state_text
 
 from .playing import AGENTS, Play, checked, plays, setting, trade

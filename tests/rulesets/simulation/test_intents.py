@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from worldledger_simulation.rules import RULESET
 
 from worldledger.errors import IllegalEffectError
-from worldledger.rulesets.simulation import RULESET
 
 from .playing import Play, setting
 

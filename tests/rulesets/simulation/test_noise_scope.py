@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from worldledger_simulation.rules import SimulationConfig, SimulationState
 
 from tests.rulesets.simulation.playing import KEY, Play, setting, trade
 from worldledger.errors import InvalidConfigError
 from worldledger.observability import construct_observation, noise_of
 from worldledger.policies import policy_from_spec
-from worldledger.rulesets.simulation import SimulationConfig, SimulationState
 
 
 def _trade(**observability: Any) -> dict[str, Any]:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from worldledger_simulation.rules import RULESET
+from worldledger_simulation.rules.words import UNOBSERVED
 
 from worldledger.errors import IllegalEffectError, RecoveryAction
 from worldledger.folding import Fold
 from worldledger.rulesets import load_ruleset
-from worldledger.rulesets.simulation import RULESET
-from worldledger.rulesets.simulation.words import UNOBSERVED
 
 from .playing import Play, checked, setting, trade
 

@@ -8,12 +8,12 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from pydantic import BaseModel
+from worldledger_simulation.rules import RULESET, Checkpoint, SimulationConfig, SimulationState
+from worldledger_simulation.rules.checkpoint import Source, checkpoint_value
 
 from tests.rules.values import same
 from worldledger.canonical import gate
 from worldledger.errors import InvalidSimulationConfigError, Problem
-from worldledger.rulesets.simulation import RULESET, Checkpoint, SimulationConfig, SimulationState
-from worldledger.rulesets.simulation.checkpoint import Source, checkpoint_value
 from worldledger.variables import StateInvalidError
 from worldledger.world import WorldState
 

@@ -8,13 +8,13 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from worldledger_simulation.rules import RULESET
 
 from tests.rules.values import same
 from worldledger.canonical import canonical_json
 from worldledger.drafts import REQUEST_DIGEST, asked_by, check_draft, effect_body_digests, effect_text
 from worldledger.errors import InvalidEffectError
 from worldledger.patches import apply_patch
-from worldledger.rulesets.simulation import RULESET
 from worldledger.variables import dump_state, validate_state
 from worldledger.world import state_text
 

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
+from worldledger_simulation.rules import RULESET, SimulationState
+from worldledger_simulation.rules.words import UNOBSERVED
 
 from worldledger.deltas import PARTS, View
 from worldledger.folding import Fold
 from worldledger.observability import construct_observation
 from worldledger.policies import policy_from_spec
-from worldledger.rulesets.simulation import RULESET, SimulationState
-from worldledger.rulesets.simulation.words import UNOBSERVED
 from worldledger.views import Views
 from worldledger.world import WorldState, state_text
 

@@ -10,11 +10,7 @@ from typing import Any, Final
 
 import orjson
 from hypothesis import strategies as st
-
-from tests.rules.values import GOOD_JSON, GOOD_OBJECTS
-from worldledger.drafts import check_draft
-from worldledger.effects import Effect, EffectDraft
-from worldledger.rulesets.social_rl.fields import (
+from worldledger_social_rl.rules.fields import (
     ADAPTATION,
     CONTEXT_FRAME,
     FEEDBACK,
@@ -25,7 +21,11 @@ from worldledger.rulesets.social_rl.fields import (
     ROUND,
     Fields,
 )
-from worldledger.rulesets.social_rl.recording import RunFile, write_run
+from worldledger_social_rl.rules.recording import RunFile, write_run
+
+from tests.rules.values import GOOD_JSON, GOOD_OBJECTS
+from worldledger.drafts import check_draft
+from worldledger.effects import Effect, EffectDraft
 
 #: Runs recorded by others, beside the project; tests that need them are skipped where they are absent.
 FOUND: Final = Path(__file__).resolve().parents[4] / "shared" / "data" / "social_rl"

@@ -11,6 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from worldledger_social_rl.rules import fields as of_fields
+from worldledger_social_rl.rules import models
+from worldledger_social_rl.rules.faults import (
+    Fault,
+    adaptation_faults,
+    feedback_faults,
+    message_faults,
+    meta_faults,
+    policy_faults,
+    round_faults,
+)
 
 from tests.rules.values import GOOD_JSON
 from tests.rulesets.social_rl.documents import (
@@ -23,17 +34,6 @@ from tests.rulesets.social_rl.documents import (
     meta,
     objects,
     policy_state,
-)
-from worldledger.rulesets.social_rl import fields as of_fields
-from worldledger.rulesets.social_rl import models
-from worldledger.rulesets.social_rl.faults import (
-    Fault,
-    adaptation_faults,
-    feedback_faults,
-    message_faults,
-    meta_faults,
-    policy_faults,
-    round_faults,
 )
 
 Judge = Callable[[Any], Iterator[Fault]]

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from worldledger_social_rl.rules import RULESET
+from worldledger_social_rl.rules.fields import ADAPTATION_TYPES
 
 from tests.rules.values import GOOD_JSON, GOOD_OBJECTS
 from tests.rulesets.social_rl.documents import ALICE, feedback, message, policy_state
 from tests.rulesets.social_rl.worlds import World
 from worldledger.folding import Fold
-from worldledger.rulesets.social_rl import RULESET
-from worldledger.rulesets.social_rl.fields import ADAPTATION_TYPES
 from worldledger.world import WorldState
 
 _KINDS = sorted(RULESET.handlers)

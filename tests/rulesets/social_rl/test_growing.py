@@ -6,6 +6,9 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from worldledger_social_rl.rules import RULESET
+from worldledger_social_rl.rules.growing import Growth, OtherRunError, Recorded
+from worldledger_social_rl.rules.recording import RecordedRun, RunFile, read_run, write_run
 
 from tests.rulesets.chess_worlds import malformed
 from tests.social_runs import ALICE, adaptation, message, round_of, rounds
@@ -13,9 +16,6 @@ from worldledger.effects import Effect
 from worldledger.errors import InvalidRunError
 from worldledger.folding import Fold
 from worldledger.genesis import NewWorld, genesis_draft
-from worldledger.rulesets.social_rl import RULESET
-from worldledger.rulesets.social_rl.growing import Growth, OtherRunError, Recorded
-from worldledger.rulesets.social_rl.recording import RecordedRun, RunFile, read_run, write_run
 
 META = {"experiment_id": "e", "condition": 0, "seed": 3, "rounds_executed": 1}
 

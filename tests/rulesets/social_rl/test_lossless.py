@@ -9,15 +9,15 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from worldledger_social_rl.rules import RULESET
+from worldledger_social_rl.rules.faults import round_faults
+from worldledger_social_rl.rules.fields import MESSAGE
+from worldledger_social_rl.rules.recording import RecordedRun, parse_file, read_run, round_drafts
 
 from tests.projections.playing import effects_of
 from tests.rulesets.social_rl.documents import ALICE, FOUND, a_round, files_of, message, odd_runs, same, written
 from worldledger.errors import InvalidRunError
 from worldledger.folding import Fold
-from worldledger.rulesets.social_rl import RULESET
-from worldledger.rulesets.social_rl.faults import round_faults
-from worldledger.rulesets.social_rl.fields import MESSAGE
-from worldledger.rulesets.social_rl.recording import RecordedRun, parse_file, read_run, round_drafts
 
 _RUNS = sorted(FOUND.iterdir()) if FOUND.is_dir() else []
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from worldledger_social_rl.rules import RULESET
+from worldledger_social_rl.rules.recording import RunFile, read_run, write_run
 
 from tests.rulesets.social_rl.documents import (
     ALICE,
@@ -19,8 +21,6 @@ from tests.rulesets.social_rl.documents import (
 )
 from tests.rulesets.social_rl.worlds import World
 from worldledger.errors import IllegalEffectError, InvalidRunError
-from worldledger.rulesets.social_rl import RULESET
-from worldledger.rulesets.social_rl.recording import RunFile, read_run, write_run
 
 _ROUNDS = ["round1_social_rl.json", "round2_social_rl.json", "ROUND01_Social_RL.json", "round99_social_rl.json"]
 _METAS = ["meta.json", "Meta.JSON"]

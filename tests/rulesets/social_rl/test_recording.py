@@ -10,6 +10,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from worldledger_social_rl.rules.recording import RunFile, parse_file, read_run, round_drafts, write_run
 
 from tests.rules.values import GOOD_JSON
 from tests.rulesets.social_rl.documents import (
@@ -28,7 +29,6 @@ from tests.rulesets.social_rl.documents import (
 )
 from worldledger.canonical import canonical_json
 from worldledger.errors import InvalidRunError
-from worldledger.rulesets.social_rl.recording import RunFile, parse_file, read_run, round_drafts, write_run
 
 _THE_SEED_S = [a_round(1), a_round(2)]
 

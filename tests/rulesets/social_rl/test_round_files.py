@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from worldledger_social_rl.documents import RoundResult, load_round_result, save_round_result
 
 from tests.rules.values import GOOD_OBJECTS
 from tests.rulesets.social_rl.documents import ALICE, a_round
 from worldledger.canonical import gate
 from worldledger.errors import FileRefusedError, InvalidRunError
-from worldledger.social_rl import RoundResult, load_round_result, save_round_result
 
 
 class _Colour(Enum):

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from worldledger_social_rl.rules import RULESET
+from worldledger_social_rl.rules.recording import round_drafts, write_run
 
 from tests.rulesets.social_rl.documents import (
     ALICE,
@@ -19,8 +21,6 @@ from tests.rulesets.social_rl.documents import (
 )
 from tests.rulesets.social_rl.worlds import World
 from worldledger.errors import IllegalEffectError, InvalidConfigError
-from worldledger.rulesets.social_rl import RULESET
-from worldledger.rulesets.social_rl.recording import round_drafts, write_run
 
 Make = Callable[[], World]
 

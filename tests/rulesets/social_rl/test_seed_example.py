@@ -10,10 +10,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-
-from tests.rulesets.social_rl.documents import ALICE, a_round, policy_state
-from worldledger.errors import FileRefusedError, InvalidRunError
-from worldledger.social_rl import (
+from worldledger_social_rl.documents import (
     SCHEMA_VERSION,
     AgentFeedback,
     ContextFrame,
@@ -26,6 +23,9 @@ from worldledger.social_rl import (
     save_round_result,
     validate_round_result,
 )
+
+from tests.rulesets.social_rl.documents import ALICE, a_round, policy_state
+from worldledger.errors import FileRefusedError, InvalidRunError
 
 
 def _example() -> RoundResult:

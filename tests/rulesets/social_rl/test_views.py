@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from worldledger_social_rl.rules import RULESET
+from worldledger_social_rl.rules.policy import SocialRLPolicy, SocialRLPolicyConfig
 
 from tests.rulesets.social_rl.documents import ALICE, adaptation, context_frame, feedback, meta, policy_state
 from tests.rulesets.social_rl.worlds import World
@@ -14,8 +16,6 @@ from worldledger.deltas import PARTS
 from worldledger.errors import InvalidPolicyError
 from worldledger.folding import Fold
 from worldledger.policies import policy_from_spec, policy_spec
-from worldledger.rulesets.social_rl import RULESET
-from worldledger.rulesets.social_rl.policy import SocialRLPolicy, SocialRLPolicyConfig
 from worldledger.views import Views
 from worldledger.world import state_text
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
+from worldledger_social_rl.rules import RULESET
 
 from tests.rules.chains import make_effect
 from tests.rulesets.social_rl.documents import ALICE, adaptation, feedback, message
@@ -15,7 +16,6 @@ from worldledger.effects import Effect
 from worldledger.errors import IllegalEffectError
 from worldledger.folding import Fold
 from worldledger.genesis import GENESIS_KIND
-from worldledger.rulesets.social_rl import RULESET
 
 
 class World:

@@ -1,0 +1,1 @@
+"""Games of chess over HTTP and WebSocket."""

@@ -1,0 +1,219 @@
+"""Games over HTTP: one world is one game, as its log and the projections ``games`` and ``moves`` tell it."""
+
+from __future__ import annotations
+
+import asyncio
+from hashlib import sha256
+from typing import Annotated, Any, Final, Literal
+
+import chess
+import chess.svg
+from fastapi import APIRouter, Depends, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api.caching import REVALIDATE, not_modified
+from service.api.context import Services, services
+from service.api.errors import GameNotFoundError
+from service.api.moments import once
+from service.api.openapi import header, json_of, problems
+from service.api.parameters import NO_NUL, Limit, check_text, next_link, whole
+from service.api.projected import MinSeq, as_told, check_game, to_json, viewed, wait_for
+from service.runtime.guarding import reading
+from service.store.read_models import Row
+from worldledger.canonical import MAX_INT
+from worldledger.drafts import MAX_WORD
+from worldledger.errors import MomentNotFoundError
+from worldledger.genesis import check_world_name
+from worldledger_chess.api.playing import (
+    NOTHING,
+    GameId,
+    WithMoves,
+    WithTensor,
+    board_at,
+    game_of,
+    game_row,
+    reach,
+    told,
+)
+from worldledger_chess.projections.games import Games
+from worldledger_chess.projections.moves import Moves
+
+router = APIRouter(tags=["games"], dependencies=[Depends(once)])
+
+_DEFAULT: Final = 100
+_GAMES: Final = Games()
+_MOVES: Final = Moves()
+_NEXT: Final = {"Link": header('`rel="next"`: the next page, if there is one.')}
+
+
+@router.get(
+    "/v1/games",
+    operation_id="list_games",
+    summary="Games by name",
+    response_class=Response,
+    responses={200: {**json_of("GamePage"), "description": "A page of games.", "headers": _NEXT}, **problems(422, 503)},
+)
+async def list_games(
+    request: Request,
+    experiment: Annotated[
+        str | None,
+        Query(min_length=1, max_length=200, description="Games of this experiment only.", json_schema_extra=NO_NUL),
+    ] = None,
+    agent: Annotated[
+        str | None,
+        Query(
+            min_length=1,
+            max_length=MAX_WORD,
+            description="Games that this agent plays or played, with either colour.",
+            json_schema_extra=NO_NUL,
+        ),
+    ] = None,
+    status: Annotated[
+        Literal["in_progress", "checkmate", "stalemate", "draw", "resigned", "timeout"] | None,
+        Query(description="Games that stand so."),
+    ] = None,
+    after: Annotated[
+        str, Query(max_length=200, description="Games whose names come after this one.", json_schema_extra=NO_NUL)
+    ] = "",
+    limit: Limit = None,
+) -> Response:
+    """Give a page of games, sorted by name, as the projection `games` has them.
+
+    It follows the logs closely, but not at once: what was appended a moment ago may not be in it yet.
+    """
+    for name, text in (("experiment", experiment), ("agent", agent), ("after", after)):
+        check_text(name, text)
+    found = services(request)
+    wanted = _wanted(found, limit)
+    rows = await viewed(
+        found,
+        lambda: found.models.games(experiment=experiment, status=status, agent_id=agent, after=after, limit=wanted + 1),
+    )
+    shown = [as_told(_GAMES, row) for row in rows[:wanted]]
+    position = shown[-1]["world_id"] if len(rows) > wanted else None
+    headers = {"Cache-Control": REVALIDATE, **({} if position is None else next_link(request, after=position))}
+    page: dict[str, Any] = {"games": shown, "next_after": position}
+    if experiment is not None and not shown and not after:
+        guesses = await reading(found.store.outages, found.store.near_experiments(experiment))
+        page |= {"near": guesses} if guesses else {}
+    return _json(page, headers)
+
+
+@router.get(
+    "/v1/games/{game_id}",
+    operation_id="get_game",
+    summary="One game as it stands",
+    response_class=Response,
+    responses={200: {**json_of("Game"), "description": "The game."}, **problems(404, 409, 422, 503)},
+)
+async def get_game(
+    request: Request, game_id: GameId, min_seq: MinSeq = None, tensor: WithTensor = True, moves: WithMoves = True
+) -> Response:
+    """Give a game: its row, and the seed's Game with its position.
+
+    A live game is told from its log, at once after a move. The row of any other is that of the projection `games`; with
+    `min_seq`, once that has come so far, or 503 after a while.
+    """
+    found = services(request)
+    check_world_name(game_id)
+    try:
+        game = await game_of(found, game_id)
+    except GameNotFoundError:
+        game = None
+    if game is not None and min_seq is not None:
+        await reach(found, game, "min_seq", min_seq)
+    if game is not None and game.live is not None:
+        shown = game_row(game)
+    else:
+        await wait_for(found, _GAMES, game_id, min_seq)
+        shown = dict(as_told(_GAMES, await _game(found, game_id)))
+    shown |= NOTHING if game is None else told(game, tensor=tensor, moves=moves)
+    return _json(shown, {"Cache-Control": REVALIDATE})
+
+
+@router.get(
+    "/v1/games/{game_id}/moves",
+    operation_id="list_moves",
+    summary="The moves of a game",
+    response_class=Response,
+    responses={
+        200: {**json_of("MovePage"), "description": "A page of moves.", "headers": _NEXT},
+        **problems(404, 409, 422, 503),
+    },
+)
+async def list_moves(
+    request: Request,
+    game_id: GameId,
+    after_ply: Annotated[int, whole(0), Query(ge=0, le=MAX_INT, description="Moves after this number.")] = 0,
+    limit: Limit = None,
+    min_seq: MinSeq = None,
+) -> Response:
+    """Give a page of a game's moves in order, as the projection `moves` has them; `min_seq` as for the game."""
+    found = services(request)
+    await wait_for(found, _MOVES, check_world_name(game_id), min_seq)
+    wanted = _wanted(found, limit)
+    rows = await viewed(found, lambda: found.models.moves(game_id, after=after_ply, limit=wanted + 1))
+    if not rows:
+        await _game(found, game_id)  # is there such a game?
+    shown = [as_told(_MOVES, row) for row in rows[:wanted]]
+    position = shown[-1]["ply"] if len(rows) > wanted else None
+    headers = {"Cache-Control": REVALIDATE, **({} if position is None else next_link(request, after_ply=position))}
+    return _json({"game_id": game_id, "moves": shown, "next_after_ply": position}, headers)
+
+
+@router.get(
+    "/v1/games/{game_id}/board.svg",
+    operation_id="get_board",
+    summary="A game's board as a picture",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "The board; the last move and a check are marked.",
+            "content": {"image/svg+xml": {"schema": {"type": "string"}}},
+            "headers": {"ETag": header("Of what is to be seen.")},
+        },
+        304: {"description": "The picture is the one that If-None-Match names; nothing was drawn."},
+        **problems(404, 422, 503),
+    },
+)
+async def get_board(
+    request: Request,
+    game_id: GameId,
+    ply: Annotated[
+        int | None, whole(0), Query(ge=0, le=MAX_INT, description="After so many moves; now, where it is left out.")
+    ] = None,
+) -> Response:
+    """Give the board as SVG, seen from White's side: now, or after a number of moves."""
+    game = await game_of(services(request), game_id)
+    board = game.board if ply is None else board_at(game, ply)
+    if board is None:
+        what = f"ply: the board of game {game_id!r} after move {ply} is not there"
+        raise MomentNotFoundError(what, world_id=game_id, head_seq=game.seq)
+    last = board.peek() if board.move_stack else None
+    check = board.king(board.turn) if board.is_check() else None
+    seen = f"{board.board_fen()} {last} {check} {chess.__version__}"
+    headers = {"ETag": f'"{sha256(seen.encode()).hexdigest()[:32]}"', "Cache-Control": REVALIDATE}
+    unchanged = not_modified(request, headers)
+    if unchanged is not None:
+        return unchanged
+    drawn = await asyncio.to_thread(chess.svg.board, board, lastmove=last or None, check=check)
+    return Response(str(drawn), 200, headers, "image/svg+xml")
+
+
+async def _game(found: Services, game_id: str) -> Row:
+    """Give a game's row. Raises GameNotFoundError or ProjectionBehindError."""
+    for _ in range(2):  # it may come between a look and the check
+        row = await viewed(found, lambda: found.models.game(game_id))
+        if row is not None:
+            return row
+        await check_game(found, _GAMES, game_id)
+    raise GameNotFoundError(f"no game {game_id!r} in the projection", game_id=game_id)
+
+
+def _wanted(found: Services, limit: int | None) -> int:
+    return min(_DEFAULT if limit is None else limit, found.settings.page_limit)
+
+
+def _json(value: Any, headers: dict[str, str]) -> Response:
+    return Response(to_json(value), 200, headers, "application/json")

@@ -1,0 +1,325 @@
+"""Playing chess over HTTP: making games, moving, resigning, sessions. Source: seeds/chess_openenv.md.
+
+A game is a world of the ruleset chess: what is done here is done by effects of its log (`worldledger_chess.arena`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+from fastapi import APIRouter, Depends
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api.bodies import idempotency_key, members, read_json
+from service.api.caching import REVALIDATE
+from service.api.context import Services, services
+from service.api.errors import InvalidParameterError
+from service.api.moments import once
+from service.api.openapi import body_of, header, json_of, problems
+from service.api.projected import to_json
+from service.runtime.guarding import doing
+from worldledger.canonical import MAX_INT, gate
+from worldledger.errors import (
+    InvalidConfigError,
+    InvalidEffectError,
+    RequestConflictError,
+    WorldExistsError,
+    WorldNotFoundError,
+)
+from worldledger_chess.api.playing import (
+    GameId,
+    WithMoves,
+    WithTensor,
+    board_at,
+    board_told,
+    game_of,
+    game_row,
+    known,
+    of_games,
+    told,
+)
+from worldledger_chess.api.serving import arena_of
+from worldledger_chess.arena import (
+    ArenaFullError,
+    InvalidMoveRequestError,
+    LiveGame,
+    MoveOutcome,
+    NewGame,
+    NoSuchGameError,
+)
+from worldledger_chess.rules import BoardState
+from worldledger_chess.rules.live import LIVE
+
+router = APIRouter(tags=["games"], dependencies=[Depends(once)])
+
+#: Where LiveConfig finds what is wrong, which here is the body itself.
+_CONFIG: Final = f"$.config.{LIVE}"
+_REPLAYED: Final = {"Idempotency-Replayed": header("`true`")}
+_EFFECT: Final = {"Location": header("Where the effect is.")}
+_REFUSALS: Final = problems(403, 404, 409, 413, 415, 422, 429, 503, 504)
+
+
+def _key(what: str) -> dict[str, Any]:
+    return {
+        "name": "Idempotency-Key",
+        "in": "header",
+        "description": what,
+        "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
+    }
+
+
+_REQ_ID_KEY: Final = _key("The req_id, for clients that keep such keys in a header. Given twice the two must be equal.")
+
+
+# -- making a game -----------------------------------------------------------------------------------------
+
+
+@router.post(
+    "/v1/games",
+    operation_id="create_game",
+    summary="Begin a game",
+    status_code=201,
+    response_class=Response,
+    responses={
+        200: {
+            **json_of("Game"),
+            "description": "A request with this Idempotency-Key has made the game before; it is told as it stands.",
+            "headers": {"Location": header("Where the game is."), **_REPLAYED},
+        },
+        201: {
+            **json_of("Game"),
+            "description": "The game, which has begun.",
+            "headers": {"Location": header("Where the game is.")},
+        },
+        **problems(409, 413, 415, 422, 503),
+    },
+    openapi_extra={
+        "parameters": [_key("The same key again gives the game that it has made.")],
+        "requestBody": body_of("NewGame"),
+    },
+)
+async def create_game(request: Request, tensor: WithTensor = True, moves: WithMoves = True) -> Response:
+    """Begin a game of two agents: a world of its own, with the game's start and both registrations, or nothing of it.
+
+    Players of the service begin to play; `external` ones are moved by whoever calls. Programs cannot be named as
+    players. With an `Idempotency-Key` the game's UUID follows from the key, unless the body has a `game_id`.
+    """
+    found = services(request)
+    key = idempotency_key(request)
+    new = _new_game(await _read(request, found), key)
+    game, made = await _make(found, new, key)
+    headers = {"Location": f"/v1/games/{game.game_id}", "Cache-Control": "no-store"}
+    if not made:
+        headers["Idempotency-Replayed"] = "true"
+    answer = {**game_row(game), **told(game, tensor=tensor, moves=moves)}
+    return Response(to_json(answer), 201 if made else 200, headers, "application/json")
+
+
+async def _read(request: Request, found: Services) -> Any:
+    try:
+        value = await read_json(request, found.settings.max_body_bytes)
+        gate(value)
+    except InvalidEffectError as error:
+        raise InvalidConfigError(f"{error.path}: {error.reason}", path=error.path) from None
+    return value
+
+
+def _new_game(value: Any, key: str | None) -> NewGame:
+    """Read a game that is to be made. Raises InvalidConfigError with everything that is wrong."""
+    if type(value) is not dict:
+        raise InvalidConfigError("$: a new game is an object", path="$")
+    try:
+        new = NewGame.of({LIVE: value}, new=True)
+    except InvalidConfigError as error:
+        found = [{**problem, "path": problem["path"].replace(_CONFIG, "$", 1)} for problem in error.details["problems"]]
+        text = "; ".join(f"{problem['path']}: {problem['message']}" for problem in found)
+        raise InvalidConfigError(text, path=found[0]["path"], problems=found) from None
+    assert new is not None  # noqa: S101 - there is a configuration
+    if key is None or new.game_id is not None:
+        return new
+    return new.model_copy(update={"game_id": _named(key)})
+
+
+def _named(key: str) -> str:
+    """Give the UUID4 of the game that is made by a request with this key."""
+    return str(UUID(bytes=sha256(f"game:{key}".encode()).digest()[:16], version=4))
+
+
+async def _make(found: Services, new: NewGame, key: str | None) -> tuple[LiveGame, bool]:
+    """Give the game, and whether it was made now. With a key it may have been made before.
+
+    Raises as `Arena.create`; RequestConflictError where the key has made another game.
+    """
+    again = "look for the game before you make another" if new.game_id is None else "send it again"
+    try:
+        return await doing(
+            found.store.outages, arena_of(found).create(new), again, begun=arena_of(found).begins(new)
+        ), True
+    except (WorldExistsError, ArenaFullError):
+        if key is None or new.game_id is None:
+            raise
+        game = await _made_before(found, new.game_id)
+        if game is None:
+            raise
+    if game.live != new:
+        what = f"the Idempotency-Key {key!r} has made the game {game.game_id}, which is another one; use a new key"
+        raise RequestConflictError(what, req_id=key, global_seq=1)
+    return game, False
+
+
+async def _made_before(found: Services, game_id: str) -> LiveGame | None:
+    try:
+        return await arena_of(found).game(game_id)
+    except (WorldNotFoundError, NoSuchGameError):
+        return None
+
+
+# -- moves -------------------------------------------------------------------------------------------------
+
+
+@router.post(
+    "/v1/games/{game_id}/moves",
+    operation_id="make_move",
+    summary="Attempt a move",
+    status_code=201,
+    response_class=Response,
+    responses={
+        200: {
+            **json_of("MoveOutcome"),
+            "description": "The attempt was made before, and this is its answer again.",
+            "headers": _REPLAYED,
+        },
+        201: {
+            **json_of("MoveOutcome"),
+            "description": "The attempt is in the log; `accepted` says whether it was a legal move.",
+            "headers": _EFFECT,
+        },
+        **_REFUSALS,
+    },
+    openapi_extra={"parameters": [_REQ_ID_KEY], "requestBody": body_of("MoveRequest")},
+)
+async def make_move(request: Request, game_id: GameId, tensor: WithTensor = True) -> Response:
+    """Attempt a move for an agent, in UCI or SAN. The answer comes once what became of it is durable.
+
+    An attempt of the side to move that is no legal move is no error: it is recorded, and counts. Out of turn, after
+    the end, and for agents that do not play, an attempt is 422 `illegal_effect`, whose `rule` says which. The same
+    `req_id` of an agent again gets the same answer; without one an attempt that is sent again is another one.
+    """
+    found = services(request)
+    body = await _body(
+        request, found, "an attempt", ("move",), ("agent_id", "player", "thinking_time", "req_id", "ply")
+    )
+    req_id = _req_id(request, body)
+    ply = body.get("ply")
+    if ply is not None and not (type(ply) is int and 1 <= ply <= MAX_INT):
+        raise InvalidMoveRequestError("the number of a move is a whole number from 1", "$.ply")
+    game = await game_of(found, game_id)
+    agent_id = _agent_id(game, body)
+    with of_games(game_id):
+        outcome = await game.move(
+            agent_id, body["move"], thinking_time=body.get("thinking_time"), req_id=req_id, ply=ply
+        )
+    answer = {**outcome.model_dump(), "board_state": _position(game, outcome, tensor=tensor)}
+    return _done(game_id, outcome.global_seq, answer, replayed=outcome.replayed)
+
+
+@router.post(
+    "/v1/games/{game_id}/resign",
+    operation_id="resign_game",
+    summary="Give a game up",
+    status_code=201,
+    response_class=Response,
+    responses={
+        200: {**json_of("ResignOutcome"), "description": "The agent had resigned before.", "headers": _REPLAYED},
+        201: {**json_of("ResignOutcome"), "description": "The game has ended.", "headers": _EFFECT},
+        **_REFUSALS,
+    },
+    openapi_extra={"parameters": [_REQ_ID_KEY], "requestBody": body_of("Resignation")},
+)
+async def resign_game(request: Request, game_id: GameId, tensor: WithTensor = True) -> Response:
+    """Have an agent resign, whoever is to move. The same `req_id` of the agent again gets the same answer."""
+    found = services(request)
+    body = await _body(request, found, "a resignation", (), ("agent_id", "player", "req_id"))
+    req_id = _req_id(request, body)
+    game = await game_of(found, game_id)
+    agent_id = _agent_id(game, body)
+    with of_games(game_id):
+        outcome = await game.resign(agent_id, req_id=req_id)
+    board_state = known(lambda: board_told(game.board_state, tensor=tensor))
+    answer = {**outcome.model_dump(), "board_state": board_state}
+    return _done(game_id, outcome.global_seq, answer, replayed=outcome.replayed)
+
+
+async def _body(
+    request: Request, found: Services, what: str, required: tuple[str, ...], optional: tuple[str, ...]
+) -> dict[str, Any]:
+    try:
+        return members(await read_json(request, found.settings.max_body_bytes), what, required, optional)
+    except InvalidEffectError as error:
+        raise InvalidMoveRequestError(error.reason, error.path) from None
+
+
+def _req_id(request: Request, body: Mapping[str, Any]) -> Any:
+    """Give the request's id, from the body or the header; a new one where it has none. What it is is not checked."""
+    key, stated = idempotency_key(request), body.get("req_id")
+    if key is not None and stated is not None and stated != key:
+        raise InvalidParameterError("Idempotency-Key", "differs from the req_id", "header")
+    if key is not None:
+        return key
+    return uuid4().hex if stated is None else stated
+
+
+def _agent_id(game: LiveGame, body: Mapping[str, Any]) -> Any:
+    """Give the agent that a body names, by its id or by its colour."""
+    agent_id, player = body.get("agent_id"), body.get("player")
+    if (agent_id is None) == (player is None):
+        raise InvalidMoveRequestError("say who by agent_id or by player: one of the two", "$.agent_id")
+    if player is None:
+        return agent_id
+    if type(player) is not str or player not in {"white", "black"}:
+        raise InvalidMoveRequestError("a player is white or black", "$.player")
+    if game.live is None:
+        return player  # whom the arena refuses, as it does anybody in such a game
+    return (game.live.white if player == "white" else game.live.black).agent_id
+
+
+def _position(game: LiveGame, outcome: MoveOutcome, *, tensor: bool) -> dict[str, Any] | None:
+    """Give the position that an attempt has led to, however much has happened since."""
+    made = outcome.accepted or outcome.fallback is not None
+    board = board_at(game, outcome.ply if made else outcome.ply - 1)
+    try:
+        return None if board is None else board_told(BoardState.from_board(board), tensor=tensor)
+    except ValueError:
+        return None
+
+
+def _done(game_id: str, seq: int, answer: Mapping[str, Any], *, replayed: bool) -> Response:
+    headers = {"Cache-Control": "no-store"}
+    if replayed:
+        headers["Idempotency-Replayed"] = "true"
+    else:
+        headers["Location"] = f"/v1/worlds/{game_id}/effects/{seq}"
+    return Response(to_json(answer), 200 if replayed else 201, headers, "application/json")
+
+
+# -- sessions ----------------------------------------------------------------------------------------------
+
+
+@router.get(
+    "/v1/sessions",
+    operation_id="list_sessions",
+    summary="The live games in memory",
+    response_class=Response,
+    responses={200: {**json_of("SessionList"), "description": "The sessions of this process."}, **problems(422, 503)},
+)
+async def list_sessions(request: Request) -> Response:
+    """Give the sessions of the live games that this process has in memory: who plays, and how many watch.
+
+    Which games are in memory says nothing of which there are: one that has left it is there again when somebody asks.
+    """
+    sessions = [session.model_dump() for session in arena_of(services(request)).sessions()]
+    return Response(to_json({"sessions": sessions}), 200, {"Cache-Control": REVALIDATE}, "application/json")

@@ -1,0 +1,43 @@
+"""What the live games of a process tell Prometheus. Source: seeds/chess_openenv.md, StateManager, "Metrics"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from worldledger_chess.arena import Arena, LiveGame
+
+
+class OfGames(Collector):
+    """What an arena has counted, and the games that it has in memory at the moment of asking."""
+
+    def __init__(self, arena: Arena) -> None:
+        self._arena = arena
+
+    def describe(self) -> list[Metric]:
+        """Give nothing: the registry need not look at the games to know the names."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Give them all."""
+        counters, games = self._arena.counters, self._arena.games()
+        for name, what, count in (
+            ("created", "Games made by this process.", counters.created),
+            ("completed", "Games that this process has brought to their ends.", counters.completed),
+        ):
+            yield CounterMetricFamily(f"worldledger_games_{name}", what, value=count)
+        for name, what, value in (
+            ("in_memory", "Games in memory, ended ones included.", len(games)),
+            ("in_progress", "Live games in memory that go on.", sum(_goes_on(game) for game in games)),
+            ("driven", "Games in which players of this process play.", self._arena.driven),
+            ("watchers", "Who watches games here.", sum(game.watchers for game in games)),
+        ):
+            yield GaugeMetricFamily(f"worldledger_games_{name}", what, value=value)
+
+
+def _goes_on(game: LiveGame) -> bool:
+    return game.live is not None and game.record.in_progress

@@ -1,0 +1,241 @@
+"""What a client may ask for: the frames of its socket, how an episode begins, and its actions. Nothing is looked up.
+
+Source: the wire contract of OpenEnv.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Collection
+from hashlib import sha256
+from typing import Any, Final, NamedTuple, NoReturn
+
+from service.api.bodies import members, parse
+from worldledger.canonical import child
+from worldledger.drafts import check_req_id, json_name
+from worldledger.errors import InvalidConfigError, InvalidEffectError
+from worldledger_chess.arena import InvalidMoveRequestError, NewGame
+from worldledger_chess.arena.players import read_spec
+from worldledger_chess.rules.endings import OTHER, Player
+from worldledger_chess.rules.live import EXTERNAL, LIVE
+
+#: The agent for which an episode makes random moves itself, in the very step that they answer.
+RANDOM_AGENT: Final = "openenv-random"
+#: The opponent of whom nothing is said, and the one that is none: the client moves both sides.
+_RANDOM: Final = "random"
+_SELF: Final = "self"
+#: The label of episodes that are given none.
+_EXPERIMENT: Final = "openenv"
+_AGENT: Final = "openenv-agent"
+
+#: What a reset may say: of any episode, and of one that is resumed.
+_RESET: Final = (
+    *("seed", "episode_id", "fen", "opponent", "agent_color", "agent_id", "experiment"),
+    *("max_illegal", "fallback", "deadline_s", "tensor", "resume"),
+)
+_RESUME: Final = ("resume", "episode_id", "tensor")
+#: What goes into the game's own configuration as it is.
+_AS_IT_IS: Final = ("fen", "max_illegal", "fallback", "deadline_s")
+#: Where the game's configuration finds what is wrong, and what that is called in a reset.
+_PLACES: Final = {"game_id": "$.episode_id", "white": "$.agent_id", "black": "$.agent_id"}
+_MESSAGES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "reset": (("type",), ("data",)),
+    "step": (("type", "data"), ()),
+    "state": (("type",), ()),
+    "close": (("type",), ()),
+}
+
+
+# -- frames ------------------------------------------------------------------------------------------------
+
+
+class RefusedError(Exception):
+    """A frame that is no message; ``code`` is OpenEnv's word for why."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+
+class Message(NamedTuple):
+    """A message of a client; its ``data`` is an object whose members are not looked at yet."""
+
+    type: str
+    data: dict[str, Any]
+
+
+def read_message(text: str | None) -> Message:
+    """Read a frame; None is one that is no text. Raises RefusedError."""
+    if text is None:
+        raise RefusedError("INVALID_JSON", "a message is a text frame, not a binary one")
+    try:
+        value = parse(text.encode())
+        if "NaN" in text or "Infinity" in text:  # words that Python's parser takes, and JSON does not have
+            json.loads(text, parse_constant=_no_constant)
+    except InvalidEffectError as error:
+        raise RefusedError("INVALID_JSON", f"{error.path}: {error.reason}") from None
+    if type(value) is not dict:
+        raise RefusedError("VALIDATION_ERROR", f"$: a message is an object, not {json_name(value)}")
+    kind = value.get("type")
+    if type(kind) is not str or kind not in _MESSAGES:
+        raise RefusedError("UNKNOWN_TYPE", f"$.type: a message is of type {', '.join(_MESSAGES)}")
+    try:
+        members(value, f"a message of type {kind}", *_MESSAGES[kind])
+    except InvalidEffectError as error:
+        raise RefusedError("VALIDATION_ERROR", f"{error.path}: {error.reason}") from None
+    data = value.get("data")
+    if data is None and "data" not in _MESSAGES[kind][0]:
+        data = {}
+    if type(data) is not dict:
+        raise RefusedError("VALIDATION_ERROR", f"$.data: data is an object, not {json_name(data)}")
+    return Message(kind, data)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise InvalidEffectError(f"not JSON: {name}")
+
+
+# -- resets ------------------------------------------------------------------------------------------------
+
+
+class Reset(NamedTuple):
+    """A reset: a ``new`` game, or None where the episode of this id is gone on with."""
+
+    new: NewGame | None
+    episode_id: str | None
+    tensor: bool
+
+
+def read_reset(data: dict[str, Any]) -> Reset:
+    """Read what a reset says; null is as left out, but for ``deadline_s``.
+
+    What nobody says is drawn: a seed, and from the seed the agent's colour. Raises InvalidConfigError,
+    UnknownPlayerError, InvalidPlayerError.
+    """
+    said = {name: value for name, value in data.items() if value is not None or name == "deadline_s"}
+    resume = _flag(said, "resume")
+    _only(data if not resume else said, "a reset" if not resume else "a resumed episode", _RESUME if resume else _RESET)
+    tensor = _flag(said, "tensor")
+    if resume:
+        episode_id = said.get("episode_id")
+        if type(episode_id) is not str:
+            raise _refused("which episode is to be resumed is a string", "$.episode_id")
+        return Reset(None, episode_id, tensor)
+    new = _new_game(said)
+    return Reset(new, new.game_id, tensor)
+
+
+def _new_game(said: dict[str, Any]) -> NewGame:
+    seed = said.get("seed", secrets.randbelow(2**53))
+    colour = _colour(said, seed)
+    opponent = said.get("opponent", _RANDOM)
+    agent_id = said.get("agent_id", _AGENT)
+    if agent_id == RANDOM_AGENT:
+        raise _refused("this is the service's own agent", "$.agent_id")
+    agents: dict[str, Any] = {colour: {"agent_id": agent_id}}
+    game: dict[str, Any] = {
+        "game_id": said.get("episode_id"),
+        "seed": seed,
+        "experiment": said.get("experiment", _EXPERIMENT),
+        "deadline_s": None,
+        **{name: said[name] for name in _AS_IT_IS if name in said},
+    }
+    if opponent == _SELF:
+        stem = "openenv" if "agent_id" not in said else agent_id
+        agents = {player: {"agent_id": f"{stem}-{player}" if type(stem) is str else stem} for player in OTHER}
+    elif opponent == _RANDOM:
+        what = "draws among the legal moves by the seed"
+        agents[OTHER[colour]] = {"agent_id": RANDOM_AGENT, "name": "Random", "personality": what}
+    else:
+        spec = read_spec(opponent, path="$.opponent")
+        if spec.name == EXTERNAL:
+            raise _refused("an opponent that comes from outside is the client itself: self", "$.opponent")
+        agents[OTHER[colour]] = {"agent_id": f"openenv-{spec.name}", "name": spec.name[:50]}
+        game["players"] = {OTHER[colour]: spec.to_json()}
+        if "deadline_s" not in said:
+            del game["deadline_s"]  # a player of the service is not kept waiting for ever
+    try:
+        new = NewGame.of({LIVE: {**game, **agents}}, new=True)
+    except InvalidConfigError as error:
+        found = [{**problem, "path": _place(problem["path"])} for problem in error.details["problems"]]
+        text = "; ".join(f"{problem['path']}: {problem['message']}" for problem in found)
+        raise InvalidConfigError(text, path=found[0]["path"], problems=found) from None
+    assert new is not None  # noqa: S101 - there is a configuration
+    return new
+
+
+def _colour(said: dict[str, Any], seed: Any) -> Player:
+    """Give the agent's colour: as it is said, or drawn by the seed and nothing else."""
+    colour = said.get("agent_color")
+    if colour is None:
+        return "black" if sha256(f"colour:{seed}".encode("utf-8", "replace")).digest()[0] % 2 else "white"
+    if colour == "white":
+        return "white"
+    if colour == "black":
+        return "black"
+    raise _refused("a colour is white or black", "$.agent_color")
+
+
+def _place(path: str) -> str:
+    inner = path.removeprefix(f"$.config.{LIVE}")
+    return _PLACES.get(inner[1:].partition(".")[0], f"${inner}")
+
+
+def _flag(said: dict[str, Any], name: str) -> bool:
+    value = said.get(name, False)
+    if type(value) is not bool:
+        raise _refused(f"{name} is true or false", f"$.{name}")
+    return value
+
+
+def _only(said: dict[str, Any], what: str, names: Collection[str]) -> None:
+    try:
+        members(said, what, (), names)
+    except InvalidEffectError as error:
+        raise _refused(error.reason, error.path) from None
+
+
+def _refused(reason: str, path: str) -> InvalidConfigError:
+    return InvalidConfigError(f"{path}: {reason}", path=path)
+
+
+# -- actions -----------------------------------------------------------------------------------------------
+
+
+class Action(NamedTuple):
+    """An action: the attempt to make a ``move``; the rest is what its metadata says, unchecked."""
+
+    move: Any
+    request_id: str | None
+    thinking_time: Any
+    episode_id: Any
+
+
+def read_action(value: Any, path: str = "$") -> Action:
+    """Read an action, which stands at ``path``: the move, and what of its metadata is known here.
+
+    Raises InvalidMoveRequestError.
+    """
+    try:
+        members(value, "an action", ("move",), ("metadata",))
+    except InvalidEffectError as error:
+        raise InvalidMoveRequestError(error.reason, path + error.path[1:]) from None
+    metadata = value.get("metadata", {})
+    if type(metadata) is not dict:
+        raise InvalidMoveRequestError(f"metadata is an object, not {json_name(metadata)}", f"{path}.metadata")
+    if type(value["move"]) is not str:
+        raise InvalidMoveRequestError(f"a move is a string, not {json_name(value['move'])}", f"{path}.move")
+    request_id = read_request_id(metadata.get("request_id"), child(f"{path}.metadata", "request_id"))
+    return Action(value["move"], request_id, metadata.get("thinking_time"), metadata.get("episode_id"))
+
+
+def read_request_id(value: Any, path: str) -> str | None:
+    """Give the id of a request, under which the same one is the same attempt. Raises InvalidMoveRequestError."""
+    if value is None:
+        return None
+    try:
+        return check_req_id(value)
+    except InvalidEffectError as error:
+        raise InvalidMoveRequestError(error.reason, path) from None

@@ -1,0 +1,271 @@
+"""An episode: a live game of the arena, as the agent that plays it sees it.
+
+Every side of a game that comes from outside is the client's, but for that of the agent `RANDOM_AGENT`: its moves are
+made here, in the step that they answer. So an episode needs nobody who looks after it: it may be left at any time and
+costs nothing then, and it goes on wherever somebody asks for it. An opponent that the arena plays is waited for, but
+not long.
+Source: seeds/chess_openenv.md, "Example Data Flows"; the wire contract of OpenEnv.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from service.api.context import Services
+from service.runtime.guarding import doing
+from worldledger.errors import IllegalEffectError, WorldExistsError
+from worldledger_chess.api.openenv.asking import RANDOM_AGENT
+from worldledger_chess.api.playing import board_at, game_of
+from worldledger_chess.api.serving import arena_of
+from worldledger_chess.arena import GameNotLiveError, LiveGame, NewGame
+from worldledger_chess.arena.players import InvalidPlayerError, RandomPlayer
+from worldledger_chess.rules import BoardState
+from worldledger_chess.rules.board import read_fen, tensor_of
+from worldledger_chess.rules.endings import OTHER, WINS, Player, Result
+from worldledger_chess.rules.live import EXTERNAL, LiveConfig
+
+if TYPE_CHECKING:
+    from worldledger_chess.arena import MoveOutcome
+
+#: How a result is written.
+RESULTS: Final[dict[Result, str]] = {"white_wins": "1-0", "black_wins": "0-1", "draw": "1/2-1/2"}
+#: What an attempt is worth that is no legal move, as long as the game goes on.
+ILLEGAL: Final = -0.1
+#: Seconds for which an opponent is waited for that the arena plays.
+_PATIENCE: Final = 5.0
+#: How somebody asks again whose episode was to be begun while the database was silent.
+_AGAIN: Final = "reset again with the same episode_id, and resume the episode if it is there"
+#: The state of a socket on which no episode was begun.
+NO_STATE: Final[dict[str, Any]] = {
+    "episode_id": None,
+    "step_count": 0,
+    "fen": "",
+    "current_player": "white",
+    "move_history": [],
+}
+
+
+async def begin(found: Services, new: NewGame) -> Episode:
+    """Begin an episode; where the opponent begins, it has moved. Raises as `Arena.create`, WorldExistsError."""
+    try:
+        game = await doing(found.store.outages, arena_of(found).create(new), _AGAIN, begun=arena_of(found).begins(new))
+    except InvalidPlayerError as error:
+        raise InvalidPlayerError(error.reason, "$.opponent") from None
+    except WorldExistsError as error:
+        what = f"the episode_id {new.game_id!r} is taken: choose another, leave it out, or resume that episode"
+        raise WorldExistsError(what, **error.details) from None
+    episode = Episode(game)
+    await episode.go_on()
+    return episode
+
+
+async def episode_of(found: Services, episode_id: str, *, whole: bool = True) -> Episode:
+    """Give an episode; ``whole``: with everything that is in its log by now, whoever has written it.
+
+    Raises GameNotFoundError, InvalidNameError, GameNotLiveError, StoreUnavailableError, and as `LiveGame.move` does.
+    """
+    game = await game_of(found, episode_id)
+    if game.live is None:
+        raise GameNotLiveError(f"{episode_id!r} is no live game: it is a record", game_id=episode_id)
+    episode = Episode(game)
+    if not episode.own:
+        what = f"nobody plays {episode_id!r} from outside: both sides of it are the service's"
+        raise GameNotLiveError(what, game_id=episode_id)
+    if whole:
+        await game.catch_up()
+    await episode.go_on()
+    return episode
+
+
+class Episode:
+    """One episode; ``own`` are the colours that its client moves."""
+
+    def __init__(self, game: LiveGame) -> None:
+        live = game.live
+        assert live is not None  # noqa: S101 - whoever makes an episode has looked
+        self.game = game
+        self.live: LiveConfig = live
+        outside: list[Player] = [player for player in OTHER if live.players[player] == EXTERNAL]
+        self._random = next((player for player in outside if live.agents[player].agent_id == RANDOM_AGENT), None)
+        self.own: list[Player] = [player for player in outside if player != self._random]
+
+    # -- playing -------------------------------------------------------------------------------------------
+
+    async def go_on(self) -> None:
+        """Have the others move until it is the client's turn, unless that takes long. Raises as `LiveGame.move`."""
+        while True:
+            record = self.game.record
+            if not record.in_progress or record.unsettled or record.turn in self.own:
+                return
+            if record.turn != self._random:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_PATIENCE):
+                        await self.game.turn_of(*(record.agent(player) for player in self.own))
+                return
+            await self._move_randomly()
+
+    async def _move_randomly(self) -> None:
+        """Make the random agent's move: it follows from the seed and the game, whoever makes it, and is made once."""
+        record = self.game.record
+        seq, ply = record.seq, record.ply + 1
+        move = await RandomPlayer(self._seed).move(record.position())
+        try:
+            await self.game.move(RANDOM_AGENT, move, req_id=f"reply:{ply}", ply=ply)
+        except IllegalEffectError:
+            await self.game.catch_up()
+            if self.game.record.seq == seq:
+                raise
+
+    async def step(self, move: str, *, req_id: str, thinking_time: Any = None) -> tuple[dict[str, Any], bool]:
+        """Attempt a move for the side to move; give what comes of it, and whether it was asked before.
+
+        Raises as `LiveGame.move`: IllegalEffectError where the episode is over, or it is not the client's turn.
+        """
+        agent_id = self._mover(req_id)
+        try:
+            outcome = await self.game.move(agent_id, move, thinking_time=thinking_time, req_id=req_id)
+        except IllegalEffectError as error:
+            raise self._explained(error) from None
+        await self.go_on()
+        return self._told_after(outcome), outcome.replayed
+
+    def _mover(self, req_id: str) -> str:
+        """Give the agent whose attempt this is: who made it before, or else who is to move."""
+        record = self.game.record
+        agents = [record.agent(player) for player in self.own]
+        before = next((agent for agent in agents if record.request(agent, req_id) is not None), None)
+        return before or (record.agent(record.turn) if record.turn in self.own else agents[0])
+
+    def _explained(self, error: IllegalEffectError) -> IllegalEffectError:
+        rule = error.details.get("rule")
+        ended = self.game.ended
+        if rule == "game_over" and ended is not None:
+            why = ended.reason or ended.status
+            what = f"the episode is over ({RESULTS[ended.result]}, {why}): reset begins another"
+        elif rule == "not_your_turn":
+            what = f"it is the turn of {self.game.record.turn}, which the client does not move: wait for its move"
+        else:
+            return error
+        return IllegalEffectError(what, "$.move", rule=rule)
+
+    @property
+    def _seed(self) -> int | str:
+        return self.game.game_id if self.live.seed is None else self.live.seed
+
+    # -- telling -------------------------------------------------------------------------------------------
+
+    def observe(self) -> dict[str, Any]:
+        """Tell how the episode stands, as after a reset."""
+        record = self.game.record
+        result = self._result_at(record.ply)
+        reward = _reward(result, self.own[0]) if len(self.own) == 1 else 0.0
+        left = {} if result is not None else {"attempts_left": self.game.attempts_left}
+        return self._told(record.ply, result, reward, {"global_seq": record.seq, **left})
+
+    def _told_after(self, outcome: MoveOutcome) -> dict[str, Any]:
+        """Tell what an attempt has led to, however much has happened since."""
+        record = self.game.record
+        made = outcome.accepted or outcome.fallback is not None
+        ply = outcome.ply if made else outcome.ply - 1
+        if made and OTHER[outcome.player] not in self.own and record.ply > ply:
+            ply += 1  # the answer
+        result = self._result_at(ply) if made or outcome.ended is not None else None
+        reward = ILLEGAL if result is None and not outcome.accepted else _reward(result, outcome.player)
+        about: dict[str, Any] = {"global_seq": self._seq_of(ply, result, outcome), "accepted": outcome.accepted}
+        if not outcome.accepted:
+            about |= {"attempted": outcome.attempted, "detail": outcome.detail}
+        if result is None:
+            about["attempts_left"] = self.live.max_illegal if made else outcome.attempts_left
+        return self._told(ply, result, reward, about)
+
+    def _seq_of(self, ply: int, result: Result | None, outcome: MoveOutcome) -> int:
+        """Give the last effect of those that an observation after an attempt tells of."""
+        record, ended = self.game.record, self.game.ended
+        told = [outcome.global_seq]
+        if ply:
+            told.append(record.move_seq(ply))
+        if result is not None and ended is not None:
+            told.append(ended.global_seq)
+        return max(told)
+
+    def _result_at(self, ply: int) -> Result | None:
+        """Give how the game ended with this many moves; None where it went on."""
+        record = self.game.record
+        if ply != record.ply:
+            return None
+        if record.due_end is not None:
+            return record.due_end.result
+        return None if self.game.ended is None else self.game.ended.result
+
+    def _told(self, ply: int, result: Result | None, reward: float, about: dict[str, Any]) -> dict[str, Any]:
+        """Write an observation; ``done`` and ``reward`` stand in it and beside it: clients read either."""
+        game, record = self.game, self.game.record
+        board = board_at(game, ply)
+        assert board is not None  # noqa: S101 - the game has come so far
+        state = BoardState.from_board(board)
+        turn: Player = "white" if board.turn else "black"
+        done = result is not None
+        metadata: dict[str, Any] = {
+            "episode_id": game.game_id,
+            **about,
+            "player": self.own[0] if len(self.own) == 1 else "both",
+            "turn": None if done else turn,
+            "seed": self.live.seed,
+            "last_move": record.moves_made[ply - 1] if ply else None,
+        }
+        if done:
+            ended = game.ended
+            metadata |= {"status": ended and ended.status, "reason": ended and ended.reason}
+        observation = {
+            "fen": state.fen,
+            "legal_moves": state.legal_moves if turn in self.own and not done else [],
+            "is_check": state.is_check,
+            "result": None if result is None else RESULTS[result],
+            "done": done,
+            "reward": reward,
+            "metadata": metadata,
+        }
+        return {"observation": observation, "reward": reward, "done": done}
+
+    def state(self) -> dict[str, Any]:
+        """Tell the state; ``step_count`` counts half-moves, of both sides."""
+        game, record = self.game, self.game.record
+        ended = game.ended
+        return {
+            "episode_id": game.game_id,
+            "step_count": record.ply,
+            "fen": game.board_state.fen,
+            "current_player": record.turn,
+            "move_history": list(record.moves_made),
+            "initial_fen": self.live.board().fen(en_passant="fen"),
+            "player": self.own[0] if len(self.own) == 1 else "both",
+            "agents": {player: self.live.agents[player].agent_id for player in OTHER},
+            "seed": self.live.seed,
+            "global_seq": record.seq,
+            "attempts_left": game.attempts_left if record.in_progress else None,
+            "status": record.entities["board"]["status"],
+            "result": None if ended is None else RESULTS[ended.result],
+            "done": ended is not None,
+        }
+
+
+def with_tensor(answer: dict[str, Any]) -> dict[str, Any]:
+    """Add the position as numbers to an observation's metadata (seed: BoardState)."""
+    observation = answer["observation"]
+    board = read_fen(observation["fen"], chess960=True)
+    observation["metadata"]["board_tensor"] = tensor_of(board).tolist()
+    return answer
+
+
+def new_request_id() -> str:
+    """Give the id of an attempt whose client gives none: one that is sent again is another."""
+    return uuid4().hex
+
+
+def _reward(result: Result | None, player: Player) -> float:
+    if result is None or result == "draw":
+        return 0.0
+    return 1.0 if result == WINS[player] else -1.0

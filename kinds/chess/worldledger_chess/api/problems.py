@@ -1,0 +1,21 @@
+"""How the arena's errors are answered over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from service.api.problems import Answer
+from worldledger.errors import SimulationError
+from worldledger_chess.arena.errors import ArenaFullError, GameNotLiveError, InvalidMoveRequestError, NoSuchGameError
+from worldledger_chess.arena.players import InvalidPlayerError, PlayerError, UnknownPlayerError
+
+PROBLEMS: Final[Mapping[type[SimulationError], Answer]] = {
+    NoSuchGameError: Answer(404, "The world has no such game"),
+    GameNotLiveError: Answer(409, "Nobody plays this game here"),
+    InvalidMoveRequestError: Answer(422, "The attempt cannot be read"),
+    InvalidPlayerError: Answer(422, "The player is refused"),
+    UnknownPlayerError: Answer(422, "No such player is installed"),
+    PlayerError: Answer(500, "A player of the service has failed"),
+    ArenaFullError: Answer(503, "Too many games are being played", retry_after=1),
+}

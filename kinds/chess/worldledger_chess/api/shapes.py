@@ -1,0 +1,321 @@
+"""The shapes of live games: making them, moves, how they stand. Source: seeds/chess_openenv.md."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, JsonValue
+
+from service.api.schemas.base import GlobalSeq, Shape, Word, WorldName
+from worldledger.canonical import MAX_INT
+from worldledger_chess.api.played import GameSummary
+from worldledger_chess.rules.agents import MAX_NAME, MAX_PROMPT, MODEL_NAME
+from worldledger_chess.rules.claims import MAX_SECONDS
+from worldledger_chess.rules.endings import Player, Reason, Result, Status
+from worldledger_chess.rules.fens import MAX_FEN, MAX_HALFMOVE_CLOCK, SQUARE, UCI
+from worldledger_chess.rules.live import MAX_DEADLINE, MAX_ILLEGAL
+
+PlayerSpec = str | dict[str, JsonValue]
+Square = Annotated[str, Field(pattern=SQUARE)]
+Uci = Annotated[str, Field(pattern=UCI)]
+Cell = Annotated[int, Field(ge=0, le=1)]
+Channels = Annotated[list[Cell], Field(min_length=12, max_length=12)]
+Row = Annotated[list[Channels], Field(min_length=8, max_length=8)]
+Tensor = Annotated[list[Row], Field(min_length=8, max_length=8)]
+Seconds = Annotated[float, Field(ge=0.0, le=MAX_SECONDS)]
+DeadlineS = Annotated[float, Field(gt=0.0, le=MAX_DEADLINE)]
+
+_NEW: dict[str, Any] = {
+    "white": {"agent_id": "alpha", "name": "Aggressive Alpha", "personality": "aggressive"},
+    "black": {"agent_id": "beta"},
+    "players": {"black": "random"},
+    "seed": 1,
+}
+_MOVE: dict[str, Any] = {"agent_id": "alpha", "move": "e2e4", "thinking_time": 2.34, "req_id": "move-1"}
+_RESIGNATION: dict[str, Any] = {"agent_id": "alpha", "req_id": "enough"}
+_ONE_OF_TWO: dict[str, Any] = {
+    "oneOf": [
+        {"required": [one], "properties": {one: {"type": "string"}, other: {"type": "null"}}}
+        for one, other in (("agent_id", "player"), ("player", "agent_id"))
+    ]
+}
+
+
+# -- making a game -----------------------------------------------------------------------------------------
+
+
+class AgentSettings(Shape):
+    """The settings of an agent that plays (the seed's Agent without its stats)."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+    agent_id: Word
+    name: Annotated[str, Field(min_length=1, max_length=MAX_NAME)] = Field(
+        default="", description="The first 50 characters of the agent_id where it is left out."
+    )
+    personality: Annotated[str, Field(min_length=1, max_length=200)] = "balanced"
+    model_name: str = Field(
+        default="",
+        max_length=200,
+        description="A model's id at Hugging Face (owner/name); empty for no model.",
+        json_schema_extra={"pattern": f"^({MODEL_NAME})?$"},
+    )
+    system_prompt: str = Field(
+        default="", max_length=MAX_PROMPT, description="Plain text that does not tell its reader to run code."
+    )
+    temperature: float = Field(default=0.7, ge=0.0, le=2.0)
+    max_tokens: int = Field(default=2048, gt=0, le=MAX_INT)
+    timeout_seconds: int = Field(
+        default=30, gt=0, le=int(MAX_SECONDS), description="For a move, where the game has no `deadline_s`."
+    )
+
+
+class DeadlineOfEach(Shape):
+    """Seconds for a move of each colour; null for no limit."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    white: DeadlineS | None
+    black: DeadlineS | None
+
+
+class NewGame(Shape):
+    """A game to be made: a world of its own, in which the game has begun and both agents are registered."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_NEW]})
+
+    game_id: WorldName | None = Field(default=None, description="The name of its world; a UUID if null.")
+    white: AgentSettings
+    black: AgentSettings = Field(description="Another agent_id than white's.")
+    chess960: bool = False
+    fen: str | None = Field(
+        default=None,
+        max_length=MAX_FEN,
+        description="Where it begins, a playable position; the usual one if null.",
+    )
+    experiment: str | None = Field(
+        default=None, min_length=1, max_length=200, description="The label under which games are found together."
+    )
+    max_illegal: int = Field(
+        default=3, ge=1, le=MAX_ILLEGAL, description="After so many illegal attempts in a row comes the fallback."
+    )
+    fallback: Literal["resign", "random"] = Field(
+        default="resign", description="What is done then for the player: it resigns, or a random move is made."
+    )
+    deadline_s: DeadlineS | DeadlineOfEach | None = Field(
+        default=30.0,
+        description="Seconds for a move; null for no limit. Of both, or of each colour; where it is left out, each "
+        "agent's `timeout_seconds`.",
+    )
+    seed: int | None = Field(default=None, ge=-MAX_INT, le=MAX_INT, description="What chance there is follows from it.")
+    players: dict[Player, PlayerSpec] = Field(
+        default={},
+        description="Who drives each colour: `external` (whoever calls, the usual), `random`, `stockfish`, or an "
+        "object of a `name` and the player's settings.",
+    )
+
+
+# -- moves -------------------------------------------------------------------------------------------------
+
+
+class MoveRequest(Shape):
+    """An attempt to move. Exactly one of `agent_id` and `player` says whose it is."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_MOVE], **_ONE_OF_TWO})
+
+    move: str = Field(max_length=10_000, description="UCI (e2e4, e7e8q) or SAN (e4, Nf3, O-O).")
+    agent_id: Word | None = None
+    player: Player | None = Field(default=None, description="The colour of the agent.")
+    thinking_time: Seconds | None = Field(default=None, description="Seconds; null where unknown.")
+    req_id: Word | None = Field(default=None, description="Idempotency key, unique per agent and game.")
+    ply: Annotated[int, Field(ge=1, le=MAX_INT)] | None = Field(
+        default=None, description="The attempt counts only as the move of this number; 1 is the first."
+    )
+
+
+class Resignation(Shape):
+    """A resignation. Exactly one of `agent_id` and `player` says whose it is."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_RESIGNATION], **_ONE_OF_TWO})
+
+    agent_id: Word | None = None
+    player: Player | None = Field(default=None, description="The colour of the agent.")
+    req_id: Word | None = Field(default=None, description="Idempotency key, unique per agent and game.")
+
+
+class BoardState(Shape):
+    """A position (seed)."""
+
+    fen: str = Field(description="Always with the square that a pawn has just passed over, as the standards have it.")
+    board_tensor: Tensor | None = Field(
+        default=None,
+        description="8x8x12 zeros and ones: ranks 8 to 1, files a to h, channels PNBRQKpnbrqk. Absent where "
+        "`tensor=false`.",
+    )
+    legal_moves: list[Uci] = Field(description="In UCI, sorted; castling in Chess960 goes to the rook's square.")
+    is_check: bool
+    is_checkmate: bool
+    is_stalemate: bool
+    castling_rights: str = Field(description="Of `KQkq`, empty for none; in Chess960 perhaps a file's letter.")
+    en_passant_square: str | None = Field(pattern=r"^[a-h][36]$")
+    halfmove_clock: int = Field(ge=0, le=MAX_HALFMOVE_CLOCK)
+    fullmove_number: int = Field(ge=1)
+
+
+class PlayedMove(Shape):
+    """A move that was made (seed)."""
+
+    from_square: Square
+    to_square: Square
+    piece: Literal["pawn", "knight", "bishop", "rook", "queen", "king"]
+    player: Player
+    uci_notation: Uci
+    san_notation: str
+    is_capture: bool
+    is_castling: bool
+    is_promotion: bool
+    promotion_piece: Literal["queen", "rook", "bishop", "knight"] | None
+    timestamp: datetime
+    thinking_time: float = Field(ge=0.0, description="Seconds; 0 where unknown.")
+
+
+class GameEnd(Shape):
+    """How a game has ended."""
+
+    status: Status
+    result: Result
+    reason: Reason | None
+    global_seq: GlobalSeq = Field(description="The effect that says so.")
+
+
+class MoveOutcome(Shape):
+    """What became of an attempt. One that was rejected is recorded, too, and the game goes on."""
+
+    game_id: WorldName
+    agent_id: Word
+    player: Player
+    accepted: bool = Field(description="Whether it was a legal move, and is made.")
+    global_seq: GlobalSeq = Field(description="The effect that it has become: MoveMade or MoveRejected.")
+    ply: int = Field(ge=1, description="The move's number, or the one that it would have had.")
+    fen: str | None = Field(description="The position after it, as in the log.")
+    move: PlayedMove | None = Field(description="The move, where it was made.")
+    attempted: str | None = Field(description="What was attempted, where it was rejected.")
+    reason: str | None = Field(description="Why it was rejected: `illegal_move`, `player_failed`.")
+    detail: str | None = Field(description="The same for people.")
+    attempts_left: int | None = Field(description="How many more may be rejected before the fallback.")
+    fallback: PlayedMove | None = Field(description="The move that was made instead, where it came to that.")
+    ended: GameEnd | None = Field(description="How this has ended the game, where it has.")
+    replayed: bool = Field(description="Whether an earlier request with this req_id was answered so.")
+    board_state: BoardState | None = Field(description="The position that it led to; of a rejected one, as it stood.")
+
+
+class ResignOutcome(Shape):
+    """A resignation that was accepted."""
+
+    game_id: WorldName
+    agent_id: Word
+    player: Player
+    global_seq: GlobalSeq
+    ended: GameEnd
+    replayed: bool
+    board_state: BoardState | None = Field(description="The last position.")
+
+
+# -- how a game stands -------------------------------------------------------------------------------------
+
+
+class GameAgent(Shape):
+    """Who plays a colour, and what it did in this game."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+    agent_id: str
+    name: str | None
+    personality: str | None = Field(description="Null where nobody plays the game here.")
+    model_name: str | None
+    player: PlayerSpec | None = Field(description="Who drives it: `external`, `random`, …")
+    total_moves: int
+    illegal_moves_attempted: int
+    thinking_time: float = Field(description="Seconds, the sum of those known.")
+
+
+class GameAgents(Shape):
+    """Both agents."""
+
+    white: GameAgent
+    black: GameAgent
+
+
+class Clocks(Shape):
+    """Seconds left on each clock when it was last known; null where it is not."""
+
+    white: float | None
+    black: float | None
+
+
+class LiveSettings(Shape):
+    """How a game is played: see NewGame."""
+
+    max_illegal: int
+    fallback: Literal["resign", "random"]
+    deadline_s: float | DeadlineOfEach | None
+    seed: int | None
+
+
+class Game(GameSummary):  # type: ignore[valid-type, misc]
+    """A game as it stands: its row, and the seed's Game with its BoardState.
+
+    What comes after the row's columns is read from the log itself. It is null where there is none: nothing has begun,
+    or the record is none of standard chess or Chess960.
+    """
+
+    global_seq: GlobalSeq | None = Field(description="The last effect of the world that is in it.")
+    current_turn: Player | None
+    board_state: BoardState | None
+    move_history: list[PlayedMove] | None = Field(description="Absent where `moves=false`.", default=None)
+    agents: GameAgents | None
+    clocks: Clocks | None
+    live: LiveSettings | None = Field(description="How it is played; null for a game that nobody plays here.")
+    move_deadline: datetime | None = Field(description="When the time of the side to move is over.")
+    attempts_left: int | None = Field(description="How many attempts of the side to move may still be rejected.")
+
+
+# -- sessions ----------------------------------------------------------------------------------------------
+
+
+class PlayerStats(Shape):
+    """How an agent has played (the seed's AgentStats), in this game."""
+
+    games_played: int
+    games_won: int
+    games_lost: int
+    games_drawn: int
+    total_moves: int
+    average_thinking_time: float
+    illegal_moves_attempted: int
+    timeouts: int
+
+
+class PlayingAgent(AgentSettings):
+    """An agent with all its settings (the seed's Agent)."""
+
+    stats: PlayerStats
+
+
+class GameSession(Shape):
+    """A live game that is in the memory of this process (seed)."""
+
+    session_id: str = Field(description="A UUID that follows from the game.")
+    game_id: WorldName
+    websocket_connections: int = Field(ge=0, description="How many watch it here.")
+    agent_white: PlayingAgent
+    agent_black: PlayingAgent
+    created_at: datetime
+    is_active: bool = Field(description="False once the game has ended.")
+
+
+class SessionList(Shape):
+    """The live games in memory, the most recently asked for last."""
+
+    sessions: list[GameSession]

@@ -1,0 +1,329 @@
+"""The arena: live games of chess, durable, in this process.
+
+Source: seeds/chess_openenv.md, "State Management" and "Performance Constraints"; where the seed keeps games in memory
+alone, here the log has them, and memory is a cache. Any number of processes may have an arena on one database: what
+they share is the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import structlog
+
+from worldledger.errors import FoldError, InvalidConfigError, SimulationError, TamperedError
+from worldledger.genesis import NewWorld
+from worldledger_chess.arena.deadlines import Deadlines
+from worldledger_chess.arena.driving import Driver, driven
+from worldledger_chess.arena.errors import ArenaFullError
+from worldledger_chess.arena.feed import Feed
+from worldledger_chess.arena.games import LiveGame
+from worldledger_chess.arena.moving import Moving
+from worldledger_chess.arena.players import InvalidPlayerError, UnknownPlayerError, make_player
+from worldledger_chess.arena.record import ARENA
+from worldledger_chess.arena.scanning import Scanner
+from worldledger_chess.arena.seats import Seats
+from worldledger_chess.arena.sessions import session_of
+from worldledger_chess.arena.settings import ArenaSettings
+from worldledger_chess.arena.settling import Settling
+from worldledger_chess.arena.table import Table
+from worldledger_chess.arena.writing import Writing
+from worldledger_chess.rules import RULESET as CHESS
+from worldledger_chess.rules.deciding import automatic_end
+from worldledger_chess.rules.entities import GameSession
+from worldledger_chess.rules.live import LIVE, LiveConfig, limit_of
+from worldledger_chess.rules.positions import UNREADABLE, position
+from worldledger_chess.store.live_games import LiveGameRow, LiveGames
+
+if TYPE_CHECKING:
+    from service.runtime.worlds import Worlds
+    from service.store import Store
+    from service.store.watch import HeadWatcher
+
+#: What is asked for when a game is made: how it is set up. `Arena.create` names the game where this does not.
+NewGame = LiveConfig
+
+#: Seconds after which somebody else's game that is to be ended, or wants a fallback, is looked after here.
+_PATIENCE: Final = 1.0
+#: Half-moves without a capture before which no position can have come three times.
+_REPEATABLE: Final = 8
+#: Games of other processes that are remembered as looked at.
+_REMEMBERED: Final = 10_000
+#: Why a log cannot be read on: no effect that follows will mend it.
+_HOPELESS: Final = (TamperedError, FoldError, InvalidConfigError)
+
+log = structlog.get_logger("worldledger.arena")
+
+
+class Arena:
+    """Live games. Use it as ``async with Arena(store, watcher, worlds) as arena:``; leaving it ends all players.
+
+    ``clock`` gives epoch seconds and is to be the store's own; ``new_uuid`` names games that have no name.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        watcher: HeadWatcher,
+        worlds: Worlds,
+        settings: ArenaSettings | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+        new_uuid: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> None:
+        self.settings = settings = ArenaSettings() if settings is None else settings
+        self._store = store
+        self._clock = clock
+        self._new_uuid = new_uuid
+        self._feed = Feed(store, watcher, self._changed)
+        writing = Writing(store, self._feed)
+        #: what this arena has counted
+        self.counters = writing.counters
+        self._settling = Settling(writing, clock)
+        self._moving = Moving(worlds, self._feed, writing, self._settling)
+        self._deadlines = Deadlines(clock, self._look_at)
+        self._scanner = Scanner(LiveGames(store.reader), settings, self._found)
+        self._seats = Seats(
+            store, self._feed, self._settling, most=settings.max_games, clock=clock, on_change=self._changed
+        )
+        self._drivers: dict[str, asyncio.Task[None]] = {}
+        #: games that are about to be played here
+        self._places = 0
+        #: games that are being made, by name
+        self._begun: Counter[str] = Counter()
+        self._running: set[asyncio.Task[None]] = set()
+        #: the head at which a game was looked at last, or None if it is not to be looked at
+        self._looked: OrderedDict[str, int | None] = OrderedDict()
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        self._start(self._deadlines.run())
+        self._start(self._sweep())
+        if self.settings.adopt:
+            self._start(self._scanner.run())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End all players and stop; whoever waits is told. What was begun is in the log, or will be looked after."""
+        self._closed = True
+        await self._seats.close()
+        tasks = [*self._running, *self._drivers.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._deadlines.close()
+        await self._feed.close()
+
+    # -- games ---------------------------------------------------------------------------------------------
+
+    async def create(self, new: NewGame) -> LiveGame:
+        """Make a game: a world of its own, begun, with both agents registered, at once or not at all.
+
+        The players of this service that it has begin to play. Raises InvalidConfigError, UnknownPlayerError,
+        InvalidPlayerError, ArenaFullError, WorldExistsError, InvalidNameError, StoreUnavailableError.
+        """
+        await self._check(new)
+        if new.game_id is None:
+            new = new.model_copy(update={"game_id": self._new_uuid()})
+        assert new.game_id is not None  # noqa: S101 - it was just named
+        world = NewWorld(
+            world_id=new.game_id, ruleset=CHESS.name, config={LIVE: new.to_value()}, experiment=new.experiment
+        )
+        with self._place(driven(new.players)), self._beginning(new.game_id):
+            await self._store.create_world(world)
+            self.counters.created += 1
+            table = await self._seats.take(new.game_id)
+            self._drive(table)
+        return self._game(table)
+
+    async def game(self, game_id: str) -> LiveGame:
+        """Give a game, from memory or from its log; what is due in it is done.
+
+        Raises WorldNotFoundError, NoSuchGameError, InvalidNameError, StoreUnavailableError, TamperedError, FoldError.
+        """
+        return self._game(await self._seats.take(game_id))
+
+    def games(self) -> list[LiveGame]:
+        """Give the games in memory, the most recently asked for last."""
+        return [self._game(table) for table in self._seats]
+
+    def sessions(self) -> list[GameSession]:
+        """Give the sessions of the live games in memory, in the order of `games` (seed)."""
+        return [session for table in self._seats if (session := session_of(table)) is not None]
+
+    @property
+    def driven(self) -> int:
+        """How many games are played here by players of the service."""
+        return len(self._drivers)
+
+    def _game(self, table: Table) -> LiveGame:
+        return LiveGame(table, self._seats.take, self._moving, self._feed)
+
+    async def _check(self, new: NewGame) -> None:
+        for colour, agent in new.agents.items():
+            if agent.agent_id == ARENA:
+                path = f"$.{colour}.agent_id"
+                raise InvalidConfigError(f"{path}: {ARENA!r} is the name of the arena itself", path=path)
+            # Made once to see that it can be: a program that is not installed is told now, not at the first move.
+            player = make_player(
+                new.players[colour],
+                seed=0,
+                path=f"$.players.{colour}",
+                allow_programs=self.settings.allow_programs,
+            )
+            await player.close()
+
+    def begins(self, new: NewGame) -> bool:
+        """Tell whether a game of this name is being made here."""
+        return new.game_id in self._begun
+
+    @contextmanager
+    def _beginning(self, game_id: str) -> Iterator[None]:
+        self._begun[game_id] += 1
+        try:
+            yield
+        finally:
+            self._begun -= Counter((game_id,))  # which keeps what is left above zero
+
+    @contextmanager
+    def _place(self, players: object) -> Iterator[None]:
+        """Keep a place among the games that are played here, if any of these players is the service's, until the end.
+
+        By then the game is played here, or is not to be. Raises ArenaFullError.
+        """
+        if not players:
+            yield
+            return
+        limit = self.settings.max_games
+        if self.driven + self._places >= limit:
+            raise ArenaFullError(f"{limit} games are being played here; wait until one has ended", limit=limit)
+        self._places += 1
+        try:
+            yield
+        finally:
+            self._places -= 1
+
+    # -- looking after games -------------------------------------------------------------------------------
+
+    def _changed(self, table: Table) -> None:
+        """Take note of when a game is to be looked at, now that it has gone on."""
+        record = table.record
+        at = record.deadline_at
+        if record.unsettled:  # whoever has brought it about does what follows, unless it is gone
+            soon = self._clock() + _PATIENCE
+            at = soon if at is None else min(at, soon)
+        self._deadlines.set(table.game_id, at)
+
+    async def _sweep(self) -> None:
+        """Have ended games leave memory that nobody asks for any more, for ever (seed, "Cleanup Strategy")."""
+        while True:
+            await asyncio.sleep(self.settings.sweep_every)
+            self._seats.retire(self.settings.keep_ended)
+
+    async def _look_at(self, game_id: str) -> None:
+        try:
+            table = await self._seats.take(game_id)
+        except _HOPELESS as error:
+            self._let_be(game_id, error)
+            return
+        with table.in_use():
+            await self._settling.settle(table)
+            self._changed(table)
+
+    def _let_be(self, game_id: str, error: SimulationError) -> None:
+        """Look after a game no more whose log cannot be read: no effect that follows will mend it."""
+        if self._looked.get(game_id, 0) is not None:
+            log.warning("a game is not looked after any more", game_id=game_id, error=error.message)
+        self._remember(game_id, None)
+
+    def _remember(self, game_id: str, head_seq: int | None) -> None:
+        self._looked[game_id] = head_seq
+        if len(self._looked) > _REMEMBERED:
+            self._looked.popitem(last=False)
+
+    async def _found(self, row: LiveGameRow) -> None:
+        """Look after a game that goes on, if nobody else does."""
+        try:
+            await self._look_after(row)
+        except _HOPELESS as error:
+            self._let_be(row.game_id, error)
+
+    async def _look_after(self, row: LiveGameRow) -> None:
+        looked = self._looked.get(row.game_id, 0)
+        if looked is None:
+            return
+        table = self._seats.known(row.game_id)
+        if table is None:
+            self._deadlines.set(row.game_id, _deadline_of(row))
+        if row.game_id in self._drivers or self._clock() < row.wall_time + self.settings.adopt_after:
+            return
+        if driven(row.live.get("players", {})):
+            with suppress(ArenaFullError), self._place(players=True):
+                self._drive(await self._seats.take(row.game_id))
+        elif table is None and looked != row.head_seq and _may_be_over(row):
+            await self._seats.take(row.game_id)
+            self._remember(row.game_id, row.head_seq)
+
+    def _drive(self, table: Table) -> None:
+        """Have the service's players of a game play here, if it has any."""
+        live = table.record.live
+        if live is None or not table.record.in_progress or not driven(live.players) or self._closed:
+            return
+        if table.game_id in self._drivers:
+            return
+        try:
+            driver = Driver(table, self._moving, self.settings, self._clock)
+        except (UnknownPlayerError, InvalidPlayerError) as error:
+            # Its process had the player, or allowed it. Its time will be over, unless that process comes back.
+            log.warning("a game cannot be played here", game_id=table.game_id, error=error.message)
+            return
+        table.driven = True
+        task = asyncio.get_running_loop().create_task(driver.run())
+        self._drivers[table.game_id] = task
+        task.add_done_callback(lambda done: self._driven(table, done))
+
+    def _driven(self, table: Table, task: asyncio.Task[None]) -> None:
+        table.driven = False
+        del self._drivers[table.game_id]
+        if task.cancelled() or self._closed:
+            return
+        error = task.exception()
+        if isinstance(error, SimulationError):
+            log.warning("a game is no longer played here", game_id=table.game_id, error=error.message)
+        elif error is not None:
+            log.error("playing a game failed", game_id=table.game_id, exc_info=error)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+
+def _deadline_of(row: LiveGameRow) -> float | None:
+    """Tell when the time of the side to move is over, in epoch seconds; None where it has no limit."""
+    fen = row.live.get("fen") if row.fen is None else row.fen
+    limit = limit_of(row.live.get("deadline_s"), "black" if isinstance(fen, str) and " b " in fen else "white")
+    return None if limit is None else (row.wall_time if row.moved_at is None else row.moved_at) + limit
+
+
+def _may_be_over(row: LiveGameRow) -> bool:
+    """Tell whether a game may have to be ended: by its last position, or by repetition, which that does not show."""
+    if row.fen is None:
+        return False
+    try:
+        board = position("standard", row.fen)
+    except UNREADABLE:
+        return True
+    return board.halfmove_clock >= _REPEATABLE or automatic_end(board) is not None

@@ -1,0 +1,166 @@
+"""Driving: the players of this service move in their games, by the very same way as anybody else.
+
+One task a game asks whoever is to move. A game is driven by the process that it began in; where nothing has happened
+for a while another one takes over (`worldledger_chess.arena.arena`). Should two drive one game, the first move counts,
+and who comes second steps back until nothing happens any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from worldledger.errors import (
+    IllegalEffectError,
+    RecoveryAction,
+    RequestConflictError,
+    SimulationError,
+)
+from worldledger_chess.arena.players import Player as Moves
+from worldledger_chess.arena.players import PlayerError, make_player
+from worldledger_chess.rules.live import EXTERNAL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from worldledger_chess.arena.moving import Moving
+    from worldledger_chess.arena.outcomes import MoveOutcome
+    from worldledger_chess.arena.settings import ArenaSettings
+    from worldledger_chess.arena.table import Table
+    from worldledger_chess.rules.endings import Player
+
+#: Seconds between two tries to have a move written while the database is away.
+_PAUSE: Final = (0.1, 2.0)
+
+#: What is logged of a player that failed.
+NO_MOVE: Final = "a player has no move"
+
+log = structlog.get_logger("worldledger.arena")
+
+
+def driven(players: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Give those of a game's players that a process of the service plays, by colour."""
+    return {
+        colour: spec
+        for colour, spec in players.items()
+        if spec != EXTERNAL and not (isinstance(spec, Mapping) and spec.get("name") == EXTERNAL)
+    }
+
+
+class Driver:
+    """Plays one game for those of its players that are the service's own."""
+
+    def __init__(self, table: Table, moving: Moving, settings: ArenaSettings, clock: Callable[[], float]) -> None:
+        """Make the players; engines start at their first move. Raises as `make_player` does."""
+        live = table.record.live
+        assert live is not None  # noqa: S101 - only live games are driven
+        self._table = table
+        self._moving = moving
+        self._settings = settings
+        self._clock = clock
+        self._players: dict[Player, Moves] = {
+            colour: make_player(
+                spec,
+                seed=table.game_id if live.seed is None else live.seed,
+                path=f"$.players.{colour}",
+                allow_programs=settings.allow_programs,
+            )
+            for colour, spec in driven(live.players).items()
+        }
+
+    async def run(self) -> None:
+        """Play until the game is over; end what the players have started in any case."""
+        async with AsyncExitStack() as closing:
+            for player in self._players.values():
+                closing.push_async_callback(player.close)
+            await self._play()
+
+    async def _play(self) -> None:
+        table = self._table
+        while table.record.in_progress:
+            record = table.record
+            player = self._players.get(record.turn)
+            if player is None or record.unsettled:
+                await table.changed()
+            elif not await self._move(player):
+                await self._step_back()
+
+    async def _move(self, player: Moves) -> bool:
+        """Have a player make a move, or fail to; give False where somebody else has made it."""
+        record = self._table.record
+        ply, colour, agent_id = record.ply + 1, record.turn, record.agent(record.turn)
+        req_id = f"player:{ply}:{record.rejected}"
+        deadline = record.deadline_at
+        remaining = None if deadline is None else max(deadline - self._clock(), 0.0)
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        asked = loop.create_task(player.move(record.position(remaining_s=remaining)))
+        try:
+            await self._until_answered(asked, ply)
+        finally:
+            if not asked.done():
+                asked.cancel()
+                await asyncio.gather(asked, return_exceptions=True)
+        if asked.cancelled():
+            return True  # the game has gone on without the answer
+        error = asked.exception()
+        thinking_time = round(loop.time() - begun, 6)
+        if error is None:
+            text = asked.result()
+            return await self._write(
+                lambda: self._moving.move(
+                    self._table, agent_id, text, thinking_time=thinking_time, req_id=req_id, ply=ply
+                ),
+                ply,
+            )
+        failure = error if isinstance(error, PlayerError) else PlayerError(player.name, "failed", f"failed: {error!r}")
+        log.warning(NO_MOVE, game_id=record.game_id, ply=ply, error=failure.message)
+        return await self._write(lambda: self._moving.fail(self._table, colour, failure, req_id=req_id, ply=ply), ply)
+
+    async def _until_answered(self, asked: asyncio.Task[str], ply: int) -> None:
+        """Wait for a player's answer, as long as the game waits for it."""
+        table = self._table
+        while table.record.in_progress and table.record.ply + 1 == ply:
+            changed = asyncio.get_running_loop().create_task(table.changed())
+            try:
+                await asyncio.wait({asked, changed}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                changed.cancel()
+                await asyncio.gather(changed, return_exceptions=True)
+            if asked.done():
+                return
+            table.raise_if_ended()
+
+    async def _write(self, write: Callable[[], Any], ply: int) -> bool:
+        """Have a move written, however long the database is away; give False where somebody else was quicker."""
+        table = self._table
+        pause, again = _PAUSE[0], False
+        while True:
+            try:
+                outcome: MoveOutcome = await write()
+            except (IllegalEffectError, RequestConflictError):
+                return not table.record.in_progress
+            except SimulationError as error:
+                if error.recovery not in {RecoveryAction.RETRY, RecoveryAction.RETRY_WITH_DELAY}:
+                    raise
+                again = True
+            else:
+                return again or not outcome.replayed
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _PAUSE[1])
+            if not table.record.in_progress or table.record.ply + 1 != ply:
+                return True
+
+    async def _step_back(self) -> None:
+        """Leave the game to whoever else drives it, until nothing happens any more."""
+        table = self._table
+        while table.record.in_progress:
+            try:
+                async with asyncio.timeout(self._settings.adopt_after):
+                    await table.changed()
+            except TimeoutError:
+                return

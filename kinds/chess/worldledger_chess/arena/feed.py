@@ -1,0 +1,178 @@
+"""Feeding: the games in memory go on as their logs do, whoever writes these.
+
+One task a game waits for its head to move. What this process has just written itself it takes as it was written
+(`service.store.echoes`); whatever else has moved meanwhile is read by one query for all games.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from service.runtime.guarding import reading
+from worldledger.errors import FoldError, SimulationError, StoreUnavailableError
+from worldledger.ports import Span
+from worldledger_chess.arena.record import Record
+from worldledger_chess.arena.table import Table
+
+if TYPE_CHECKING:
+    from service.store import Store
+    from service.store.echoes import Echo
+    from service.store.watch import HeadWatcher
+    from worldledger.chain import StoredEffect
+    from worldledger.rulesets.base import Ruleset
+
+#: Most effects that are read by one query, and that are taken before others on the event loop have their turn.
+_MOST: Final = 5000
+_AT_ONCE: Final = 50
+#: Seconds between two tries while the database is away.
+_PAUSE: Final = (0.05, 2.0)
+
+log = structlog.get_logger("worldledger.arena")
+
+
+class Feed:
+    """Reads games, and keeps them up with their logs; ``on_change`` is told of each that has gone on."""
+
+    def __init__(self, store: Store, watcher: HeadWatcher, on_change: Callable[[Table], None]) -> None:
+        self._store = store
+        self._watcher = watcher
+        self._on_change = on_change
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._echoes: dict[str, Echo] = {}
+        self._wanted: dict[Table, asyncio.Future[None]] = {}
+        self._pump: asyncio.Task[None] | None = None
+
+    async def load(self, game_id: str, ruleset: Ruleset) -> Table:
+        """Read a game up to its head, and follow it from there on. Raises as reading does, TamperedError, FoldError."""
+        record = Record(game_id, ruleset)
+        async with aclosing(self._store.reader.batches(game_id)) as batches:
+            async for batch in batches:
+                await _take(record, batch)
+        table = Table(record)
+        self._echoes[game_id] = self._store.echoes.follow(game_id)
+        self._tasks[game_id] = asyncio.get_running_loop().create_task(self._follow(table))
+        return table
+
+    def let_go(self, table: Table) -> asyncio.Task[None]:
+        """Follow a game no more; give the task that is to be waited for."""
+        task = self._tasks.pop(table.game_id)
+        task.cancel()
+        del self._echoes[table.game_id]
+        self._store.echoes.leave(table.game_id)
+        return task
+
+    async def catch_up(self, table: Table) -> None:
+        """Wait until a game has every effect that is in the log now. Raises StoreUnavailableError."""
+        await reading(self._store.outages, self._catch_up(table))
+
+    async def _catch_up(self, table: Table) -> None:
+        heads = await self._store.reader.head_seqs([table.game_id])
+        head = heads.get(table.game_id, 0)
+        self._watcher.moved(table.game_id, head)
+        with table.in_use():
+            await table.reached(head)
+
+    async def close(self) -> None:
+        """Follow nothing any more."""
+        tasks = [*self._tasks.values()]
+        if self._pump is not None:
+            tasks.append(self._pump)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._tasks.clear()
+        for game_id in self._echoes:
+            self._store.echoes.leave(game_id)
+        self._echoes.clear()
+
+    async def _follow(self, table: Table) -> None:
+        pause = _PAUSE[0]
+        while table.error is None:
+            seq = table.record.seq
+            try:
+                await self._watcher.wait_beyond(table.game_id, seq)
+                await self._read(table)
+                pause = _PAUSE[0]
+                if table.record.seq == seq:  # the head names effects that are not there
+                    await asyncio.sleep(pause)
+            except StoreUnavailableError as error:
+                log.debug("following a game waits for the database", game_id=table.game_id, error=error.message)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _PAUSE[1])
+            except SimulationError as error:
+                log.warning("a game is no longer followed", game_id=table.game_id, error=error.message)
+                table.end(error)
+            except Exception as error:
+                log.exception("following a game failed", game_id=table.game_id)
+                what = f"game {table.game_id}: following it failed: {error}"
+                table.end(FoldError(what, world_id=table.game_id))
+
+    async def _read(self, table: Table) -> None:
+        """Have a game read on, together with the others that are to be."""
+        loop = asyncio.get_running_loop()
+        future = self._wanted[table] = loop.create_future()
+        if self._pump is None:
+            self._pump = loop.create_task(self._run())
+        await future
+
+    async def _run(self) -> None:
+        """Read on until nothing is wanted."""
+        try:
+            while self._wanted:
+                wanted, self._wanted = self._wanted, {}
+                try:
+                    await self._read_all(wanted)
+                except BaseException as error:
+                    for future in wanted.values():
+                        if not future.done():
+                            future.set_exception(_told(error))
+                    if not isinstance(error, Exception):
+                        raise
+        finally:
+            self._pump = None
+
+    async def _read_all(self, wanted: dict[Table, asyncio.Future[None]]) -> None:
+        tables = [table for table, future in wanted.items() if not future.done()]
+        spans = [Span(table.game_id, table.record.seq, self._watcher.known_head(table.game_id)) for table in tables]
+        found = [self._echoed(span) for span in spans]
+        missing = [number for number, rows in enumerate(found) if not rows]
+        if missing:
+            read = await self._store.reader.gather([spans[number] for number in missing], limit=_MOST)
+            for number, rows in zip(missing, read, strict=True):
+                found[number] = rows
+        for table, rows in zip(tables, found, strict=True):
+            future = wanted[table]
+            try:
+                await _take(table.record, rows)
+            except Exception as error:  # noqa: BLE001 - the others are not to hear of it; `_follow` says what it is
+                if not future.done():
+                    future.set_exception(error)
+                continue
+            if rows:
+                self._on_change(table)
+                table.stir()
+            if not future.done():
+                future.set_result(None)
+
+    def _echoed(self, span: Span) -> list[StoredEffect]:
+        """Give the first effects of a span that this process has just written itself."""
+        echo = self._echoes.get(span.world_id)
+        return [] if echo is None else echo.after(span.after_seq, span.until_seq)
+
+
+async def _take(record: Record, rows: list[StoredEffect]) -> None:
+    """Have a record take rows, and others on the event loop their turn."""
+    for count, row in enumerate(rows, 1):
+        record.apply(row)
+        if count % _AT_ONCE == 0:
+            await asyncio.sleep(0)
+
+
+def _told(error: BaseException) -> Exception:
+    """Give what those are told who wait for a reading that ends so."""
+    return error if isinstance(error, Exception) else StoreUnavailableError("the arena is closing")

@@ -1,0 +1,39 @@
+"""Players: what moves for a side of a live game when nobody outside does.
+
+    player = make_player({"name": "stockfish", "nodes": 2000}, seed=1)
+    try:
+        attempt = await player.move(Position.of(board))
+    finally:
+        await player.close()
+
+``external`` waits for a caller from outside, ``random`` draws a legal move by seed, ``stockfish`` and ``uci`` are UCI
+engines, and others are found by the entry-point group ``worldledger.players``. Whatever a player does, it ends in a
+text (the attempted move) or in a PlayerError, within its time, and no process is left behind.
+Source: seeds/chess_openenv.md, "resigned (agent error/timeout fallback)".
+"""
+
+from worldledger_chess.arena.players.base import Player, Position
+from worldledger_chess.arena.players.engines import EnginePlayer, EngineSettings
+from worldledger_chess.arena.players.errors import InvalidPlayerError, PlayerError, Reason, UnknownPlayerError
+from worldledger_chess.arena.players.guarding import GuardedPlayer
+from worldledger_chess.arena.players.registry import GROUP, PlayerSpec, known_players, make_player, read_spec
+from worldledger_chess.arena.players.simple import ExternalPlayer, RandomPlayer
+
+__all__ = [
+    "GROUP",
+    "EnginePlayer",
+    "EngineSettings",
+    "ExternalPlayer",
+    "GuardedPlayer",
+    "InvalidPlayerError",
+    "Player",
+    "PlayerError",
+    "PlayerSpec",
+    "Position",
+    "RandomPlayer",
+    "Reason",
+    "UnknownPlayerError",
+    "known_players",
+    "make_player",
+    "read_spec",
+]

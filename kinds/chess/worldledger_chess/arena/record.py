@@ -1,0 +1,327 @@
+"""One game as its log tells it: folded effect by effect, with what only the whole history knows. Pure.
+
+What the world's state leaves out is here: the moves (repetition is told by them), which request made which effect, and
+how many attempts in a row were rejected. So whatever a process answers follows from the log, and any process answers
+the same.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import chess
+import orjson
+from pydantic import TypeAdapter
+
+from worldledger.chain import StoredEffect, Verifier
+from worldledger.effects import Effect
+from worldledger.errors import FoldError
+from worldledger.folding import Fold
+from worldledger.genesis import GENESIS_KIND
+from worldledger.rulesets.base import Ruleset
+from worldledger_chess.arena.events import GameEvent, event_of
+from worldledger_chess.arena.players import Position
+from worldledger_chess.rules.deciding import automatic_end
+from worldledger_chess.rules.endings import Ending, Player
+from worldledger_chess.rules.entities import Move, moves_of
+from worldledger_chess.rules.live import LiveConfig
+from worldledger_chess.rules.positions import UNREADABLE, position
+from worldledger_chess.rules.state import BOARD
+from worldledger_chess.rules.times import Moment
+
+#: The source of what the arena itself says of a game. No agent may have this name.
+ARENA: Final = "arena"
+#: Events that are kept ready for those who watch; others are made anew when they are asked for.
+_READY: Final = 32
+
+
+class Entry(NamedTuple):
+    """An effect that counted for the game.
+
+    ``ply`` is how many moves were made once it was there, ``rejected`` how many attempts in a row were rejected then;
+    ``text`` is the effect as it is stored.
+    """
+
+    seq: int
+    kind: str
+    ply: int
+    rejected: int
+    text: bytes
+
+    @property
+    def effect(self) -> Effect:
+        """The effect."""
+        effect: Effect = orjson.loads(self.text)
+        return effect
+
+
+class Record:
+    """The game of one world, up to `seq`."""
+
+    def __init__(self, game_id: str, ruleset: Ruleset) -> None:
+        self.game_id = game_id
+        self._fold = Fold(game_id, ruleset)
+        self._verifier = Verifier(game_id)
+        #: how the game was set up; None for a world that is no live game
+        self.live: LiveConfig | None = None
+        self.world_uuid = ""
+        #: the present position with its moves; None before the game has started
+        self.board: chess.Board | None = None
+        #: the moves so far, as UCI
+        self.moves_made: list[str] = []
+        #: wall_time of the last effect of any kind, of the first one that counted, and of the last move or the start
+        self.last_at = 0.0
+        self.started_at = 0.0
+        self.turn_at = 0.0
+        #: attempts of the side to move that were rejected since the last move
+        self.rejected = 0
+        self._illegal_before = 0
+        self.entries: list[Entry] = []
+        self._move_entries: list[int] = []
+        self._requests: dict[tuple[str, str], int] = {}
+        self._moves: list[Move] = []
+        self._ready: OrderedDict[int, GameEvent] = OrderedDict()
+
+    # -- how it stands -------------------------------------------------------------------------------------
+
+    @property
+    def seq(self) -> int:
+        """The last effect that is in it."""
+        return self._fold.seq
+
+    @property
+    def entities(self) -> dict[str, Any]:
+        """The entities of the world's state: not a copy."""
+        return self._fold.state.entities
+
+    @property
+    def started(self) -> bool:
+        """Whether there is a game."""
+        return self.board is not None
+
+    @property
+    def in_progress(self) -> bool:
+        """Whether the game goes on, as far as the log says."""
+        return self.started and self.entities[BOARD]["status"] == "in_progress"
+
+    @property
+    def ply(self) -> int:
+        """How many moves were made."""
+        ply: int = self.entities[BOARD]["ply"]
+        return ply
+
+    @property
+    def turn(self) -> Player:
+        """The side to move."""
+        turn: Player = self.entities[BOARD]["turn"]
+        return turn
+
+    def agent(self, player: Player) -> str:
+        """Give the agent of a colour."""
+        agent: str = self.entities[player]["agent_id"]
+        return agent
+
+    @property
+    def allowed_illegal(self) -> int:
+        """How many illegal attempts the state may count for the side to move before the fallback is due."""
+        most = self.live.max_illegal if self.live is not None else 0
+        return self._illegal_before + most
+
+    @property
+    def deadline_at(self) -> float | None:
+        """When the time of the side to move is over, by the clock of ``wall_time``; None where there is no limit."""
+        limit = None if self.live is None or not self.in_progress else self.live.limit(self.turn)
+        return None if limit is None else self.turn_at + limit
+
+    @cached_property
+    def due_end(self) -> Ending | None:
+        """How the rules end the game on the board, where they do, whether or not the log says so yet."""
+        return None if self.board is None else automatic_end(self.board)
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether the game goes on in the log though it is to end, or a fallback is due."""
+        if self.live is None or not self.in_progress:
+            return False
+        return self.due_end is not None or self.rejected >= self.live.max_illegal
+
+    def position(self, *, remaining_s: float | None = None) -> Position:
+        """Give what a player is asked; ``remaining_s``: seconds that are left for the move."""
+        assert self.board is not None  # noqa: S101 - the game goes on
+        entity = self.entities[BOARD]
+        return Position(
+            initial_fen=entity["initial_fen"],
+            chess960=self.board.chess960,
+            moves=tuple(self.moves_made),
+            fen=entity["fen"],
+            player=entity["turn"],
+            legal_moves=tuple(sorted(map(self.board.uci, self.board.legal_moves))),
+            remaining_s=remaining_s,
+        )
+
+    # -- what was done -------------------------------------------------------------------------------------
+
+    def request(self, source_id: str, req_id: str) -> Entry | None:
+        """Give what a request has made, if it has made something that counted."""
+        index = self._requests.get((source_id, req_id))
+        return None if index is None else self.entries[index]
+
+    def entry(self, seq: int) -> Entry | None:
+        """Give the effect at a seq, if it counted for the game."""
+        index = bisect_right(self.entries, seq, key=_seq) - 1
+        return self.entries[index] if index >= 0 and self.entries[index].seq == seq else None
+
+    def next_entry(self, seq: int) -> Entry | None:
+        """Give the next effect after a seq that counted for the game."""
+        index = bisect_right(self.entries, seq, key=_seq)
+        return self.entries[index] if index < len(self.entries) else None
+
+    def board_before(self, ply: int) -> chess.Board:
+        """Give the board on which a move was made."""
+        assert self.board is not None  # noqa: S101 - a move was made
+        return taken_back(self.board, len(self.board.move_stack) - ply + 1)
+
+    def move_seq(self, ply: int) -> int:
+        """Give a move's effect."""
+        return self.entries[self._move_entries[ply - 1]].seq
+
+    def moved_at(self, ply: int) -> float:
+        """Give a move's wall_time."""
+        wall_time: float = self.entries[self._move_entries[ply - 1]].effect["wall_time"]
+        return wall_time
+
+    def move_at(self, ply: int) -> Move:
+        """Give a move. Raises ValueError for one that is none of the seed's (null moves, drops)."""
+        try:
+            return Move.of(self._effect_of(ply))
+        except ValueError:  # its payload is not whole, as that of an imported move may be
+            return self.moves()[ply - 1]
+
+    def moves(self) -> list[Move]:
+        """Give all moves. Raises ValueError as `move_at` does."""
+        try:
+            for ply in range(len(self._moves) + 1, len(self._move_entries) + 1):
+                self._moves.append(Move.of(self._effect_of(ply)))
+        except ValueError:
+            board = self.entities[BOARD]
+            effects = [self._effect_of(ply) for ply in range(1, len(self._move_entries) + 1)]
+            self._moves = moves_of(effects, initial_fen=board["initial_fen"], variant=board["variant"])
+        return list(self._moves)
+
+    def _effect_of(self, ply: int) -> Effect:
+        """Give a move's effect; without its timestamp where that is none, as nobody looks at those of an intent."""
+        effect = self.entries[self._move_entries[ply - 1]].effect
+        try:
+            _MOMENT.validate_python(effect["payload"].get("timestamp"))
+        except ValueError:
+            effect["payload"]["timestamp"] = None
+        return effect
+
+    def events(self, after_seq: int, limit: int) -> list[GameEvent]:
+        """Give what watchers are told of the effects after a seq, the first ones."""
+        first = bisect_right(self.entries, after_seq, key=_seq)
+        return [self._event(entry) for entry in self.entries[first : first + limit]]
+
+    def _event(self, entry: Entry) -> GameEvent:
+        event = self._ready.get(entry.seq)
+        if event is None:
+            event = event_of(entry.effect)
+            assert event is not None  # noqa: S101 - each kind that counts is one
+            self._keep(event)
+        return event
+
+    def _keep(self, event: GameEvent) -> None:
+        self._ready[event.global_seq] = event
+        if len(self._ready) > _READY:
+            self._ready.popitem(last=False)
+
+    # -- going on ------------------------------------------------------------------------------------------
+
+    def apply(self, row: StoredEffect) -> None:
+        """Take the next effect of the log, if the chain holds. Raises TamperedError, FoldError or InvalidConfigError.
+
+        After that the record is of no use.
+        """
+        if not self._verifier.feed_chain((row,)):
+            assert self._verifier.finding is not None  # noqa: S101 - it says why
+            raise self._verifier.finding.error()
+        effect: Effect = orjson.loads(row.text)
+        kind = effect["kind"]
+        mover = self.entities[BOARD]["turn"] if self.started else None
+        touched = self._fold.apply(effect)
+        self.last_at = effect["wall_time"]
+        if kind == GENESIS_KIND:
+            self.world_uuid = effect["payload"]["world_uuid"]
+            self.live = LiveConfig.of(effect["payload"]["config"])
+        elif kind in _COUNTING and touched:
+            self._count(effect, row.text, mover)
+
+    def _count(self, effect: Effect, text: bytes, mover: Player | None) -> None:
+        kind = effect["kind"]
+        if kind == "MoveRejected":
+            self.rejected += effect["payload"].get("player") in {None, mover}
+        else:
+            self.__dict__.pop("due_end", None)
+        if kind == "GameStarted":
+            self._begin(effect)
+        elif kind == "MoveMade":
+            self._push(effect)
+            self._move_entries.append(len(self.entries))
+        entry = Entry(effect["global_seq"], kind, self.ply, self.rejected, text)
+        if effect["req_id"] is not None:
+            self._requests[effect["source_id"], effect["req_id"]] = len(self.entries)
+        self.entries.append(entry)
+
+    def _begin(self, effect: Effect) -> None:
+        board = self.entities[BOARD]
+        self.board = self._position(effect)
+        if self.live is not None:  # the state does not say which square was passed, unless somebody can capture there
+            begun = self.live.board()
+            if begun.fen() == board["fen"]:
+                self.board = begun
+        self.started_at = effect["wall_time"]
+        self._next_turn(effect)
+
+    def _push(self, effect: Effect) -> None:
+        assert self.board is not None  # noqa: S101 - it counted
+        uci = self.entities[BOARD]["last_move"]["uci_notation"]
+        self.moves_made.append(uci)
+        try:
+            self.board.push(self.board.parse_uci(uci))
+        except UNREADABLE:  # an imported record that python-chess would not play
+            self.board = self._position(effect)
+        self._next_turn(effect)
+
+    def _position(self, effect: Effect) -> chess.Board:
+        """Give the board of the position that the log tells, after an effect."""
+        board = self.entities[BOARD]
+        try:
+            return position(board["variant"], board["fen"])
+        except UNREADABLE as error:  # an imported record: what is written here is checked
+            seq = effect["global_seq"]
+            what = f"game {self.game_id}: the position after seq {seq} cannot be read ({error})"
+            raise FoldError(what, world_id=self.game_id, global_seq=seq) from error
+
+    def _next_turn(self, effect: Effect) -> None:
+        self.turn_at = effect["wall_time"]
+        self.rejected = 0
+        self._illegal_before = self.entities[self.turn]["illegal_moves_attempted"]
+
+
+def taken_back(board: chess.Board, count: int) -> chess.Board:
+    """Give a copy of a board as it was ``count`` moves ago, which knows the last move before."""
+    board = board.copy(stack=count + 1)
+    for _ in range(count):
+        board.pop()
+    return board
+
+
+_MOMENT: Final[TypeAdapter[Moment | None]] = TypeAdapter(Moment | None)
+_COUNTING: Final = frozenset({"GameStarted", "MoveMade", "MoveRejected", "GameEnded"})
+
+
+def _seq(entry: Entry) -> int:
+    return entry.seq

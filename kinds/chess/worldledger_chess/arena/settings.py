@@ -1,0 +1,47 @@
+"""How an arena works: limits, and how often it looks around."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+#: Most games in memory (seed: "Maximum 100 concurrent games").
+MAX_GAMES: Final = 100
+
+
+class ArenaSettings(BaseModel):
+    """How an arena works; see `worldledger_chess.arena.Arena`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    max_games: int = Field(
+        default=MAX_GAMES,
+        ge=1,
+        description="Games in memory; beyond, those leave it that have ended, or that nobody plays or watches here.",
+    )
+    keep_ended: float = Field(
+        default=3600.0,
+        gt=0,
+        description="Seconds after which an ended game leaves memory that nobody asks for or watches (seed: 1 hour).",
+    )
+    sweep_every: float = Field(default=60.0, gt=0, description="Seconds between two looks for such games.")
+    allow_programs: bool = Field(
+        default=False, description="Whether who creates a game may name programs as its players (`uci:PATH`)."
+    )
+    adopt: bool = Field(
+        default=True,
+        description="Whether it looks after games of other processes that nobody looks after. One that may start "
+        "programs should not: their configurations may name any.",
+    )
+    scan_every: float = Field(
+        default=5.0, gt=0, description="Seconds between two looks for games that no process looks after."
+    )
+    scan_page: int = Field(default=1000, ge=1, le=100_000, description="Worlds that are looked at by one query.")
+    scan_pause: float = Field(default=0.5, gt=0, description="Seconds between two pages, once all were seen.")
+    adopt_after: float = Field(
+        default=5.0,
+        ge=0,
+        description="Seconds without an effect after which another process's players count as gone: they are then "
+        "played from here.",
+    )

@@ -1,0 +1,285 @@
+"""``worldledger chess play``: games of chess between engines and other players, each a world."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from service.cli.connect import database, log_to_stderr, opened, target, typed
+from service.cli.options import DatabaseUrl, Home, Quiet, examples
+from service.cli.output import plain, put, put_bytes, say
+from service.cli.progress import Tell, progress_bar
+from service.cli.rows import put_rows
+from service.running import run_blocking
+from worldledger.errors import InvalidConfigError, SimulationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, MutableMapping
+
+    from service.settings import Settings
+    from worldledger_chess.arena import NewGame
+    from worldledger_chess.cli.match import Entry
+    from worldledger_chess.cli.players import Contestant
+
+EXAMPLES = examples(
+    "worldledger chess play --white stockfish --black random --games 10 --seed 1",
+    "worldledger chess play --white stockfish --black uci:/opt/engines/lc0 --nodes 500 --swap --experiment cup",
+    """worldledger chess play --white '{"name": "stockfish", "nodes": 50}' --black stockfish --json""",
+)
+
+_PLAYER: Final = (
+    "random, stockfish, uci:PATH (any UCI engine), a player that an installed package offers, or a JSON object of name"
+    " and settings."
+)
+_MARKERS: Final = {"white_wins": "1-0", "black_wins": "0-1", "draw": "1/2-1/2"}
+_REASON_WIDTH: Final = len("insufficient material")
+#: What a game's configuration says, and the option that it comes from.
+_OPTIONS: Final = {"fen": "--fen", "deadline_s": "--deadline", "seed": "--seed", "experiment": "--experiment"}
+
+
+@dataclass
+class Report:
+    """What a match has come to: the games that have begun, in their order, and the seed of the first."""
+
+    seed: int
+    contestants: tuple[Contestant, Contestant]
+    experiment: str | None
+    entries: list[Entry] = field(default_factory=list)
+
+    @property
+    def played(self) -> list[Entry]:
+        """The games that have ended."""
+        return [entry for entry in self.entries if entry.end is not None]
+
+    @property
+    def unfinished(self) -> list[Entry]:
+        """The games that have not."""
+        return [entry for entry in self.entries if entry.end is None]
+
+    @property
+    def failed(self) -> list[Entry]:
+        """The games in which a player gave no move, or not in time."""
+        return [entry for entry in self.entries if entry.failed or (entry.end and entry.end.reason == "timeout")]
+
+
+def command(
+    ctx: typer.Context,
+    white: Annotated[str, typer.Option("--white", metavar="PLAYER", help=f"Who plays White: {_PLAYER}")],
+    black: Annotated[str, typer.Option("--black", metavar="PLAYER", help="Who plays Black, likewise.")],
+    games: Annotated[int, typer.Option("--games", metavar="N", min=1, max=100_000, help="How many games.")] = 1,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed", metavar="S", help="Of the first game; the next has S+1.", show_default="drawn, and told"
+        ),
+    ] = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option(
+            "--nodes", metavar="N", min=1, max=10**12, help="Positions an engine looks at.", show_default="2000"
+        ),
+    ] = None,
+    swap: Annotated[bool, typer.Option("--swap", help="The players change colours after each game.")] = False,
+    experiment: Annotated[
+        str | None, typer.Option("--experiment", metavar="NAME", help="The label under which to find the games.")
+    ] = None,
+    fen: Annotated[
+        str | None, typer.Option("--fen", metavar="FEN", help="The position that each game begins with.")
+    ] = None,
+    chess960: Annotated[bool, typer.Option("--chess960", help="Castle by the rules of Chess960.")] = False,
+    deadline: Annotated[
+        float, typer.Option("--deadline", metavar="S", min=0, help="Seconds for a move; 0 is without limit.")
+    ] = 30.0,
+    jobs: Annotated[int, typer.Option("--jobs", metavar="N", min=1, max=100, help="Most games at the same time.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object at the end.")] = False,
+    quiet: Quiet = False,
+    database_url: DatabaseUrl = None,
+    home: Home = None,
+) -> None:
+    """Play games of chess between players of this machine. Each game is a world, and every attempt is in its log.
+
+    Both players are tried before anything is made. With the same seed random players make the same moves, and so do
+    engines of one thread that are limited by nodes or depth. Whoever attempts three illegal moves in a row, or gives no
+    move three times, has lost.
+
+    The exit code is 1 if a player gave no move in some game, or not in time (its program crashed, say). Ctrl-C leaves
+    what was played in the log; games that go on are named, and a service (`worldledger serve`) plays them to their ends
+    where it may.
+    """
+    from worldledger_chess.cli.players import read_contestants, try_out  # noqa: PLC0415 - slow to load
+
+    where = target(ctx, database_url, home)
+    contestants = read_contestants(white, black, nodes)
+    report = Report(secrets.randbits(31) if seed is None else seed, contestants, experiment)
+    common = {"fen": fen, "chess960": chess960, "experiment": experiment, "deadline_s": float(deadline) or None}
+    first, _ = (_setup(report, number, swap=swap, **common) for number in (0, games - 1))
+    log_to_stderr()
+    run_blocking(try_out(contestants, first.board(), first.limit("white")))
+    setups = (_setup(report, number, swap=swap, **common) for number in range(games))
+    try:
+        with database(where) as url, progress_bar("playing", quiet=quiet) as tell:
+            if quiet:
+                log_to_stderr(_without_failures)
+            telling = _Telling(report, games, tell, table=not as_json)
+            run_blocking(_play(url, where.settings, setups, report, min(jobs, games), telling))
+    finally:
+        if report.entries:
+            _conclude(report, as_json=as_json)
+    if not quiet and not as_json and not typed(ctx, "seed"):
+        say(f"the seed was {report.seed}; --seed {report.seed} draws the same again")
+    if report.failed:
+        raise typer.Exit(1)
+
+
+def _setup(report: Report, number: int, *, swap: bool, **common: Any) -> NewGame:
+    """Give how a game is set up. Raises SimulationError for an option that makes no sense."""
+    from worldledger_chess.rules.live import LiveConfig  # noqa: PLC0415
+
+    pair = report.contestants[::-1] if swap and number % 2 else report.contestants
+    sides = dict(zip(("white", "black"), pair, strict=True))
+    config = {
+        **common,
+        **{colour: {"agent_id": one.agent_id, "name": one.name} for colour, one in sides.items()},
+        "players": {colour: one.spec.to_json() for colour, one in sides.items()},
+        "seed": report.seed + number,
+    }
+    try:
+        live = LiveConfig.of({"live": config}, new=True)
+    except InvalidConfigError as error:
+        problem = error.details["problems"][0]
+        name = problem["path"].rpartition(".")[2]
+        raise SimulationError(f"{_OPTIONS.get(name, name)}: {problem['message']}") from None
+    assert live is not None  # noqa: S101 - it was given
+    return live
+
+
+async def _play(
+    url: str, settings: Settings, setups: Iterable[NewGame], report: Report, jobs: int, telling: _Telling
+) -> None:
+    from worldledger_chess.cli.match import Match, own_arena  # noqa: PLC0415
+
+    async with opened(url, settings) as store, own_arena(store, url, settings) as arena:
+        match = Match(arena, report.entries, on_move=telling.moved, on_end=telling.ended)
+        await match.play(setups, at_once=jobs)
+
+
+# -- what is said --------------------------------------------------------------------------------------------
+
+
+class _Telling:
+    """The bar, and the games as lines of a table, each written as it ends."""
+
+    def __init__(self, report: Report, games: int, tell: Tell, *, table: bool) -> None:
+        name = max(len("WHITE"), *(len(plain(one.agent_id)) for one in report.contestants))
+        self._widths = (max(len("GAME"), len(str(games))), name, name, len("1/2-1/2"), _REASON_WIDTH, len("PLIES"))
+        self._games = games
+        self._tell = tell
+        self._table = table
+        self._ended = 0
+
+    def moved(self, entry: Entry) -> None:
+        """Move the bar."""
+        self._tell(self._ended, self._games, f"game {entry.number} of {self._games}, ply {entry.plies}")
+
+    def ended(self, entry: Entry) -> None:
+        """Write a game that has ended."""
+        if self._table:
+            if not self._ended:
+                self._line("GAME", "WHITE", "BLACK", "RESULT", "REASON", "PLIES", "WORLD")
+            row = _row(entry)
+            reason = _why(row)
+            result = _MARKERS.get(row["result"], "*")
+            self._line(row["game"], row["white"], row["black"], result, reason, row["plies"], row["world_id"])
+        self._ended += 1
+
+    def _line(self, *cells: object) -> None:
+        *before, last = (plain(str(cell)) for cell in cells)
+        put("  ".join([*(cell.ljust(width) for cell, width in zip(before, self._widths, strict=True)), last]))
+
+
+def _why(row: Mapping[str, Any]) -> str:
+    """Give the reason of an end in words. Who gives up a match of programs without a word of its own has failed."""
+    if (row["status"], row["reason"]) == ("resigned", "abandoned"):
+        return "player failed"
+    word: str = row["reason"] or row["status"]
+    return word.replace("_", " ")
+
+
+def _without_failures(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Leave out of the log that a player has failed: the summary says so."""
+    from structlog import DropEvent  # noqa: PLC0415 - slow to load
+
+    from worldledger_chess.arena.driving import NO_MOVE  # noqa: PLC0415 - slow to load
+
+    if event["event"] == NO_MOVE:
+        raise DropEvent
+    return event
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    """Give a game in the words of its effects; what is not known yet is null."""
+    end = entry.end
+    return {
+        "game": entry.number,
+        "world_id": entry.world_id,
+        "white": entry.setup.white.agent_id,
+        "black": entry.setup.black.agent_id,
+        "seed": entry.setup.seed,
+        "status": "in_progress" if end is None else end.status,
+        "result": None if end is None else end.result,
+        "reason": None if end is None else end.reason,
+        "plies": entry.plies,
+        "rejected": entry.rejected,
+        "failed": entry.failed,
+    }
+
+
+def _totals(report: Report) -> list[dict[str, Any]]:
+    """Count for each player, that of ``--white`` first, over the games that have ended."""
+    totals = []
+    for one in report.contestants:
+        results = []
+        for row in map(_row, report.played):
+            mine = "white_wins" if row["white"] == one.agent_id else "black_wins"
+            results.append("drawn" if row["result"] == "draw" else "won" if row["result"] == mine else "lost")
+        counts = {name: results.count(name) for name in ("won", "drawn", "lost")}
+        totals.append({"agent_id": one.agent_id, "player": one.spec.to_json(), "played": len(results), **counts})
+    return totals
+
+
+def _conclude(report: Report, *, as_json: bool) -> None:
+    """Say what the match has come to, also where it was stopped."""
+    totals = _totals(report)
+    if as_json:
+        document = {
+            "experiment": report.experiment,
+            "seed": report.seed,
+            "games": [_row(entry) for entry in sorted(report.entries, key=lambda entry: entry.number)],
+            "totals": totals,
+        }
+        put_bytes(json.dumps(document, ensure_ascii=False).encode() + b"\n")
+    elif report.played:
+        put("")
+        header = ("PLAYER", "PLAYED", "WON", "DRAWN", "LOST")
+        put_rows(header, [[str(row[name.lower()]) for name in ("AGENT_ID", *header[1:])] for row in totals])
+    for entry in report.failed:
+        say(f"a player gave no move: game {entry.number}, {entry.world_id}")
+    for entry in report.unfinished:
+        say(f"unfinished: game {entry.number}, {entry.world_id}, after {entry.plies} plies")
+    if report.unfinished:
+        _say_how_to_go_on(report)
+
+
+def _say_how_to_go_on(report: Report) -> None:
+    programs = [one.option for one in report.contestants if one.is_program]
+    if programs:
+        say(
+            f"no service starts the program of {' and '.join(programs)}, so time runs out for it, if it has a limit;"
+            " what was played so far: `worldledger chess show WORLD`"
+        )
+    else:
+        say("a running service plays on: `worldledger serve`; what was played so far: `worldledger chess show WORLD`")

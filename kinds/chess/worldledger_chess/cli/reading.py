@@ -1,0 +1,167 @@
+"""Recorded games read by several processes: reading one takes several times what writing it does.
+
+Each process goes through all files, which is little work, and reads every n-th game of them. So the games come back in
+their order without anybody telling who reads what.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import stat
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from service.cli.workers import processors, received, started
+from worldledger.errors import FileRefusedError
+
+if TYPE_CHECKING:
+    from worldledger_chess.store.games_at_once import FileEnd, Read, Reading
+
+#: Bytes of all files from which on it pays to start further processes.
+MANY_FROM: Final = 512 * 1024
+#: Games of one message, and effects after which it is full. A pipe takes so much at once: who reads a larger one waits
+#: for whoever is writing it.
+_GAMES: Final = 16
+_EFFECTS: Final = 250
+#: Messages that a process reads ahead of whoever writes.
+_AHEAD: Final = 40
+
+#: What is sent: the fields of a `Read` or a `FileEnd`, and which of them it is. Plain values, because a process that
+#: reads games has no use for the store, which takes a while to load.
+_Item: TypeAlias = tuple[bool, tuple[Any, ...]]
+
+
+@contextmanager
+def readers(paths: Iterable[Path], count: int | None = None, *, strict: bool = False) -> Iterator[Reading | None]:
+    """Lend what reads games, where there are many: ``count`` processes (as many as there are processors); else None.
+
+    ``strict`` is as for `worldledger_chess.rules.pgn.read_games`. The processes are started at once: loading what
+    they need takes about as long as opening a database.
+    """
+    if not _are_many(paths):
+        yield None
+        return
+    with started(_read, (), count or processors()) as workers:
+        yield partial(_reading, workers, strict)
+
+
+def _are_many(paths: Iterable[Path]) -> bool:
+    size = 0
+    for file in _files(paths):
+        with suppress(OSError):  # it will be told when it is read
+            size += os.stat(file).st_size  # noqa: PTH116
+        if size >= MANY_FROM:
+            return True
+    return False
+
+
+def _files(paths: Iterable[Path]) -> Iterator[str]:
+    for path in paths:
+        yield str(path)
+        for folder, _, names in os.walk(path):
+            yield from (f"{folder}/{name}" for name in names if name.lower().endswith(".pgn"))
+
+
+@asynccontextmanager
+async def _reading(
+    workers: Sequence[tuple[BaseProcess, Connection]], strict: bool, files: Sequence[Path]
+) -> AsyncIterator[AsyncIterator[Read | FileEnd]]:
+    """Lend the games of files, in order."""
+    for place, (_, connection) in enumerate(workers):
+        connection.send((place, len(workers), list(map(str, files)), strict))
+    yield _in_order([_items(*worker) for worker in workers], len(files))
+
+
+async def _items(process: BaseProcess, connection: Connection) -> AsyncIterator[Read | FileEnd]:
+    from worldledger_chess.store.games_at_once import FileEnd, Read  # noqa: PLC0415
+
+    while True:
+        for is_end, fields in await received(process, connection):
+            if is_end:
+                yield FileEnd(*fields)
+            else:
+                yield Read(*fields)
+
+
+async def _in_order(streams: list[AsyncIterator[Read | FileEnd]], files: int) -> AsyncIterator[Read | FileEnd]:
+    """Give what the processes have read, in turn as `_is_mine` says."""
+    from worldledger_chess.store.games_at_once import FileEnd  # noqa: PLC0415
+
+    count = len(streams)
+    for file in range(files):
+        turn = file + 1
+        while not isinstance(item := await anext(streams[turn % count]), FileEnd):
+            yield item
+            turn += 1
+        for other in range(turn + 1, turn + count):
+            # There is nothing before the end, unless the file was changed meanwhile.
+            while not isinstance(more := await anext(streams[other % count]), FileEnd):
+                yield more
+        yield item
+
+
+def _is_mine(place: int, count: int, file: int, game: int) -> bool:
+    """Tell whether the process at ``place`` reads a game; of a folder of single games, each reads some, too."""
+    return (file + game) % count == place
+
+
+# -- in a worker ---------------------------------------------------------------------------------------------
+
+
+def _read(connection: Connection) -> None:
+    messages: queue.Queue[list[_Item] | None] = queue.Queue(_AHEAD)
+    # A pipe has room for two or three games: without the thread reading would have to wait for writing.
+    sender = threading.Thread(target=_send, args=(connection, messages), daemon=True)
+    try:
+        place, count, files, strict = connection.recv()
+    except (EOFError, OSError):
+        os._exit(1)
+    sender.start()
+    message: list[_Item] = []
+    effects = 0
+    for number, file in enumerate(files):
+        for item in _items_of(number, file, partial(_is_mine, place, count, number), strict=strict):
+            message.append(item)
+            effects += 0 if item[0] else item[1][1].effects
+            if len(message) >= _GAMES or effects >= _EFFECTS:
+                messages.put(message)
+                message, effects = [], 0
+    messages.put(message)
+    messages.put(None)
+    sender.join()
+
+
+def _send(connection: Connection, messages: queue.Queue[list[_Item] | None]) -> None:
+    try:
+        while (message := messages.get()) is not None:
+            connection.send(message)
+    except OSError:  # whoever wanted the games is gone
+        os._exit(1)
+
+
+def _items_of(number: int, file: str, wanted: Callable[[int], bool], *, strict: bool) -> Iterator[_Item]:
+    """Give the games of a file that this process reads, and its end."""
+    from worldledger_chess.rules.pgn import read_games  # noqa: PLC0415 - for the processes alone
+
+    size, read = 0, False
+    refused: tuple[str, int | None] | None = None
+    try:
+        if not stat.S_ISREG(os.stat(file).st_mode):  # noqa: PTH116 - the very path that is named in what is told
+            refused = "not a regular file: give files and folders", None
+        else:
+            with open(file, "rb") as stream:  # noqa: PTH123
+                size, read = os.fstat(stream.fileno()).st_size, True
+                for game in read_games(stream, name=file, wanted=wanted, checked=True, strict=strict):
+                    yield False, (number, game, stream.tell())
+    except FileRefusedError as error:
+        refused = error.reason, error.details.get("line")
+    except OSError as error:
+        refused = f"the file cannot be read ({error.strerror or error})", None
+    yield True, (number, size, read, refused)

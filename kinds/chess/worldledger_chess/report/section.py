@@ -1,0 +1,233 @@
+"""What is said of games of chess: who won, who tried what is illegal, how long players thought and games were."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from service.report.blocks import Block, Column, Figure, KindSection, Note, Section, Table, figures_first
+from service.report.charts import Bars, Histogram, Part, Span, Spans
+from service.report.steps import edges, step_of, steps_for
+from service.report.wording import counted, seconds, share
+from worldledger_chess.report import queries as chess
+
+if TYPE_CHECKING:
+    from asyncpg import Record
+
+    from service.report.snapshot import Snapshot
+
+#: What this section reads besides the log.
+VIEWS: Final = ("games", "moves", "agent_stats")
+#: Most games and players that are listed, players and openings that are drawn, and steps of a histogram.
+_GAMES: Final = 50
+_PLAYERS: Final = 40
+_DRAWN: Final = 14
+_STEPS: Final = 24
+#: Where games of the variant standard begin, unless they say otherwise (FEN).
+_START: Final = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
+
+_STATS: Final = "select agent_id, sum(games_played), sum(games_won) from analytics.agent_stats where experiment = $1"
+
+
+async def section(snapshot: Snapshot, experiment: str) -> Section:
+    """Give the section."""
+    endings = await snapshot.rows(chess.ENDINGS, experiment)
+    if not endings:
+        return Section("chess", "Games of chess", [Note("There is no game in the projections yet.", warning=True)])
+    blocks = [
+        *await _results(snapshot, experiment),
+        *await _illegal(snapshot, experiment),
+        *await _openings(snapshot, experiment),
+        *await _lengths(snapshot, experiment),
+        *await _thinking(snapshot, experiment),
+    ]
+    games = await _games(snapshot, experiment, sum(row["games"] for row in endings))
+    return Section("chess", "Games of chess", [_endings(endings), *figures_first(blocks), games])
+
+
+def _endings(endings: list[Record]) -> Table:
+    columns = (
+        Column("status", "Status", "code"),
+        Column("result", "Result", "code"),
+        Column("reason", "Reason", "code"),
+        Column("games", "Games", "whole"),
+    )
+    return Table("endings", "How the games ended", columns, [tuple(row.values()) for row in endings[:_GAMES]])
+
+
+async def _games(snapshot: Snapshot, experiment: str, count: int) -> Table:
+    rows = await snapshot.rows(chess.GAMES, experiment, _GAMES)
+    columns = (
+        Column("world_id", "World", "code"),
+        Column("white", "White"),
+        Column("black", "Black"),
+        Column("result", "Result", "code"),
+        Column("status", "Status", "code"),
+        Column("plies", "Half-moves", "whole"),
+        Column("illegal", "Illegal attempts", "whole"),
+        Column("date", "Date, as recorded", "code"),
+    )
+    more = count - len(rows)
+    sql = "select * from analytics.games where experiment = $1 order by world_id" if more else None
+    return Table("games", "Games", columns, [tuple(row.values()) for row in rows], more, sql)
+
+
+# -- players -------------------------------------------------------------------------------------------------
+
+
+async def _results(snapshot: Snapshot, experiment: str) -> list[Block]:
+    rows = await snapshot.rows(chess.PLAYERS, experiment, _PLAYERS)
+    if not rows:
+        return []
+    columns = (
+        Column("agent_id", "Player"),
+        Column("games", "Games over", "whole"),
+        Column("won", "Won", "whole"),
+        Column("drawn", "Drawn", "whole"),
+        Column("lost", "Lost", "whole"),
+        Column("timeouts", "Lost on time", "whole"),
+        Column("moves", "Moves", "whole"),
+        Column("illegal", "Illegal attempts", "whole"),
+    )
+    more = rows[0]["players"] - len(rows)
+    sql = f"{_STATS} group by agent_id" if more else None
+    table = Table("players", "Results by player", columns, [tuple(row.values())[:8] for row in rows], more, sql)
+    shown = [row for row in rows if row["games"]][:_DRAWN]
+    if not shown:
+        return [table]
+    parts = [Part(name, [row[name] / row["games"] for row in shown]) for name in ("won", "drawn", "lost")]
+    first = shown[0]
+    said = (
+        f"Bars: shares of games won, drawn and lost, by player. {first['agent_id']}, with the most games, won "
+        f"{share(first['won'] / first['games'])} of {first['games']:,}."
+    )
+    remarks = [counted(row["games"], "game") for row in shown]
+    bars = Bars(said, [row["agent_id"] for row in shown], parts, remarks)
+    return [Figure(_title("Results by player", len(shown), rows[0]["players"]), bars, table)]
+
+
+def _title(title: str, shown: int, count: int) -> str:
+    return title if shown == count else f"{title}: the {shown} with the most games"
+
+
+async def _illegal(snapshot: Snapshot, experiment: str) -> list[Block]:
+    rows = await snapshot.rows(chess.ILLEGAL, experiment, _DRAWN)
+    if not rows:
+        return [Note("No player tried an illegal move.")]
+    rates = [row["illegal"] / (row["illegal"] + row["moves"]) for row in rows]
+    columns = (
+        Column("agent_id", "Player"),
+        Column("illegal", "Illegal attempts", "whole"),
+        Column("moves", "Moves", "whole"),
+        Column("games", "Games over", "whole"),
+        Column("rate", "Of all attempts", "share"),
+    )
+    values = [(*tuple(row.values())[:4], rate) for row, rate in zip(rows, rates, strict=True)]
+    more = rows[0]["players"] - len(rows)
+    sql = "select * from analytics.move_rejected where experiment = $1" if more else None
+    table = Table("illegal_attempts", "Illegal attempts by player", columns, values, more, sql)
+    said = f"Bars: how many illegal moves each player tried. {rows[0]['agent_id']} tried the most."
+    remarks = [f"{row['illegal']:,} · {share(rate)}" for row, rate in zip(rows, rates, strict=True)]
+    bars = Bars(
+        said, [row["agent_id"] for row in rows], [Part("illegal attempts", [row["illegal"] for row in rows])], remarks
+    )
+    note = "Percents are of all that the player tried, legal or not."
+    return [Figure("Illegal attempts by player", bars, table, note)]
+
+
+async def _thinking(snapshot: Snapshot, experiment: str) -> list[Block]:
+    rows = await snapshot.rows(chess.THINKING, experiment, _DRAWN)
+    if not rows:
+        return [Note("No move tells how long it was thought about.")]
+    columns = (
+        Column("agent_id", "Player"),
+        Column("moves", "Timed moves", "whole"),
+        Column("p10", "10 %", "seconds"),
+        Column("p50", "Median", "seconds"),
+        Column("p90", "90 %", "seconds"),
+        Column("p99", "99 %", "seconds"),
+        Column("most", "Longest", "seconds"),
+    )
+    more = rows[0]["players"] - len(rows)
+    sql = "select * from analytics.moves where experiment = $1 and thinking_time_s is not null" if more else None
+    values = [tuple(row.values())[:7] for row in rows]
+    table = Table("thinking_time", "Thinking time for a move", columns, values, more, sql)
+    spans = [
+        Span(row["agent_id"], row["low"], row["middle"], row["high"], row["far"], f"median {seconds(row['middle'])}")
+        for row in rows
+    ]
+    said = "Ranges of thinking time by player. " + " ".join(f"{span.label}: {span.remark}." for span in spans)
+    chart = Spans(said, "seconds", ("10 %", "median", "90 %", "99 %"), spans)
+    return [Figure("Thinking time for a move", chart, table, "Of the moves whose time is known.")]
+
+
+# -- games ---------------------------------------------------------------------------------------------------
+
+
+async def _lengths(snapshot: Snapshot, experiment: str) -> list[Block]:
+    (found,) = await snapshot.rows(chess.LENGTHS, experiment)
+    if not found["games"]:
+        return []
+    if found["least"] == found["most"]:
+        return [Note(f"Every game that is over has {counted(found['most'], 'half-move')}.")]
+    step = step_of(found["least"], found["most"], steps_for(found["games"], _STEPS))
+    rows = await snapshot.rows(chess.LENGTHS_BY_STEP, experiment, step)
+    counts = {row["step"]: row["games"] for row in rows}
+    bounds = edges(step, found["most"], found["least"])
+    games = [counts.get(edge // step, 0) for edge in bounds[:-1]]
+    table = Table(
+        "game_lengths",
+        "Games that are over, by length",
+        (
+            Column("from", "Half-moves from", "whole"),
+            Column("below", "To below", "whole"),
+            Column("games", "Games", "whole"),
+        ),
+        [*zip(bounds, bounds[1:], games, strict=False)],
+    )
+    said = (
+        f"Histogram of the lengths of {counted(found['games'], 'game')}: from {found['least']:,} to "
+        f"{counted(found['most'], 'half-move')}, the median is {found['middle']:,}."
+    )
+    marked = (float(found["middle"]), f"median {found['middle']:,}")
+    return [Figure("Length of games", Histogram(said, "half-moves", "games", bounds, games, marked), table)]
+
+
+async def _openings(snapshot: Snapshot, experiment: str) -> list[Block]:
+    rows = await snapshot.rows(chess.OPENINGS, experiment, _START, _DRAWN)
+    if not rows:
+        return []
+    columns = (
+        Column("moves", "First moves", "code"),
+        Column("games", "Games", "whole"),
+        Column("white", "White won", "whole"),
+        Column("drawn", "Drawn", "whole"),
+        Column("black", "Black won", "whole"),
+        Column("rate", "White won", "share"),
+    )
+    values = [
+        (f"1. {row['moves']}", row["games"], row["white"], row["drawn"], row["black"], row["white"] / row["games"])
+        for row in rows
+    ]
+    more = rows[0]["openings"] - len(rows)
+    sql = (
+        "select world_id, string_agg(san_notation, ' ' order by ply) from analytics.moves "
+        "where experiment = $1 and ply <= 2 group by world_id"
+    )
+    table = Table("openings", "Results by the first moves", columns, values, more, sql if more else None)
+    parts = [
+        Part(label, [row[name] / row["games"] for row in rows])
+        for label, name in (("White won", "white"), ("drawn", "drawn"), ("Black won", "black"))
+    ]
+    said = (
+        f"Bars: shares of games that White won, that were drawn and that Black won, by each player's first move. Most "
+        f"frequent is {values[0][0]}, with {counted(rows[0]['games'], 'game')}."
+    )
+    remarks = [counted(row["games"], "game") for row in rows]
+    title = _title("Results by the first moves", len(rows), rows[0]["openings"])
+    return [
+        Figure(title, Bars(said, [row[0] for row in values], parts, remarks), table, "Games from the usual position.")
+    ]
+
+
+#: What a report says of experiments with such worlds.
+SECTION: Final = KindSection(section, VIEWS)

@@ -1,0 +1,133 @@
+"""Chess worlds: one world is one game. Source: seeds/chess_openenv.md.
+
+- ``claims.py``, ``positions.py``, ``moves.py``, ``endings.py``: what payloads say, and the words that they say it in
+- ``state.py``: what becomes of the state (evolve)
+- ``rules.py``: what is refused before it becomes an effect, and what is written (decide)
+- ``live.py``: the configuration of live games, and how they begin; ``deciding.py``: how they end
+- ``entities.py`` (``board.py``, ``fens.py``, ``agents.py``, ``times.py``): the seed's entities; ``validation.py``: its
+  checks of a log
+- ``pgn.py`` (``splitter.py``, ``tags.py``, ``movetext.py``, ``clocks.py``, ``identity.py``, ``drafting.py``): recorded
+  games; ``notation.py`` and ``line.py``: python-chess's moves and texts, in a fraction of its time
+
+The entities need NumPy, which folding games does not: this package loads them when they are first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from worldledger.effects import EffectDraft
+from worldledger.moments import Unit
+from worldledger.rulesets.base import Ruleset
+from worldledger.world import WorldState
+from worldledger_chess.rules import rules, state
+from worldledger_chess.rules.agents import Agent, AgentSpec, AgentStats
+from worldledger_chess.rules.deciding import automatic_end, resignation, timed_out
+from worldledger_chess.rules.endings import Ending
+from worldledger_chess.rules.fens import board_of, is_uci, read_fen, replayed
+from worldledger_chess.rules.live import LIVE, LiveConfig, opening_effects
+from worldledger_chess.rules.moves import move_number
+
+if TYPE_CHECKING:
+    from worldledger_chess.rules.board import BoardState, tensor_of
+    from worldledger_chess.rules.entities import Game, GameSession, Move, moves_of
+    from worldledger_chess.rules.validation import move_errors, validate_game_state
+
+__all__ = [
+    "RULESET",
+    "Agent",
+    "AgentSpec",
+    "AgentStats",
+    "BoardState",
+    "Chess",
+    "Ending",
+    "Game",
+    "GameSession",
+    "LiveConfig",
+    "Move",
+    "automatic_end",
+    "board_of",
+    "is_uci",
+    "move_errors",
+    "moves_of",
+    "read_fen",
+    "replayed",
+    "resignation",
+    "tensor_of",
+    "timed_out",
+    "validate_game_state",
+]
+
+_WITH_NUMPY: Final = {
+    **dict.fromkeys(("BoardState", "tensor_of"), "board"),
+    **dict.fromkeys(("Game", "GameSession", "Move", "moves_of"), "entities"),
+    **dict.fromkeys(("move_errors", "validate_game_state"), "validation"),
+}
+
+
+class Chess(Ruleset):
+    """Worlds of the ruleset ``chess``: GameStarted, MoveMade, MoveRejected, GameEnded.
+
+    A configuration with ``live`` makes a live game (`LiveConfig`), which begins with its world; any other is free.
+    """
+
+    name = "chess"
+    version = 1
+    handlers = MappingProxyType(
+        {
+            "GameStarted": state.game_started,
+            "MoveMade": state.move_made,
+            "MoveRejected": state.move_rejected,
+            "GameEnded": state.game_ended,
+        }
+    )
+    checks = MappingProxyType(
+        {
+            "GameStarted": rules.check_game_started,
+            "MoveMade": rules.check_move_made,
+            "MoveRejected": rules.check_move_rejected,
+            "GameEnded": rules.check_game_ended,
+        }
+    )
+    stateful = frozenset(checks)
+    records_rejections = True
+    #: A step is a half-move, as OpenEnv's ``step_count`` has it.
+    units = MappingProxyType(
+        {
+            **dict.fromkeys(("ply", "step"), Unit(("MoveMade",), "ply", has_zero=True)),
+            "move": Unit(("MoveMade",), move_number, has_zero=True),
+        }
+    )
+
+    def check_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Give the configuration, a live game in its normal form. Raises InvalidConfigError for one that cannot be."""
+        live = LiveConfig.of(config, new=True)
+        return dict(config) if live is None else {**config, LIVE: live.to_value()}
+
+    def opening(
+        self, config: Mapping[str, Any], *, world_uuid: str, checkpoint: Mapping[str, Any] | None = None
+    ) -> Sequence[EffectDraft]:
+        """Give a live game's GameStarted and the registrations of its agents; nothing for any other world."""
+        nothing = super().opening(config, world_uuid=world_uuid, checkpoint=checkpoint)
+        live = LiveConfig.of(config)
+        return nothing if live is None else opening_effects(live)
+
+    def check_intent(self, kind: str, payload: Mapping[str, Any], agent_id: str, state: WorldState) -> None:
+        """Players move, and resign; everything else about a game is said by whoever runs it."""
+        if kind in self.checks:
+            rules.check_players_intent(kind, payload, agent_id, state)
+
+
+RULESET = Chess()
+
+
+def __getattr__(name: str) -> Any:
+    module = _WITH_NUMPY.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # As ``from … import`` of a submodule, which needs no import by name.
+    from worldledger_chess.rules import board, entities, validation  # noqa: PLC0415
+
+    return getattr({"board": board, "entities": entities, "validation": validation}[module], name)

@@ -1,0 +1,56 @@
+"""How a game that is being played ends: by the board, by a player who gives up, by the clock.
+
+Source: seeds/chess_openenv.md, Game, "State Transitions". Recorded games end by `worldledger_chess.rules.endings`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import chess
+
+from worldledger_chess.rules.endings import OTHER, WINS, Ending, Player, Reason, end_by_the_board
+
+#: Half-moves without a capture or a move of a pawn after which a draw is claimed.
+_FIFTY_MOVES: Final = 100
+
+
+def automatic_end(board: chess.Board) -> Ending | None:
+    """Give how the rules end the game on this board; None while it goes on.
+
+    The board must have its moves (`worldledger_chess.rules.board.replayed`): repetition is told by them. Checkmate,
+    stalemate, insufficient material, seventy-five moves and fivefold repetition end a game by themselves; fifty moves
+    and threefold repetition, which a player may claim, are claimed at once, as the seed lists them. What only the next
+    move would bring about is not claimed.
+    """
+    outcome = board.outcome()
+    ending = Ending()
+    if outcome is not None:
+        end_by_the_board(outcome, ending)
+        return ending
+    reason: Reason | None = None
+    if board.halfmove_clock >= _FIFTY_MOVES:
+        reason = "fifty_moves"
+    elif board.is_repetition(3):
+        reason = "threefold_repetition"
+    return None if reason is None else Ending("draw", "draw", reason)
+
+
+def resignation(loser: Player, reason: Reason = "resignation") -> Ending:
+    """Give the end of a game that a player gives up.
+
+    ``reason``: resignation, or why it is taken as one: illegal_move, abandoned, adjudication, rules_infraction,
+    unknown.
+    """
+    return Ending("resigned", WINS[OTHER[loser]], reason)
+
+
+def timed_out(board: chess.Board, loser: Player) -> Ending:
+    """Give the end of a game in which a player's time is over.
+
+    The other side wins, unless it has not the material to checkmate in any way: then it is a draw, with the status
+    ``draw`` and the reason ``timeout``.
+    """
+    if board.has_insufficient_material(loser == "black"):
+        return Ending("draw", "draw", "timeout")
+    return Ending("timeout", WINS[OTHER[loser]], "timeout")

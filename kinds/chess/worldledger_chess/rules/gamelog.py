@@ -1,0 +1,161 @@
+"""What the log of a chess world says of its game: moves, attempts and the end, effect by effect.
+
+An effect counts here where the fold counts it (`worldledger_chess.rules.state`): what that takes for malformed, a
+move after the end for example, is no part of the game.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import chess
+
+from worldledger.effects import Effect
+from worldledger.errors import SimulationError
+from worldledger.rulesets.base import Handler, MalformedEffectError
+from worldledger.world import WorldState
+from worldledger_chess.rules import state as fold
+from worldledger_chess.rules.claims import read_start
+from worldledger_chess.rules.endings import Player
+from worldledger_chess.rules.positions import UNREADABLE
+
+_HANDLERS: Final[dict[str, Handler]] = {
+    "GameStarted": fold.game_started,
+    "MoveMade": fold.move_made,
+    "MoveRejected": fold.move_rejected,
+    "GameEnded": fold.game_ended,
+}
+
+
+@dataclass(frozen=True)
+class LoggedMove:
+    """A move that was made.
+
+    ``ply`` (from 1), ``player``, ``agent_id``, ``uci`` and ``san`` as the state has them, ``move`` for python-chess;
+    ``payload``, ``global_seq`` and ``wall_time`` are the effect's.
+    """
+
+    ply: int
+    player: Player
+    agent_id: str
+    uci: str
+    san: str
+    move: chess.Move
+    payload: Mapping[str, Any]
+    global_seq: int
+    wall_time: float
+
+
+@dataclass(frozen=True)
+class LoggedAttempt:
+    """An attempt that was rejected, made after ``after_ply`` moves; ``attempted`` is its text, null where unknown."""
+
+    after_ply: int
+    player: Player
+    agent_id: str
+    attempted: str | None
+    reason: str
+    global_seq: int
+
+
+@dataclass
+class GameLog:
+    """The game of a chess world, as far as its log was fed.
+
+    - ``started``, ``ended``: the payloads of GameStarted and GameEnded; ended is None while the game goes on.
+    - ``initial`` is the board before the first move, ``board`` the present one, with its move stack.
+    - ``moves`` and ``attempts`` in their order; ``entities``: white, black and board of the world's state.
+    - ``started_at``: wall_time of GameStarted, epoch seconds.
+    """
+
+    world_id: str = ""
+    started: dict[str, Any] | None = None
+    ended: dict[str, Any] | None = None
+    started_at: float = 0.0
+    initial: chess.Board = field(default_factory=chess.Board)
+    board: chess.Board = field(default_factory=chess.Board)
+    moves: list[LoggedMove] = field(default_factory=list)
+    attempts: list[LoggedAttempt] = field(default_factory=list)
+    _state: WorldState = field(default_factory=WorldState.initial, repr=False)
+
+    @classmethod
+    def of(cls, effects: Iterable[Effect]) -> GameLog:
+        """Read a whole log. Raises as `feed` does."""
+        log = cls()
+        for effect in effects:
+            log.feed(effect)
+        return log
+
+    @property
+    def entities(self) -> dict[str, Any]:
+        """The entities of the world's state: not a copy."""
+        return self._state.entities
+
+    def agent(self, player: Player) -> str:
+        """Give the agent_id of a colour."""
+        agent: str = self._state.entities[player]["agent_id"]
+        return agent
+
+    def feed(self, effect: Effect) -> None:
+        """Take the next effect. Raises SimulationError for a move that stands in the log and cannot be played."""
+        handler = _HANDLERS.get(effect["kind"])
+        if handler is None:
+            return
+        before = self._state.entities.get(fold.BOARD, {}).get("turn", "white")
+        try:
+            handler(self._state, effect)
+        except MalformedEffectError:
+            return
+        payload = effect["payload"]
+        if effect["kind"] == "GameStarted":
+            self.world_id, self.started, self.started_at = effect["world_id"], payload, effect["wall_time"]
+            self.initial = read_start(payload).board
+            self.board = self.initial.copy()
+        elif effect["kind"] == "MoveMade":
+            self._move(effect, before)
+        elif effect["kind"] == "MoveRejected":
+            self._attempt(effect, payload.get("player") or before)
+        else:
+            self.ended = payload
+
+    def _move(self, effect: Effect, player: Player) -> None:
+        last = self._state.entities[fold.BOARD]["last_move"]
+        uci = last["uci_notation"]
+        try:
+            move = self.board.parse_uci(uci)
+            self.board.push(move)
+        except UNREADABLE:
+            raise SimulationError(
+                f"world {effect['world_id']}, seq {effect['global_seq']}: {uci} cannot be played in {self.board.fen()}",
+                world_id=effect["world_id"],
+                global_seq=effect["global_seq"],
+            ) from None
+        self.moves.append(
+            LoggedMove(
+                ply=last["ply"],
+                player=player,
+                agent_id=self.agent(player),
+                uci=uci,
+                san=last["san_notation"],
+                move=move,
+                payload=effect["payload"],
+                global_seq=effect["global_seq"],
+                wall_time=effect["wall_time"],
+            )
+        )
+
+    def _attempt(self, effect: Effect, player: Player) -> None:
+        payload = effect["payload"]
+        attempted = payload.get("attempted")
+        self.attempts.append(
+            LoggedAttempt(
+                after_ply=len(self.moves),
+                player=player,
+                agent_id=self.agent(player),
+                attempted=attempted if attempted is None or type(attempted) is str else repr(attempted),
+                reason=payload.get("reason") or "illegal_move",
+                global_seq=effect["global_seq"],
+            )
+        )

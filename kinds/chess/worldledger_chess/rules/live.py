@@ -1,0 +1,235 @@
+"""How a live game is set up: what stands under ``live`` in the configuration of a chess world.
+
+Any process can go on with a game by it: who plays, from which position, what becomes of illegal moves and of time.
+Source: seeds/chess_openenv.md, Agent, "Performance Constraints" and "Security Constraints".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
+
+import chess
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainValidator,
+    Tag,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+
+from worldledger.canonical import MAX_INT, child
+from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
+from worldledger.errors import InvalidConfigError, InvalidNameError
+from worldledger.genesis import check_world_name
+from worldledger.intents import SUBMIT_INTENT, registration_draft
+from worldledger.observation import ObservationPolicy
+from worldledger.policies import policy_spec
+from worldledger_chess.rules.agents import AgentSpec
+from worldledger_chess.rules.deciding import automatic_end
+from worldledger_chess.rules.endings import OTHER, Player
+from worldledger_chess.rules.fens import MAX_FEN, read_fen
+from worldledger_chess.rules.positions import STANDARD, position
+from worldledger_chess.rules.tags import status_text
+
+#: The member of a world's configuration that makes it a live game.
+LIVE: Final = "live"
+#: A player that nobody here drives: whoever calls plays it.
+EXTERNAL: Final = "external"
+#: What an agent of a live game may do: move and resign.
+PERMISSIONS: Final = (SUBMIT_INTENT, "intent:custom")
+#: Most illegal attempts in a row, and the longest time for one move, in seconds.
+MAX_ILLEGAL: Final = 1000
+MAX_DEADLINE: Final = 31_536_000.0
+_MAX_PLAYER: Final = 1000
+
+
+#: Parts of pydantic's places that are no members of what was given, and its error for what follows from another.
+_NO_MEMBERS: Final = frozenset({"[key]", "[both]", "[each]"})
+_NOT_KNOWN: Final = "default_factory_not_called"
+
+
+def _player_spec(value: Any) -> str | dict[str, Any]:
+    if isinstance(value, dict) or (isinstance(value, str) and 0 < len(value) <= _MAX_PLAYER):
+        return value
+    raise ValueError(f"a player is a name of 1 to {_MAX_PLAYER} characters, or an object that says how it is made")
+
+
+Fallback: TypeAlias = Literal["resign", "random"]
+#: How a player is made: a name such as ``external``, ``random`` or ``uci:PATH``, or an object that says more.
+PlayerSpec: TypeAlias = Annotated[
+    str | dict[str, Any], PlainValidator(_player_spec, json_schema_input_type=str | dict[str, Any])
+]
+
+
+_Seconds: TypeAlias = Annotated[float, Field(gt=0.0, le=MAX_DEADLINE, allow_inf_nan=False)] | None
+#: Seconds for a move, null for no limit: of both colours, or of each.
+Deadline: TypeAlias = Annotated[
+    Annotated[_Seconds, Tag("[both]")] | Annotated[dict[Player, _Seconds], Tag("[each]")],
+    Discriminator(lambda value: "[each]" if isinstance(value, dict) else "[both]"),
+]
+
+
+def _world_name(value: str) -> str:
+    try:
+        return check_world_name(value)
+    except InvalidNameError as error:
+        raise ValueError(error.message) from None
+
+
+def _agents_time(known: Mapping[str, Any]) -> Any:
+    """Give each colour its agent's time for a move (seed: Agent, "Move decision timeout")."""
+    agents = {player: known[player] for player in OTHER if player in known}
+    if len(agents) != len(OTHER):
+        return None
+    return {player: min(float(agent.timeout_seconds), MAX_DEADLINE) for player, agent in agents.items()}
+
+
+class LiveConfig(BaseModel):
+    """A live game.
+
+    - ``white``, ``black``: the agents, with different agent_ids.
+    - ``chess960``; ``fen``: where it begins, the usual position where it is left out. The FEN is of a position that is
+      right in every respect, and in which a new game is not over; it is kept in the seed's flavour (see
+      `worldledger_chess.rules.board`).
+    - ``max_illegal``: after so many illegal attempts in a row comes the ``fallback``: the player resigns, or a random
+      move is made for it.
+    - ``deadline_s``: seconds for a move, null for no limit; of both, or of each colour. Where it is left out it is the
+      agents' ``timeout_seconds``. ``seed``: what chance there is follows from it.
+    - ``players``: who drives each colour; ``external`` where it is left out.
+    - ``game_id`` (the world's name), ``experiment``: as the game was asked for, or null.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    game_id: Annotated[str, AfterValidator(_world_name)] | None = None
+    white: AgentSpec
+    black: AgentSpec
+    chess960: bool = False
+    fen: str | None = Field(default=None, max_length=MAX_FEN)
+    experiment: str | None = Field(default=None, min_length=1, max_length=200)
+    max_illegal: int = Field(default=3, ge=1, le=MAX_ILLEGAL)
+    fallback: Fallback = "resign"
+    deadline_s: Deadline = Field(default_factory=_agents_time, validate_default=True)
+    seed: int | None = Field(default=None, ge=-MAX_INT, le=MAX_INT)
+    players: dict[Player, PlayerSpec] = Field(default_factory=dict, validate_default=True)
+
+    @field_validator("black")
+    @classmethod
+    def _another_agent(cls, value: AgentSpec, info: ValidationInfo) -> AgentSpec:
+        white = info.data.get("white")
+        if white is not None and white.agent_id == value.agent_id:
+            raise ValueError(f"white and black are one agent, {value.agent_id!r}")
+        return value
+
+    @field_validator("fen")
+    @classmethod
+    def _right_position(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None:
+            return None
+        board = read_fen(value, chess960=info.data.get("chess960", False))
+        if status := board.status():
+            raise ValueError(f"the position cannot be played: {status_text(status)}")
+        if (info.context or {}).get("new") and (ending := automatic_end(board)) is not None:
+            raise ValueError(f"the game is over in this position ({ending.reason})")
+        return board.fen(en_passant="fen")
+
+    @field_validator("players")
+    @classmethod
+    def _both_players(cls, value: dict[Player, PlayerSpec]) -> dict[Player, PlayerSpec]:
+        return {"white": value.get("white", EXTERNAL), "black": value.get("black", EXTERNAL)}
+
+    @field_validator("deadline_s")
+    @classmethod
+    def _of_both(cls, value: Deadline) -> Deadline:
+        if isinstance(value, dict):
+            if len(value) != len(OTHER):
+                raise ValueError("deadline_s is of both, or names white and black")
+            if value["white"] == value["black"]:
+                return value["white"]
+        return value
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any], *, new: bool = False) -> Self | None:
+        """Read it from a world's configuration; None for a world that is no live game.
+
+        Raises InvalidConfigError with every problem; ``path`` is where the first one is. A ``new`` game must not be
+        over in the position that it begins with; earlier versions allowed that.
+        """
+        live = config.get(LIVE)
+        if live is None:
+            return None
+        try:
+            return cls.model_validate(live, context={"new": new})
+        except ValidationError as error:
+            found = [each for each in error.errors(include_url=False) if each["type"] != _NOT_KNOWN]
+            problems = [_problem(each) for each in found]
+        text = "; ".join(f"{problem['path']}: {problem['message']}" for problem in problems)
+        raise InvalidConfigError(text, path=problems[0]["path"], problems=problems)
+
+    def to_value(self) -> dict[str, Any]:
+        """Give it as a JSON value, what was left out written out; what `of` reads under ``live``."""
+        return self.model_dump(mode="json")
+
+    @property
+    def agents(self) -> dict[Player, AgentSpec]:
+        """The agents by colour."""
+        return {"white": self.white, "black": self.black}
+
+    def limit(self, player: Player) -> float | None:
+        """Give the seconds that a colour has for a move; None for no limit."""
+        return limit_of(self.deadline_s, player)
+
+    @property
+    def variant(self) -> str:
+        """What the log calls this kind of game: standard or chess960."""
+        return "chess960" if self.chess960 else STANDARD
+
+    def board(self) -> chess.Board:
+        """Give the board that the game begins with."""
+        return position(self.variant, self.fen)
+
+
+def limit_of(deadline_s: Any, player: Player) -> float | None:
+    """Give the seconds that a colour has for a move by a recorded ``deadline_s``; None for no limit."""
+    limit = deadline_s.get(player) if isinstance(deadline_s, Mapping) else deadline_s
+    return limit if isinstance(limit, (int, float)) else None
+
+
+def _problem(found: Mapping[str, Any]) -> dict[str, str]:
+    path = f"$.config.{LIVE}"
+    for part in found["loc"]:
+        if part not in _NO_MEMBERS:
+            path = child(path, part)
+    message = found["msg"].removeprefix("Value error, ")
+    if found["type"] == "model_type":
+        message = "this is an object"
+    elif found["type"] == "extra_forbidden":
+        message = f"unknown field {found['loc'][-1]!r}"
+    return {"path": path, "message": message}
+
+
+def opening_effects(live: LiveConfig) -> Sequence[EffectDraft]:
+    """Give GameStarted and the registrations of both agents.
+
+    GameStarted has ``agents`` (colour -> agent_id), ``white`` and ``black`` (the names), ``variant``, ``initial_fen``
+    and ``settings`` (colour -> the Agent's settings, see AgentSpec). The agents observe by the usual policy.
+    """
+    payload: dict[str, Any] = {
+        "agents": {player: agent.agent_id for player, agent in live.agents.items()},
+        "white": live.white.name,
+        "black": live.black.name,
+        "variant": live.variant,
+        "initial_fen": live.board().fen(en_passant="fen"),
+        "settings": {player: agent.model_dump(mode="json") for player, agent in live.agents.items()},
+    }
+    policy = policy_spec(ObservationPolicy())
+    return [
+        {"kind": "GameStarted", "payload": payload, "source_id": SERVICE_SOURCE, "schema_version": SCHEMA_VERSION},
+        *(registration_draft(agent.agent_id, policy, PERMISSIONS) for agent in live.agents.values()),
+    ]

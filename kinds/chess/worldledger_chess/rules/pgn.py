@@ -1,0 +1,223 @@
+"""Recorded chess games: a PGN file in, the effects of each game out.
+
+Pure: bytes in, values out, no clock and no randomness. The same game gives the same drafts wherever it was found:
+neither the file's name nor its encoding or layout goes into them (white space inside comments and tags does, verbatim).
+One game gives, in this order,
+
+- ``GameStarted`` (source ``pgn-import``): ``white``, ``black``, ``event``, ``site``, ``date``, ``round`` and
+  ``time_control`` (as in the tags, null where missing or ``?``), ``agents`` (the source_id of each colour), ``variant``
+  (standard, chess960 or python-chess's name), ``initial_fen``, ``tags`` (all of them, raw strings), ``comment`` (what
+  stands before the first move, verbatim), ``sim_time_unit`` (seconds or plies) and ``digest``.
+- ``MoveMade`` for every move of the main line (source: the player): see `worldledger_chess.rules.moves.play_move`.
+- ``MoveRejected`` (source: the player) where the game ended by an illegal move: ``player``, ``agent_id``,
+  ``attempted`` (text or null), ``reason`` (illegal_move), ``ply`` (the one it would have been), ``fen`` (where it was
+  tried).
+- ``GameEnded`` (source ``pgn-import``): ``status``, ``result``, ``reason`` (see `worldledger_chess.rules.endings`),
+  ``raw_result``, ``final_fen``, ``plies``, ``thinking_time_total`` (seconds; null unless every move's is known) and
+  ``variations_total`` (sidelines left out, nested ones included).
+
+A game with the result ``*``, or with none, is unfinished: it has no GameEnded, its status is in_progress and its result
+and reason are None. But where the rules say that its last position ends the game, it ended so, with a warning.
+
+A player's agent_id is the name in the tag; ``white`` or ``black`` where there is none. Where both have the same name
+they are one agent, and ``player`` tells the colours apart.
+
+sim_time is the thinking time so far in seconds, where every move's is known, and else the ply; one scale for a whole
+game, never decreasing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import BinaryIO, Final
+
+from worldledger.effects import EffectDraft
+from worldledger.errors import InvalidEffectError
+from worldledger.plain_drafts import PlainDrafts
+from worldledger_chess.rules.clocks import read_time_control
+from worldledger_chess.rules.drafting import SOURCE, CheckedDrafting, Drafting, check_sizes
+from worldledger_chess.rules.endings import MAX_RESULT, Player, ending_of, raw_result_of, standard_result
+from worldledger_chess.rules.identity import game_digest, world_name
+from worldledger_chess.rules.movetext import Playthrough
+from worldledger_chess.rules.splitter import UTF16_NOTE, RawGame, split_games
+from worldledger_chess.rules.tags import MAX_WARNINGS, GameFaultError, read_tags, set_up, standard_names
+
+__all__ = ["MAX_AGENT_ID", "SOURCE", "BrokenGame", "RecordedGame", "read_games"]
+
+#: A player's name is cut to this many characters to make a source_id.
+MAX_AGENT_ID: Final = 200
+
+
+@dataclass(frozen=True)
+class RecordedGame:
+    """A game that can be appended to the log as it is.
+
+    - ``index``, ``line``: its number in the file and the line it begins at, from 1.
+    - ``digest``: its identity, hex of SHA-256 over tags (in order) and movetext; ``name``: a world's name that ends in
+      the digest's first 12 digits.
+    - ``drafts``: its effects in order; where they were wanted checked, ``checked`` has them instead.
+    - ``moves``: plies of the main line; ``final_fen``: the last position.
+    - ``status``, ``result``, ``reason``, ``raw_result``: as in GameEnded; in_progress and None for an unfinished game.
+    - ``warnings``: what was odd, for people; nothing of it is in the drafts.
+    """
+
+    index: int
+    line: int
+    digest: str
+    name: str
+    drafts: list[EffectDraft]
+    moves: int
+    final_fen: str
+    status: str
+    result: str | None
+    reason: str | None
+    raw_result: str | None
+    warnings: list[str] = field(default_factory=list)
+    checked: PlainDrafts = field(default_factory=PlainDrafts)
+
+    @property
+    def effects(self) -> int:
+        """How many effects it gives."""
+        return len(self.drafts) or len(self.checked)
+
+
+@dataclass(frozen=True)
+class BrokenGame:
+    """A game that cannot be taken: its number in the file, the line it begins at, and why, naming line and move."""
+
+    index: int
+    line: int
+    reason: str
+
+    @property
+    def effects(self) -> int:
+        """It gives no effects."""
+        return 0
+
+
+def read_games(
+    stream: BinaryIO,
+    *,
+    name: str,
+    max_game_bytes: int = 4 * 1024 * 1024,
+    max_plies: int = 20_000,
+    max_effect_bytes: int = 1024 * 1024,
+    wanted: Callable[[int], bool] | None = None,
+    checked: bool = False,
+    strict: bool = False,
+) -> Iterator[RecordedGame | BrokenGame]:
+    """Read the games of a PGN file one by one, never holding more than one of them.
+
+    ``name`` is what errors call the file; ``wanted`` is asked by a game's number whether it is to be read at all;
+    ``checked`` wants drafts as `check_draft` gives them, and makes a game of which it refuses one a broken one, too;
+    ``strict`` makes one of every game with a warning.
+    A game over ``max_game_bytes`` or ``max_plies``, or with one effect that would be over ``max_effect_bytes``, is
+    broken; the reader goes on behind it. UTF-8 (with or without BOM), Windows-1252 and Latin-1 (decided game by game),
+    UTF-16 with BOM; LF, CRLF and CR. NUL characters become U+FFFD, with a warning. Raises FileRefusedError for a file
+    that has no game at all; OSError of the stream passes through.
+    """
+    for raw in split_games(stream, name=name, max_game_bytes=max_game_bytes):
+        if wanted is not None and not wanted(raw.index):
+            continue
+        try:
+            game = _read_game(raw, max_plies, max_effect_bytes, checked=checked)
+            yield _strictly(game) if strict else game
+        except GameFaultError as fault:
+            yield BrokenGame(raw.index, raw.line, str(fault))
+        except InvalidEffectError as error:
+            yield BrokenGame(raw.index, raw.line, error.message)
+
+
+def _strictly(game: RecordedGame) -> RecordedGame | BrokenGame:
+    """Refuse a game with a warning; in which encoding the file is says nothing about the game."""
+    odd = [warning for warning in game.warnings if warning != UTF16_NOTE]
+    return BrokenGame(game.index, game.line, "; ".join(odd)) if odd else game
+
+
+def _read_game(raw: RawGame, max_plies: int, max_effect_bytes: int, *, checked: bool) -> RecordedGame:
+    if raw.text is None:
+        raise GameFaultError(raw.fault or "there is no text")
+    tags = read_tags(raw.text, raw.line)
+    all_tags = tags.as_dict()
+    by_name = standard_names(all_tags)
+    warnings = raw.warnings + tags.warnings
+    board, variant = set_up(by_name, warnings)
+    players: dict[Player, str | None] = {"white": _known(by_name, "White"), "black": _known(by_name, "Black")}
+    agents: dict[Player, str] = {color: (player or color)[:MAX_AGENT_ID] for color, player in players.items()}
+    drafting = CheckedDrafting() if checked else Drafting()
+    periods = read_time_control(by_name.get("TimeControl", ""))
+    game = Playthrough(board, agents, periods, max_plies=max_plies, keep=drafting.payload)
+
+    initial_fen = game.fen
+    result_tag = _known(by_name, "Result")
+    end = _start_of_odd_result(raw.text, tags.end, result_tag)
+    game.play(raw.text[:end], tags.end, raw.line)
+    if end < len(raw.text):
+        game.end_with(raw.text[end:])
+    if not tags.pairs and not game.moves and not game.result:
+        raise GameFaultError(f"line {raw.line}: neither a tag nor a move")
+    ending = ending_of(
+        game.board,
+        tag=_on_one_line(result_tag),
+        said=_on_one_line(game.result),
+        termination=by_name.get("Termination", ""),
+        players={color: player or color for color, player in players.items()},
+    )
+
+    digest = game_digest(tags.pairs, game.tokens)
+    start = {
+        "white": players["white"],
+        "black": players["black"],
+        "agents": dict(agents),
+        "variant": variant,
+        "initial_fen": initial_fen,
+        "event": _known(by_name, "Event"),
+        "site": _known(by_name, "Site"),
+        "date": _known(by_name, "Date"),
+        "round": _known(by_name, "Round"),
+        "time_control": _known(by_name, "TimeControl"),
+        "tags": all_tags,
+        "comment": " ".join(game.opening_comments) or None,
+        "digest": digest,
+    }
+    raw_result = raw_result_of(None if result_tag is None else by_name["Result"], game.result)
+    drafting.of(start, game, ending, raw_result, agents)
+    if len(raw.text) > max_effect_bytes // 32:  # JSON writes a character in up to 6 bytes, some tags several times
+        check_sizes(drafting.checked.payloads or [draft["payload"] for draft in drafting.drafts], max_effect_bytes)
+    return RecordedGame(
+        index=raw.index,
+        line=raw.line,
+        digest=digest,
+        name=world_name(players["white"], players["black"], by_name.get("Date", ""), digest),
+        drafts=drafting.drafts,
+        checked=drafting.checked,
+        moves=len(game.moves),
+        final_fen=game.fen,
+        status=ending.status,
+        result=ending.result,
+        reason=ending.reason,
+        raw_result=raw_result,
+        warnings=list(dict.fromkeys(warnings + game.warnings + ending.warnings))[:MAX_WARNINGS],
+    )
+
+
+def _known(tags: dict[str, str], name: str) -> str | None:
+    """Give a tag's value; None where it is missing or stands for unknown."""
+    value = tags.get(name, "").strip()
+    return None if value.strip("?.- ") == "" else value
+
+
+def _on_one_line(text: str | None) -> str | None:
+    return text if text is None or "\n" not in text else " ".join(text.split())
+
+
+def _start_of_odd_result(text: str, start: int, tag: str | None) -> int:
+    """Find where a Result tag outside the standard is repeated behind the moves; the text's end where it is not."""
+    if tag is None or len(tag) > MAX_RESULT or standard_result(tag) is not None:
+        return len(text)
+    tail = max(start, len(text) - 2 * len(tag) - 200)
+    words = r"\s+".join(map(re.escape, tag.split()))
+    found = re.compile(rf"(?<!\S){words}\s*\Z").search(text, tail)
+    return found.start() if found else len(text)

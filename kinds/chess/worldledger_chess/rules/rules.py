@@ -1,0 +1,226 @@
+"""The rules of a chess world: what a draft must be to become an effect. Imports do not ask them.
+
+A move and an end are written whole, whatever the draft leaves out: each MoveMade and each GameEnded can be read alone.
+
+Every refusal is an IllegalEffectError whose ``rule`` is one of
+
+- ``payload``: a field is missing or of another type;
+- ``game_already_started``, ``game_not_started``, ``game_over``: one world is one game;
+- ``same_agent``, ``invalid_position``: GameStarted (a position that the log left unplayable refuses moves, too);
+- ``not_your_turn``, ``illegal_move`` (details: ``move``, ``fen``), ``field_mismatch`` (details: ``field``): MoveMade;
+- ``status``, ``result``, ``reason``, ``not_on_board``: GameEnded;
+- ``not_a_player``, ``not_for_players``: intents of agents (`check_players_intent`).
+
+Recorded games have oddities that are refused here, since nobody who plays by the rules can do them: one agent with
+both colours, a null move, a move rejected of the side that is not to move, a game that goes on or ends otherwise after
+the board has ended it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import chess
+
+from worldledger.drafts import CheckedDraft
+from worldledger.errors import IllegalEffectError
+from worldledger.world import WorldState
+from worldledger_chess.rules.claims import (
+    FACTS,
+    Claim,
+    check_facts,
+    play,
+    position_of,
+    read_ending,
+    read_player,
+    read_seconds,
+    read_start,
+    read_text,
+    remember,
+)
+from worldledger_chess.rules.endings import OTHER, Ending, Player, Reason, Status, end_by_the_board
+from worldledger_chess.rules.positions import ORTHODOX
+from worldledger_chess.rules.state import BOARD
+from worldledger_chess.rules.tags import UNPLAYABLE, status_text
+from worldledger_chess.rules.times import is_moment
+
+_OF_A_VARIANT: Final = frozenset(
+    {chess.Termination.VARIANT_WIN, chess.Termination.VARIANT_LOSS, chess.Termination.VARIANT_DRAW}
+)
+#: What ends a game there and then. The other draws of the rules may go unnoticed, and the game go on.
+_FINAL: Final = _OF_A_VARIANT | {chess.Termination.CHECKMATE, chess.Termination.STALEMATE}
+_OF_BOTH: Final[tuple[Reason, ...]] = ("illegal_move", "abandoned", "adjudication", "rules_infraction", "unknown")
+#: The reasons that each status may have.
+_REASONS: Final[dict[Status, frozenset[Reason]]] = {
+    "checkmate": frozenset({"checkmate", "variant_end"}),
+    "stalemate": frozenset({"stalemate"}),
+    "draw": frozenset(
+        {
+            "insufficient_material",
+            "fifty_moves",
+            "threefold_repetition",
+            "agreement",
+            "timeout",  # of one player, when the other cannot win any more
+            "variant_end",
+            *_OF_BOTH,
+        }
+    ),
+    "resigned": frozenset({"resignation", *_OF_BOTH}),
+    "timeout": frozenset({"timeout"}),
+}
+
+
+def check_players_intent(kind: str, payload: Mapping[str, Any], agent_id: str, state: WorldState) -> None:
+    """Check what an agent intends in a game: to move when it plays, or to resign; the rest is the arena's to say."""
+    entities = _in_play(state)
+    colours = [colour for colour in OTHER if entities[colour]["agent_id"] == agent_id]
+    if not colours:
+        raise IllegalEffectError(f"{agent_id} does not play this game", "$.agent_id", rule="not_a_player")
+    if kind == "MoveMade":
+        return
+    lost = {f"{OTHER[colour]}_wins" for colour in colours}
+    if kind == "GameEnded" and payload.get("status") == "resigned" and payload.get("result") in lost:
+        return
+    raise IllegalEffectError(
+        f"a player moves or resigns; {kind} is the arena's to say", "$.payload.kind", rule="not_for_players"
+    )
+
+
+def check_game_started(draft: CheckedDraft, payload: dict[str, Any], state: WorldState | None) -> None:
+    """Check GameStarted: the world's first, two agents, and a position that can be played from.
+
+    Standard chess and Chess960 want a position that is right in every respect; in the variants, whose positions
+    differ, it is enough that it can be played.
+    """
+    if state is not None and BOARD in state.entities:
+        raise IllegalEffectError("the game was started before", "$.kind", rule="game_already_started")
+    start = read_start(payload)
+    if start.agents["white"] == start.agents["black"]:
+        path = "$.payload.agents" if "agents" in payload else "$.payload"
+        raise IllegalEffectError("white and black are one agent", path, rule="same_agent")
+    status = start.board.status()
+    if start.variant not in ORTHODOX:
+        status &= UNPLAYABLE
+    if status:
+        raise IllegalEffectError(
+            f"the position cannot be played: {status_text(status)}", "$.payload.initial_fen", rule="invalid_position"
+        )
+
+
+def check_move_made(draft: CheckedDraft, payload: dict[str, Any], state: WorldState | None) -> dict[str, Any]:
+    """Check MoveMade: a legal move of the side to move, about which nothing false is said.
+
+    ``uci_notation`` is enough, or ``san_notation``; whatever else of the payload that
+    `worldledger_chess.rules.moves.play_move` describes is given must be true. The source may be the player or
+    somebody who speaks for both, but not the opponent. Gives the payload whole: what is true of the move is written,
+    whatever was left out, and a loose ``san_notation`` as python-chess writes it.
+    """
+    entities = _in_play(state)
+    board = entities[BOARD]
+    turn: Player = board["turn"]
+    agent, opponent = entities[turn]["agent_id"], entities[OTHER[turn]]["agent_id"]
+    _check_turn(payload, turn)
+    if read_text(payload, "agent_id") not in {None, agent}:
+        raise _not_your_turn(turn, agent, "$.payload.agent_id")
+    if draft.source_id == opponent != agent:
+        raise _not_your_turn(turn, agent, "$.source_id")
+    for name in ("thinking_time", "clock"):
+        read_seconds(payload, name)
+    if payload.get("timestamp") is not None and not is_moment(payload["timestamp"]):
+        what = "timestamp is a time in ISO 8601 with its offset from UTC"
+        raise IllegalEffectError(what, "$.payload.timestamp", rule="payload")
+    position = position_of(board)
+    if position.is_variant_end():
+        raise IllegalEffectError("the game is over by the rules of its variant", "$.kind", rule="game_over")
+    played = play(position, payload, ply=board["ply"] + 1, null_moves=False)
+    remember(position, played)
+    facts = played.facts
+    return {**payload, **{name: facts[name] for name in FACTS}, "player": turn, "agent_id": agent}
+
+
+def check_move_rejected(draft: CheckedDraft, payload: dict[str, Any], state: WorldState | None) -> None:
+    """Check MoveRejected: of the side to move. What was attempted, and why it was rejected, can be anything."""
+    turn: Player = _in_play(state)[BOARD]["turn"]
+    _check_turn(payload, turn)
+    read_text(payload, "reason")
+
+
+def check_game_ended(draft: CheckedDraft, payload: dict[str, Any], state: WorldState | None) -> dict[str, Any]:
+    """Check GameEnded: status, result and reason fit each other, and the board.
+
+    What only the players or the whole history can tell is believed: resignation, agreement, time, and repetition.
+    Gives the payload with ``final_fen`` and ``plies``.
+    """
+    board = _in_play(state)[BOARD]
+    claim = read_ending(payload)
+    if (claim.result == "draw") != (claim.status in {"draw", "stalemate"}):
+        what = "a draw" if claim.status in {"draw", "stalemate"} else "won by one side"
+        raise IllegalEffectError(f"a game with the status {claim.status} is {what}", "$.payload.result", rule="result")
+    if claim.reason is not None and claim.reason not in _REASONS[claim.status]:
+        reasons = ", ".join(sorted(_REASONS[claim.status]))
+        raise IllegalEffectError(
+            f"the reason of a game with the status {claim.status} is one of {reasons}",
+            "$.payload.reason",
+            rule="reason",
+        )
+    facts = {"final_fen": board["fen"], "plies": board["ply"]}
+    check_facts(payload, facts)
+    _check_claim(claim, position_of(board))
+    return {**payload, **facts}
+
+
+def _check_claim(claim: Claim, position: chess.Board) -> None:
+    """Compare what is claimed with the board: both what must be on it, and what it leaves no choice about."""
+    outcome = position.outcome()
+    decided = outcome if outcome is not None and outcome.termination in _FINAL else None
+    is_won = decided is not None and decided.winner is not None
+    on_board = {
+        "checkmate": position.is_checkmate(),
+        "stalemate": position.is_stalemate(),
+        "insufficient_material": position.is_insufficient_material(),
+        "fifty_moves": position.can_claim_fifty_moves(),  # made, or about to be: as the rules let a player claim it
+        "variant_end": decided is not None and decided.termination in _OF_A_VARIANT,
+    }
+    if (claim.status == "checkmate" and not is_won) or (claim.status == "stalemate" and not on_board["stalemate"]):
+        raise _not_on_board(claim.status, "status", position)
+    if claim.reason is not None and not on_board.get(claim.reason, True):
+        raise _not_on_board(claim.reason, "reason", position)
+    if decided is None:
+        return
+    ending = Ending()
+    end_by_the_board(decided, ending)
+    for name, claimed, true in (
+        ("status", claim.status, ending.status),
+        ("result", claim.result, ending.result),
+    ):
+        if claimed != true:
+            raise IllegalEffectError(
+                f"the board says {ending.status} ({ending.result}), not {claimed}", f"$.payload.{name}", rule=name
+            )
+
+
+def _not_on_board(claimed: str, name: str, position: chess.Board) -> IllegalEffectError:
+    fen = position.fen()
+    return IllegalEffectError(
+        f"{claimed} is not on the board: {fen}", f"$.payload.{name}", rule="not_on_board", fen=fen
+    )
+
+
+def _in_play(state: WorldState | None) -> dict[str, Any]:
+    """Give the entities of a game that is going on."""
+    if state is None or BOARD not in state.entities:
+        raise IllegalEffectError("the game has not started: GameStarted comes first", "$.kind", rule="game_not_started")
+    status = state.entities[BOARD]["status"]
+    if status != "in_progress":
+        raise IllegalEffectError(f"the game is over: {status}", "$.kind", rule="game_over")
+    return state.entities
+
+
+def _check_turn(payload: dict[str, Any], turn: Player) -> None:
+    if read_player(payload) not in {None, turn}:
+        raise IllegalEffectError(f"it is the turn of {turn}", "$.payload.player", rule="not_your_turn")
+
+
+def _not_your_turn(turn: Player, agent: str, path: str) -> IllegalEffectError:
+    return IllegalEffectError(f"it is the turn of {turn}, {agent}", path, rule="not_your_turn")

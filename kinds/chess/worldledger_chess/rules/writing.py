@@ -1,0 +1,311 @@
+"""A game's log as PGN: the inverse of `worldledger_chess.rules.pgn`, as far as the log has what a file had.
+
+Reading what is written here gives the same effects again: kinds, payloads and times. Of what a file can have the log
+leaves out some things, and where a file had them its ``digest`` is another than that of what is written:
+
+- sidelines: each that was counted is written as ``()``, which is an empty one;
+- the order of tags, which is one of those that most programs write (`worldledger_chess.rules.headers`);
+- doubled tags, where several comments were parted, how a move or a clock was spelled, what stood behind the result.
+
+A line break in a Result, which PGN does not allow, is written as a blank. A game without any tag that could then not be
+told from the one before it gets its Result as a tag.
+
+Some things can be written in more than one way that is read as the same effects: a thinking time that the clocks tell
+too may have an ``[%emt]``, commands stand before or behind a comment's words, and behind the moves may stand the
+Result's own words (``Illegal move (h2h4) by Somebody``) or 0-1. Then that way is taken whose digest is the recorded
+one, so that the written game is known again as the recorded one.
+
+A game that was played here has no tags of its own: it gets the roster, ``GameId`` (the world), ``UTCDate``,
+``UTCTime`` and what else is known. What was attempted and rejected stands in comments, but for the one that the result
+of a recorded game tells.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import product
+from typing import Any, Final, NamedTuple
+
+from worldledger.effects import Effect
+from worldledger.errors import SimulationError
+from worldledger_chess.rules.clocks import Stopwatch, read_time_control
+from worldledger_chess.rules.endings import (
+    MAX_RESULT,
+    Rejected,
+    ending_of,
+    is_illegal_move_text,
+    is_remarked_result,
+    raw_result_of,
+    standard_result,
+)
+from worldledger_chess.rules.gamelog import GameLog
+from worldledger_chess.rules.headers import known, orders_of, result_marker, tags_of, written_tags
+from worldledger_chess.rules.identity import game_digest
+from worldledger_chess.rules.remarks import milliseconds, plain_remarks, remarks_of
+from worldledger_chess.rules.tags import standard_names
+
+#: Columns that a line of moves takes at most; a comment is not parted.
+_COLUMNS: Final = 79
+_LIKE_A_MOVE: Final = re.compile(r"[a-h][1-8]|[O0]-[O0]|--|@|Z0|0000")
+_MAX_NAG: Final = 255
+#: More sidelines than this are not counted any more.
+_MAX_SIDELINES: Final = 1000
+#: What an attempt's text is cut to.
+_MAX_ATTEMPT: Final = 60
+
+
+class WrittenGame(NamedTuple):
+    """A game as PGN.
+
+    ``text`` ends in a line's end; a blank line goes between two games. ``moves`` is the number of plies, ``result`` its
+    Result (``*`` while it goes on). ``same_digest``: whether reading the text gives the recorded digest; None where
+    none was recorded.
+    """
+
+    text: str
+    moves: int
+    result: str
+    same_digest: bool | None
+
+
+def pgn_of(effects: Iterable[Effect]) -> str:
+    """Write the log of a chess world as PGN. Raises as `write_game`, and for a log that no game can be made of."""
+    return write_game(GameLog.of(effects)).text
+
+
+def write_game(log: GameLog, *, event: str | None = None) -> WrittenGame:
+    """Write a game as PGN.
+
+    ``event`` is what the event of a game is called that has no tags of its own. Raises SimulationError where no game
+    has been started.
+    """
+    if log.started is None:
+        raise SimulationError("no game was started in this world")
+    tags = tags_of(log, event=event)
+    ends = _terminators(log, tags)
+    if not tags and (log.started.get("comment") or not log.moves):
+        # Behind another game it could not be told where this one begins.
+        tags = {"Result": ends[0] or result_marker(log)}
+    movetexts = _movetexts(log, tags)
+    chosen, end, same = movetexts[0], ends[0], None
+    digest = log.started.get("digest")
+    if isinstance(digest, str):
+        same = False
+        for movetext, said, ordered in product(movetexts, ends, orders_of(tags)):
+            if game_digest(list(ordered.items()), movetext.tokens_with(said)) == digest:
+                chosen, end, tags, same = movetext, said, ordered, True
+                break
+    head, moves = written_tags(tags), chosen.text(end)
+    result = raw_result_of(standard_names(tags).get("Result"), end) or "*"
+    return WrittenGame(f"{head}\n{moves}" if head else moves, len(log.moves), result, same)
+
+
+def _movetexts(log: GameLog, tags: dict[str, str]) -> list[_Movetext]:
+    """Give the ways in which the moves may be written, the best first."""
+    told, needed = _times(log, tags)
+    found: list[_Movetext] = []
+    for elapsed, commands_first in product([told, needed], [False, True]):
+        movetext = _Movetext(log, elapsed, commands_first=commands_first)
+        if all(movetext.tokens != other.tokens for other in found):
+            found.append(movetext)
+    return found
+
+
+def _times(log: GameLog, tags: dict[str, str]) -> tuple[list[int | None], list[int | None]]:
+    """Give what each move took, in milliseconds, and the same only where the clocks do not tell it."""
+    periods = read_time_control(standard_names(tags).get("TimeControl", ""))
+    watches = (Stopwatch(periods), Stopwatch(periods))
+    told: list[int | None] = []
+    needed: list[int | None] = []
+    for move in log.moves:
+        took = milliseconds(move.payload.get("thinking_time"))
+        by_clock, _ = watches[move.ply & 1].spent(milliseconds(move.payload.get("clock")), None)
+        told.append(took)
+        needed.append(None if took == by_clock else took)
+    return told, needed
+
+
+# -- the end -------------------------------------------------------------------------------------------------
+
+
+def _terminators(log: GameLog, tags: dict[str, str]) -> list[str | None]:
+    """Give what may stand behind the moves so that the end is read as it is recorded, the best first."""
+    tags = standard_names(tags)
+    marker = result_marker(log)
+    ended = log.ended
+    candidates: list[str | None] = [marker]
+    raw = None if ended is None else ended.get("raw_result")
+    has_tag = known(tags.get("Result")) is not None
+    if isinstance(raw, str) and raw != marker and _can_stand(raw, has_tag=has_tag, has_moves=bool(log.moves)):
+        candidates.append(" ".join(raw.split()))
+    if log.moves:
+        candidates.append(None)
+    fitting = [said for said in candidates if _is_read_right(log, tags, said, raw)]
+    rejected = _last_attempt(log)
+    if rejected is not None and not fitting:
+        what = "" if rejected.attempted is None else f" ({rejected.attempted})"
+        illegal = f"Illegal move{what} by {rejected.player}"
+        fitting = [illegal] if _is_read_right(log, tags, illegal, raw) else []
+    reason = None if ended is None else ended.get("reason")
+    if isinstance(reason, str) and not fitting:
+        remarked = f"{marker} {reason.replace('_', ' ')}"
+        fitting = [remarked] if is_remarked_result(remarked) and _is_read_right(log, tags, remarked, raw) else []
+    return fitting or [marker]
+
+
+def _can_stand(raw: str, *, has_tag: bool, has_moves: bool) -> bool:
+    """Tell whether a Result's own words can stand behind the moves without being taken for something else.
+
+    python-chess looks for moves in them, but in brackets those are a sideline's. Where no tag has the words they have
+    to stand there all the same.
+    """
+    if len(raw) > MAX_RESULT or any(sign in raw for sign in "{};[]%") or raw.count("(") != raw.count(")"):
+        return False
+    if standard_result(raw) is not None:
+        return " ".join(raw.split()) == raw
+    words = " ".join(raw.split())
+    if has_tag and _LIKE_A_MOVE.search(re.sub(r"\([^()]*\)", "", words) if has_moves else words):
+        return False
+    if is_remarked_result(raw) or (is_illegal_move_text(raw) and words.lower().startswith("illegal")):
+        return has_tag or words == raw
+    return has_tag and words != ""
+
+
+def _is_read_right(log: GameLog, tags: dict[str, str], said: str | None, raw: Any) -> bool:
+    tag = known(tags.get("Result"))
+    if log.ended is not None and "raw_result" in log.ended:
+        raw_tag = None if tag is None else tags["Result"]
+        # Earlier versions recorded the tag's ``*`` where what stands behind the moves counted.
+        if raw not in {raw_result_of(raw_tag, said), said if raw_tag is None else raw_tag}:
+            return False
+    ending = ending_of(
+        log.board,
+        tag=None if tag is None else " ".join(tag.split()),
+        said=said,
+        termination=tags.get("Termination", ""),
+        players={"white": known(tags.get("White")) or "white", "black": known(tags.get("Black")) or "black"},
+    )
+    if log.ended is None:
+        return ending.status == "in_progress"
+    told = tuple(log.ended.get(name) for name in ("status", "result", "reason"))
+    if told != (ending.status, ending.result, ending.reason):
+        return False
+    return not _is_recorded(log) or ending.rejected == _last_attempt(log)
+
+
+def _last_attempt(log: GameLog) -> Rejected | None:
+    """Give the attempt behind the last move, as the end of a recorded game tells it."""
+    last = log.attempts[-1] if log.attempts else None
+    if last is None or last.after_ply != len(log.moves) or log.ended is None:
+        return None
+    return Rejected(last.player, last.attempted)
+
+
+def _is_recorded(log: GameLog) -> bool:
+    """Tell whether the end was read from a recording: it then has the words that stood there, if any."""
+    return log.ended is not None and "raw_result" in log.ended
+
+
+# -- the moves -----------------------------------------------------------------------------------------------
+
+
+class _Movetext:
+    """The moves and what stands between them in one way of writing; ``tokens`` is what the digest is made over."""
+
+    def __init__(self, log: GameLog, elapsed: list[int | None], *, commands_first: bool) -> None:
+        self.tokens: list[str] = []
+        self._words: list[str] = []
+        self._numbered = False  # whether Black's move can do without its number
+        self._commands_first = commands_first
+        self._play(log, elapsed)
+
+    def tokens_with(self, end: str | None) -> list[str]:
+        """Give the tokens with what stands behind the moves."""
+        return self.tokens if end is None else [*self.tokens, standard_result(end) or end]
+
+    def _play(self, log: GameLog, elapsed: list[int | None]) -> None:
+        attempts = _shown_attempts(log)
+        started = log.started or {}
+        comment = started.get("comment")
+        self._remarks(plain_remarks(comment, has_commands=True) if isinstance(comment, str) else [])
+        nested = _nested_sidelines(log)
+        if nested and not any(_count(move.payload) for move in log.moves):
+            self._sidelines(nested, 0)
+            nested = 0
+        self._remarks(attempts.get(0, []))
+        number, is_white = log.initial.fullmove_number, log.initial.turn
+        for move, took in zip(log.moves, elapsed, strict=True):
+            if is_white or not self._numbered:
+                self._words.append(f"{number}." if is_white else f"{number}...")
+            self._words.append(move.san)
+            self.tokens.append(move.san)
+            self._numbered = True
+            nags = move.payload.get("nags")
+            for nag in nags if isinstance(nags, list) else ():
+                if type(nag) is int and 0 <= nag <= _MAX_NAG:
+                    self._words.append(f"${nag}")
+                    self.tokens.append(f"${nag}")
+            self._remarks(remarks_of(move.payload, elapsed=took, commands_first=self._commands_first))
+            self._remarks(attempts.get(move.ply, []))
+            count = _count(move.payload)
+            self._sidelines(count, nested if count else 0)
+            nested = 0 if count else nested
+            number, is_white = number + (not is_white), not is_white
+
+    def _remarks(self, remarks: list[str]) -> None:
+        for remark in remarks:
+            body = remark[1:].rstrip("\n") if remark[0] == ";" else remark[1:-1]
+            self.tokens.append("{" + " ".join(body.split()))
+            self._words.append(remark)
+            self._numbered = False
+
+    def _sidelines(self, count: int, nested: int) -> None:
+        """Write so many sidelines, and so many more inside the first of them."""
+        for index in range(count):
+            text = f"({'()' * nested})" if index == 0 else "()"
+            self.tokens += text
+            self._words.append(text)
+            self._numbered = False
+
+    def text(self, end: str | None) -> str:
+        """Lay the words out in lines, with ``end`` behind them."""
+        lines: list[str] = []
+        line = ""
+        for word in [*self._words, *([] if end is None else [end])]:
+            first = word.partition("\n")[0]
+            if line and len(line) + 1 + len(first) > _COLUMNS:
+                lines.append(line)
+                line = ""
+            line = f"{line} {word}" if line else word
+            if "\n" in word:
+                whole, _, line = line.rpartition("\n")
+                lines.append(whole)
+        if line:
+            lines.append(line)
+        return "".join(f"{each}\n" for each in lines)
+
+
+def _count(payload: Any) -> int:
+    count = payload.get("variations")
+    return count if type(count) is int and 0 <= count <= _MAX_SIDELINES else 0
+
+
+def _nested_sidelines(log: GameLog) -> int:
+    """Tell how many sidelines were counted in all beyond those of the moves: inside others, or before all moves."""
+    total = None if log.ended is None else log.ended.get("variations_total")
+    beyond = total - sum(_count(move.payload) for move in log.moves) if type(total) is int else 0
+    return beyond if 0 <= beyond <= _MAX_SIDELINES else 0
+
+
+def _shown_attempts(log: GameLog) -> dict[int, list[str]]:
+    """Give comments on what was rejected, by the number of moves before it; but not what the result tells."""
+    shown = log.attempts[:-1] if _is_recorded(log) and _last_attempt(log) is not None else log.attempts
+    found: dict[int, list[str]] = {}
+    for attempt in shown:
+        what = "something" if attempt.attempted is None else " ".join(attempt.attempted.split()) or "nothing"
+        what = what if len(what) <= _MAX_ATTEMPT else f"{what[: _MAX_ATTEMPT - 1]}…"
+        reason = attempt.reason.replace("_", " ")
+        text = f"{attempt.player} tried {what}: {reason}".replace("}", ")")
+        found.setdefault(attempt.after_ply, []).extend(plain_remarks(text))
+    return found

@@ -1,0 +1,1 @@
+"""Simulations over HTTP and WebSocket."""

@@ -1,0 +1,103 @@
+"""Turns of simulations over HTTP: where each stands in the log, and what was true at its end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Depends, Path
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api.context import Services, services
+from service.api.moments import once
+from service.api.openapi import header, json_of, problems
+from service.api.parameters import WorldName, whole
+from service.api.projected import to_json
+from service.api.routing import ReadingRoute
+from service.api.states import headers_of, unchanged_of
+from service.store import WorldRecord
+from service.store.states import StateAt
+from worldledger.canonical import MAX_INT
+from worldledger.errors import MomentNotFoundError
+from worldledger_simulation.rules import Simulation
+from worldledger_simulation.rules.words import GLOBAL, PLACE, is_started, turn_of
+from worldledger_simulation.store.turns import TurnAt, Turns
+
+router = APIRouter(route_class=ReadingRoute, tags=["states"], dependencies=[Depends(once)])
+
+
+@router.get(
+    "/v1/worlds/{world}/turns/{turn}",
+    operation_id="get_turn",
+    summary="A turn of a simulation, and what was true at its end",
+    response_class=Response,
+    responses={
+        200: {
+            **json_of("Turn"),
+            "description": "The turn, with every value at its end; of the open turn, with those of now.",
+            "headers": {
+                "ETag": header('`"<world>:<last_seq>:<first 8 digits of the checksum>:<ruleset><ruleset_version>"`')
+            },
+        },
+        304: {"description": "The turn is as the client that sent If-None-Match has it; nothing was folded."},
+        **problems(404, 422, 503),
+    },
+)
+async def get_turn(
+    request: Request,
+    world: WorldName,
+    turn: Annotated[int, whole(0), Path(ge=0, le=MAX_INT, description="The turn's number.")],
+) -> Response:
+    """Give where a turn begins and ends in the log, and the agents and global variables as they were at its end.
+
+    That is the ground truth, the state after the last effect before the next turn begins: what an agent saw of it is
+    below `…/agents/{agent_id}/view?turn=`. The turn that a simulation begins with (0, or a checkpoint's) is an ended
+    one.
+    """
+    found = services(request)
+    record = await found.store.world(world)
+    if record.ruleset != Simulation.name:
+        raise _missing(record, turn, f"worlds of {record.ruleset} have none")
+    at = await Turns(found.store.reader, found.store.states.units).at(record, turn)
+    unchanged = await unchanged_of(request, found, record, at.last_seq)
+    if unchanged is not None:
+        return unchanged
+    state = await found.store.states.state_at(world, at.last_seq)
+    if not is_started(state.state) or turn_of(state.state) != turn:  # only an import brings such a log
+        raise _missing(record, turn, "the effect that names it is malformed")
+    value = _value(at, state, await _times(found, record, at))
+    return Response(await asyncio.to_thread(to_json, value), 200, headers_of(state), "application/json")
+
+
+def _missing(record: WorldRecord, turn: int, why: str) -> MomentNotFoundError:
+    what = f"world {record.world_id!r} has no turn {turn}; {why}"
+    return MomentNotFoundError(what, world_id=record.world_id, turn=turn, head_seq=record.head_seq)
+
+
+def _value(at: TurnAt, found: StateAt, times: dict[str, float]) -> dict[str, Any]:
+    state = found.state
+    simulation = state.metadata[PLACE]
+    agents = sorted(simulation["agents"])
+    return {
+        "world_id": found.world_id,
+        "turn": at.turn,
+        "status": "open" if simulation["open"] else "ended",
+        **at._asdict(),
+        "checksum": found.checksum,
+        **times,
+        "acted": simulation["acted"],
+        "paused": [name for name in agents if simulation["agents"][name]["paused"]],
+        "agents": {name: state.entities[name] for name in agents},
+        "global_state": state.entities[GLOBAL],
+    }
+
+
+async def _times(found: Services, record: WorldRecord, at: TurnAt) -> dict[str, float]:
+    """Give when a turn's first and last effect were, by both clocks."""
+    times: dict[str, float] = {}
+    for name, seq in (("first", at.first_seq), ("last", at.last_seq)):
+        effect = orjson.loads((await found.store.reader.effect(record.world_id, seq)).text)
+        times |= {f"{name}_sim_time": effect["sim_time"], f"{name}_wall_time": effect["wall_time"]}
+    return times

@@ -1,0 +1,167 @@
+"""``worldledger checkpoint import``: a simulation that begins with a checkpoint."""
+
+from __future__ import annotations
+
+import sys
+from codecs import BOM_UTF8
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from service.cli.connect import target, with_store
+from service.cli.options import DatabaseUrl, Home, examples
+from service.cli.output import put
+from worldledger.errors import (
+    FileRefusedError,
+    InvalidEffectError,
+    InvalidNameError,
+    InvalidSimulationConfigError,
+    Problem,
+    WorldExistsError,
+)
+
+if TYPE_CHECKING:
+    from service.store import Store, WorldRecord
+    from worldledger.genesis import NewWorld
+    from worldledger_simulation.rules import Checkpoint, SimulationConfig
+
+EXAMPLES = examples(
+    "worldledger checkpoint import market.json --config simulation.yaml",
+    "worldledger checkpoint import market.json --config simulation.yaml --name what-if --edited",
+)
+
+#: Largest file that is read, in bytes.
+_MOST: Final = 64 * 2**20
+
+
+def command(
+    ctx: typer.Context,
+    file: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="A checkpoint, as JSON; - is stdin.", show_default=False),
+    ],
+    config: Annotated[
+        Path,
+        typer.Option(
+            "--config", metavar="FILE", help="The simulation's configuration: YAML or JSON.", show_default=False
+        ),
+    ],
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="WORLD", help="The new world's name.", show_default="FILE's own")
+    ] = None,
+    experiment: Annotated[
+        str | None, typer.Option("--experiment", metavar="NAME", help="A label under which to find it.")
+    ] = None,
+    edited: Annotated[
+        bool, typer.Option("--edited", help="Take a checkpoint that was edited since it was exported.")
+    ] = False,
+    database_url: DatabaseUrl = None,
+    home: Home = None,
+) -> None:
+    """Make a new simulation that begins with a checkpoint instead of the defaults of its variables.
+
+    The configuration may be another one than the checkpoint's: variables that the checkpoint lacks have their defaults;
+    what the configuration does not know is refused, with everything else that does not fit, before anything is written.
+    The same import once more changes nothing.
+    """
+    from worldledger_simulation.rules import load_config  # noqa: PLC0415 - slow to load
+
+    world_id = _name(file) if name is None else name
+    settings = load_config(config)
+    value = _read(file)
+    checkpoint = _fitting(value, settings, file, config)
+    if checkpoint.edited and not edited:
+        what = "it was edited since it was exported (its digest is another one); give --edited to take it as it is"
+        raise FileRefusedError(what, file=file)
+    world = _world(world_id, settings, value, experiment)
+    record = with_store(target(ctx, database_url, home), lambda store: _create(store, world))
+    if record is None:
+        put(f"already there, nothing to do: {world_id}, turn {checkpoint.turn}")
+    else:
+        put(f"created {world_id} at turn {checkpoint.turn}, head {record.head.position}")
+
+
+def _name(file: str) -> str:
+    """Give the name that a file gives its world. Raises BadParameter where it cannot be one."""
+    from worldledger.genesis import check_world_name  # noqa: PLC0415
+
+    try:
+        return check_world_name(Path(file).stem)
+    except InvalidNameError as error:
+        raise typer.BadParameter(f"{error.message}; give it another", param_hint="'--name'") from None
+
+
+def _read(file: str) -> Any:
+    """Read a checkpoint's JSON. Raises FileRefusedError."""
+    from worldledger.canonical import gate, parse_text  # noqa: PLC0415
+
+    try:
+        if file == "-":
+            data = sys.stdin.buffer.read(_MOST + 1)
+        else:
+            with Path(file).open("rb") as stream:
+                data = stream.read(_MOST + 1)
+        if len(data) > _MOST:
+            raise FileRefusedError(f"it is larger than {_MOST} bytes; no checkpoint is", file=file)
+        value = parse_text(data.removeprefix(BOM_UTF8))  # which some editors begin a file with
+        gate(value)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise FileRefusedError(f"cannot be read ({reason or error})", file=file) from None
+    except InvalidEffectError as error:
+        where = "" if error.path == "$" else f"{error.path}: "
+        raise FileRefusedError(f"{where}{error.reason}", file=file) from None
+    return value
+
+
+def _fitting(value: Any, settings: SimulationConfig, file: str, config: Path) -> Checkpoint:
+    """Read a checkpoint for a configuration. Raises InvalidSimulationConfigError with all that does not fit."""
+    from worldledger_simulation.rules import Checkpoint  # noqa: PLC0415
+
+    try:
+        return Checkpoint.read(value, settings)
+    except InvalidSimulationConfigError as error:
+        heading = Problem((), f"the checkpoint does not fit {config}", file)
+        problems = [problem._replace(file=file) for problem in error.problems]
+        raise InvalidSimulationConfigError([heading, *problems]) from None
+
+
+def _world(world_id: str, settings: SimulationConfig, value: Any, experiment: str | None) -> NewWorld:
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    from worldledger.genesis import NewWorld  # noqa: PLC0415
+
+    fields = {"ruleset": "simulation", "config": settings.to_value(), "checkpoint": value, "experiment": experiment}
+    try:
+        return NewWorld(world_id=world_id, **fields)
+    except ValidationError as error:  # the only one that nobody has looked at yet
+        raise typer.BadParameter(error.errors(include_url=False)[0]["msg"], param_hint="'--experiment'") from None
+
+
+async def _create(store: Store, world: NewWorld) -> WorldRecord | None:
+    """Create the world; give None where it is there already, and has begun just so."""
+    try:
+        return await store.create_world(world)
+    except WorldExistsError:
+        if await _is_there(store, world):
+            return None
+        raise
+
+
+async def _is_there(store: Store, world: NewWorld) -> bool:
+    """Tell whether the world that has the name was made of this configuration and this checkpoint."""
+    import orjson  # noqa: PLC0415
+
+    from worldledger.rulesets import load_ruleset  # noqa: PLC0415
+    from worldledger.world import state_text  # noqa: PLC0415 - texts, because to Python 1, 1.0 and True are one value
+
+    record = await store.world(world.world_id)
+    if record.ruleset != world.ruleset or world.experiment not in {None, record.experiment}:
+        return False
+    ruleset = load_ruleset(world.ruleset)
+    opening = ruleset.opening(world.config, world_uuid=record.world_uuid, checkpoint=world.checkpoint)
+    there = [record.config]
+    async for batch in store.reader.batches(world.world_id, after_seq=1, limit=len(opening)):
+        there += [orjson.loads(row.text)["payload"] for row in batch]
+    return state_text(there) == state_text([world.config, *(draft["payload"] for draft in opening)])

@@ -1,0 +1,228 @@
+"""How the variables of simulations moved over turns: one row for each value that a turn left other than before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from projections.base import ANALYTICS, Changes, Column, Projection, Row, View, WorldProjection
+from projections.moments import moment
+from worldledger.effects import Effect
+from worldledger.folding import Fold
+from worldledger.world import state_text
+from worldledger_simulation.projections.variables import MISSING, differences
+from worldledger_simulation.rules.words import GLOBAL, TURN
+
+#: Most bytes that an agent's name and a path may have together: they must fit into an index.
+MAX_KEY: Final = 2300
+#: The member of an agent's entity that is no variable.
+_NAME: Final = "name"
+_SHOWN: Final = 60
+
+#: A row's agent, path and turn.
+_Key = tuple[str, str, int]
+
+_COLUMNS: Final = (
+    Column("world_id", "text", "The name of the world."),
+    Column("turn", "bigint", "The turn that left this value; 0 is before the first turn."),
+    Column("agent", "text", "The agent's name; global for a global variable."),
+    Column("variable", "text", "The variable: what the path begins with."),
+    Column("path", "text", "The value's place: gold, inventory.food, history[0]."),
+    Column("value", "json", "The value: a number, a text, a bool, null, {} or []; null where removed.", True),
+    Column("number", "double precision", "The value where it is a number.", True),
+    Column("text", "text", "The value where it is a text.", True),
+    Column("flag", "boolean", "The value where it is a bool.", True),
+    Column("removed", "boolean", "Whether there is no such value any more from this turn on."),
+    Column("previous", "json", "The value at the end of the turn before; null where there was none.", True),
+    Column("global_seq", "bigint", "The last effect of the turn that changed the value."),
+    Column("sim_time", "double precision", "The sim_time of that effect, in seconds."),
+    Column("recorded_at", "timestamptz", "The wall_time of that effect."),
+)
+_PLACES: Final = {column.name: place for place, column in enumerate(_COLUMNS)}
+
+# Worlds first, then a world's rows, then the turns that each of them stands for: so that an index finds all of them,
+# whether the experiment is asked for, the world, or the agent and path. (Without the offset PostgreSQL would compare
+# each of a world's turns with each row.) A turn is told of once the rows have come to it, however far the projection
+# of turns is.
+_BY_TURN: Final = """
+select w.world_id, w.experiment, t.turn, s.agent, s.variable, s.path, s.value, s.number, s.text, s.flag,
+       s.turn as since_turn, s.global_seq, s.sim_time, s.recorded_at
+from public.worlds w
+join public.projection_cursors c on c.build = '{build}' and c.world_id = w.world_id
+cross join lateral (
+    select v.*, lead(v.turn, 1, 9223372036854775807) over (partition by v.agent, v.path order by v.turn) - 1 as until
+    from state_variables v where v.world_id = w.world_id) s
+cross join lateral (
+    select o.turn from turns o
+    where o.world_id = w.world_id and o.turn between s.turn and s.until and o.started_seq <= c.global_seq offset 0) t
+where w.ruleset = 'simulation' and not s.removed
+"""
+
+_SAYING_MORE: Final = MappingProxyType({"flag": "is_true", "removed": "is_removed", "sim_time": "sim_time_s"})
+_BY_TURN_SAYS: Final = {
+    "world_id": "The name of the world.",
+    "experiment": "The experiment that the world belongs to; null for none.",
+    "turn": "The turn at the end of which the variable had this value.",
+    **{name: _COLUMNS[_PLACES[name]].comment for name in ("agent", "variable", "path")},
+    "value": "The value: a number, a text, a bool, null, {} or [].",
+    **{name: _COLUMNS[_PLACES[name]].comment for name in ("number", "text", "flag")},
+    "since_turn": "The turn that left it so.",
+    "global_seq": "The last effect of that turn that changed it.",
+    **{name: _COLUMNS[_PLACES[name]].comment for name in ("sim_time", "recorded_at")},
+}
+_SHOWN_BY_TURN: Final = {name: _SAYING_MORE.get(name, name) for name in _BY_TURN_SAYS}
+
+
+class _World(WorldProjection):
+    """The rows of the present turn, by what stood at the end of the turn before.
+
+    ``_known`` are the entities as they were last looked at: the fold replaces an entity, and never changes one.
+    ``_before`` has, of each leaf that this turn has changed, the JSON text from the end of the turn before (None: it
+    was not there); ``_stored`` are those of them that have rows.
+    """
+
+    def __init__(self, world_id: str, rows: Sequence[Row], fold: Fold) -> None:
+        self._world_id = world_id
+        self._fold = fold
+        self._known = dict(fold.state.entities)
+        self._turn: int = fold.state.metadata.get(TURN, 0)
+        turn, agent, path, previous = (_PLACES[name] for name in ("turn", "agent", "path", "previous"))
+        self._before: dict[tuple[str, str], str | None] = {
+            (row[agent], row[path]): row[previous] for row in rows if row[turn] == self._turn
+        }
+        self._stored = set(self._before)
+        self._rows: dict[_Key, Row] = {}
+        self._gone: dict[_Key, None] = {}
+
+    def apply(self, effect: Effect) -> None:
+        touched = self._fold.apply(effect)
+        state = self._fold.state
+        turn = state.metadata[TURN]
+        if turn != self._turn:
+            self._turn = turn
+            self._before = {}
+            self._stored = set()
+        ids: Iterable[str]
+        if type(touched) is str:
+            ids = (touched,)
+        elif touched is None:
+            ids = dict.fromkeys((*self._known, *state.entities))
+        else:
+            ids = touched
+        for entity_id in ids:
+            before, after = self._known.get(entity_id), state.entities.get(entity_id)
+            if after is not before:
+                self._compare(entity_id, before, after, effect)
+                if after is None:
+                    del self._known[entity_id]
+                else:
+                    self._known[entity_id] = after
+
+    def _compare(self, agent: str, before: dict[str, Any] | None, after: dict[str, Any] | None, effect: Effect) -> None:
+        when = effect["global_seq"], effect["sim_time"], moment(effect["wall_time"])
+        for found in differences(before, after, but=None if agent == GLOBAL else _NAME):
+            path, leaf = found.path, (agent, found.path)
+            if leaf not in self._before:
+                _check_size(agent, path)
+                self._before[leaf] = _text(found.before)
+            previous, text = self._before[leaf], _text(found.after)
+            key = (agent, path, self._turn)
+            if text == previous:
+                # As at the end of the turn before: no row.
+                self._rows.pop(key, None)
+                if leaf in self._stored:
+                    self._gone[key] = None
+            else:
+                self._gone.pop(key, None)
+                typed = _typed(found.after)
+                self._rows[key] = (
+                    self._world_id,
+                    self._turn,
+                    agent,
+                    found.variable,
+                    path,
+                    text,
+                    *typed,
+                    previous,
+                    *when,
+                )
+
+    def take_changes(self) -> Changes:
+        changes = Changes(list(self._rows.values()), [(self._world_id, *key) for key in self._gone])
+        for agent, path, turn in self._rows:
+            if turn == self._turn:
+                self._stored.add((agent, path))
+        for agent, path, turn in self._gone:
+            if turn == self._turn:
+                self._stored.discard((agent, path))
+        self._rows, self._gone = {}, {}
+        return changes
+
+
+def _text(value: Any) -> str | None:
+    return None if value is MISSING else state_text(value).decode()
+
+
+def _typed(value: Any) -> tuple[float | None, str | None, bool | None, bool]:
+    """Give a value as number, text and flag, and whether there is none."""
+    if type(value) is bool:
+        return None, None, value, False
+    if type(value) is float or type(value) is int:
+        return float(value), None, None, False
+    if type(value) is str:
+        return None, value, None, False
+    return None, None, None, value is MISSING
+
+
+def _check_size(agent: str, path: str) -> None:
+    if len(agent) + len(path) > MAX_KEY // 4:
+        size = len(agent.encode()) + len(path.encode())
+        if size > MAX_KEY:
+            what = f"the name of agent {agent[:_SHOWN]!r} and the path {path[:_SHOWN]!r}… have {size} bytes together"
+            raise ValueError(f"{what}; a row can have {MAX_KEY}")
+
+
+class StateVariables(Projection):
+    """One row for each leaf of each variable and each turn that left it other than the turn before had.
+
+    A leaf is a number, a text, a bool or null, or an object or list that is empty. Its row has the value at the end
+    of the turn; of the present turn, as it is now. What changed within a turn and changed back has no row. Where an
+    agent is removed each of its leaves has a row that says so. `turns` tells which turns there were; the view
+    state_variables_by_turn has a row for each of them.
+    """
+
+    name = "state_variables"
+    version = 1
+    comment = "How the variables of simulations moved: one row for each value that a turn left other than before."
+    columns = _COLUMNS
+    key = ("world_id", "agent", "path", "turn")
+    rulesets = frozenset({"simulation"})
+    indexes = (("agent", "path", "world_id", "turn"), ("world_id", "turn"))
+    published = _SAYING_MORE
+    views = (
+        View(
+            "state_variables_by_turn",
+            _BY_TURN,
+            "The value of each variable in each turn, whether or not it changed then, with the world's experiment.",
+            upon=("turns",),
+        ),
+        View(
+            "state_variables_by_turn",
+            f"select {', '.join(f'{name} as {said}' for name, said in _SHOWN_BY_TURN.items())} "
+            "from state_variables_by_turn",
+            "The value of each variable in each turn, whether or not it changed then.",
+            upon=("turns",),
+            schema=ANALYTICS,
+            columns=MappingProxyType({_SHOWN_BY_TURN[name]: said for name, said in _BY_TURN_SAYS.items()}),
+        ),
+    )
+    needs_rows = True
+    newest_by = "turn"
+    needs_state = True
+
+    def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
+        """Give the variables' fold: the state's, and the rows of the present turn."""
+        if fold is None:
+            raise ValueError("variables are followed from the world's state on")
+        return _World(world_id, rows, fold)

@@ -1,0 +1,170 @@
+"""What is said of simulations: their turns, and how global variables moved over them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from service.report.blocks import Block, Column, Figure, KindSection, Note, Section, Table
+from service.report.charts import Line, Lines
+from service.report.steps import step_of
+from service.report.wording import counted, number
+from worldledger_simulation.report import queries as simulation
+
+if TYPE_CHECKING:
+    from asyncpg import Record
+
+    from service.report.snapshot import Snapshot
+
+#: What this section reads besides the log.
+VIEWS: Final = ("turns", "state_variables", "state_variables_by_turn", "reasoning")
+#: Most worlds that are listed, most that have a line each, most variables, and most turns of a line.
+_WORLDS: Final = 50
+_LINES: Final = 6
+_VARIABLES: Final = 12
+_TURNS: Final = 200
+#: Most turns where all worlds are summed up.
+_SUMMED: Final = 60
+#: Most rows of a table of numbers.
+_ROWS: Final = 400
+
+
+async def section(snapshot: Snapshot, experiment: str) -> Section:
+    """Give the section."""
+    worlds = await snapshot.rows(simulation.WORLDS, experiment, _WORLDS)
+    if not worlds:
+        note = Note("There is no turn in the projections yet.", warning=True)
+        return Section("simulation", "Simulations", [note])
+    blocks: list[Block] = [_turns(worlds)]
+    variables = await snapshot.rows(simulation.VARIABLES, experiment, _VARIABLES)
+    if variables:
+        count = worlds[0]["worlds"]
+        blocks.append(_ranges(variables))
+        moved = [row for row in variables if row["changes"] > row["worlds"]]
+        if moved:
+            blocks += await (_courses if count <= _LINES else _sums)(snapshot, experiment, moved, worlds)
+    else:
+        blocks.append(Note("No global variable is a number."))
+    blocks += await _reasoning(snapshot, experiment)
+    return Section("simulation", "Simulations", blocks)
+
+
+def _turns(worlds: list[Record]) -> Table:
+    columns = (
+        Column("world_id", "World", "code"),
+        Column("turns", "Turns", "whole"),
+        Column("ended", "Turns that are over", "whole"),
+        Column("changes", "Changes of variables", "whole"),
+    )
+    more = worlds[0]["worlds"] - len(worlds)
+    sql = "select world_id, max(turn) from analytics.turns where experiment = $1 group by world_id" if more else None
+    return Table(
+        "turns", "Simulations and their turns", columns, [tuple(row.values())[:4] for row in worlds], more, sql
+    )
+
+
+def _ranges(variables: list[Record]) -> Table:
+    columns = (
+        Column("variable", "Global variable", "code"),
+        Column("changes", "Values", "whole"),
+        Column("worlds", "Worlds", "whole"),
+        Column("last_turn", "Last changed in turn", "whole"),
+        Column("least", "Least", "number"),
+        Column("mean", "Mean of the values", "number"),
+        Column("most", "Most", "number"),
+    )
+    more = variables[0]["variables"] - len(variables)
+    sql = "select * from analytics.state_variables where experiment = $1 and agent = 'global'" if more else None
+    rows = [tuple(row.values())[:7] for row in variables]
+    return Table("global_variables", "Global variables that are numbers", columns, rows, more, sql)
+
+
+async def _courses(snapshot: Snapshot, experiment: str, variables: list[Record], worlds: list[Record]) -> list[Block]:
+    """Give a plot for each variable, with a line for each world."""
+    last = max(row["turns"] for row in worlds)
+    step = step_of(0, last, _TURNS)
+    names = sorted(row["world_id"] for row in worlds)
+    paths = [row["path"] for row in variables]
+    rows = await snapshot.rows(simulation.COURSES, experiment, paths, names, step)
+    ends = {row["world_id"]: row["turns"] for row in worlds}
+    return [_course(path, [row for row in rows if row["path"] == path], names, ends, step) for path in paths]
+
+
+def _course(path: str, rows: list[Record], names: list[str], ends: dict[str, int], step: int) -> Figure:
+    lines: list[Line] = []
+    for name in names:
+        found = [(row["turn"], row["number"]) for row in rows if row["world_id"] == name]
+        if found:
+            if found[-1][0] < ends[name]:  # it has stayed what it was
+                found.append((ends[name], found[-1][1]))
+            lines.append(Line(name, [turn for turn, _ in found], [value for _, value in found]))
+    columns = (Column("world_id", "World", "code"), Column("turn", "Turn", "whole"), Column("value", "Value", "number"))
+    values = [(row["world_id"], row["turn"], row["number"]) for row in rows]
+    table = _numbers(path, columns, values)
+    said = f"Steps: the global variable {path} by turn. " + " ".join(_said(line) for line in lines)
+    note = None if step == 1 else f"The last value in each {step} turns."
+    return Figure(path, Lines(said, "turn", "", lines, steps=True), table, note)
+
+
+def _said(line: Line) -> str:
+    first, last = line.y[0], line.y[-1]
+    return f"{line.label}: from {number(first or 0)} to {number(last or 0)}."
+
+
+async def _sums(snapshot: Snapshot, experiment: str, variables: list[Record], worlds: list[Record]) -> list[Block]:
+    """Give a plot for each variable, with the mean over all worlds and the range around it."""
+    step = step_of(0, max(row["turns"] for row in worlds), _SUMMED)
+    paths = [row["path"] for row in variables]
+    rows = await snapshot.rows(simulation.RANGES, experiment, paths, step)
+    return [_sum(path, [row for row in rows if row["path"] == path]) for path in paths]
+
+
+def _sum(path: str, rows: list[Record]) -> Figure:
+    columns = (
+        Column("turn", "Turn", "whole"),
+        Column("worlds", "Worlds", "whole"),
+        Column("least", "Least", "number"),
+        Column("mean", "Mean", "number"),
+        Column("most", "Most", "number"),
+    )
+    line = Line(
+        "mean",
+        [row["turn"] for row in rows],
+        [row["mean"] for row in rows],
+        [row["least"] for row in rows],
+        [row["most"] for row in rows],
+    )
+    table = _numbers(path, columns, [tuple(row.values())[1:] for row in rows])
+    worlds = max((row["worlds"] for row in rows), default=0)
+    said = f"Line: the mean of the global variable {path} over up to {counted(worlds, 'world')}, by turn."
+    note = "Line: the mean over the worlds that have that turn. Band: from the least to the most."
+    return Figure(path, Lines(said, "turn", "", [line]), table, note)
+
+
+def _numbers(path: str, columns: tuple[Column, ...], values: Sequence[tuple[object, ...]]) -> Table:
+    more = max(0, len(values) - _ROWS)
+    sql = (
+        "select * from analytics.state_variables_by_turn where experiment = $1 and agent = 'global' and path = '"
+        + path.replace("'", "''")
+        + "'"
+    )
+    return Table(f"global_{path}", f"{path} by turn", columns, values[:_ROWS], more, sql if more else None)
+
+
+async def _reasoning(snapshot: Snapshot, experiment: str) -> list[Block]:
+    rows = await snapshot.rows(simulation.REASONING, experiment)
+    if not rows:
+        return []
+    columns = (
+        Column("model", "Model", "code"),
+        Column("reasonings", "Reasonings", "whole"),
+        Column("agents", "Agents", "whole"),
+        Column("tokens", "Tokens", "whole"),
+    )
+    values = [tuple(row.values()) for row in rows[:_WORLDS]]
+    more = max(0, len(rows) - _WORLDS)
+    return [Table("reasoning", "What agents told of their reasons, by model", columns, values, more)]
+
+
+#: What a report says of experiments with such worlds.
+SECTION: Final = KindSection(section, VIEWS)

@@ -1,0 +1,94 @@
+"""Turn-based simulations whose variables are typed and whose agents each see their own part of it.
+
+Source: seeds/state_variable_types.md, seeds/partial_observability.md.
+
+- ``config.py``, ``loading.py``, ``configuring``: what a researcher writes, and how it is read
+- ``words.py``: the kinds of effects, and what their payloads say
+- ``handlers.py``: what becomes of the state (evolve)
+- ``checks.py``, ``models.py``: what is refused before it becomes an effect (decide), by typed models
+- ``state.py``, ``checkpoint.py``: the typed view of the state, and its file
+- ``opening.py``: how a simulation begins
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from types import MappingProxyType
+from typing import Any
+
+from worldledger.effects import EffectDraft
+from worldledger.errors import InvalidConfigError
+from worldledger.moments import Unit
+from worldledger.observation import ObservationPolicy
+from worldledger.rulesets.base import Knowing, Ruleset
+from worldledger.world import WorldState
+from worldledger_simulation.rules import checks, handlers
+from worldledger_simulation.rules.checkpoint import Checkpoint
+from worldledger_simulation.rules.checks import CHECKS
+from worldledger_simulation.rules.config import SimulationConfig, new_config
+from worldledger_simulation.rules.loading import load_config
+from worldledger_simulation.rules.opening import opening_effects, policy_for
+from worldledger_simulation.rules.state import SimulationState
+from worldledger_simulation.rules.words import PLACE, SIMULATION_STARTED, TURN, TURN_ENDED, TURN_STARTED, UNOBSERVED
+
+__all__ = ["RULESET", "Checkpoint", "Simulation", "SimulationConfig", "SimulationState", "load_config"]
+
+
+class Simulation(Ruleset):
+    """Worlds of the ruleset ``simulation``; their configuration is a SimulationConfig."""
+
+    name = "simulation"
+    version = 1
+    handlers = handlers.HANDLERS
+    checks = CHECKS
+    stateful = frozenset(CHECKS)
+    unobserved = UNOBSERVED
+    digest_after = frozenset({TURN_ENDED})
+    records_rejections = True
+    judges_by_hidden = True
+    units = MappingProxyType({TURN: Unit((SIMULATION_STARTED, TURN_STARTED), TURN)})
+
+    def check_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Give the configuration in its normal form. Raises InvalidSimulationConfigError with every problem."""
+        try:
+            return new_config(SimulationConfig.from_value(config)).to_value()
+        except InvalidConfigError as error:
+            error.details.setdefault("path", "$.config")
+            raise
+
+    def begin(self, state: WorldState, config: Mapping[str, Any]) -> None:
+        """Note what the configuration says of turns and variables."""
+        handlers.begin(state, config)
+
+    def opening(
+        self, config: Mapping[str, Any], *, world_uuid: str, checkpoint: Mapping[str, Any] | None = None
+    ) -> Sequence[EffectDraft]:
+        """Give the first values and the registrations of the agents."""
+        read = SimulationConfig.from_value(config)
+        try:
+            return opening_effects(read, world_uuid=world_uuid, checkpoint=checkpoint)
+        except InvalidConfigError as error:
+            error.details.setdefault("path", "$.checkpoint")
+            raise
+
+    def policy_for(self, agent_id: str, config: Mapping[str, Any]) -> ObservationPolicy | None:
+        """Give the agent's row of the observability matrix as its policy."""
+        return policy_for(agent_id, SimulationConfig.from_value(config))
+
+    def agent_names(self, state: WorldState) -> Iterable[str]:
+        """Return the names of those that are registered and those that are in the simulation."""
+        return chain(super().agent_names(state), state.metadata.get(PLACE, {}).get("agents", ()))
+
+    def check_intent(self, kind: str, payload: Mapping[str, Any], agent_id: str, state: WorldState) -> None:
+        """Agents change their own variables in an open turn, and record their reasoning; the rest is the engine's."""
+        checks.check_intent(kind, payload, agent_id, state)
+
+    def as_shown(
+        self, kind: str, payload: dict[str, Any], agent_id: str, shown: WorldState, knowing: Knowing
+    ) -> dict[str, Any]:
+        """Leave out who is paused, and the operations on variables that the agent is not shown."""
+        return checks.as_shown(kind, payload, agent_id, shown, knowing)
+
+
+RULESET = Simulation()

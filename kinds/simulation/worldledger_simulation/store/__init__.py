@@ -1,0 +1,1 @@
+"""Simulations in the store: importing them, and finding parts of them."""

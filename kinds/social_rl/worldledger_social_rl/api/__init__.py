@@ -1,0 +1,1 @@
+"""Social-RL runs over HTTP and WebSocket."""

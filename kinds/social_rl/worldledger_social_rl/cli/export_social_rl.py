@@ -1,0 +1,242 @@
+"""``worldledger export social-rl``: the files of a social-RL run, as they were imported or as they would be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from service.cli.connect import target, with_store
+from service.cli.files import written_whole
+from service.cli.naming import find_world
+from service.cli.options import DatabaseUrl, Home, Quiet, examples
+from service.cli.output import say
+from service.cli.progress import progress_bar
+from worldledger.errors import SimulationError, TamperedError
+
+if TYPE_CHECKING:
+    from service.store import Store, WorldRecord
+    from worldledger.effects import Effect
+    from worldledger_social_rl.rules.recording import RunFile
+
+EXAMPLES = examples(
+    "worldledger export social-rl my-run -o my-run/",
+    "worldledger export social-rl --experiment first -o first/",
+)
+
+#: Most names in one remark.
+_NAMED = 5
+
+
+@dataclass
+class _Made:
+    """What an export has written: file names, and the round that is not over, if there is one.
+
+    ``places`` are the files themselves (device and inode): two names may be one, on a disk without case or by a link.
+    """
+
+    names: set[str] = field(default_factory=set)
+    places: set[tuple[int, int]] = field(default_factory=set)
+    rounds: int = 0
+    open_round: int | None = None
+
+
+def command(
+    ctx: typer.Context,
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="DIR", help="The folder to write to; it is made if it is not there."),
+    ],
+    world: Annotated[
+        str | None, typer.Argument(metavar="WORLD", help="The name of a run's world.", show_default=False)
+    ] = None,
+    experiment: Annotated[
+        str | None,
+        typer.Option(
+            "--experiment", metavar="NAME", help="All runs of this experiment, each into a folder of its own."
+        ),
+    ] = None,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Write into a folder that is not empty; files of the same names are replaced."),
+    ] = False,
+    quiet: Quiet = False,
+    database_url: DatabaseUrl = None,
+    home: Home = None,
+) -> None:
+    """Export a social-RL run as files: its rounds, meta.json, and whatever other JSON was in its folder.
+
+    They hold what was imported, value by value. A run that is played here has files too; of a round that is not over,
+    what there is of it. Each file appears when it is whole, and none takes another's place: what the log has under the
+    name of another file is written beside that one, and noted. A world that is itself named social-rl is exported as a
+    log by `worldledger export -o FILE social-rl`.
+    """
+    if (world is None) == (experiment is None):
+        raise typer.BadParameter("which runs: name a world, or give --experiment")
+    _require_room(output, force=force)
+
+    async def work(store: Store) -> None:
+        for record, folder in await _chosen(store, world, experiment, output):
+            _require_room(folder, force=force)
+            await _export(store, record, folder, quiet=quiet, is_only=world is not None)
+
+    try:
+        with_store(target(ctx, database_url, home), work)
+    except TamperedError as error:
+        say(f"{error.message}; a log that does not verify makes no export")
+        raise typer.Exit(1) from None
+
+
+async def _chosen(
+    store: Store, world: str | None, experiment: str | None, output: Path
+) -> list[tuple[WorldRecord, Path]]:
+    """Give the runs, each with the folder that it is written to.
+
+    Of an experiment that is one in ``output``, called as the run's own folder was, or as its world where several runs
+    have that name. Raises SimulationError for a world that is no run, and an experiment without any.
+    """
+    if world is not None:
+        record = await find_world(store, world)
+        if record.ruleset != "social_rl":
+            what = f"world {record.world_id!r} is no social-RL run; its ruleset is {record.ruleset}"
+            raise SimulationError(what, world_id=record.world_id, ruleset=record.ruleset)
+        return [(record, output)]
+    records = [each async for each in store.every_world(experiment=experiment) if each.ruleset == "social_rl"]
+    if not records:
+        raise SimulationError(f"there are no social-RL runs in the experiment {experiment!r}", experiment=experiment)
+    names = [_folder_of(record) for record in records]
+    counts = Counter(name.casefold() for name in names)
+    return [
+        (record, output / (name if counts[name.casefold()] == 1 else record.world_id))
+        for record, name in zip(records, names, strict=True)
+    ]
+
+
+def _folder_of(record: WorldRecord) -> str:
+    from worldledger_social_rl.rules.words import fits_a_disk, is_plain_name  # noqa: PLC0415
+
+    recording = record.config.get("recording")
+    name = recording.get("folder") if isinstance(recording, dict) else None
+    return name if isinstance(name, str) and is_plain_name(name) and fits_a_disk(name) else record.world_id
+
+
+async def _export(store: Store, record: WorldRecord, output: Path, *, quiet: bool, is_only: bool) -> None:
+    """Write a run's files. Raises SimulationError where it is the only one, and there is nothing to write."""
+    made = _Made()
+    await _check(store, record)
+    with progress_bar("exporting", quiet=quiet) as tell:
+        await _write(store, record, output, made, lambda done: tell(done, record.head_seq, f"{made.rounds} rounds"))
+    if not made.names:
+        what = f"there is nothing to write: no round was begun in {record.world_id!r}"
+        if is_only:
+            raise SimulationError(what, world_id=record.world_id)
+        say(f"note: {what}")
+    elif not quiet:
+        _conclude(made, output)
+
+
+def _require_room(output: Path, *, force: bool) -> None:
+    """Raise SimulationError where there is no folder to write to, or one with something in it."""
+    try:
+        if output.exists() and not output.is_dir():
+            raise SimulationError(f"{output}: not a folder", file=str(output))
+        if not force and output.is_dir() and any(output.iterdir()):
+            raise SimulationError(f"{output}: the folder is not empty; --force writes into it", file=str(output))
+    except OSError as error:
+        raise SimulationError(f"{output}: cannot be looked into ({error.strerror or error})") from error
+
+
+async def _check(store: Store, record: WorldRecord) -> None:
+    """Raise TamperedError where the log does not verify: before anything is written."""
+    from tempfile import TemporaryFile  # noqa: PLC0415 - slow to load; `--help` needs none of it
+
+    from worldledger.chain import Verifier  # noqa: PLC0415
+
+    head = record.head.position
+    verifier = Verifier(record.world_id, spill=TemporaryFile)
+    try:
+        async for batch in store.reader.batches(record.world_id, until_seq=head.global_seq):
+            if not await asyncio.to_thread(verifier.feed, batch):
+                break
+        verdict = verifier.finish(head)
+    finally:
+        verifier.close()
+    if verdict.finding is not None:
+        raise verdict.finding.error()
+
+
+async def _write(store: Store, record: WorldRecord, output: Path, made: _Made, progress: Callable[[int], None]) -> None:
+    import orjson  # noqa: PLC0415 - slow to load; `--help` needs none of it
+
+    async for file in _files(store, record, made, progress):
+        if not made.names:
+            _make_folder(output)
+        path = output / file.name
+        is_new = file.name not in made.names
+        if is_new and _place(path) in made.places:
+            what = "the same file there as another one of this run; export it to another folder"
+            raise SimulationError(f"{path}: {what}", file=str(path))
+        made.names.add(file.name)
+        with written_whole(str(path), force=True) as write:
+            write(orjson.dumps(file.value, option=orjson.OPT_INDENT_2) + b"\n")
+        if (place := _place(path)) is not None:
+            made.places.add(place)
+        if file.meant is not None and is_new:
+            why = "that name is another's, or too long"
+            say(f"note: effect {file.seq} calls {file.meant} what was written as {file.name}: {why}")
+
+
+def _place(path: Path) -> tuple[int, int] | None:
+    """Give which file is at a path, following links; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _make_folder(output: Path) -> None:
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SimulationError(f"{output}: cannot be made ({error.strerror or error})", file=str(output)) from error
+
+
+async def _files(
+    store: Store, record: WorldRecord, made: _Made, progress: Callable[[int], None]
+) -> AsyncIterator[RunFile]:
+    """Give a world's files, one round at a time: they are put together in a thread that asks for the effects."""
+    from service.store.importing import in_thread  # noqa: PLC0415 - slow to load; `--help` needs none of them
+    from worldledger_social_rl.rules.recording import write_run  # noqa: PLC0415
+    from worldledger_social_rl.store.run_worlds import effects_in_thread  # noqa: PLC0415
+
+    async with effects_in_thread(store.reader, record, progress) as effects:
+        async for file in in_thread(write_run(_noted(made, effects))):
+            yield file
+
+
+def _noted(made: _Made, effects: Iterator[Effect]) -> Iterator[Effect]:
+    for effect in effects:
+        if effect["kind"] == "RoundStarted":
+            made.rounds += 1
+            made.open_round = effect["payload"].get("round_number")
+        elif effect["kind"] == "RoundEnded":
+            made.open_round = None
+        yield effect
+
+
+def _conclude(made: _Made, output: Path) -> None:
+    if made.open_round is not None:
+        say(f"note: round {made.open_round} is not over; what there is of it was exported")
+    others = sorted(path.name for path in output.glob("*.json") if path.name not in made.names)
+    if others:
+        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+        say(f"note: {output} also has {', '.join(others[:_NAMED])}{more}, which is not of this run")
+    files = f"{len(made.names)} file{'' if len(made.names) == 1 else 's'}"
+    rounds = f"{made.rounds} round{'' if made.rounds == 1 else 's'}"
+    say(f"exported {files} ({rounds}) to {output}")

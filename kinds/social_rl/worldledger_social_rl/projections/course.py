@@ -1,0 +1,98 @@
+"""A social-RL run's course as its effects tell it, for the projections that follow it: its rounds, and its agents.
+
+These are the handlers of the fold itself, so that projections and states agree: which effects count, and which do not
+because they cannot be read. The state holds only the present, and is moved forward at little cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+
+from worldledger.canonical import MAX_INT
+from worldledger.effects import Effect
+from worldledger.folding import Fold
+from worldledger.genesis import GENESIS_KIND
+from worldledger.rulesets.base import MalformedEffectError
+from worldledger_social_rl.rules.fields import MESSAGE_ROLES, role_and_name
+from worldledger_social_rl.rules.words import EXTRA, PLACE, ROUND_STARTED, object_of
+
+#: The ruleset whose worlds these projections read.
+RULESETS: Final = frozenset({"social_rl"})
+#: What decides which round it is.
+ROUND_KINDS: Final = frozenset({GENESIS_KIND, ROUND_STARTED})
+
+
+class Course:
+    """A run, from where it stands on. It takes the fold that it is made of for its own."""
+
+    def __init__(self, fold: Fold | None) -> None:
+        if fold is None:
+            raise ValueError("runs are followed from the world's state on")
+        self._ruleset = fold.ruleset
+        self.state = fold.state
+
+    @property
+    def known(self) -> dict[str, Any]:
+        """What the state knows of the experiment; nothing before the genesis."""
+        found: dict[str, Any] = self.state.metadata.get(PLACE, {})
+        return found
+
+    @property
+    def round_number(self) -> int:
+        """The round that was started last; 0 before the first."""
+        number: int = self.known.get("round_number", 0)
+        return number
+
+    def take(self, effect: Effect) -> bool:
+        """Take an effect of a kind of the ruleset, or the genesis; tell whether it counts."""
+        kind = effect["kind"]
+        if kind == GENESIS_KIND:
+            self._ruleset.begin(self.state, effect["payload"]["config"])
+            return True
+        try:
+            self._ruleset.handlers[kind](self.state, effect)
+        except MalformedEffectError:
+            return False
+        return True
+
+
+def role_of(agent_id: str, payload: Mapping[str, Any]) -> str | None:
+    """Return an agent's role: the one in its id, else the recorded one."""
+    role, _ = role_and_name(agent_id)
+    if role is not None:
+        return role
+    for said in (payload.get("role"), object_of(payload.get(EXTRA)).get("role")):
+        if type(said) is str and said and said not in MESSAGE_ROLES:
+            return said
+    return None
+
+
+# -- values of columns: null where a payload has something else ----------------------------------------------
+
+#: Means, differences and squares of numbers up to here overflow in no query.
+LARGEST: Final = 1e150
+
+
+def text_of(value: Any) -> str | None:
+    """Give a value that is a text."""
+    return value if type(value) is str else None
+
+
+def number_of(value: Any) -> float | None:
+    """Give a value that is a number, of a size that can be added up and multiplied."""
+    return float(value) if (type(value) is float or type(value) is int) and abs(value) <= LARGEST else None
+
+
+def whole_of(value: Any) -> int | None:
+    """Give a value that is a whole number."""
+    return value if type(value) is int and abs(value) <= MAX_INT else None
+
+
+def json_of(value: Any) -> str | None:
+    """Give the JSON text of a value that is an object or a list."""
+    if type(value) is dict or type(value) is list:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    return None

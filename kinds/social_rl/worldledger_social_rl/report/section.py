@@ -1,0 +1,247 @@
+"""What is said of social-RL runs: who ran, how feedback went by round and condition, and how agents were coached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from service.report.blocks import Block, Column, Figure, KindSection, Note, Section, Table
+from service.report.charts import Bars, Line, Lines, Part
+from service.report.wording import counted, number
+from worldledger_social_rl.report import queries as social
+from worldledger_social_rl.report.coaching import coaching
+
+if TYPE_CHECKING:
+    from asyncpg import Record
+
+    from service.report.snapshot import Snapshot
+
+#: What this section reads besides the log.
+VIEWS: Final = ("social_runs", "rounds", "messages", "feedback", "policy_adaptations")
+#: Most runs and agents that are shown.
+_RUNS: Final = 100
+_AGENTS: Final = 16
+#: Lines of one plot: so many have colours and dashes of their own.
+_LINES: Final = 6
+#: Most points of single runs in a plot.
+_POINTS: Final = 240
+#: Most lines that have bands.
+_BANDS: Final = 3
+#: Most rows of a table by round and condition.
+_ROUNDS: Final = 200
+
+_MEASURES: Final = (
+    ("engagement", "Engagement"),
+    ("alignment", "Theoretical alignment"),
+    ("contribution", "Contribution"),
+)
+
+
+async def section(snapshot: Snapshot, experiment: str) -> Section:
+    """Give the section."""
+    runs = await snapshot.rows(social.RUNS, experiment, _RUNS)
+    if not runs:
+        return Section("social", "Social-RL runs", [Note("There is no run in the projections yet.", warning=True)])
+    conditions = await snapshot.rows(social.CONDITIONS, experiment)
+    return Section(
+        "social",
+        "Social-RL runs",
+        [
+            *_runs(runs, conditions),
+            *await _measures(snapshot, experiment, [row["condition"] for row in conditions]),
+            *await coaching(snapshot, experiment),
+            *await _messages(snapshot, experiment),
+            *await _references(snapshot, experiment),
+        ],
+    )
+
+
+def condition(name: str | None) -> str:
+    """Name a condition, also one that is not told."""
+    return "no condition told" if name is None else name
+
+
+def _runs(runs: list[Record], conditions: list[Record]) -> Iterator[Block]:
+    yield Table(
+        "conditions",
+        "Conditions",
+        (
+            Column("condition", "Condition"),
+            Column("runs", "Runs", "whole"),
+            Column("seeds", "Seeds", "whole"),
+            Column("rounds", "Rounds", "whole"),
+            Column("messages", "Messages", "whole"),
+        ),
+        [tuple(row.values()) for row in conditions[:_RUNS]],
+        max(0, len(conditions) - _RUNS),
+    )
+    more = runs[0]["runs"] - len(runs)
+    yield Table(
+        "runs",
+        "Runs",
+        (
+            Column("run", "Run", "code"),
+            Column("condition", "Condition"),
+            Column("seed", "Seed", "code"),
+            Column("model", "Model", "code"),
+            Column("rounds", "Rounds", "whole"),
+            Column("messages", "Messages", "whole"),
+            Column("agents", "Agents", "whole"),
+            Column("world_id", "World", "code"),
+        ),
+        [tuple(row.values())[:8] for row in runs],
+        more,
+        "select * from analytics.social_runs where experiment = $1 order by condition, seed" if more else None,
+    )
+
+
+# -- by round and condition ----------------------------------------------------------------------------------
+
+
+async def _measures(snapshot: Snapshot, experiment: str, conditions: Sequence[str | None]) -> list[Block]:
+    rows = await snapshot.rows(social.ROUNDS, experiment)
+    if not rows:
+        return [Note("No round has feedback.")]
+    drawn = sorted(conditions, key=lambda one: (one is None, one))
+    points = await snapshot.rows(social.POINTS, experiment, _POINTS + 1)
+    points = [] if len(points) > _POINTS else points
+    bands = len(drawn) <= _BANDS
+    how = "By round and condition. Lines: means of the runs' means"
+    how += "; bands: one standard deviation between runs to either side" if bands else ""
+    how += "; points: single runs." if points else "."
+    if len(drawn) > _LINES:
+        how += f" Each plot has {_LINES} conditions at most, so that lines can be told apart."
+    figures: list[Block] = [Note(how)]
+    for name, title in _MEASURES:
+        lines = [_line(one, name, rows, points, bands=bands) for one in drawn]
+        lines = [line for line in lines if line.x]
+        for start in range(0, len(lines), _LINES):
+            part = f", plot {start // _LINES + 1}" if len(lines) > _LINES else ""
+            figures.append(_measure(name, title, part, lines[start : start + _LINES], rows))
+    return figures
+
+
+def _line(one: str | None, name: str, rows: list[Record], points: list[Record], *, bands: bool) -> Line:
+    found = [row for row in rows if row["condition"] == one and row[name] is not None]
+    around = [(row[name], row[f"{name}_spread"]) for row in found] if bands else []
+    return Line(
+        condition(one),
+        [row["round_number"] for row in found],
+        [row[name] for row in found],
+        [None if spread is None else mean - spread for mean, spread in around],
+        [None if spread is None else mean + spread for mean, spread in around],
+        [
+            (row["round_number"], row[f"mean_{name}"])
+            for row in points
+            if row["condition"] == one and row[f"mean_{name}"] is not None
+        ],
+    )
+
+
+def _measure(name: str, title: str, part: str, lines: list[Line], rows: list[Record]) -> Figure:
+    columns = (
+        Column("condition", "Condition"),
+        Column("round_number", "Round", "whole"),
+        Column("runs", "Runs", "whole"),
+        Column("mean", "Mean", "number"),
+        Column("spread", "Standard deviation", "number"),
+    )
+    labels = {line.label for line in lines}
+    values: list[tuple[Any, ...]] = [
+        (row["condition"], row["round_number"], row["runs"], row[name], row[f"{name}_spread"])
+        for row in rows
+        if row[name] is not None and condition(row["condition"]) in labels
+    ]
+    sql = "select * from analytics.rounds join analytics.social_runs using (world_id, experiment) where experiment = $1"
+    more = max(0, len(values) - _ROUNDS)
+    numbers = Table(
+        f"{name}_by_round{part.replace(', plot ', '_')}",
+        f"{title}{part}",
+        columns,
+        values[:_ROUNDS],
+        more,
+        sql if more else None,
+    )
+    said = f"Lines: mean {title.lower()} by round. " + " ".join(map(_course, lines))
+    return Figure(f"{title}{part}", Lines(said, "round", "", lines, unit_range=True), numbers)
+
+
+def _course(line: Line) -> str:
+    first, last = next(iter(line.y)), next(reversed(line.y))
+    if first is None or last is None or len(line.x) == 1:
+        return f"{line.label}: {number(first or 0)} in round {line.x[0]:g}."
+    return f"{line.label}: from {number(first)} in round {line.x[0]:g} to {number(last)} in round {line.x[-1]:g}."
+
+
+# -- messages and references ---------------------------------------------------------------------------------
+
+
+async def _messages(snapshot: Snapshot, experiment: str) -> list[Block]:
+    rows = await snapshot.rows(social.MESSAGES, experiment, _AGENTS)
+    if not rows:
+        return []
+    columns = (
+        Column("sender", "Role or agent"),
+        Column("public", "To all", "whole"),
+        Column("internal", "For coaches only", "whole"),
+        Column("agents", "Agents", "whole"),
+        Column("characters", "Mean length, characters", "number"),
+    )
+    more = rows[0]["senders"] - len(rows)
+    table = Table(
+        "messages_by_role",
+        "Messages by role",
+        columns,
+        [tuple(row.values())[:5] for row in rows],
+        more,
+        "select agent_role, agent_id, is_internal, count(*) from analytics.messages where experiment = $1 "
+        "group by 1, 2, 3"
+        if more
+        else None,
+    )
+    parts = [Part("to all", [row["public"] for row in rows])]
+    if any(row["internal"] for row in rows):
+        parts.append(Part("for coaches only", [row["internal"] for row in rows]))
+    said = f"Bars: how many messages each role sent. {rows[0]['sender']} sent the most."
+    remarks = [f"{row['public'] + row['internal']:,}" for row in rows]
+    note = "An agent whose id has no role stands for itself."
+    return [Figure("Messages by role", Bars(said, [row["sender"] for row in rows], parts, remarks), table, note)]
+
+
+async def _references(snapshot: Snapshot, experiment: str) -> list[Block]:
+    rows = await snapshot.rows(social.REFERENCES, experiment, _AGENTS)
+    if not rows:
+        return []
+    columns = (
+        Column("agent_id", "Agent", "code"),
+        Column("agent_role", "Role"),
+        Column("feedbacks", "Feedbacks", "whole"),
+        Column("referred", "Referred to", "whole"),
+        Column("answered", "Answered", "whole"),
+        Column("mentioned", "Mentioned by the analyst", "whole"),
+        Column("inclusion", "Mean inclusion in syntheses", "number"),
+    )
+    more = rows[0]["agents"] - len(rows)
+    table = Table(
+        "references",
+        "Who was referred to and answered",
+        columns,
+        [tuple(row.values())[:7] for row in rows],
+        more,
+        "select * from analytics.feedback where experiment = $1" if more else None,
+    )
+    parts = [
+        Part("referred to", [row["referred"] or 0 for row in rows]),
+        Part("answered", [row["answered"] or 0 for row in rows]),
+    ]
+    said = f"Bars: how often others referred to each agent, and answered it. {rows[0]['agent_id']} comes first."
+    parts = [part for part in parts if any(part.values)]
+    remarks = [f"{sum(part.values[place] for part in parts):,.0f}" for place in range(len(rows))]
+    title = "Who was referred to and answered"
+    if more:
+        title += f", the first {counted(len(rows), 'agent')}"
+    return [Figure(title, Bars(said, [row["agent_id"] for row in rows], parts, remarks), table)]
+
+
+#: What a report says of experiments with such worlds.
+SECTION: Final = KindSection(section, VIEWS)

@@ -1,0 +1,102 @@
+"""Social-RL worlds: one world is one run of an experiment. Source: seeds/social_rl.md.
+
+- ``fields.py``, ``faults.py``: the seed's fields and rules, and what is wrong with a document
+- ``models.py``, ``files.py``: the seed's documents as typed models, and as files (`worldledger_social_rl.documents` has
+  them all)
+- ``words.py``: the kinds of effects, and how the documents stand in payloads
+- ``recording.py`` (``rounds.py``, ``writing.py``, ``judging.py``): a run's folder as effects, and back
+- ``handlers.py``: what becomes of the state (evolve)
+- ``checks.py``: what is refused before it becomes an effect (decide)
+- ``policy.py``: what agents are shown; ``config.py``: how a world is configured, and begins
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from worldledger.effects import EffectDraft
+from worldledger.moments import Unit
+from worldledger.observation import ObservationPolicy
+from worldledger.rulesets.base import Ruleset
+from worldledger.world import WorldState
+from worldledger_social_rl.rules import config as _config
+from worldledger_social_rl.rules import handlers
+from worldledger_social_rl.rules.checks import CHECKS, check_intent
+from worldledger_social_rl.rules.fields import SCHEMA_VERSION
+from worldledger_social_rl.rules.files import create_experiment_meta, load_round_result, save_round_result
+from worldledger_social_rl.rules.models import (
+    AgentFeedback,
+    ContextFrame,
+    CueState,
+    ExperimentMeta,
+    PolicyAdaptation,
+    PolicyState,
+    RolePolicy,
+    RoundResult,
+    SocialRLMessage,
+    validate_round_result,
+)
+from worldledger_social_rl.rules.policy import SocialRLPolicy, policy_of
+from worldledger_social_rl.rules.words import ROUND_ENDED, ROUND_STARTED
+
+__all__ = [
+    "RULESET",
+    "SCHEMA_VERSION",
+    "AgentFeedback",
+    "ContextFrame",
+    "CueState",
+    "ExperimentMeta",
+    "PolicyAdaptation",
+    "PolicyState",
+    "RolePolicy",
+    "RoundResult",
+    "SocialRL",
+    "SocialRLMessage",
+    "SocialRLPolicy",
+    "create_experiment_meta",
+    "load_round_result",
+    "save_round_result",
+    "validate_round_result",
+]
+
+
+class SocialRL(Ruleset):
+    """Worlds of the ruleset ``social_rl``; `worldledger_social_rl.rules.config` says what their configuration is."""
+
+    name = "social_rl"
+    version = 1
+    handlers = handlers.HANDLERS
+    checks = CHECKS
+    stateful = frozenset(CHECKS)
+    digest_after = frozenset({ROUND_ENDED})
+    records_rejections = True
+    judges_by_hidden = True
+    units = MappingProxyType({"round": Unit((ROUND_STARTED,), "round_number", restarts=True)})
+
+    def check_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Give the configuration in its normal form. Raises InvalidConfigError with every problem."""
+        return _config.check_config(config)
+
+    def begin(self, state: WorldState, config: Mapping[str, Any]) -> None:
+        """Note what the configuration says, and let its agents be there."""
+        handlers.begin(state, config)
+
+    def opening(
+        self, config: Mapping[str, Any], *, world_uuid: str, checkpoint: Mapping[str, Any] | None = None
+    ) -> Sequence[EffectDraft]:
+        """Give ExperimentStarted, where there is meta, and the registrations of the agents."""
+        super().opening(config, world_uuid=world_uuid, checkpoint=checkpoint)
+        return _config.opening_effects(config)
+
+    def policy_for(self, agent_id: str, config: Mapping[str, Any]) -> ObservationPolicy | None:
+        """Give the policy ``social_rl``, that of a coach to coaches."""
+        return policy_of(agent_id, config.get("coaches"))
+
+    def check_intent(self, kind: str, payload: Mapping[str, Any], agent_id: str, state: WorldState) -> None:
+        """Agents say something; coaches give feedback and adapt policies; the rest is for who runs the experiment."""
+        check_intent(kind, payload, agent_id, state)
+
+
+RULESET = SocialRL()
