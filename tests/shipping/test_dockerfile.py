@@ -93,6 +93,9 @@ def test_the_image_has_a_supported_python_and_the_pinned_versions() -> None:
 def test_the_image_is_built_from_everything_that_is_packaged() -> None:
     """.dockerignore lets every folder and file through that goes into the wheel."""
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    packaged = {*wheel["packages"], *(Path(source).parts[0] for source in wheel["force-include"])}
+    packaged = {
+        *(Path(package).parts[0] for package in wheel["packages"]),
+        *(Path(source).parts[0] for source in wheel["force-include"]),
+    }
     let_through = set(re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE))
     assert packaged <= let_through
