@@ -17,6 +17,9 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import uvloop
+from worldledger_service.database import embedded, schema
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
 
 from benchmarks import (
     agents,
@@ -38,9 +41,6 @@ from benchmarks import (
     verification,
 )
 from benchmarks.harness import ROUNDS, Report
-from service.database import embedded, schema
-from service.settings import Settings
-from service.store import Store
 
 ALL = (
     "appends", "bulk", "verification", "http", "million", "states", "first_views", "projections", "agents", "variables",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from worldledger_service.store import Store
+
 from benchmarks import (
     agents_delivery,
     agents_interruption,
@@ -14,7 +16,6 @@ from benchmarks import (
 )
 from benchmarks.agents_town import serving
 from benchmarks.harness import Report
-from service.store import Store
 
 PARTS = ("delivery", "interruption", "sockets", "throughput", "ticks", "views", "memory")
 

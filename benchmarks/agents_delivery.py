@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import orjson
+from worldledger_service.store import Store
 
 from benchmarks.agents_sockets import Found, Seat, Task, play
 from benchmarks.agents_town import Crowd, Server, process, settled
 from benchmarks.harness import Goal, Report, say
-from service.store import Store
 
 ROUNDS = 3
 SECONDS = 3.0

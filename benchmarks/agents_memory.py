@@ -18,10 +18,10 @@ from typing import Any
 import orjson
 import psutil
 import uvloop
+from worldledger_service.runtime import AgentHandle, CancelToken, Orchestrator, OrchestratorConfig, QueueClosedError
 
 from benchmarks.agents_town import POLICY
 from benchmarks.harness import Goal, Report, say
-from service.runtime import AgentHandle, CancelToken, Orchestrator, OrchestratorConfig, QueueClosedError
 from worldledger.errors import IntentConflictError, StaleContextError
 
 HOUR = 3600.0

@@ -14,10 +14,10 @@ from typing import Any
 
 import orjson
 import uvicorn
+from worldledger_service.api.ws.messages import MAX_BYTES
+from worldledger_service.api.ws.transport import PING_INTERVAL, SocketProtocol
 
 from benchmarks.agents_sockets import PROTOCOL
-from service.api.ws.messages import MAX_BYTES
-from service.api.ws.transport import PING_INTERVAL, SocketProtocol
 
 
 class Relay:

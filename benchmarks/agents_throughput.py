@@ -10,11 +10,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import count
 from typing import Any
 
+from worldledger_service.runtime import AgentHandle, Orchestrator
+from worldledger_service.store import Store
+
 from benchmarks.agents_sockets import Task, play
 from benchmarks.agents_town import CONFIG, Crowd, Server, settle, settled
 from benchmarks.harness import Figure, Goal, Report, say
-from service.runtime import AgentHandle, Orchestrator
-from service.store import Store
 from worldledger.genesis import NewWorld
 
 ROUNDS = 3

@@ -8,8 +8,9 @@ import time
 from itertools import count
 from typing import Any
 
+from worldledger_service.runtime import ObservationPolicy, Orchestrator, OrchestratorConfig
+
 from benchmarks.harness import Figure, Report, say
-from service.runtime import ObservationPolicy, Orchestrator, OrchestratorConfig
 
 ROUNDS = 5
 INTENTS = 1000

@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 
+from worldledger_service.runtime import AgentHandle, ObservationPolicy, Orchestrator, OrchestratorConfig, PolicyConfig
+
 from benchmarks.agents_sockets import Seat
 from benchmarks.http import free_port, until_alive
-from service.runtime import AgentHandle, ObservationPolicy, Orchestrator, OrchestratorConfig, PolicyConfig
 
 #: How far agents see. Groups stand a thousand apart, so that each sees its own and no other.
 POLICY = ObservationPolicy(PolicyConfig(distance_limit=50.0))
@@ -90,6 +91,6 @@ async def process(*arguments: str) -> AsyncIterator[Server]:
 @asynccontextmanager
 async def serving(url: str, count: int) -> AsyncIterator[list[Server]]:
     """Run servers on one database, as ``worldledger serve`` does."""
-    arguments = ("service.cli", "serve", "--port", "{port}", "--database-url", url)
+    arguments = ("worldledger_service.cli", "serve", "--port", "{port}", "--database-url", url)
     async with AsyncExitStack() as stack:
         yield [await stack.enter_async_context(process(*arguments)) for _ in range(count)]

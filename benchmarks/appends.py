@@ -9,11 +9,11 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import asyncpg
+from worldledger_service.database.engine import connect_pool
+from worldledger_service.store import EventLog, Store, statements
 
 from benchmarks.apart import apart
 from benchmarks.harness import Report, draft, say
-from service.database.engine import connect_pool
-from service.store import EventLog, Store, statements
 from worldledger.genesis import NewWorld
 
 CALLERS = 16

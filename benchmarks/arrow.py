@@ -12,10 +12,10 @@ from pathlib import Path
 from shutil import rmtree
 
 from adbc_driver_postgresql import dbapi
+from worldledger_service.store import Store
 
 from benchmarks.harness import Goal, Report, draft, say
 from benchmarks.million import PEAK, command
-from service.store import Store
 from worldledger.client import Client, ServiceUnavailableError
 from worldledger.genesis import NewWorld
 

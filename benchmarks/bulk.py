@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncpg
+from worldledger_service.store import Store
 
 from benchmarks.harness import Report, draft, say
-from service.store import Store
 from worldledger.genesis import NewWorld
 
 COUNT = 200_000

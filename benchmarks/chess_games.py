@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 
 import orjson
 import psutil
+from worldledger_service.store import Store
 
 from benchmarks.agents_town import Server, serving
 from benchmarks.chess_players import Caller, Found, Task, play
 from benchmarks.harness import Goal, Report, say
-from service.store import Store
 
 GAMES = 100
 #: Seconds for which clients play, and for which the service's own players do.

@@ -17,13 +17,13 @@ import orjson
 from worldledger_chess.arena import Arena, ArenaSettings, NewGame
 from worldledger_chess.rules import AgentSpec, BoardState
 from worldledger_chess.rules.moves import play_move
+from worldledger_service.runtime.worlds import Worlds
+from worldledger_service.store import Store
+from worldledger_service.store.watch import HeadWatcher
 
 from benchmarks.agents_town import process
 from benchmarks.chess_players import Caller, Task, play
 from benchmarks.harness import Goal, Report, say
-from service.runtime.worlds import Worlds
-from service.store import Store
-from service.store.watch import HeadWatcher
 from worldledger.effects import EffectDraft
 from worldledger.genesis import NewWorld
 

@@ -10,10 +10,9 @@ import time
 from pathlib import Path
 
 import orjson
-
-from service.app import run
-from service.settings import Settings
-from service.store.watch import HeadWatcher
+from worldledger_service.app import run
+from worldledger_service.settings import Settings
+from worldledger_service.store.watch import HeadWatcher
 
 _commits: list[tuple[str, int, float]] = []
 _committed = HeadWatcher.committed

@@ -12,14 +12,15 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from worldledger_service.database.analytics.asking import ask
+from worldledger_service.database.analytics.cookbook import NamedQuery, queries
+from worldledger_service.database.engine import connect_one
+from worldledger_service.projecting import Projections
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
+
 from benchmarks.harness import Goal, Report, say
 from benchmarks.projections import random_games
-from service.database.analytics.asking import ask
-from service.database.analytics.cookbook import NamedQuery, queries
-from service.database.engine import connect_one
-from service.projecting import Projections
-from service.settings import Settings
-from service.store import Store
 from worldledger.genesis import NewWorld
 
 COUNT = 1_000_000

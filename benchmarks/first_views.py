@@ -19,12 +19,12 @@ from typing import Any
 
 import asyncpg
 import orjson
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
 
 from benchmarks.harness import Figure, Goal, Report, say
 from benchmarks.million import command
 from benchmarks.states import LONG, moved, server
-from service.settings import Settings
-from service.store import Store
 from worldledger.genesis import NewWorld
 
 AGENTS, TURNS, VARIABLES = 1000, 15, 20

@@ -10,10 +10,10 @@ from typing import Any
 from urllib.request import urlopen
 
 import orjson
+from worldledger_service.store import Store
 
 from benchmarks.harness import Figure, Report, draft, say
 from benchmarks.million import command
-from service.store import Store
 from worldledger.genesis import NewWorld
 
 SERVER = """
@@ -21,8 +21,8 @@ import sys
 from typing import Any
 import uvicorn
 from fastapi import FastAPI
-from service.app import create_app
-from service.settings import Settings
+from worldledger_service.app import create_app
+from worldledger_service.settings import Settings
 
 app = create_app(Settings(), sys.argv[1])
 echo = FastAPI()

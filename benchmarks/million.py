@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from worldledger_service.store import Store
+
 from benchmarks.harness import Goal, Report, draft, say
-from service.store import Store
 from worldledger.genesis import NewWorld
 
 COUNT = 1_000_000
@@ -21,7 +22,7 @@ LIMIT_MIB = 300
 #: Runs one thing and prints its own peak resident memory in MiB, last on stderr.
 PEAK = """
 import resource, sys
-from service.cli.main import main
+from worldledger_service.cli.main import main
 sys.argv = ["worldledger", *sys.argv[1:]]
 try:
     main()

@@ -14,11 +14,11 @@ import asyncpg
 import chess
 import orjson
 from worldledger_chess.rules.moves import play_move
+from worldledger_service.store import Store
 
 from benchmarks.harness import Figure, Goal, Report, say
 from benchmarks.million import command
 from benchmarks.states import LONG, moved
-from service.store import Store
 from worldledger.genesis import NewWorld
 from worldledger.ports import Span, WorldHead
 
@@ -137,7 +137,13 @@ async def _lag(report: Report, url: str, store: Store) -> None:
     await store.create_world(NewWorld(world_id="live"))
     log = await store.log("live")
     runner = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "service.cli", "project", "--database-url", url, stderr=asyncio.subprocess.DEVNULL
+        sys.executable,
+        "-m",
+        "worldledger_service.cli",
+        "project",
+        "--database-url",
+        url,
+        stderr=asyncio.subprocess.DEVNULL,
     )
     connection = await asyncpg.connect(url)
     committed: dict[int, float] = {}

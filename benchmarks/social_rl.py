@@ -17,12 +17,12 @@ from typing import Any
 
 import asyncpg
 import orjson
+from worldledger_service.settings import MIB
+from worldledger_service.store import Store
 from worldledger_social_rl.store.social_runs import import_runs
 
 from benchmarks.harness import Goal, Report, say
 from benchmarks.million import command
-from service.settings import MIB
-from service.store import Store
 
 RUNS, ROUNDS, AGENTS, TURNS = 300, 3, 4, 3
 #: Words of a message, so that it has about 2 kB; and messages of a round of 100 MB.
@@ -150,7 +150,7 @@ def _records(runs: Path) -> Any:
 def _by_command(runs: Path, url: str) -> float:
     arguments = [
         "-m",
-        "service.cli",
+        "worldledger_service.cli",
         "import",
         "social-rl",
         str(runs),

@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager
 from http.client import HTTPConnection
 
 import orjson
+from worldledger_service.store import Store
 
 from benchmarks.harness import Goal, Report, say
 from benchmarks.http import free_port, until_alive
 from benchmarks.million import command
-from service.store import Store
 from worldledger.folding import Fold
 from worldledger.genesis import NewWorld
 from worldledger.rulesets import load_ruleset
@@ -24,8 +24,8 @@ from worldledger.rulesets import load_ruleset
 #: The service as `worldledger serve` runs it.
 SERVER = """
 import sys
-from service.app import run
-from service.settings import Settings
+from worldledger_service.app import run
+from worldledger_service.settings import Settings
 
 run(Settings(port=int(sys.argv[2])), sys.argv[1])
 """

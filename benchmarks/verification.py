@@ -5,8 +5,9 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Any, Final
 
+from worldledger_service.store import Store, statements
+
 from benchmarks.harness import Report, draft, say
-from service.store import Store, statements
 from worldledger.chain import StoredEffect, Verifier
 from worldledger.genesis import NewWorld
 

@@ -105,7 +105,7 @@ async def remotely(client: Client) -> None:
 
 async def here(database_url: str, world_id: str) -> None:
     """Play it in a world of this process."""
-    from service.runtime import Orchestrator  # noqa: PLC0415 - not needed against a service
+    from worldledger_service.runtime import Orchestrator  # noqa: PLC0415 - not needed against a service
 
     async with Orchestrator.open(database_url, world_id=world_id) as world:
         print(f"World {world_id}, in this process:\n")
@@ -117,8 +117,8 @@ def play(client: Client | None, world_id: str) -> None:
     if client is not None:
         asyncio.run(remotely(client))
         return
-    from service.cli.connect import Target, database  # noqa: PLC0415 - not needed against a service
-    from service.settings import Settings  # noqa: PLC0415
+    from worldledger_service.cli.connect import Target, database  # noqa: PLC0415 - not needed against a service
+    from worldledger_service.settings import Settings  # noqa: PLC0415
 
     settings = Settings()
     named = settings.database_url

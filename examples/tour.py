@@ -17,7 +17,7 @@ import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 
-from service.cli.main import run
+from worldledger_service.cli.main import run
 
 #: Hasty Hal lost it by an illegal move.
 GAME = "examples-hasty-hal-vs-cautious-cora-2026-01-03-4c8135ce83ce"

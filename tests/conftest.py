@@ -23,10 +23,10 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 from hypothesis import is_hypothesis_test, settings
+from worldledger_service.database import embedded, schema
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
 
-from service.database import embedded, schema
-from service.settings import Settings
-from service.store import Store
 from worldledger.errors import EmbeddedServerError
 
 _counter = itertools.count(1)

@@ -193,12 +193,16 @@ def _end(code: object) -> None:
 
 def _load() -> None:
     """Load what the commands and a service load."""
-    import service.app  # noqa: PLC0415
-    import service.cli  # noqa: PLC0415
+    import worldledger_service.app  # noqa: PLC0415
+    import worldledger_service.cli  # noqa: PLC0415
 
-    for module in pkgutil.iter_modules(service.cli.__path__, "service.cli."):
+    from worldledger.kinds import parts  # noqa: PLC0415
+
+    for module in pkgutil.iter_modules(worldledger_service.cli.__path__, "worldledger_service.cli."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
+    for part in ("commands", "routes", "serves", "projections"):
+        parts(part)
 
 
 if __name__ == "__main__":

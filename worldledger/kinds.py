@@ -28,18 +28,18 @@ class Kind:
     - ``name``: the name of its ruleset, by which worlds refer to it.
     - ``ruleset``: a `worldledger.rulesets.Ruleset`, the rules. A kind may leave it out and add to another's worlds.
     - ``policies``: observation policies by name, each with the module that registers it (`worldledger.policies`).
-    - ``projections``: a sequence of `projections.base.Projection` objects, tables over its worlds.
-    - ``commands``: a function that is called with `service.cli.tree.Commands`, and adds commands to it.
+    - ``projections``: a sequence of `worldledger_projections.base.Projection` objects, tables over its worlds.
+    - ``commands``: a function that is called with `worldledger_service.cli.tree.Commands`, and adds commands to it.
     - ``read_config``: a function ``(file, *, named)`` from a path to a world's configuration, for ``worldledger world
       create --config``; None for a file that is none of the kind's, unless the kind is ``named`` on the command line.
     - ``pictured``: a function from a state's entities to a title and lines, with which ``worldledger state`` begins.
     - ``routes``: a sequence of Starlette's routes, those of a FastAPI ``APIRouter`` for example.
-    - ``serves``: a function from `service.api.context.Services` to an asynchronous context manager, entered as long as
-      the service serves; routes find what it lends in ``Services.of_kinds``, by the kind's name.
-    - ``problems``: classes of errors, each with its `service.api.problems.Answer`.
+    - ``serves``: a function from `worldledger_service.api.context.Services` to an asynchronous context manager, entered
+      as long as the service serves; routes find what it lends in ``Services.of_kinds``, by the kind's name.
+    - ``problems``: classes of errors, each with its `worldledger_service.api.problems.Answer`.
     - ``shapes``: a sequence of Pydantic models, the shapes that its routes refer to in the OpenAPI document.
-    - ``schemas``: JSON Schemas that are served, `service.api.schemas.documents.Published` objects by name.
-    - ``report``: a `service.report.blocks.KindSection`, what an experiment's report says of its worlds.
+    - ``schemas``: JSON Schemas that are served, `worldledger_service.api.schemas.documents.Published` objects by name.
+    - ``report``: a `worldledger_service.report.blocks.KindSection`, what an experiment's report says of its worlds.
     """
 
     name: str

@@ -217,7 +217,8 @@ async def remotely(client: Client, config: SimulationConfig, wanted: argparse.Na
 
 async def here(database_url: str, config: SimulationConfig, wanted: argparse.Namespace) -> int:
     """Play it in a world of this process."""
-    from service.store import Store  # noqa: PLC0415 - not needed against a service
+    from worldledger_service.store import Store  # noqa: PLC0415 - not needed against a service
+
     from worldledger.genesis import NewWorld  # noqa: PLC0415
 
     new = NewWorld(world_id=wanted.world, ruleset=RULESET.name, config=config.to_value(), experiment=EXPERIMENT)
@@ -230,7 +231,7 @@ async def here(database_url: str, config: SimulationConfig, wanted: argparse.Nam
         return 1
     if wanted.quiet and truth.is_over():
         return 0
-    from service.runtime import Orchestrator  # noqa: PLC0415
+    from worldledger_service.runtime import Orchestrator  # noqa: PLC0415
 
     async with Orchestrator.open(database_url, world_id=wanted.world) as world:
         truth = Truth(wanted.world, world.event_log)
@@ -252,8 +253,8 @@ def run(client: Client | None, wanted: argparse.Namespace) -> int:
     config = load_config(CONFIG)
     if client is not None:
         return asyncio.run(remotely(client, config, wanted))
-    from service.cli.connect import Target, database  # noqa: PLC0415 - not needed against a service
-    from service.settings import Settings  # noqa: PLC0415
+    from worldledger_service.cli.connect import Target, database  # noqa: PLC0415 - not needed against a service
+    from worldledger_service.settings import Settings  # noqa: PLC0415
 
     settings = Settings()
     named = settings.database_url

@@ -1,6 +1,6 @@
 """A projection of one's own: how many words each agent has said in each world."""
 
-from projections.base import Changes, Column, Projection, View, WorldProjection
+from worldledger_projections.base import Changes, Column, Projection, View, WorldProjection
 
 
 class _World(WorldProjection):

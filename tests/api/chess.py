@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import httpx2
-
-from service.api.context import Services
+from worldledger_service.api.context import Services
 
 from .helpers import draft
 

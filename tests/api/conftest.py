@@ -11,9 +11,9 @@ import pytest
 import pytest_asyncio
 import uvloop
 from fastapi import FastAPI
+from worldledger_service.api.context import Services
+from worldledger_service.app import create_app
 
-from service.api.context import Services
-from service.app import create_app
 from tests.conftest import Servers
 
 from .chess import FOOLS_MATE, catch_up, mate, moved, new_game, started

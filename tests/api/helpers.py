@@ -15,10 +15,10 @@ import httpx2
 import orjson
 import uvicorn.server
 from fastapi import FastAPI
+from worldledger_service import app as composition
+from worldledger_service.api.context import Services
+from worldledger_service.settings import Settings
 
-from service import app as composition
-from service.api.context import Services
-from service.settings import Settings
 from tests.conftest import NEVER
 
 JSON = {"Content-Type": "application/json"}

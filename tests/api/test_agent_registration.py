@@ -6,8 +6,7 @@ from typing import Any
 
 import httpx2
 import pytest
-
-from service.app import create_app
+from worldledger_service.app import create_app
 
 from .helpers import JSON, problem, settings
 from .living import AGENTS, new_world, of, register, speak

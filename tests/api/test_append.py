@@ -8,9 +8,8 @@ import httpx2
 import orjson
 import pytest
 from fastapi import FastAPI
-
-from service.api.context import Services
-from service.app import create_app
+from worldledger_service.api.context import Services
+from worldledger_service.app import create_app
 
 from .helpers import JSON, draft, problem, settings
 

@@ -11,9 +11,9 @@ import orjson
 import polars as pl
 import pyarrow as pa
 import pytest
+import worldledger_service.api.arrow
+from worldledger_service.arrow import extras
 
-import service.api.arrow
-from service.arrow import extras
 from worldledger.errors import ExtraMissingError
 
 from .helpers import Served, draft, problem
@@ -99,7 +99,7 @@ async def test_a_service_without_arrow_says_what_to_install(
     def missing() -> None:
         raise ExtraMissingError.of("pyarrow", "analytics")
 
-    monkeypatch.setattr("service.arrow.door.needed", missing)
+    monkeypatch.setattr("worldledger_service.arrow.door.needed", missing)
     refused = problem(await client.get("/v1/effects?format=arrow"), 501, "extra_missing", extra="analytics")
     assert "pip install 'worldledger[analytics]'" in refused["detail"]
     assert (await client.get("/v1/effects")).status_code == 200
@@ -110,14 +110,14 @@ async def test_a_service_without_arrow_says_what_to_install(
 
 async def test_a_service_that_stops_cuts_the_stream(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream that is under way when the service stops has no proper end, and does not hold up the stop."""
-    read = service.api.arrow._lines
+    read = worldledger_service.api.arrow._lines
 
     async def held(*asked: Any) -> AsyncGenerator[bytes, None]:
         async for chunk in read(*asked):
             yield chunk
             await asyncio.Event().wait()
 
-    monkeypatch.setattr(service.api.arrow, "_lines", held)
+    monkeypatch.setattr(worldledger_service.api.arrow, "_lines", held)
     async with httpx2.AsyncClient(base_url=served.url, timeout=60) as client:
         await _fill(client)
         async with client.stream("GET", "/v1/effects") as response:

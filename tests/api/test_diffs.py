@@ -8,8 +8,7 @@ from unittest import mock
 import httpx2
 import jsonpatch
 import pytest
-
-from service.store.states import States
+from worldledger_service.store.states import States
 
 from .helpers import draft, problem
 

@@ -15,11 +15,11 @@ import psutil
 import pytest
 import pytest_asyncio
 from fastapi import FastAPI
+from worldledger_projections.engine import Engine
+from worldledger_service import feeding as feeding_module
+from worldledger_service.api.context import Services
+from worldledger_service.app import create_app
 
-from projections.engine import Engine
-from service import feeding as feeding_module
-from service.api.context import Services
-from service.app import create_app
 from tests.cli.helpers import Running
 
 from .chess import FOOLS_MATE, mate, moved, new_game, started
@@ -132,8 +132,8 @@ def test_a_feeder_ends_with_its_parent(database_url: str, tmp_path: Path) -> Non
     program = tmp_path / "parent.py"
     program.write_text(
         "import asyncio, sys\n"
-        "from service.feeding import Feeding\n"
-        "from service.settings import Settings\n"
+        "from worldledger_service.feeding import Feeding\n"
+        "from worldledger_service.settings import Settings\n"
         "async def main():\n"
         "    async with Feeding.beside(sys.argv[1], Settings()) as feeding:\n"
         "        while not feeding.counters.batches and not feeding._process:\n"

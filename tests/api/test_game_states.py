@@ -12,8 +12,7 @@ from worldledger_chess.api.serving import arena_of
 from worldledger_chess.arena import MoveOutcome, NewGame, ResignOutcome
 from worldledger_chess.projections.games import Games
 from worldledger_chess.rules import AgentSpec, BoardState, Game, GameSession, Move
-
-from service.api.context import Services
+from worldledger_service.api.context import Services
 
 from .chess import FOOLS_MATE, catch_up, moved, new_game, started
 from .helpers import problem, wait_for

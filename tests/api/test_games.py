@@ -10,8 +10,7 @@ from worldledger_chess.api import played as played_shapes
 from worldledger_chess.api import shapes as games_shapes
 from worldledger_chess.projections.games import Games
 from worldledger_chess.projections.moves import Moves
-
-from service.api.context import Services
+from worldledger_service.api.context import Services
 
 from .chess import FOOLS_MATE, catch_up, moved, new_game, started, walk_pages
 from .helpers import problem

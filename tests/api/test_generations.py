@@ -7,9 +7,8 @@ from typing import Any
 
 import httpx2
 import pytest
-
-from service.api import generations
-from service.runtime import Orchestrator
+from worldledger_service.api import generations
+from worldledger_service.runtime import Orchestrator
 
 from .helpers import Served, problem, wait_for
 from .living import intent, new_world, of, register, speak

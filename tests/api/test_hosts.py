@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import httpx2
 import pytest
-
-from service.api.hosts import allowed_hosts
-from service.app import create_app
+from worldledger_service.api.hosts import allowed_hosts
+from worldledger_service.app import create_app
 
 from .helpers import Served, draft, problem, settings
 

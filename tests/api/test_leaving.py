@@ -11,8 +11,8 @@ from unittest import mock
 import httpx2
 import pytest
 from structlog.testing import capture_logs
+from worldledger_service.api.wire import Protocol
 
-from service.api.wire import Protocol
 from tests.schema.helpers import connected
 from tests.store.helpers import holding_head, wait_for_waiters
 

@@ -12,10 +12,10 @@ import pytest
 from pydantic import ValidationError
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
+from worldledger_service.api import limiting
+from worldledger_service.api.limiting import Limiter, Standing, counted_as
+from worldledger_service.settings import parse_rate_limit
 
-from service.api import limiting
-from service.api.limiting import Limiter, Standing, counted_as
-from service.settings import parse_rate_limit
 from worldledger.client import Client
 from worldledger.errors import RateLimitedError
 from worldledger.observation import ObservationPolicy

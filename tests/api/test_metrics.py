@@ -6,9 +6,8 @@ from unittest import mock
 
 import httpx2
 from prometheus_client.parser import text_string_to_metric_families
-
-from projections.engine import Engine
-from service.api.context import Services
+from worldledger_projections.engine import Engine
+from worldledger_service.api.context import Services
 
 from .chess import catch_up, new_game, started
 from .helpers import draft

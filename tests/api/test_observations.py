@@ -10,8 +10,7 @@ from typing import Any
 import httpx2
 import orjson
 import pytest
-
-from service.app import create_app
+from worldledger_service.app import create_app
 
 from .helpers import Event, Served, Tail, draft, problem, settings, wait_for
 from .living import INTENTS, Watched, intent, new_world, of, register, speak

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
+from worldledger_service.api import schemas
+from worldledger_service.api.moments import LOOKS
+from worldledger_service.api.problems import problem_response, table
+from worldledger_service.store import WorldRecord
 
-from service.api import schemas
-from service.api.moments import LOOKS
-from service.api.problems import problem_response, table
-from service.store import WorldRecord
 from worldledger import drafts, errors, intents
 from worldledger.genesis import NewWorld
 from worldledger.moments import UnreadableMomentError, parse_moment

@@ -9,9 +9,8 @@ import orjson
 import pytest
 import pytest_asyncio
 from fastapi import FastAPI
-
-from service.api.caching import IMMUTABLE
-from service.api.context import Services
+from worldledger_service.api.caching import IMMUTABLE
+from worldledger_service.api.context import Services
 
 from .helpers import chain_checksum, draft, problem
 

@@ -11,9 +11,9 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from worldledger_service.api.schemas.documents import published
 from worldledger_simulation.rules import Checkpoint, SimulationConfig
 
-from service.api.schemas.documents import published
 from tests.markets import MARKET, market
 from worldledger.errors import InvalidDefinitionError
 from worldledger.variables import check_definitions

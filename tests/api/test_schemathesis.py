@@ -18,9 +18,9 @@ import schemathesis
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from schemathesis import Case, GenerationMode
+from worldledger_service.app import create_app
+from worldledger_service.settings import Settings
 
-from service.app import create_app
-from service.settings import Settings
 from tests.social_runs import round_of
 
 from .chess import FOOLS_MATE, catch_up, mate, moved, new_game, started

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import asyncpg
 import httpx2
 import pytest
+from worldledger_service import app as composition
+from worldledger_service.app import ListenError, serve
 
-from service import app as composition
-from service.app import ListenError, serve
 from tests.cli.helpers import Running
 from tests.store.helpers import holding_head, wait_for_waiters
 from tests.store.proxy import Proxy
@@ -45,8 +45,8 @@ _PROGRAM = """
 import logging
 import sys
 import structlog
-from service.app import run
-from service.settings import Settings
+from worldledger_service.app import run
+from worldledger_service.settings import Settings
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
 run(Settings(port=0, pool_size=2), sys.argv[1], ready=lambda url: print(url, flush=True))
 print("stopped", flush=True)
@@ -88,9 +88,9 @@ def test_a_silent_database_keeps_no_stop_for_long(monkeypatch: pytest.MonkeyPatc
         pass_by(composition._ANSWER_SECONDS)  # each takes as long as it may
         return next(answers)
 
-    monkeypatch.setattr("service.app.time.sleep", pass_by)
+    monkeypatch.setattr("worldledger_service.app.time.sleep", pass_by)
     monkeypatch.setattr(composition, "_answers", asked)
-    monkeypatch.setattr("service.app.os._exit", ends.append)
+    monkeypatch.setattr("worldledger_service.app.os._exit", ends.append)
     composition._end_if_silent("postgresql://nobody@localhost/nothing")
     assert ends == [1]
     assert now <= 8

@@ -8,12 +8,11 @@ from typing import Any
 
 import httpx2
 import pytest
-
-from service.api import health, metrics
-from service.api.context import Services
-from service.api.questions import Questions
-from service.projecting import Projections
-from service.store import Store
+from worldledger_service.api import health, metrics
+from worldledger_service.api.context import Services
+from worldledger_service.api.questions import Questions
+from worldledger_service.projecting import Projections
+from worldledger_service.store import Store
 
 from .helpers import problem, wait_for
 

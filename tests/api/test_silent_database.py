@@ -7,10 +7,10 @@ import asyncio
 import asyncpg
 import httpx2
 import pytest
+from worldledger_service.app import create_app
+from worldledger_service.settings import Settings
+from worldledger_service.store.outages import Outages
 
-from service.app import create_app
-from service.settings import Settings
-from service.store.outages import Outages
 from tests.store.helpers import holding_head
 from tests.store.proxy import Proxy
 

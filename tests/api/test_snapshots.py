@@ -7,8 +7,7 @@ import asyncio
 import httpx2
 import orjson
 import pytest
-
-from service.api.context import Services
+from worldledger_service.api.context import Services
 
 from .helpers import draft, problem
 

@@ -13,10 +13,9 @@ import httpx2
 import pyarrow as pa
 import pytest
 from fastapi import FastAPI
-
-from service.api import querying, sql
-from service.app import create_app
-from service.database.analytics.asking import Answer, ask
+from worldledger_service.api import querying, sql
+from worldledger_service.app import create_app
+from worldledger_service.database.analytics.asking import Answer, ask
 
 from .helpers import draft, problem, settings, wait_for
 

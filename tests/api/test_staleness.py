@@ -6,8 +6,7 @@ from typing import Any
 
 import httpx2
 import pytest
-
-from service.api import generations
+from worldledger_service.api import generations
 
 from .helpers import Served, problem
 from .living import INTENTS, intent, new_world, of, register, socket_of, speak

@@ -13,9 +13,9 @@ import httpx2
 import orjson
 import pytest
 from worldledger_sandbox.rules import Sandbox
+from worldledger_service.api.context import Services
+from worldledger_service.store.states import States
 
-from service.api.context import Services
-from service.store.states import States
 from tests.cli.helpers import forgery
 
 from .helpers import draft, problem

@@ -12,9 +12,8 @@ from unittest import mock
 import httpx2
 import pytest
 from websockets.asyncio.client import connect
-
-from service.api import connections, wire
-from service.api.connections import Connections
+from worldledger_service.api import connections, wire
+from worldledger_service.api.connections import Connections
 
 from .helpers import Served, draft, problem, serving, wait_for
 

@@ -9,8 +9,8 @@ from typing import Any
 import httpx2
 import pytest
 from starlette.types import Message
+from worldledger_service.api.streaming import Stream, StreamAbortedError
 
-from service.api.streaming import Stream, StreamAbortedError
 from tests.store.proxy import Proxy
 
 from .helpers import draft, serving, tailing, wait_for

@@ -10,10 +10,10 @@ from contextlib import aclosing
 import httpx2
 import orjson
 import pytest
+from worldledger_service.api.context import Services
+from worldledger_service.api.tail import _event, _events
+from worldledger_service.store import Store
 
-from service.api.context import Services
-from service.api.tail import _event, _events
-from service.store import Store
 from tests.store.proxy import Proxy
 from worldledger.chain import StoredEffect
 

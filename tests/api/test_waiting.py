@@ -7,9 +7,8 @@ import dataclasses
 
 import httpx2
 from fastapi import FastAPI
-
-from service.api.context import Services
-from service.feeding import Feeding
+from worldledger_service.api.context import Services
+from worldledger_service.feeding import Feeding
 
 from .chess import FOOLS_MATE, catch_up, moved, new_game, started
 from .helpers import problem

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from worldledger_service.store import Store
+from worldledger_service.store.watch import HeadWatcher
 
-from service.store import Store
-from service.store.watch import HeadWatcher
 from worldledger.chain import StoredEffect
 from worldledger.errors import StoreUnavailableError
 from worldledger.genesis import NewWorld
@@ -168,7 +168,7 @@ async def test_heads_never_fall_and_are_not_kept_without_end(
     watcher: HeadWatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An older head does not replace a newer one, and only so many worlds are remembered."""
-    monkeypatch.setattr("service.store.watch._REMEMBERED", 3)
+    monkeypatch.setattr("worldledger_service.store.watch._REMEMBERED", 3)
     watcher.moved("w", 5)
     watcher.moved("w", 4)
     assert await watcher.wait_beyond("w", 4) == 5

@@ -15,9 +15,8 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from worldledger_chess.api.serving import arena_of
-
-from service.api.ws.connection import MOST_UNREADABLE
-from service.api.ws.messages import MAX_BYTES, SUBPROTOCOL
+from worldledger_service.api.ws.connection import MOST_UNREADABLE
+from worldledger_service.api.ws.messages import MAX_BYTES, SUBPROTOCOL
 
 from .chess import FOOLS_MATE, moved, new_game, started
 from .helpers import Served, problem, serving, wait_for

@@ -59,7 +59,7 @@ async def test_what_is_no_http_is_a_problem(
     subtests: pytest.Subtests,
 ) -> None:
     """It is answered with a 400 problem, the connection is closed, and only a debugger is told."""
-    caplog.set_level(logging.DEBUG, "service.api.wire")
+    caplog.set_level(logging.DEBUG, "worldledger_service.api.wire")
     for what, (sent, instance) in _NO_HTTP.items():
         caplog.clear()
         with subtests.test(what):
@@ -68,7 +68,11 @@ async def test_what_is_no_http_is_a_problem(
             assert answer.headers["connection"] == "close"
             assert found["instance"] == instance
             assert len(answer.content) < 5000
-            logged = [each for each in caplog.records if each.levelno >= logging.INFO or "service.api" in each.name]
+            logged = [
+                each
+                for each in caplog.records
+                if each.levelno >= logging.INFO or "worldledger_service.api" in each.name
+            ]
             assert [each.levelno for each in logged] == [logging.DEBUG]
             assert capfd.readouterr() == ("", "")
             assert (await remote.get("/v1/worlds/town")).json()["head_seq"] == 1

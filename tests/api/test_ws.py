@@ -10,10 +10,9 @@ import httpx2
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
-
-from service.api.ws.messages import MAX_BYTES
-from service.api.ws.taking import IN_FLIGHT
-from service.runtime import Orchestrator
+from worldledger_service.api.ws.messages import MAX_BYTES
+from worldledger_service.api.ws.taking import IN_FLIGHT
+from worldledger_service.runtime import Orchestrator
 
 from .helpers import Served, problem, wait_for
 from .living import SUBPROTOCOL, Watched, address, intent, of, register, socket_of, speak

@@ -11,10 +11,10 @@ from typing import Any
 import httpx2
 import orjson
 import pytest
+from worldledger_service.api.ws import transport
+from worldledger_service.api.ws.connection import MOST_UNREADABLE
+from worldledger_service.api.ws.messages import MAX_BYTES
 
-from service.api.ws import transport
-from service.api.ws.connection import MOST_UNREADABLE
-from service.api.ws.messages import MAX_BYTES
 from worldledger.errors import FoldError
 
 from .helpers import Served, serving, wait_for
@@ -261,7 +261,7 @@ async def test_who_answers_is_kept(database_url: str, monkeypatch: pytest.Monkey
     """A client that has nothing to say but answers pings is not given up."""
     monkeypatch.setattr(transport, "PATIENCE", 0.5)
     monkeypatch.setattr(transport, "_LOOK", 0.05)
-    monkeypatch.setattr("service.app.PING_INTERVAL", 0.1)
+    monkeypatch.setattr("worldledger_service.app.PING_INTERVAL", 0.1)
     async with serving(database_url) as served, httpx2.AsyncClient(base_url=served.url, timeout=60) as client:
         await new_world(client)
         await register(client, "alice")

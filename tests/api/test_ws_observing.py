@@ -8,8 +8,7 @@ from unittest import mock
 
 import httpx2
 from websockets.asyncio.client import connect
-
-from service.runtime import Orchestrator
+from worldledger_service.runtime import Orchestrator
 
 from .helpers import Served, serving
 from .living import SUBPROTOCOL, Socket, Watched, address, intent, new_world, of, register, socket_of, speak

@@ -11,11 +11,11 @@ from typing import Any
 import chess
 from worldledger_chess.arena import Arena, ArenaSettings, GameEvent, LiveGame, MoveOutcome, NewGame
 from worldledger_chess.rules import AgentSpec
+from worldledger_service.runtime.worlds import Worlds
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
+from worldledger_service.store.watch import HeadWatcher
 
-from service.runtime.worlds import Worlds
-from service.settings import Settings
-from service.store import Store
-from service.store.watch import HeadWatcher
 from tests.conftest import NEVER
 from worldledger.effects import Effect, EffectDraft
 from worldledger.errors import IllegalEffectError, SimulationError

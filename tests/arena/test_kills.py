@@ -15,9 +15,9 @@ import orjson
 import pytest
 from worldledger_chess.arena.players import Position, RandomPlayer
 from worldledger_chess.rules import validate_game_state
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
 
-from service.settings import Settings
-from service.store import Store
 from tests.conftest import NEVER
 from tests.store.helpers import assert_sound
 from tests.warm import Process

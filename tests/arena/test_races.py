@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from worldledger_chess.arena import Arena, LiveGame, MoveOutcome
 from worldledger_chess.rules import validate_game_state
+from worldledger_service.store import writing
 
-from service.store import writing
 from worldledger.errors import IllegalEffectError, RequestConflictError, SimulationError
 from worldledger.genesis import NewWorld
 
@@ -229,8 +229,8 @@ async def test_attempts_that_wait_for_one_commit(arena: Arena, game_id: str, mon
     store = arena._store
     await store.create_world(NewWorld(world_id=game_id))
     elsewhere = await store.log(game_id)
-    monkeypatch.setattr("service.store.committer.write_groups", too_late)
-    monkeypatch.setattr("service.store.settle.write_groups", slowly)
+    monkeypatch.setattr("worldledger_service.store.committer.write_groups", too_late)
+    monkeypatch.setattr("worldledger_service.store.settle.write_groups", slowly)
     others = asyncio.create_task(elsewhere.append_all([posted("e2e4"), posted("e7e5")]))
     await wait_for(lambda: store._committer._running, "the first statement is being written")
     tries = asyncio.gather(*(attempt(game, "w", "a1a1") for _ in range(4)), return_exceptions=True)

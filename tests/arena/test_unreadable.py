@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 from worldledger_chess.arena import Arena
+from worldledger_service.store.transfer import import_export
 
-from service.store.transfer import import_export
 from tests.store.exports import export_of, text
 from worldledger.errors import FoldError
 from worldledger.transfer import check_export

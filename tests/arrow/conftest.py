@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
-
-from service.arrow.connections import Connections
-from service.arrow.reading import Effects
+from worldledger_service.arrow.connections import Connections
+from worldledger_service.arrow.reading import Effects
 
 
 @pytest.fixture

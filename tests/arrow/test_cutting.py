@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from worldledger_service.arrow import cutting
+from worldledger_service.arrow.cutting import SCHEMA, Cutter
 
-from service.arrow import cutting
-from service.arrow.cutting import SCHEMA, Cutter
 from tests.rules.values import GOOD_JSON
 from worldledger.errors import TamperedError
 

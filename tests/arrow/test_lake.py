@@ -15,16 +15,16 @@ import orjson
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
+from worldledger_service.arrow.choosing import choose
+from worldledger_service.arrow.connections import Connections
+from worldledger_service.arrow.lake import effects as lake_effects
+from worldledger_service.arrow.lake import files
+from worldledger_service.arrow.lake.exporting import Summary, export_lake
+from worldledger_service.arrow.lake.manifest import Choice, Manifest
+from worldledger_service.arrow.lake.partitions import NO_VALUE
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
 
-from service.arrow.choosing import choose
-from service.arrow.connections import Connections
-from service.arrow.lake import effects as lake_effects
-from service.arrow.lake import files
-from service.arrow.lake.exporting import Summary, export_lake
-from service.arrow.lake.manifest import Choice, Manifest
-from service.arrow.lake.partitions import NO_VALUE
-from service.settings import Settings
-from service.store import Store
 from tests.store.helpers import draft, start
 from worldledger.errors import SimulationError, TamperedError, WorldNotFoundError
 from worldledger.genesis import NewWorld

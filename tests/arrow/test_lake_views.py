@@ -9,13 +9,13 @@ from typing import Any
 
 import duckdb
 import pytest
+from worldledger_service.arrow.connections import Connections
+from worldledger_service.arrow.lake.exporting import export_lake
+from worldledger_service.arrow.lake.manifest import Choice, Manifest
+from worldledger_service.projecting import Projections
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
 
-from service.arrow.connections import Connections
-from service.arrow.lake.exporting import export_lake
-from service.arrow.lake.manifest import Choice, Manifest
-from service.projecting import Projections
-from service.settings import Settings
-from service.store import Store
 from tests.store.helpers import draft
 from worldledger.genesis import NewWorld
 

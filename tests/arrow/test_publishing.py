@@ -12,9 +12,9 @@ from shutil import rmtree
 from typing import Any, Final
 
 import pytest
+from worldledger_service.arrow.lake.folder import opened
+from worldledger_service.arrow.lake.manifest import EffectsPart, LakeView, LakeWorld, Manifest, Part
 
-from service.arrow.lake.folder import opened
-from service.arrow.lake.manifest import EffectsPart, LakeView, LakeWorld, Manifest, Part
 from worldledger.errors import SimulationError
 
 NOW: Final = "2026-01-01T00:00:00+00:00"
@@ -64,7 +64,7 @@ class _Disk:
             monkeypatch.setattr(Path, name, self._watched(getattr(Path, name)))
         for name in ("sync", "fsync"):
             monkeypatch.setattr(os, name, self._watched(getattr(os, name)))
-        monkeypatch.setattr("service.arrow.lake.folder.rmtree", self._watched(rmtree))
+        monkeypatch.setattr("worldledger_service.arrow.lake.folder.rmtree", self._watched(rmtree))
 
     def _watched(self, do: Callable[..., Any]) -> Callable[..., Any]:
         def done(*args: Any, **more: Any) -> Any:

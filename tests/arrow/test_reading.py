@@ -11,13 +11,13 @@ import asyncpg
 import orjson
 import pyarrow as pa
 import pytest
+from worldledger_service.arrow import reading
+from worldledger_service.arrow.choosing import choose
+from worldledger_service.arrow.connections import Connections, Session
+from worldledger_service.arrow.cutting import SCHEMA
+from worldledger_service.arrow.reading import Effects
+from worldledger_service.store import Store
 
-from service.arrow import reading
-from service.arrow.choosing import choose
-from service.arrow.connections import Connections, Session
-from service.arrow.cutting import SCHEMA
-from service.arrow.reading import Effects
-from service.store import Store
 from tests.store.helpers import draft, start
 from worldledger.errors import SchemaVersionError, StoreUnavailableError, TamperedError
 from worldledger.genesis import NewWorld

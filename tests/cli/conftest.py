@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 import pytest
 import structlog
 import typer.main
+from worldledger_service.cli import main
+from worldledger_service.cli.main import run
+from worldledger_service.database.embedded import remove, stop
 
-from service.cli import main
-from service.cli.main import run
-from service.database.embedded import remove, stop
 from tests.conftest import Servers
 
 from .helpers import GAME, Result

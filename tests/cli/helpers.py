@@ -17,10 +17,10 @@ from typing import Any, NamedTuple, Self
 
 import asyncpg
 import structlog
+from worldledger_service.cli.main import run
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
 
-from service.cli.main import run
-from service.settings import Settings
-from service.store import Store
 from tests.conftest import NEVER
 from tests.warm import SCRIPT, Process
 from worldledger.effects import EffectDraft

@@ -9,8 +9,8 @@ from typing import Any
 import jsonschema_rs
 import pytest
 import yaml
+from worldledger_service.api.schemas.documents import published
 
-from service.api.schemas.documents import published
 from tests.markets import ENDED, HEAD, TURNS, market
 
 from .conftest import Cli

@@ -17,9 +17,9 @@ import pytest
 from worldledger_chess.arena import ArenaSettings
 from worldledger_chess.arena.players import InvalidPlayerError, make_player
 from worldledger_chess.rules import validate_game_state
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
 
-from service.settings import Settings
-from service.store import Store
 from tests.arena.helpers import ended, opened
 from tests.arena.helpers import wait_for as wait_until
 from tests.arena.players.conftest import Engines, engines, fake_command

@@ -16,9 +16,9 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import psutil
 import pytest
+from worldledger_service.database.address import split_password
+from worldledger_service.database.revision import REVISIONS
 
-from service.database.address import split_password
-from service.database.revision import REVISIONS
 from tests.warm import SCRIPT
 
 from .conftest import Cli
@@ -330,7 +330,7 @@ def test_a_clock_that_is_beyond_time(cli: Cli, monkeypatch: pytest.MonkeyPatch) 
 
 def test_an_unfit_psql(on: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without any psql the error says what to install."""
-    monkeypatch.setattr("service.database.embedded.binaries.wheel_folder", lambda: None)
+    monkeypatch.setattr("worldledger_service.database.embedded.binaries.wheel_folder", lambda: None)
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     assert "psql was not found" in refused(on("db", "shell"))
 

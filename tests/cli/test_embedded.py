@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from service.database.embedded import status
+from worldledger_service.database.embedded import status
 
 from .helpers import Result, Running, call, wait_for
 

@@ -21,7 +21,7 @@ def killed(path, place):
     if str(place) == last:
         os.kill(os.getpid(), signal.SIGKILL)
 Path.replace = killed
-from service.cli.entry import main
+from worldledger_service.cli.entry import main
 main()
 """
 

@@ -12,8 +12,7 @@ from typing import Any
 import asyncpg
 import psutil
 import pytest
-
-from projections.registry import known
+from worldledger_projections.registry import known
 
 from .conftest import Cli
 from .helpers import BAZAAR, Lock, Running, append, done, record, seed, sql, wait_for
@@ -232,7 +231,9 @@ def test_ctrl_c_when_the_service_has_just_begun(database_url: str) -> None:
     serve = ("serve", "--port", "0", "--database-url", database_url)
     with Running(*serve, start_new_session=True) as running:
         process = psutil.Process(running.process.pid)
-        wait_for(lambda: any("service.feeder" in each.cmdline() for each in process.children()), "it is started")
+        wait_for(
+            lambda: any("worldledger_service.feeder" in each.cmdline() for each in process.children()), "it is started"
+        )
         assert running.line().startswith("Worldledger serves ")
         os.killpg(process.pid, signal.SIGINT)
         result = running.end()

@@ -9,8 +9,8 @@ from importlib.metadata import version
 
 import pytest
 import typer.main
+from worldledger_service.cli import main
 
-from service.cli import main
 from tests.warm import SCRIPT
 
 from .conftest import Cli
@@ -121,10 +121,13 @@ def test_wrong_usage(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [
-        ("service.cli.main", "asyncpg pydantic sqlalchemy alembic fastapi uvicorn chess orjson rich"),
-        ("service.store.store", f"sqlalchemy alembic fastapi uvicorn typer {_DATA} {_RULESETS}"),
-        ("service.snapshot_worker", f"asyncpg pydantic_settings sqlalchemy fastapi uvicorn {_DATA} {_RULESETS}"),
-        ("service.database.embedded.supervisor", "asyncio asyncpg pydantic structlog rich sqlalchemy"),
+        ("worldledger_service.cli.main", "asyncpg pydantic sqlalchemy alembic fastapi uvicorn chess orjson rich"),
+        ("worldledger_service.store.store", f"sqlalchemy alembic fastapi uvicorn typer {_DATA} {_RULESETS}"),
+        (
+            "worldledger_service.snapshot_worker",
+            f"asyncpg pydantic_settings sqlalchemy fastapi uvicorn {_DATA} {_RULESETS}",
+        ),
+        ("worldledger_service.database.embedded.supervisor", "asyncio asyncpg pydantic structlog rich sqlalchemy"),
         ("worldledger.client", f"asyncpg pydantic_settings structlog rich {_DATA} {_RULESETS}"),
     ],
 )

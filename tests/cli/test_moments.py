@@ -6,9 +6,8 @@ import math
 
 import pytest
 import typer
-
-from service.cli.moments import HEAD, Moment, read_moment, shown_duration, shown_wall_time
-from service.cli.replay_paced import Pace
+from worldledger_service.cli.moments import HEAD, Moment, read_moment, shown_duration, shown_wall_time
+from worldledger_service.cli.replay_paced import Pace
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from pathlib import Path
 import asyncpg
 import httpx2
 import pytest
+from worldledger_projections import registry
 
-from projections import registry
 from tests.projections.test_own import WORDS
 
 from .conftest import Cli

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psutil
 import pytest
+from worldledger_service.cli import replay_check
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
 
-from service.cli import replay_check
-from service.settings import Settings
-from service.store import Store
 from worldledger.effects import EffectDraft
 from worldledger.observation import ObservationPolicy, PolicyConfig
 from worldledger.rulesets import load_ruleset
@@ -309,9 +309,9 @@ def test_an_edited_view_digest(on: Cli, database_url: str) -> None:
 
 #: The program, which shares worlds out among processes however small they are.
 SHARING = """
-from service.cli import replay_check
+from worldledger_service.cli import replay_check
 replay_check.SPAWN_FROM, replay_check._JOB = 0, 1
-from service.cli.entry import main
+from worldledger_service.cli.entry import main
 main()
 """
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
 from worldledger_social_rl.rules.recording import read_run
 from worldledger_social_rl.store.run_folders import read_file
 from worldledger_social_rl.store.social_runs import RunSummary, import_runs
 
-from service.settings import Settings
-from service.store import Store
 from tests.social_runs import ALICE, EXAMPLE, SHARED, content, feedback, message, round_of, rounds, write_run
 from worldledger.genesis import NewWorld
 

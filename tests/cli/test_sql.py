@@ -13,8 +13,7 @@ from uuid import uuid4
 
 import pyarrow.parquet as pq
 import pytest
-
-from service.database.analytics.cookbook import queries
+from worldledger_service.database.analytics.cookbook import queries
 
 from .conftest import Cli
 from .helpers import UP_TO_DATE, Result, Running, append, call, fed_worlds, seed, sql

@@ -15,8 +15,8 @@ from functools import partial
 from typing import TypeAlias
 
 import pytest
+from worldledger_service.runtime import Orchestrator
 
-from service.runtime import Orchestrator
 from tests.api.helpers import Served, serving, settings
 from tests.conftest import Servers
 from worldledger.client import Client, World

@@ -8,10 +8,10 @@ from typing import Any
 
 import orjson
 import pytest
+from worldledger_service.runtime import Orchestrator
+from worldledger_service.store import Store
+from worldledger_service.store.transfer import import_export
 
-from service.runtime import Orchestrator
-from service.store import Store
-from service.store.transfer import import_export
 from tests.api.helpers import settings
 from tests.store.exports import effect, export_of, genesis, text
 from worldledger.client import World

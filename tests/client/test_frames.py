@@ -11,10 +11,10 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from worldledger_service.arrow.reading import Effects
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
 
-from service.arrow.reading import Effects
-from service.settings import Settings
-from service.store import Store
 from tests.api.helpers import Served, serving
 from worldledger.client import Client, ServiceUnavailableError, frames
 from worldledger.errors import ExtraMissingError, QueryRefusedError, UnknownQueryError, WorldNotFoundError

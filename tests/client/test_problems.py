@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 import pytest
+from worldledger_service.api.problems import enclosed_problem, encode
 
-from service.api.problems import enclosed_problem, encode
 from worldledger import errors
 from worldledger.client import RemoteError, ServiceUnavailableError
 from worldledger.client.problems import error_of, error_of_answer

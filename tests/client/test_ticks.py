@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from worldledger_service.store import Store
 
-from service.store import Store
 from tests.api.helpers import settings
 from worldledger.client import Client, World
 from worldledger.config import OrchestratorConfig

@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
-
-from service.database.engine import connect_one
-from service.projecting import Projections
-from service.settings import Settings
-from service.store import Store
+from worldledger_service.database.engine import connect_one
+from worldledger_service.projecting import Projections
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
 
 from .worlds import make_all, make_extremes
 

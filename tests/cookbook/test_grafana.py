@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-
-from service.database.analytics.asking import ask
+from worldledger_service.database.analytics.asking import ask
 
 pytestmark = pytest.mark.xdist_group("cookbook")
 

@@ -10,11 +10,11 @@ from statistics import mean
 from typing import Any
 
 import pytest
+from worldledger_service.database.analytics.asking import ask
+from worldledger_service.database.analytics.cookbook import find, queries
+from worldledger_service.database.engine import connect_one
 from worldledger_social_rl.report.section import condition
 
-from service.database.analytics.asking import ask
-from service.database.analytics.cookbook import find, queries
-from service.database.engine import connect_one
 from worldledger.errors import QueryRefusedError, UnknownQueryError
 from worldledger.observability.noise import noise_of
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.settings import Settings
-from service.store import Store
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
+
 from tests.markets import market
 from worldledger.effects import EffectDraft
 from worldledger.genesis import NewWorld

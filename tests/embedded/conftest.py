@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from service.database.embedded import EmbeddedServer, attach, place, remove, status, stop
-from service.database.embedded.home import open_home
+from worldledger_service.database.embedded import EmbeddedServer, attach, place, remove, status, stop
+from worldledger_service.database.embedded.home import open_home
 
 from .helpers import copied, new_folder, servers_of
 

@@ -18,10 +18,11 @@ from typing import Any, Self
 
 import asyncpg
 import psutil
-
-from service.database.embedded import EmbeddedServer
+from worldledger_service.database.embedded import EmbeddedServer
 
 ROOT = Path(__file__).resolve().parents[2]
+#: The folders of a checkout that hold packages.
+PACKAGES = [ROOT, ROOT / "projections", ROOT / "service", *sorted(ROOT.glob("kinds/*"))]
 
 # Where files are made and copied quickly; kills of processes are no harder to survive on a real disk.
 _MEMORY = Path("/dev/shm")
@@ -33,7 +34,7 @@ _USER_PROGRAM = """
 import asyncio, json, sys, time
 from pathlib import Path
 import asyncpg
-from service.database.embedded import attach, status
+from worldledger_service.database.embedded import attach, status
 
 async def value(url, sql):
     connection = await asyncpg.connect(url)
@@ -89,7 +90,7 @@ class User:
         **attach: Any,
     ) -> None:
         options = {"home": str(home), "attach": attach, "turns": turns, "sql": sql, "interactive": sql is None}
-        paths = [str(ROOT), *(path for path in sys.path if path.endswith("site-packages"))]
+        paths = [*map(str, PACKAGES), *(path for path in sys.path if path.endswith("site-packages"))]
         self.process = subprocess.Popen(
             [python, "-c", _USER_PROGRAM, json.dumps(options)],
             stdin=subprocess.PIPE,
@@ -204,11 +205,11 @@ def servers_of(data: Path) -> list[int]:
 def python_for(name: str) -> str | None:
     """Give a Python that this user can run with all that a user process needs, or None."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    paths = [str(ROOT), *(path for path in sys.path if path.endswith("site-packages"))]
+    paths = [*map(str, PACKAGES), *(path for path in sys.path if path.endswith("site-packages"))]
     for python in (sys.executable, f"/usr/bin/{version}", f"/usr/local/bin/{version}"):
         try:
             tried = subprocess.run(
-                [python, "-c", "import asyncpg, service.database.embedded"],
+                [python, "-c", "import asyncpg, worldledger_service.database.embedded"],
                 env={"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"},
                 cwd="/",
                 capture_output=True,

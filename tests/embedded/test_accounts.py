@@ -11,9 +11,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from worldledger_service.database.embedded import attach, remove, status, stop
+from worldledger_service.database.embedded.binaries import wheel_folder
 
-from service.database.embedded import attach, remove, status, stop
-from service.database.embedded.binaries import wheel_folder
 from worldledger.errors import EmbeddedServerError
 
 from .helpers import User, gone, python_for, sql, wait_for

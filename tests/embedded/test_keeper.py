@@ -9,8 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
-
-from service.database.embedded import attach, keeper, status, stop
+from worldledger_service.database.embedded import attach, keeper, status, stop
 
 from .helpers import gone, sql, wait_for
 

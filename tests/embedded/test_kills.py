@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from worldledger_service.database.embedded import EmbeddedServer, attach, status
+from worldledger_service.database.embedded.accounts import choose
+from worldledger_service.database.embedded.binaries import find
 
-from service.database.embedded import EmbeddedServer, attach, status
-from service.database.embedded.accounts import choose
-from service.database.embedded.binaries import find
 from worldledger.errors import EmbeddedServerError
 
 from .helpers import ROOT, gone, sql, wait_for
@@ -80,7 +80,7 @@ def test_killed_supervisor_and_postmaster(made: Path) -> None:
 
 def test_watcher_ends_the_server_where_no_signal_can(made: Path) -> None:
     """With the watcher of other systems, too, a killed supervisor takes its server along."""
-    command = [sys.executable, "-m", "service.database.embedded.supervisor"]
+    command = [sys.executable, "-m", "worldledger_service.database.embedded.supervisor"]
     options = ["--home", str(made), "--guard", "pipe", "--linger", "60"]
     with subprocess.Popen([*command, *options], cwd=ROOT, stderr=subprocess.DEVNULL) as supervisor:
         wait_for(lambda: status(made) is not None, "the supervisor starts")
@@ -98,7 +98,7 @@ def test_watcher_ends_the_server_where_no_signal_can(made: Path) -> None:
 def test_second_supervisor_is_refused(running: EmbeddedServer) -> None:
     """A supervisor started by hand for a home that has one ends at once and disturbs nothing."""
     home = str(running.data_dir.parent)
-    command = [sys.executable, "-m", "service.database.embedded.supervisor", "--home", home]
+    command = [sys.executable, "-m", "worldledger_service.database.embedded.supervisor", "--home", home]
     second = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert second.returncode == 3
     assert "has a supervisor already" in second.stderr

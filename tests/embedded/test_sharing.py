@@ -10,9 +10,9 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from worldledger_service.database.embedded import EmbeddedServer, attach, remove, status, stop
+from worldledger_service.database.embedded.locks import FileLock
 
-from service.database.embedded import EmbeddedServer, attach, remove, status, stop
-from service.database.embedded.locks import FileLock
 from worldledger.errors import EmbeddedServerError
 
 from .helpers import User, gone, sql, sql_at, wait_for

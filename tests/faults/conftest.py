@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from worldledger_service.database import embedded, schema
 
-from service.database import embedded, schema
 from tests.embedded.helpers import copied, new_folder
 
 from .living import Service, Two

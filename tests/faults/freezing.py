@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import httpx2
 import psutil
-
-from service.database import embedded
+from worldledger_service.database import embedded
 
 #: A service whose store tries and whose statements run for ever, so that whoever waited for those would, too; and whose
 #: callers are patient for little longer than a server takes to answer.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import service.app
-from service.cli.entry import main
+import worldledger_service.app
+from worldledger_service.cli.entry import main
 
 if __name__ == "__main__":
-    service.app._SILENT_STOP_SECONDS = 0.5
+    worldledger_service.app._SILENT_STOP_SECONDS = 0.5
     main()

@@ -15,10 +15,10 @@ from typing import Any, BinaryIO, NamedTuple
 import orjson
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Subprotocol
+from worldledger_service.runtime import Orchestrator
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
 
-from service.runtime import Orchestrator
-from service.settings import Settings
-from service.store import Store
 from tests.conftest import NEVER
 from tests.store.helpers import assert_sound
 from tests.warm import SCRIPT, Process

@@ -12,8 +12,9 @@ import json
 import sys
 from typing import Any
 
-from service.settings import Settings
-from service.store import EventLog, Store
+from worldledger_service.settings import Settings
+from worldledger_service.store import EventLog, Store
+
 from worldledger.effects import EffectDraft
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from worldledger_service.runtime import Orchestrator
+from worldledger_service.settings import Settings
 
-from service.runtime import Orchestrator
-from service.settings import Settings
 from tests.conftest import NEVER
 from worldledger.config import BackpressurePolicy, OrchestratorConfig
 from worldledger.errors import BackpressureError, SimulationError

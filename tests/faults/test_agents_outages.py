@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import httpx2
 import pytest
+from worldledger_service.runtime import Orchestrator
+from worldledger_service.settings import Settings
 
-from service.runtime import Orchestrator
-from service.settings import Settings
 from tests.conftest import NEVER
 from tests.store.proxy import Proxy
 from worldledger.client import Client
@@ -159,11 +159,11 @@ async def test_nobody_waits_for_what_cannot_come(database_url: str, monkeypatch:
         ada = await world.register_agent("ada", ALL)
         monkeypatch.setattr(world._follower, "_read_on", _read_nothing)
         unseen = await ada.submit_intent(intent("ada", "unseen", "Speak", text="did you hear?"))
-        monkeypatch.setattr("service.runtime.submitting._PATIENCE", 0.1)
+        monkeypatch.setattr("worldledger_service.runtime.submitting._PATIENCE", 0.1)
         cut(proxy)
         with pytest.raises(StoreUnavailableError):
             await world.submit_intent(intent("ada", "fails", "Speak", text="hello?"))
-        monkeypatch.setattr("service.runtime.submitting._PATIENCE", 3600.0)
+        monkeypatch.setattr("worldledger_service.runtime.submitting._PATIENCE", 3600.0)
         for context_seq in (0, unseen.global_seq, unseen.global_seq + 100):
             with pytest.raises(CircuitBreakerOpenError):
                 wanted = intent("ada", f"refused-{context_seq}", "Speak", context_seq, text="hello?")

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from worldledger_service.database import embedded
+from worldledger_service.database.embedded import EmbeddedServer
+from worldledger_service.settings import Settings
+from worldledger_service.store import EventLog, Receipt, Store
 
-from service.database import embedded
-from service.database.embedded import EmbeddedServer
-from service.settings import Settings
-from service.store import EventLog, Receipt, Store
 from tests.embedded.helpers import copied
 from tests.store.helpers import assert_sound, draft
 from worldledger.errors import RecoveryAction, StoreUnavailableError

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from worldledger_service.database import embedded
+from worldledger_service.database.embedded import EmbeddedServer
 
-from service.database import embedded
-from service.database.embedded import EmbeddedServer
 from tests.cli.helpers import Running, call
 from tests.store.exports import effect, export_of, genesis, text
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import orjson
 import pytest
+from worldledger_service.database import embedded
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
 
-from service.database import embedded
-from service.settings import Settings
-from service.store import Store
 from tests.warm import Process
 from worldledger.genesis import NewWorld
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from worldledger_service.store import Store
 
-from service.store import Store
 from tests.store.helpers import assert_sound
 from tests.warm import Process
 from worldledger.genesis import NewWorld

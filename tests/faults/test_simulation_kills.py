@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import orjson
 import pytest
+from worldledger_service.runtime import Orchestrator
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
+from worldledger_service.store.replaying import check_replay
 from worldledger_simulation.rules import RULESET
 
-from service.runtime import Orchestrator
-from service.settings import Settings
-from service.store import Store
-from service.store.replaying import check_replay
 from tests.conftest import NEVER
 from tests.rulesets.simulation.playing import Play, trade
 from worldledger.client import Client

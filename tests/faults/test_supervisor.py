@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from worldledger_service.database import embedded
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
 
-from service.database import embedded
-from service.settings import Settings
-from service.store import Store
 from tests.store.helpers import assert_sound
 
 from .helpers import Service, wait_for

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
+from worldledger_service.runtime import Orchestrator
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
 
-from service.runtime import Orchestrator
-from service.settings import Settings
-from service.store import Store
 from tests.conftest import NEVER
 from tests.store.helpers import assert_sound
 from worldledger.client import Client

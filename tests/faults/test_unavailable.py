@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
+from worldledger_service.database import revision
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
 
-from service.database import revision
-from service.settings import Settings
-from service.store import Store
 from tests.schema.helpers import connected, with_user
 from tests.store.helpers import assert_sound, draft
 from worldledger.errors import RecoveryAction, SchemaVersionError, StoreUnavailableError

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from websockets.exceptions import ConnectionClosed
+from worldledger_service.api.ws.messages import MAX_BYTES
 
-from service.api.ws.messages import MAX_BYTES
 from tests.api.helpers import Served
 
 from .helpers import Socket, error, message, socket_of

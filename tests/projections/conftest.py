@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import pytest
+from worldledger_projections.base import Projection
+from worldledger_projections.engine import Engine
+from worldledger_service.database.engine import connect_pool
+from worldledger_service.store import Store
 
-from projections.base import Projection
-from projections.engine import Engine
-from service.database.engine import connect_pool
-from service.store import Store
 from worldledger.genesis import NewWorld
 
 if TYPE_CHECKING:

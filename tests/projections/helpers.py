@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from worldledger_projections.engine import Engine
+from worldledger_service.database.engine import connect_pool
 
-from projections.engine import Engine
-from service.database.engine import connect_pool
 from worldledger.effects import EffectDraft
 
 if TYPE_CHECKING:
-    from service.store import Store
+    from worldledger_service.store import Store
 
 
 # -- effects -----------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import orjson
 from hypothesis import strategies as st
+from worldledger_projections.base import Changes, Projection, Row
 
-from projections.base import Changes, Projection, Row
 from worldledger.effects import Effect
 from worldledger.folding import Fold
 from worldledger.rulesets.base import Ruleset

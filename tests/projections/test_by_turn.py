@@ -8,12 +8,12 @@ from typing import Any
 
 import orjson
 import pytest
+from worldledger_service.database.engine import connect_pool
+from worldledger_service.store import Store
 from worldledger_simulation.projections.reasoning import Reasoning
 from worldledger_simulation.projections.state_variables import MAX_KEY, StateVariables
 from worldledger_simulation.projections.turns import Turns
 
-from service.database.engine import connect_pool
-from service.store import Store
 from tests.markets import change, effect, market
 from tests.projections.helpers import append, assert_verified, rows_of
 from tests.projections.simulations import values_by_turn, written

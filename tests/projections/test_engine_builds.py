@@ -7,9 +7,8 @@ from typing import Any
 
 import asyncpg
 import pytest
-
-from projections.errors import ProjectionNotFoundError, ProjectionRefusedError
-from service.store import Store
+from worldledger_projections.errors import ProjectionNotFoundError, ProjectionRefusedError
+from worldledger_service.store import Store
 
 from .helpers import append, assert_equal_to_log, assert_verified, builds, eventually, expected_counts, rows_of, story
 from .tiny import Counts, DoubleCounts, Said, Things, trio

@@ -6,8 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-
-from service.store import Store
+from worldledger_service.store import Store
 
 from .helpers import append, assert_verified, builds, said, story
 from .tiny import Counts, Said, trio

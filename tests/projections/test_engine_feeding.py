@@ -7,9 +7,9 @@ import time
 from typing import Any
 
 import pytest
+from worldledger_projections.folds import Folds, Held
+from worldledger_service.store import Store
 
-from projections.folds import Folds, Held
-from service.store import Store
 from tests.store.helpers import guards_down
 from worldledger.errors import UnknownRulesetError, WorldNotFoundError
 from worldledger.rulesets import Ruleset, load_ruleset

@@ -11,8 +11,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 import pytest
-
-from service.store import Store
+from worldledger_service.store import Store
 
 from . import worker
 from .helpers import append, assert_equal_to_log, assert_verified, eventually, rows_of, story

@@ -8,11 +8,11 @@ from typing import Any
 
 import asyncpg
 import pytest
+from worldledger_projections.engine import Engine
+from worldledger_projections.outages import FOREIGN, RefusedRowsError, is_datas_fault, is_outage
+from worldledger_service.database.engine import connect_pool
+from worldledger_service.store import Store
 
-from projections.engine import Engine
-from projections.outages import FOREIGN, RefusedRowsError, is_datas_fault, is_outage
-from service.database.engine import connect_pool
-from service.store import Store
 from worldledger.errors import FoldError, StoreUnavailableError
 
 from .helpers import append, assert_equal_to_log, assert_verified, eventually, expected_counts, rows_of, story

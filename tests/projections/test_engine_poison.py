@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from projections.base import Changes, Column, Row, WorldProjection
-from projections.errors import ProjectionFailedError
-from service.store import Store
+from worldledger_projections.base import Changes, Column, Row, WorldProjection
+from worldledger_projections.errors import ProjectionFailedError
+from worldledger_service.store import Store
 
 from .helpers import append, assert_verified, eventually, expected_counts, expected_said, rows_of, said, story
 from .tiny import Counts, Said, Things

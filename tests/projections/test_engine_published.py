@@ -8,10 +8,9 @@ from typing import Any
 
 import asyncpg
 import pytest
-
-from projections.base import ANALYTICS, View
-from projections.tables import check_definitions
-from service.store import Store
+from worldledger_projections.base import ANALYTICS, View
+from worldledger_projections.tables import check_definitions
+from worldledger_service.store import Store
 
 from .helpers import append, builds, eventually, reading, said
 from .tiny import Counts, Said, Things, WideCounts

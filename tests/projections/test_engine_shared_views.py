@@ -9,9 +9,8 @@ from typing import Any
 
 import asyncpg
 import pytest
-
-from projections.base import Projection, View
-from service.store import Store
+from worldledger_projections.base import Projection, View
+from worldledger_service.store import Store
 
 from .helpers import append, builds, eventually, rows_of, said
 from .tiny import Counts, DoubleCounts, Said, WideCounts

@@ -6,12 +6,11 @@ import json
 from typing import Any
 
 import pytest
-
-from projections import feeding_statements, statements
-from projections.base import Column, View
-from projections.discovery import WORLDS_AT_ONCE, Discovery, reading
-from projections.tables import Table, check_definitions
-from service.store import Store
+from worldledger_projections import feeding_statements, statements
+from worldledger_projections.base import Column, View
+from worldledger_projections.discovery import WORLDS_AT_ONCE, Discovery, reading
+from worldledger_projections.tables import Table, check_definitions
+from worldledger_service.store import Store
 
 from .helpers import append, eventually, said, story
 from .tiny import Counts, Said, Things, trio

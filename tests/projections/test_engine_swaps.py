@@ -8,10 +8,9 @@ from typing import Any
 import asyncpg
 import pytest
 from structlog.testing import capture_logs
-
-from projections.engine import Engine
-from projections.errors import ProjectionRefusedError
-from service.store import Store
+from worldledger_projections.engine import Engine
+from worldledger_projections.errors import ProjectionRefusedError
+from worldledger_service.store import Store
 
 from .helpers import (
     append,

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from worldledger_projections.entities import MAX_ID, Entities
 from worldledger_sandbox import rules as sandbox
 
-from projections.entities import MAX_ID, Entities
 from tests.projections.playing import CUTS, Cuts, Rows, dicts, effects_of, play, the_row
 from worldledger.effects import Effect
 from worldledger.folding import Fold

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from projections import registry
-from projections.errors import InvalidProjectionError, ProjectionNotFoundError
-from projections.registry import find, known
+from worldledger_projections import registry
+from worldledger_projections.errors import InvalidProjectionError, ProjectionNotFoundError
+from worldledger_projections.registry import find, known
 
 WORDS = """
-from projections.base import AppendingWorld, Column, Projection
+from worldledger_projections.base import AppendingWorld, Column, Projection
 
 
 class _World(AppendingWorld):

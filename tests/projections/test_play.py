@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from worldledger_chess.projections import play as module
 from worldledger_chess.projections.play import Play
 from worldledger_chess.rules import RULESET
+from worldledger_projections.base import Projection
+from worldledger_projections.registry import find
 
-from projections.base import Projection
-from projections.registry import find
 from tests.projections.chess_logs import moved, started
 from tests.projections.playing import effects_of, play
 from worldledger.folding import Fold

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-
-from projections.base import ANALYTICS
-from projections.errors import ProjectionNotFoundError
-from projections.registry import find, known
-from projections.tables import check_definitions, further_views
-from service.database.analytics.views import VIEWS
+from worldledger_projections.base import ANALYTICS
+from worldledger_projections.errors import ProjectionNotFoundError
+from worldledger_projections.registry import find, known
+from worldledger_projections.tables import check_definitions, further_views
+from worldledger_service.database.analytics.views import VIEWS
 
 
 def test_every_projection_is_found_by_its_name() -> None:

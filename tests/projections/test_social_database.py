@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from worldledger_projections.registry import find
+from worldledger_service.store import Store
 from worldledger_social_rl.rules.recording import read_run
 
-from projections.registry import find
-from service.store import Store
 from tests.projections.helpers import append, assert_verified, rows_of
 from tests.rulesets.social_rl.documents import a_round, context_frame, message, meta, run_of
 from worldledger.genesis import NewWorld

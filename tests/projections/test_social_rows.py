@@ -7,12 +7,12 @@ from typing import Any
 
 import orjson
 from hypothesis import given, settings
+from worldledger_projections.base import Projection
 from worldledger_social_rl.projections.adaptations import PolicyAdaptations
 from worldledger_social_rl.projections.feedback import Feedback
 from worldledger_social_rl.projections.messages import Messages
 from worldledger_social_rl.rules import RULESET
 
-from projections.base import Projection
 from tests.projections.playing import CUTS, Cuts, at, dicts, play, the_row
 from tests.projections.social_logs import draft, social, social_logs, started
 from tests.rulesets.social_rl.documents import ALICE, adaptation, context_frame, feedback, message

@@ -8,8 +8,8 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from worldledger_projections.world_summaries import MAX_KINDS, WorldSummaries
 
-from projections.world_summaries import MAX_KINDS, WorldSummaries
 from tests.projections.playing import BEGINNING, CUTS, Cuts, at, effects_of, play, the_row
 
 SUMMARIES = WorldSummaries()

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import orjson
+from worldledger_projections.base import Changes, Column, Projection, Row, View, WorldProjection
 
-from projections.base import Changes, Column, Projection, Row, View, WorldProjection
 from worldledger.effects import Effect
 from worldledger.folding import Fold
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from multiprocessing.connection import Connection
 
-from projections.engine import Engine
-from service.database.engine import connect_pool
-from service.settings import Settings
-from service.store import Store
+from worldledger_projections.engine import Engine
+from worldledger_service.database.engine import connect_pool
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
 
 from .tiny import trio
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import structlog
+from worldledger_service.cli.main import run
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
 
-from service.cli.main import run
-from service.settings import Settings
-from service.store import Store
 from tests.markets import effect, market
 from tests.social_runs import EXAMPLE, adaptation, feedback, message, write_run
 from worldledger.genesis import NewWorld

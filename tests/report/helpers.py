@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree as ET
 
 import asyncpg
-
-from service.report.blocks import Report
-from service.report.making import make_report
-from service.report.page import write_page
+from worldledger_service.report.blocks import Report
+from worldledger_service.report.making import make_report
+from worldledger_service.report.page import write_page
 
 
 class Page(NamedTuple):

@@ -9,9 +9,8 @@ from xml.etree import ElementTree as ET
 
 import matplotlib as mpl
 import pytest
-
-from service.report.charts import Bars, Change, Changes, Chart, Histogram, Line, Lines, Part, Span, Spans
-from service.report.drawing import draw
+from worldledger_service.report.charts import Bars, Change, Changes, Chart, Histogram, Line, Lines, Part, Span, Spans
+from worldledger_service.report.drawing import draw
 
 
 def _line(*values: float | None) -> Lines:

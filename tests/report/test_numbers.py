@@ -9,11 +9,11 @@ from collections.abc import Callable
 import asyncpg
 import pytest
 from worldledger_chess.report import section as chess
+from worldledger_service.report import making
+from worldledger_service.report.blocks import Report
+from worldledger_service.report.snapshot import snapshot
 from worldledger_simulation.report import section as simulation
 
-from service.report import making
-from service.report.blocks import Report
-from service.report.snapshot import snapshot
 from worldledger.errors import SchemaVersionError, SimulationError
 
 from .conftest import ODD

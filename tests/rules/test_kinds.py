@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from worldledger_projections import registry as projections
+from worldledger_projections.errors import InvalidProjectionError
 
-from projections import registry as projections
-from projections.errors import InvalidProjectionError
 from worldledger import kinds
 from worldledger.errors import InvalidKindError
 from worldledger.kinds import Kind, installed

@@ -10,9 +10,9 @@ import ast
 from pathlib import Path
 
 import pytest
+from worldledger_projections.purity import COMPUTING, OUTSIDE, called, imports, prefixes
 
 import worldledger
-from projections.purity import COMPUTING, OUTSIDE, called, imports, prefixes
 
 #: All that the rules may import, besides themselves: of the standard library only what computes, what is installed,
 #: which is fixed while a program runs, and the pure libraries of the rulesets.
@@ -100,7 +100,7 @@ def test_the_asyncio_primitives_do_no_io(path: Path) -> None:
         ("from asyncio import Queue", ["asyncio"]),
         ("from worldledger.aio import TimedQueue", ["worldledger.aio"]),
         ("import worldledger.client", ["worldledger.client"]),
-        ("import service.store", ["service.store"]),
+        ("import worldledger_service.store", ["worldledger_service.store"]),
         ("import importlib", ["importlib"]),
         ("import secrets, json", ["secrets"]),
         ("from datetime import datetime\ndatetime.now()", ["datetime", "now"]),

@@ -8,9 +8,9 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
+from worldledger_service.runtime import Orchestrator, OrchestratorConfig
+from worldledger_service.settings import Settings
 
-from service.runtime import Orchestrator, OrchestratorConfig
-from service.settings import Settings
 from tests.conftest import NEVER
 
 if TYPE_CHECKING:

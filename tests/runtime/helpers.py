@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar, cast
 
 import jsonpatch
+from worldledger_service.runtime import AgentHandle, Orchestrator, Subscription
 
-from service.runtime import AgentHandle, Orchestrator, Subscription
 from worldledger.deltas import ObservationDelta, View
 from worldledger.effects import Effect, EffectDraft
 from worldledger.errors import SimulationError

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import jsonpatch
 import orjson
+from worldledger_service.runtime import AgentHandle, Orchestrator
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
 
-from service.runtime import AgentHandle, Orchestrator
-from service.settings import Settings
-from service.store import Store
 from tests.conftest import NEVER
 from tests.rulesets.simulation.playing import trade
 from tests.warm import Process

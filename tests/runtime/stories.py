@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from random import Random
 
-from service.runtime import Orchestrator
+from worldledger_service.runtime import Orchestrator
+
 from worldledger.effects import EffectDraft
 from worldledger.observation import ObservationPolicy, PolicyConfig
 

@@ -7,8 +7,8 @@ from random import Random
 from typing import Any
 
 import pytest
+from worldledger_service.runtime import Orchestrator, OrchestratorConfig, QueueClosedError
 
-from service.runtime import Orchestrator, OrchestratorConfig, QueueClosedError
 from worldledger.deltas import View
 
 from .conftest import Opening
@@ -116,7 +116,7 @@ async def test_nothing_is_lost_or_told_twice_while_effects_arrive(
     opening: Opening, monkeypatch: pytest.MonkeyPatch, kept_here: int, thorough: bool
 ) -> None:
     """Readers that come in the middle of a stream of effects, from wherever, all end with the same view."""
-    monkeypatch.setattr("service.runtime.attachments._KEPT", kept_here)
+    monkeypatch.setattr("worldledger_service.runtime.attachments._KEPT", kept_here)
     world, other = await opening(), await opening()
     await register_all(world)
     drafts = story(150 if thorough else 25, seed=9)

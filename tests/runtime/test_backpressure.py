@@ -7,9 +7,9 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from worldledger_service.runtime.backpressure import Backpressure
+from worldledger_service.runtime.fairness import Ticket
 
-from service.runtime.backpressure import Backpressure
-from service.runtime.fairness import Ticket
 from worldledger.config import OrchestratorConfig
 
 _numbers = count(1)

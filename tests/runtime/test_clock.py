@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
+from worldledger_service.runtime import Orchestrator, OrchestratorConfig
 
-from service.runtime import Orchestrator, OrchestratorConfig
 from worldledger.errors import (
     AuthoritySilentError,
     InvalidEffectError,

@@ -7,9 +7,9 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
+from worldledger_service.runtime import Orchestrator, OrchestratorConfig, QueueClosedError
+from worldledger_service.settings import Settings
 
-from service.runtime import Orchestrator, OrchestratorConfig, QueueClosedError
-from service.settings import Settings
 from worldledger.errors import CircuitBreakerOpenError, StoreUnavailableError
 from worldledger.intents import Accepted
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.runtime import Orchestrator, OrchestratorConfig
+from worldledger_service.runtime import Orchestrator, OrchestratorConfig
+
 from worldledger.errors import InvalidIntentError, StaleContextError
 from worldledger.intents import Accepted
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from service.runtime import Orchestrator
+from worldledger_service.runtime import Orchestrator
+
 from worldledger.observation import ObservationPolicy, PolicyConfig
 
 from .conftest import Opening

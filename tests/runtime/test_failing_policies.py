@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
+from worldledger_service.runtime import ObservationPolicy, Orchestrator, OrchestratorConfig, QueueClosedError
 
-from service.runtime import ObservationPolicy, Orchestrator, OrchestratorConfig, QueueClosedError
 from worldledger.deltas import ObservationDelta, View
 from worldledger.errors import PolicyFailedError
 from worldledger.policies import register_policy

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
 import pytest
+from worldledger_service.runtime import Accepted, Orchestrator, OrchestratorConfig
+from worldledger_service.runtime.worlds import Worlds
+from worldledger_service.store.silence import Silence
 
-from service.runtime import Accepted, Orchestrator, OrchestratorConfig
-from service.runtime.worlds import Worlds
-from service.store.silence import Silence
 from tests.store.proxy import Proxy
 from worldledger.errors import CircuitBreakerOpenError, SimulationError, StoreUnavailableError
 

@@ -7,10 +7,10 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+from worldledger_service.runtime import Orchestrator, OrchestratorConfig
+from worldledger_service.store.reader import Reader
+from worldledger_service.store.states import States
 
-from service.runtime import Orchestrator, OrchestratorConfig
-from service.store.reader import Reader
-from service.store.states import States
 from worldledger.errors import StaleContextError, StoreUnavailableError
 from worldledger.latency import FixedLatency
 from worldledger.observation import ObservationPolicy, PolicyConfig
@@ -99,7 +99,7 @@ async def test_it_is_the_view_that_replaying_everything_gives(
     opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By every kind of policy, and so are the deltas that follow, also those that came before it was asked for."""
-    monkeypatch.setattr("service.runtime.observing._LOOKED_BACK", 5)
+    monkeypatch.setattr("worldledger_service.runtime.observing._LOOKED_BACK", 5)
     world = await opening(config=QUIET)
     await register_all(world)
     for each in story(120, seed=21):
@@ -132,7 +132,7 @@ async def test_who_has_missed_too_much_is_sent_the_whole_view(
     opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One delta stands for all of them."""
-    monkeypatch.setattr("service.runtime.observing._FAR", 100)
+    monkeypatch.setattr("worldledger_service.runtime.observing._FAR", 100)
     await long_world(opening)
     world = await opening(config=QUIET)
     reader = await world.subscribe("a1", view_seq=8)
@@ -146,7 +146,7 @@ async def test_an_old_view_that_is_still_the_latest_is_not_stale(
     opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What made it lies beyond what is looked at to attach the agent, and is looked for before it is refused."""
-    monkeypatch.setattr("service.runtime.observing._LOOKED_BACK", 5)
+    monkeypatch.setattr("worldledger_service.runtime.observing._LOOKED_BACK", 5)
     world = await opening(config=QUIET)
     for each in (created("a", 0, 0), created("x", 900, 0)):
         await world.broadcast_event(each)
@@ -163,7 +163,7 @@ async def test_an_old_view_that_is_still_the_latest_is_not_stale(
 
 async def test_what_is_still_on_its_way_is_not_seen_early(opening: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent with a latency model is looked after from where nothing is under way any more."""
-    monkeypatch.setattr("service.runtime.observing._LOOKED_BACK", 5)
+    monkeypatch.setattr("worldledger_service.runtime.observing._LOOKED_BACK", 5)
     world = await opening(config=QUIET)
     slow = ObservationPolicy(PolicyConfig(latency_model=FixedLatency(3600.0)))
     await world.broadcast_event(created("x", 1, 1))
@@ -208,7 +208,7 @@ async def test_agents_that_nobody_needs_go_where_much_is_seen(
     opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Views are kept up for as many as may be, not for each that ever came; what an agent remembers is kept."""
-    monkeypatch.setattr("service.runtime.attachments._SEEN", 10)
+    monkeypatch.setattr("worldledger_service.runtime.attachments._SEEN", 10)
     world = await opening(config=QUIET)
     for n in range(4):
         await world.broadcast_event(created(f"x{n}", 1, n))

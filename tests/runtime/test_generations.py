@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
+from worldledger_service.runtime import Orchestrator, OrchestratorConfig
 
-from service.runtime import Orchestrator, OrchestratorConfig
 from worldledger.errors import (
     InvalidEffectError,
     InvalidIntentError,
@@ -288,7 +288,7 @@ async def test_what_is_held_ends_with_the_world(opening: Opening) -> None:
 
 async def test_the_table_of_tokens_is_bounded(opening: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest token goes for the newest, and is told; of those that have ended a bounded number is remembered."""
-    monkeypatch.setattr("service.runtime.generations._REMEMBERED", 4)
+    monkeypatch.setattr("worldledger_service.runtime.generations._REMEMBERED", 4)
     config = OrchestratorConfig.model_validate({"memory": {"max_tokens": 3, "view_cache_size": 1}})
     world, other = await opening(config=config), await opening()
     await world.register_agent("a", ALL)

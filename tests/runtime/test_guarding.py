@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from worldledger_service.runtime import OrchestratorConfig
+from worldledger_service.runtime.guarding import StoreGuard
+from worldledger_service.store.outages import Outages
 
-from service.runtime import OrchestratorConfig
-from service.runtime.guarding import StoreGuard
-from service.store.outages import Outages
 from worldledger.errors import CircuitBreakerOpenError, StoreUnavailableError
 
 

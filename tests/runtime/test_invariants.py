@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import jsonpatch
 import pytest
 from worldledger_sandbox.rules import RULESET
+from worldledger_service.runtime import Orchestrator, OrchestratorConfig
 
-from service.runtime import Orchestrator, OrchestratorConfig
 from worldledger.deltas import ObservationDelta, View
 from worldledger.effects import Effect, Intent
 from worldledger.errors import SimulationError

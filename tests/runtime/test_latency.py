@@ -8,10 +8,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from worldledger_service.runtime import LatencyModel, ObservationPolicy, Orchestrator, PolicyConfig, QueueClosedError
+from worldledger_service.runtime.attachments import Attachment, Attachments
+from worldledger_service.runtime.subscriptions import Subscription
 
-from service.runtime import LatencyModel, ObservationPolicy, Orchestrator, PolicyConfig, QueueClosedError
-from service.runtime.attachments import Attachment, Attachments
-from service.runtime.subscriptions import Subscription
 from tests.aio.virtual import loop, settle, virtual
 from worldledger.deltas import ObservationDelta
 from worldledger.latency import DistanceLatency, FixedLatency
@@ -209,7 +209,7 @@ async def test_order_is_kept_where_deltas_are_made_anew(
     world: Orchestrator, opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Deltas from a replay come in their order too, though a later one has the shorter delay."""
-    monkeypatch.setattr("service.runtime.attachments._KEPT", 0)
+    monkeypatch.setattr("worldledger_service.runtime.attachments._KEPT", 0)
     other = await opening()
     first = await world.register_agent("a", lagging(FixedLatency(0.2)))
     await world.broadcast_event(message("hello", "b"))

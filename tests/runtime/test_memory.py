@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.runtime import MemoryStats, OrchestratorConfig
+from worldledger_service.runtime import MemoryStats, OrchestratorConfig
 
 from .conftest import Opening
 from .helpers import ALL, created, near, speak

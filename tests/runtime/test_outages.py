@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 import pytest
+from worldledger_service.runtime import Orchestrator, OrchestratorConfig
 
-from service.runtime import Orchestrator, OrchestratorConfig
 from tests.store.proxy import Proxy
 from worldledger.errors import CircuitBreakerOpenError, RecoveryAction, StoreUnavailableError
 

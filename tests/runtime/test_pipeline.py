@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
+from worldledger_service.runtime import Orchestrator, OrchestratorConfig
 
-from service.runtime import Orchestrator, OrchestratorConfig
 from worldledger.effects import Intent
 from worldledger.errors import (
     BackpressureError,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.runtime import Orchestrator
+from worldledger_service.runtime import Orchestrator
 
 from .helpers import ALL, created, draft, head_of, near, read_until, speak
 

@@ -6,9 +6,8 @@ from itertools import count
 
 from hypothesis import given
 from hypothesis import strategies as st
-
-from service.runtime.fairness import Ticket
-from service.runtime.priorities import Priorities
+from worldledger_service.runtime.fairness import Ticket
+from worldledger_service.runtime.priorities import Priorities
 
 
 class Line:

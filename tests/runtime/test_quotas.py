@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from worldledger_service.runtime.quotas import Quotas, TokenBucket
 
-from service.runtime.quotas import Quotas, TokenBucket
 from worldledger.config import MemoryConfig, OrchestratorConfig
 from worldledger.errors import QuotaExceededError
 

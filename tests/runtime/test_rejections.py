@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from worldledger_service.runtime import Orchestrator, OrchestratorConfig
 
-from service.runtime import Orchestrator, OrchestratorConfig
 from worldledger.effects import Intent
 from worldledger.errors import IllegalEffectError, IntentConflictError, RecoveryAction
 from worldledger.world import WorldState

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from worldledger_service.runtime.scheduling import Scheduler
 
-from service.runtime.scheduling import Scheduler
 from tests.aio.virtual import at_once, loop, settle, virtual
 from worldledger.config import OrchestratorConfig
 from worldledger.errors import BackpressureError, DeadlineExceededError, RecoveryAction, SimulationError

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
+from worldledger_service.runtime import ObservationPolicy, Orchestrator, OrchestratorConfig
+from worldledger_service.runtime.replays import Replay
 
-from service.runtime import ObservationPolicy, Orchestrator, OrchestratorConfig
-from service.runtime.replays import Replay
 from worldledger.errors import StaleContextError
 from worldledger.intents import Accepted
 from worldledger.observation import FixedLatency
@@ -154,9 +154,9 @@ async def test_the_verdict_is_the_same_in_every_process(
     opening: Opening, monkeypatch: pytest.MonkeyPatch, threshold: int, policy: str
 ) -> None:
     """Of every context: where the agent lives, in a process that has just begun, and beyond what is kept in memory."""
-    monkeypatch.setattr("service.runtime.attachments._KEPT", 4)
-    monkeypatch.setattr("service.runtime.sightings._KEPT", 4)
-    monkeypatch.setattr("service.runtime.sightings._FIRST", 5)
+    monkeypatch.setattr("worldledger_service.runtime.attachments._KEPT", 4)
+    monkeypatch.setattr("worldledger_service.runtime.sightings._KEPT", 4)
+    monkeypatch.setattr("worldledger_service.runtime.sightings._FIRST", 5)
     config = OrchestratorConfig.model_validate({"staleness_threshold": threshold, "interrupt_policy": policy})
     world = await opening(config=config)
     await world.broadcast_event(created("a", 0, 0))
@@ -217,7 +217,7 @@ async def test_what_was_looked_for_is_known(opening: Opening, monkeypatch: pytes
 
 async def test_what_is_kept_of_them_is_bounded(opening: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
     """However much an agent sees, so many sightings are kept of it; for a threshold more of them are looked for."""
-    monkeypatch.setattr("service.runtime.sightings._KEPT", 10)
+    monkeypatch.setattr("worldledger_service.runtime.sightings._KEPT", 10)
     world = await opening()
     a = await world.register_agent("a", ALL)
     seqs = [(await world.broadcast_event(message(str(n)))).global_seq for n in range(30)]
@@ -252,7 +252,7 @@ class Timid(ObservationPolicy):
 
 async def test_a_policy_that_has_failed_in_between(opening: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
     """What an agent saw before its policy failed makes nothing stale; what it has seen since does, everywhere."""
-    monkeypatch.setattr("service.runtime.sightings._FIRST", 3)
+    monkeypatch.setattr("worldledger_service.runtime.sightings._FIRST", 3)
     world = await opening()
     a = await world.register_agent("a", Timid())
     await world.broadcast_event(created("x", 1, 1))

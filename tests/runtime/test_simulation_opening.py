@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.runtime import Orchestrator
+from worldledger_service.runtime import Orchestrator
+
 from tests.rulesets.simulation.playing import trade
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import orjson
 import pytest
+from worldledger_service.runtime import Orchestrator
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
+from worldledger_service.store.transfer import export_world, import_export
 
-from service.runtime import Orchestrator
-from service.settings import Settings
-from service.store import Store
-from service.store.transfer import export_world, import_export
 from tests.api.helpers import serving
 from tests.conftest import NEVER
 from tests.rulesets.simulation.playing import setting, trade

@@ -10,13 +10,13 @@ from typing import Any
 import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
+from worldledger_service.store.replaying import ReplayVerdict, check_replay
+from worldledger_service.store.transfer import export_world, import_export
 from worldledger_simulation.rules import RULESET, SimulationState
 from worldledger_simulation.rules.words import UNOBSERVED
 
-from service.settings import Settings
-from service.store import Store
-from service.store.replaying import ReplayVerdict, check_replay
-from service.store.transfer import export_world, import_export
 from tests.conftest import NEVER
 from tests.rulesets.simulation.playing import Play, plays, trade
 from worldledger.chain import link

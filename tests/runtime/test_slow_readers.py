@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from service.runtime import Orchestrator, OrchestratorConfig
+from worldledger_service.runtime import Orchestrator, OrchestratorConfig
 
 from .conftest import Opening
 from .helpers import ALL, created, draft, kept, patched
@@ -61,8 +60,8 @@ async def test_who_is_too_far_behind_is_sent_the_whole_view(
     world: Orchestrator, opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beyond a bound missed deltas are not made one by one: one turns any view into the present one."""
-    monkeypatch.setattr("service.runtime.observing._FAR", 20)
-    monkeypatch.setattr("service.runtime.attachments._KEPT", 5)
+    monkeypatch.setattr("worldledger_service.runtime.observing._FAR", 20)
+    monkeypatch.setattr("worldledger_service.runtime.attachments._KEPT", 5)
     handle = await world.register_agent("a", POLICIES["remembering"])
     handle.close()
     receipts = [await world.broadcast_event(each) for each in story(60, seed=7)]

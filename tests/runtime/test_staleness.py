@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
+from worldledger_service.runtime import Orchestrator, OrchestratorConfig
 
-from service.runtime import Orchestrator, OrchestratorConfig
 from worldledger.errors import RecoveryAction, StaleContextError
 from worldledger.observation import ObservationPolicy
 
@@ -246,7 +246,7 @@ async def test_many_missed_observations_are_known_all_the_same(
     opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An agent that comes back is judged by the last of what it has missed, though not all of it is kept."""
-    monkeypatch.setattr("service.runtime.attachments._KEPT", 5)
+    monkeypatch.setattr("worldledger_service.runtime.attachments._KEPT", 5)
     async with opening.until() as world:
         a = await world.register_agent("a", ALL)
         for n in range(20):

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
+from worldledger_service.runtime import Orchestrator, OrchestratorConfig
+from worldledger_service.store.closing import TickReceipt
 
-from service.runtime import Orchestrator, OrchestratorConfig
-from service.store.closing import TickReceipt
 from worldledger.errors import (
     AuthoritySilentError,
     BackpressureError,

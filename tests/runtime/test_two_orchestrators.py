@@ -7,8 +7,8 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from worldledger_service.runtime import Orchestrator, OrchestratorConfig
 
-from service.runtime import Orchestrator, OrchestratorConfig
 from worldledger.errors import IllegalEffectError, SimulationError, StaleContextError, TooManyAgentsError
 from worldledger.intents import Accepted
 

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 from structlog.testing import capture_logs
+from worldledger_service.runtime import ObservationPolicy, Orchestrator, OrchestratorConfig
 
-from service.runtime import ObservationPolicy, Orchestrator, OrchestratorConfig
 from worldledger.errors import PolicyFailedError, UnknownAgentError
 from worldledger.policies import register_policy
 from worldledger.world import WorldState
@@ -78,8 +78,8 @@ async def test_at_every_seq_it_is_that_of_the_last_delta(opening: Opening, seed:
 
 async def test_it_is_found_however_long_ago_it_was(opening: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stretches in which the agent sees nothing are gone back over, to the last delta or to its registration."""
-    monkeypatch.setattr("service.runtime.origins._FIRST", 7)
-    monkeypatch.setattr("service.runtime.observing._LOOKED_BACK", 400)
+    monkeypatch.setattr("worldledger_service.runtime.origins._FIRST", 7)
+    monkeypatch.setattr("worldledger_service.runtime.observing._LOOKED_BACK", 400)
     world = await opening()
     for each in (created("a", 0, 0), created("x", 900, 0)):
         await world.broadcast_event(each)
@@ -99,7 +99,7 @@ async def test_it_is_found_however_long_ago_it_was(opening: Opening, monkeypatch
 
 async def test_an_agent_from_far_away(opening: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that has missed more than is made one by one has the view_seq of what made its view, if that was lately."""
-    monkeypatch.setattr("service.runtime.observing._FAR", 50)
+    monkeypatch.setattr("worldledger_service.runtime.observing._FAR", 50)
     world = await opening(config=OrchestratorConfig(view_digest_every=0))
     for each in (created("a", 0, 0), created("x", 900, 0)):
         await world.broadcast_event(each)
@@ -118,8 +118,8 @@ async def test_what_is_not_looked_for_is_known_once_somebody_asks(
     opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An agent that has seen nothing for long begins where its view was the same, until somebody asks for a seq."""
-    monkeypatch.setattr("service.runtime.observing._FAR", 50)
-    monkeypatch.setattr("service.runtime.origins._FIRST", 10)
+    monkeypatch.setattr("worldledger_service.runtime.observing._FAR", 50)
+    monkeypatch.setattr("worldledger_service.runtime.origins._FIRST", 10)
     world = await opening()
     for each in (created("a", 0, 0), created("x", 900, 0)):
         await world.broadcast_event(each)

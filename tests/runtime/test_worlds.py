@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
+from worldledger_service.runtime import Orchestrator, QueueClosedError
+from worldledger_service.runtime.worlds import Worlds
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
+from worldledger_service.store.watch import HeadWatcher
 
-from service.runtime import Orchestrator, QueueClosedError
-from service.runtime.worlds import Worlds
-from service.settings import Settings
-from service.store import Store
-from service.store.watch import HeadWatcher
 from tests.conftest import NEVER
 from worldledger.errors import FoldError, StoreUnavailableError, WorldNotFoundError
 from worldledger.genesis import NewWorld

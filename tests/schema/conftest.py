@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-from service.database import schema
+from worldledger_service.database import schema
 
 from .helpers import connected
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import pytest
+from worldledger_service.database.analytics import asking
+from worldledger_service.database.analytics.asking import Cells, Column, ask
+from worldledger_service.database.engine import connect_one, connect_pool
 
-from service.database.analytics import asking
-from service.database.analytics.asking import Cells, Column, ask
-from service.database.engine import connect_one, connect_pool
 from worldledger.errors import QueryRefusedError, QueryTimeoutError, SchemaVersionError
 
 from .helpers import connected, write_world

@@ -9,11 +9,11 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
+from worldledger_service.database import guards
+from worldledger_service.database.analytics.kinds import Field
+from worldledger_service.database.analytics.schema import VERSION
+from worldledger_service.database.analytics.views import KINDS, VIEWS
 
-from service.database import guards
-from service.database.analytics.kinds import Field
-from service.database.analytics.schema import VERSION
-from service.database.analytics.views import KINDS, VIEWS
 from worldledger.observability.noise import noise_of
 
 from .helpers import Row, connected, insert_effect, link, make_effect, with_user, write_derived, write_world

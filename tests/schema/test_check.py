@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
-
-from projections.registry import find, known
-from projections.tables import Table
-from projections.view_checks import strangers, view_findings
-from projections.views import set_views
-from service.database import schema
-from service.database.catalogue import compare, expected
+from worldledger_projections.registry import find, known
+from worldledger_projections.tables import Table
+from worldledger_projections.view_checks import strangers, view_findings
+from worldledger_projections.views import set_views
+from worldledger_service.database import schema
+from worldledger_service.database.catalogue import compare, expected
 
 from .helpers import connected, undone
 

@@ -10,10 +10,10 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
+from worldledger_service.database import engine, guards, schema
+from worldledger_service.database.engine import connect_one, connect_pool
+from worldledger_service.database.failures import explained
 
-from service.database import engine, guards, schema
-from service.database.engine import connect_one, connect_pool
-from service.database.failures import explained
 from worldledger.errors import SchemaVersionError, StoreUnavailableError
 
 from .helpers import connected, with_database, with_user

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-
-from service.database import schema
-from service.database.catalogue import expected
-from service.store import Store
+from worldledger_service.database import schema
+from worldledger_service.database.catalogue import expected
+from worldledger_service.store import Store
 
 from .helpers import connected, verdict, write_derived, write_world
 

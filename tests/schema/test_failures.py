@@ -6,9 +6,9 @@ import errno
 
 import asyncpg
 import pytest
+from worldledger_service.database.address import Address, describe, parse_address
+from worldledger_service.database.failures import explain, explained
 
-from service.database.address import Address, describe, parse_address
-from service.database.failures import explain, explained
 from worldledger.errors import RecoveryAction, SchemaVersionError, SimulationError, StoreUnavailableError
 
 URL = "postgresql://ann:hunter2@db.example:6543/lab"

@@ -8,8 +8,7 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
-
-from service.database.revision import REVISIONS
+from worldledger_service.database.revision import REVISIONS
 
 from .helpers import DERIVED, undone, write_world
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
+from worldledger_service.database import schema
+from worldledger_service.database.catalogue import expected
 
-from service.database import schema
-from service.database.catalogue import expected
 from worldledger.errors import StoreUnavailableError
 
 from .helpers import connected, undone, verdict, write_derived, write_world

@@ -16,10 +16,10 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
+from worldledger_service.database import schema
+from worldledger_service.database.catalogue import expected
+from worldledger_service.database.tables import METADATA
 
-from service.database import schema
-from service.database.catalogue import expected
-from service.database.tables import METADATA
 from worldledger.errors import SchemaVersionError, StoreUnavailableError
 
 from .helpers import DERIVED, TABLES, connected, with_database, write_world
@@ -186,7 +186,7 @@ def test_migrations_import_no_application() -> None:
     """A migration must do next year what it does today: nothing in the folder imports our packages."""
     for path in schema.migrations_dir().rglob("*.py"):
         for line in path.read_text(encoding="utf-8").splitlines():
-            assert not line.startswith(("import service", "from service", "import worldledger", "from worldledger"))
+            assert not line.startswith(("import worldledger", "from worldledger"))
 
 
 def test_migrations_need_the_upgrade_command() -> None:

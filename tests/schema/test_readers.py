@@ -7,8 +7,7 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
-
-from service.database import catalogue, readers, schema
+from worldledger_service.database import catalogue, readers, schema
 
 from .helpers import connected, with_user
 

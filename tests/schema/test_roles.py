@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
+from worldledger_service.database import guards, schema
 
-from service.database import guards, schema
 from worldledger.errors import StoreUnavailableError
 
 from .helpers import connected, with_database, with_user, write_derived, write_world

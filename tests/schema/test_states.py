@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from worldledger_service.database import guards, schema
+from worldledger_service.database.catalogue import expected
 
-from service.database import guards, schema
-from service.database.catalogue import expected
 from worldledger.errors import StoreUnavailableError
 
 from .helpers import connected, verdict, write_derived, write_world

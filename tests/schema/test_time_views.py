@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from service.database import schema
-from service.database.catalogue import expected
-from service.store import Store
+from worldledger_service.database import schema
+from worldledger_service.database.catalogue import expected
+from worldledger_service.store import Store
+
 from worldledger.effects import EffectDraft
 from worldledger.genesis import NewWorld
 

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from service.database import schema
+from worldledger_service.database import schema
+
 from tests.warm import Process
 
 

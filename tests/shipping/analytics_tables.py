@@ -1,7 +1,8 @@
 """The tables of docs/reference/analytics.md: the views of the schema ``analytics``, their columns, and the cookbook.
 
-Those over the log are told from the catalogue of a migrated database (service/database/catalogue.txt), those over
-projections from the projections' definitions, of which the engine makes the views.
+Those over the log are told from the catalogue of a migrated database
+(service/worldledger_service/database/catalogue.txt), those over projections from the projections' definitions, of which
+the engine makes the views.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from projections.base import ANALYTICS
-from projections.registry import known
-from projections.tables import further_views
-from service.database import catalogue
-from service.database.analytics.cookbook import queries
-from service.database.analytics.views import KINDS, VIEWS
+from worldledger_projections.base import ANALYTICS
+from worldledger_projections.registry import known
+from worldledger_projections.tables import further_views
+from worldledger_service.database import catalogue
+from worldledger_service.database.analytics.cookbook import queries
+from worldledger_service.database.analytics.views import KINDS, VIEWS
 
 _COLUMN: Final = "column analytics."
 _SAYS: Final = "comment on view column analytics."

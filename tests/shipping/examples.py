@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import asyncpg
+from worldledger_service.database.guards import READER_ROLE
 
-from service.database.guards import READER_ROLE
 from tests.warm import SCRIPT, forker
 
 #: As `worldledger db shell` works.

@@ -20,13 +20,13 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 from worldledger_chess.arena import errors as of_games
 from worldledger_chess.arena.players import errors as of_players
+from worldledger_projections import errors as of_projections
+from worldledger_service import app
+from worldledger_service.api import errors as of_http
+from worldledger_service.api import problems
+from worldledger_service.settings import Settings
 from worldledger_social_rl.rules import fields as of_social_rl
 
-from projections import errors as of_projections
-from service import app
-from service.api import errors as of_http
-from service.api import problems
-from service.settings import Settings
 from worldledger.client import problems as of_client
 from worldledger.client import stepping as of_steps
 from worldledger.config import MemoryConfig, OrchestratorConfig

@@ -75,7 +75,7 @@ def test_the_image_runs_as_an_ordinary_user() -> None:
 
 def test_the_port_is_the_service_s_own() -> None:
     """EXPOSE names the port that the service takes unless told otherwise."""
-    from service.settings import Settings  # noqa: PLC0415 - nothing else here needs the service
+    from worldledger_service.settings import Settings  # noqa: PLC0415 - nothing else here needs the service
 
     assert int(_last("EXPOSE")) == Settings.model_fields["port"].default
 

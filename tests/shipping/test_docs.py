@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import typer.main
+from worldledger_service.app import create_app
+from worldledger_service.cli.main import make_app
+from worldledger_service.settings import Settings
 
-from service.app import create_app
-from service.cli.main import make_app
-from service.settings import Settings
 from worldledger.client import Client, Frame, Question, RemoteHandle
 from worldledger.errors import SimulationError
 

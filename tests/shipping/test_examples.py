@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
+from worldledger_service.database import embedded
 
-from service.database import embedded
 from tests.conftest import Servers
 
 from .examples import Runner, Terminal, check_output, commands, examples

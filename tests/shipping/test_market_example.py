@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import asyncpg
 import pytest
+from worldledger_service.runtime import Orchestrator
+from worldledger_service.store import Store
 from worldledger_simulation.rules import load_config
 
 import worldledger.client
-from service.runtime import Orchestrator
-from service.store import Store
 from tests.api.helpers import serving
 from tests.cli.helpers import Running
 from tests.conftest import Servers

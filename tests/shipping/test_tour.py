@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import pytest
 import structlog
+from worldledger_service.cli.main import run as cli
 
-from service.cli.main import run as cli
 from tests.conftest import Servers
 
 from .project import ROOT, environment

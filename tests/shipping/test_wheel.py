@@ -12,8 +12,7 @@ from email import message_from_bytes
 from pathlib import Path
 
 import pytest
-
-from service.database.embedded import remove, stop
+from worldledger_service.database.embedded import remove, stop
 
 from .project import ROOT, environment, pyproject, run
 
@@ -74,23 +73,32 @@ def test_the_wheel_holds_what_it_needs_and_no_more(wheel: Path) -> None:
         (metadata,) = [name for name in names if name.endswith(".dist-info/METADATA")]
         message = message_from_bytes(archive.read(metadata))
     tops = {name.split("/")[0] for name in names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"worldledger", "projections", "service", *KINDS}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {
+        "worldledger",
+        "worldledger_projections",
+        "worldledger_service",
+        *KINDS,
+    }
     revisions = {path.name for path in (ROOT / "migrations" / "versions").glob("*.py")}
-    assert {f"service/migrations/versions/{name}" for name in revisions} <= names
+    assert {f"worldledger_service/worldledger_service/migrations/versions/{name}" for name in revisions} <= names
     games = {path.name for path in (ROOT / "examples" / "games").glob("*.pgn")}
     assert games
-    assert {f"service/example_games/{name}" for name in games} <= names
+    assert {f"worldledger_service/example_games/{name}" for name in games} <= names
     market = {path.name for path in (ROOT / "examples" / "market").iterdir() if path.is_file()}
     assert "market.yaml" in market
-    assert {f"service/example_market/{name}" for name in market} == {
-        name for name in names if name.startswith("service/example_market/")
+    assert {f"worldledger_service/example_market/{name}" for name in market} == {
+        name for name in names if name.startswith("worldledger_service/example_market/")
     }
     runs = {
         path.relative_to(ROOT / "examples").as_posix() for path in (ROOT / "examples" / "social_rl").rglob("*.json")
     }
     assert runs
-    assert {f"service/example_{name}" for name in runs} <= names
-    assert {"service/migrations/env.py", "worldledger/py.typed", "service/py.typed"} <= names
+    assert {f"worldledger_service/example_{name}" for name in runs} <= names
+    assert {
+        "service/worldledger_service/migrations/env.py",
+        "worldledger/py.typed",
+        "worldledger_service/py.typed",
+    } <= names
     assert any(name.endswith("/licenses/LICENSE") for name in names)
     assert message["License-Expression"] == "GPL-3.0-or-later"
     assert message["Version"] == pyproject()["project"]["version"]
@@ -127,7 +135,9 @@ def test_it_is_installed_into_a_project(source: str, tmp_path: Path) -> None:
     env.pop("PYTHONPATH", None)
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-index"]
     run([*pip, "--no-build-isolation", wanted], cwd=tmp_path, env=env)
-    told = run([str(python), "-c", "import service; print(service.__file__)"], cwd=tmp_path, env=env)
+    told = run(
+        [str(python), "-c", "import worldledger_service; print(worldledger_service.__file__)"], cwd=tmp_path, env=env
+    )
     assert told.startswith(str(project))
     shown = run([str(project / "bin" / "worldledger"), "--version"], cwd=tmp_path, env=env)
     assert shown == f"worldledger {pyproject()['project']['version']}\n"
@@ -137,8 +147,8 @@ def test_it_is_installed_into_a_project(source: str, tmp_path: Path) -> None:
 def test_the_installed_code_is_the_one_that_runs(installed: Path, tmp_path: Path) -> None:
     """Modules and version come from the fresh environment, not from a checkout."""
     code = (
-        "import service, worldledger, sys; from importlib.metadata import version; "
-        "print(service.__file__, worldledger.__file__, version('worldledger'), sep='\\n')"
+        "import worldledger_service, worldledger, sys; from importlib.metadata import version; "
+        "print(worldledger_service.__file__, worldledger.__file__, version('worldledger'), sep='\\n')"
     )
     env = environment()
     env.pop("PYTHONPATH", None)
@@ -162,7 +172,7 @@ def test_it_migrates_imports_and_verifies(
     worldledger: Callable[..., str], installed: Path, empty_database_url: str
 ) -> None:
     """On an empty database it migrates, imports the packaged games, adds nothing the second time, and verifies."""
-    (games,) = installed.parent.glob("lib/python*/site-packages/service/example_games")
+    (games,) = installed.parent.glob("lib/python*/site-packages/worldledger_service/example_games")
     url = {"WORLDLEDGER_DATABASE_URL": empty_database_url}
     worldledger("db", "upgrade", **url)
     worldledger("db", "check", **url)
@@ -179,7 +189,7 @@ def test_it_plays_the_packaged_market(
     worldledger: Callable[..., str], installed: Path, empty_database_url: str, tmp_path: Path
 ) -> None:
     """The example market travels along, is played from where it was installed, and its turns can be asked about."""
-    (market,) = installed.parent.glob("lib/python*/site-packages/service/example_market")
+    (market,) = installed.parent.glob("lib/python*/site-packages/worldledger_service/example_market")
     url = {"WORLDLEDGER_DATABASE_URL": empty_database_url}
     worldledger("db", "upgrade", **url)
     env = environment(HOME=str(tmp_path), **url)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import pytest
+from worldledger_service.settings import Settings
+from worldledger_service.store import EventLog, Store
 
-from service.settings import Settings
-from service.store import EventLog, Store
 from worldledger.genesis import NewWorld
 
 if TYPE_CHECKING:

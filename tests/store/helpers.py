@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
 import orjson
+from worldledger_service.store import EventLog, Receipt, Store
 
-from service.store import EventLog, Receipt, Store
 from worldledger.effects import EffectDraft
 
 if TYPE_CHECKING:

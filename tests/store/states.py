@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from service.store import EventLog, Store
+from worldledger_service.store import EventLog, Store
+
 from worldledger.effects import EffectDraft
 from worldledger.folding import Fold
 from worldledger.genesis import NewWorld
 from worldledger.rulesets import load_ruleset
 
 if TYPE_CHECKING:
-    from service.store.snapshots import SnapshotRecord
+    from worldledger_service.store.snapshots import SnapshotRecord
 
 
 def moved(n: int, **fields: Any) -> EffectDraft:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
+from worldledger_service.store import EventLog, Store
 
-from service.store import EventLog, Store
 from tests.rules.chains import chain_checksum
 from worldledger.effects import EventLogEntry
 from worldledger.genesis import NewWorld

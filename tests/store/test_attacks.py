@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import orjson
 import pytest
+from worldledger_service.store import EventLog, Store
+from worldledger_service.store.records import WorldRecord
+from worldledger_service.store.verification import every_world, verify_world
 
-from service.store import EventLog, Store
-from service.store.records import WorldRecord
-from service.store.verification import every_world, verify_world
 from tests.rules.chains import chained
 from worldledger.chain import ORIGIN, Position, Verdict
 from worldledger.errors import TamperedError, WorldNotFoundError

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from worldledger_service.store import EventLog, Store
 
-from service.store import EventLog, Store
 from worldledger.effects import EffectDraft
 from worldledger.errors import (
     InvalidConfigError,

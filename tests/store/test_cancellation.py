@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import pytest
-
-from service.store import EventLog, Store
+from worldledger_service.store import EventLog, Store
 
 from .helpers import assert_sound, draft, holding_head, start, wait_for, wait_for_waiters
 

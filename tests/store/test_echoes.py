@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 
 from hypothesis import given
 from hypothesis import strategies as st
+from worldledger_service.store import Store
+from worldledger_service.store import echoes as module
+from worldledger_service.store.echoes import Echoes
+from worldledger_service.store.event_log import EventLog
 
-from service.store import Store
-from service.store import echoes as module
-from service.store.echoes import Echoes
-from service.store.event_log import EventLog
 from worldledger.chain import StoredEffect
 
 from .helpers import draft, guards_down

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from worldledger_service.store import EventLog, Receipt, Store
 
-from service.store import EventLog, Receipt, Store
 from worldledger.errors import InvalidEffectError, RequestConflictError, SimTimeOrderError
 
 from .helpers import assert_sound, draft, holding_head, start, wait_for, wait_for_waiters

@@ -14,10 +14,10 @@ from typing import Any, BinaryIO
 
 import psutil
 import pytest
+from worldledger_service.store import Store, import_snapshots
+from worldledger_service.store.import_snapshots import ImportSnapshots, frame, read_frames, record, thinned
+from worldledger_service.store.snapshots import Taken
 
-from service.store import Store, import_snapshots
-from service.store.import_snapshots import ImportSnapshots, frame, read_frames, record, thinned
-from service.store.snapshots import Taken
 from worldledger.chain import StoredEffect
 from worldledger.effects import EffectDraft
 from worldledger.errors import WorldNotFoundError
@@ -207,7 +207,7 @@ async def test_a_store_that_closes_ends_the_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is waited for only so long. What it has taken by then is kept, the rest when a state is asked for."""
-    monkeypatch.setattr("service.store.snapshotter._PATIENCE", 0.0)
+    monkeypatch.setattr("worldledger_service.store.snapshotter._PATIENCE", 0.0)
     store = await open_store(snapshot_every=500)
 
     def hold() -> None:
@@ -228,7 +228,7 @@ def test_the_process_ends_with_its_parent() -> None:
     """However the importing process ends, by SIGKILL even."""
     program = (
         "import time\n"
-        "from service.store import import_snapshots\n"
+        "from worldledger_service.store import import_snapshots\n"
         "import_snapshots._LARGE_BYTES = import_snapshots._PIECE_BYTES = 0\n"
         "snapshots = import_snapshots.ImportSnapshots('w', 'sandbox', 2)\n"
         "list(snapshots.through(('w', seq, '{}', bytes(32)) for seq in range(1, 9)))\n"

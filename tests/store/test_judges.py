@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import pytest
+from worldledger_service.store import EventLog, Store, writing
+from worldledger_service.store.units import Judge
 
-from service.store import EventLog, Store, writing
-from service.store.units import Judge
 from worldledger.effects import EffectDraft
 from worldledger.errors import (
     IllegalEffectError,
@@ -244,7 +244,7 @@ async def test_nobody_is_refused_for_what_is_not_committed(
         assert not refusal.done()
         return written
 
-    monkeypatch.setattr("service.store.settle.write_groups", fails_once)
+    monkeypatch.setattr("worldledger_service.store.settle.write_groups", fails_once)
     removal = start(late.append({**removed("e"), "priority": 5}))
     refusal = start(late.append(removed("e")))
     await asyncio.wait([removal, refusal])

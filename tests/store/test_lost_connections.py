@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from worldledger_service.store import EventLog, Receipt, Store
 
-from service.store import EventLog, Receipt, Store
 from worldledger.drafts import CheckedDraft
 from worldledger.errors import StoreUnavailableError
 from worldledger.rulesets import Ruleset
@@ -201,7 +201,7 @@ async def test_what_is_settled_is_decided_anew(
     log: EventLog, proxy: Proxy, open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lone caller's draft whose write was lost is decided on as it was given, not on top of the first decision."""
-    monkeypatch.setattr("service.store.store.load_ruleset", lambda _: _Marking())
+    monkeypatch.setattr("worldledger_service.store.store.load_ruleset", lambda _: _Marking())
     far_store = await open_store(proxy.url)
     far = await far_store.log(log.world_id)
     for _ in range(2):

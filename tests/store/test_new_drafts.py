@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from worldledger_service.store import EventLog, Store
 
-from service.store import EventLog, Store
 from worldledger.config import OrchestratorConfig
 from worldledger.drafts import REQUEST_DIGEST, asked_by, effect_body_digests
 from worldledger.errors import InvalidEffectError, RequestConflictError

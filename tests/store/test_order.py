@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from worldledger_service.store import EventLog, Store
+from worldledger_service.store.records import Head
+from worldledger_service.store.sealing import Sealer
+from worldledger_service.store.units import Unit
 
-from service.store import EventLog, Store
-from service.store.records import Head
-from service.store.sealing import Sealer
-from service.store.units import Unit
 from worldledger.effects import EffectDraft
 from worldledger.errors import SimTimeOrderError
 from worldledger.genesis import NewWorld

@@ -9,9 +9,9 @@ from typing import Any
 import asyncpg
 import pytest
 from structlog.testing import capture_logs
+from worldledger_service.store import EventLog, Store
+from worldledger_service.store.outages import Outages
 
-from service.store import EventLog, Store
-from service.store.outages import Outages
 from worldledger.errors import StoreUnavailableError, WorldNotFoundError
 
 from .helpers import assert_sound, draft, start, wait_for

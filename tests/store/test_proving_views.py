@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from worldledger_sandbox.rules import RULESET
+from worldledger_service.store import proving_views, view_digests
+from worldledger_service.store.proving_views import ViewProof
+from worldledger_service.store.view_digests import ViewDigests
 
-from service.store import proving_views, view_digests
-from service.store.proving_views import ViewProof
-from service.store.view_digests import ViewDigests
 from tests.rules.chains import chained
 from tests.rules.seeing import OwnDelta, long_story, registered
 from tests.rulesets.sandboxes import Said, effects_of

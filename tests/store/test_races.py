@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from worldledger_service.store import EventLog, Receipt, Store
 
-from service.store import EventLog, Receipt, Store
 from worldledger.errors import InvalidEffectError, RequestConflictError, WorldExistsError
 from worldledger.genesis import NewWorld
 

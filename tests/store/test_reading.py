@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import orjson
 import pytest
+from worldledger_service.store import EventLog, Store
+from worldledger_service.store.verification import every_world
 
-from service.store import EventLog, Store
-from service.store.verification import every_world
 from worldledger.errors import EffectNotFoundError
 from worldledger.genesis import NewWorld
 
@@ -162,7 +162,7 @@ async def test_every_name_that_stands_anywhere_is_found(
         *(f"{name}.effect", name),
     )
     for size in (1, 2, 500):
-        from service.store import statements  # noqa: PLC0415 - its page size is turned down
+        from worldledger_service.store import statements  # noqa: PLC0415 - its page size is turned down
 
         monkeypatch.setattr(statements, "EVERY_WORLD", statements.EVERY_WORLD.replace("500", str(size)))
         found = [world async for world in every_world(store.reader)]

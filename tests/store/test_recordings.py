@@ -13,8 +13,8 @@ import chess.pgn
 import orjson
 import pytest
 from worldledger_chess.store.recordings import Notice, Progress, Summary, import_games
+from worldledger_service.store import Store
 
-from service.store import Store
 from worldledger.errors import InvalidConfigError, StoreUnavailableError
 from worldledger.genesis import NewWorld
 from worldledger.slugs import experiment_label

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
+from worldledger_service.store import EventLog, Store
 
-from service.store import EventLog, Store
 from worldledger.drafts import CheckedDraft
 from worldledger.errors import (
     EffectTooLargeError,
@@ -258,7 +258,7 @@ class _Picky(Ruleset):
 
 async def test_the_ruleset_decides(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a ruleset refuses is not written, alone or in a list, and what it gives is written in place of the draft."""
-    monkeypatch.setattr("service.store.store.load_ruleset", lambda _: _Picky())
+    monkeypatch.setattr("worldledger_service.store.store.load_ruleset", lambda _: _Picky())
     await store.create_world(NewWorld(world_id="picky"))
     log = await store.log("picky")
     for drafts in ([draft(kind="Refused")], [draft(), draft(kind="Refused", req_id="r")]):

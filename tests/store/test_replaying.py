@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from worldledger_service.store import Store
+from worldledger_service.store.replaying import check_replay
 
-from service.store import Store
-from service.store.replaying import check_replay
 from worldledger.errors import TamperedError
 from worldledger.rulesets import Ruleset, load_ruleset
 from worldledger.world import WorldState

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from worldledger_sandbox.rules import RULESET
 from worldledger_sandbox.rules.handlers import HANDLERS
+from worldledger_service.runtime import Orchestrator, OrchestratorConfig
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store, replaying
+from worldledger_service.store.replaying import ReplayVerdict, check_replay
 
-from service.runtime import Orchestrator, OrchestratorConfig
-from service.settings import Settings
-from service.store import Store, replaying
-from service.store.replaying import ReplayVerdict, check_replay
 from tests.rules.seeing import registered
 from tests.rulesets.sandboxes import Said, effects_of
 from worldledger.effects import EffectDraft

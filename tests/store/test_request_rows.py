@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from worldledger_service.store import Store
+from worldledger_service.store.repairing import repair_requests
+from worldledger_service.store.transfer import export_world, import_export
+from worldledger_service.store.verification import every_world, verify_world
 
-from service.store import Store
-from service.store.repairing import repair_requests
-from service.store.transfer import export_world, import_export
-from service.store.verification import every_world, verify_world
 from worldledger.chain import ORIGIN, Position
 from worldledger.errors import WorldNotFoundError
 from worldledger.genesis import NewWorld
@@ -167,10 +167,10 @@ async def test_requests_wait_in_a_file_for_rows_that_come_in_chunks(
     """However few requests fit into memory, and rows into a chunk, the same is found as ever."""
     rows = [row async for batch in store.reader.batches(world) for row in batch]
     starts = [ORIGIN, *(Position(row.global_seq, row.checksum) for row in rows)]
-    monkeypatch.setattr("service.store.request_rows._BATCHES_KEPT", 0)
-    monkeypatch.setattr("service.store.reader._MOST_ROWS", 2)
+    monkeypatch.setattr("worldledger_service.store.request_rows._BATCHES_KEPT", 0)
+    monkeypatch.setattr("worldledger_service.store.reader._MOST_ROWS", 2)
     for chunk in (1, 3, 9):
-        monkeypatch.setattr("service.store.request_rows._ROWS", chunk)
+        monkeypatch.setattr("worldledger_service.store.request_rows._ROWS", chunk)
         for start in starts:
             assert (await verify_world(store.reader, world, start=start)).verified, (chunk, start)
         for name in ("a row is deleted", "a row is planted", "everything is wrong"):
@@ -240,7 +240,7 @@ async def test_one_look_is_enough_for_a_world_that_holds(
     await log.append(draft(14, source_id="été", req_id="💡" + "é" * 9))
     await log.append_request([draft(n) for n in range(2)], source_id="a1", req_id="last")
     rows = [row async for batch in store.reader.batches(world) for row in batch]
-    monkeypatch.setattr("service.store.verification._Log.verified", None)  # which would look again
+    monkeypatch.setattr("worldledger_service.store.verification._Log.verified", None)  # which would look again
     for start in (ORIGIN, *(Position(row.global_seq, row.checksum) for row in rows)):
         verdict = await verify_world(store.reader, world, start=start)
         assert (verdict.finding, verdict.position.global_seq) == (None, 16), start

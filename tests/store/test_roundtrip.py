@@ -8,8 +8,8 @@ import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from worldledger_service.store import EventLog
 
-from service.store import EventLog
 from tests.rules.values import ANY_JSON, GOOD_JSON, offences, same
 from worldledger.canonical import gate
 from worldledger.errors import InvalidEffectError

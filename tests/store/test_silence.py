@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from worldledger_service.store.silence import Silence
 
-from service.store.silence import Silence
 from tests.aio.virtual import loop, settle, virtual
 from worldledger.errors import CircuitBreakerOpenError, SimulationError, StoreUnavailableError
 

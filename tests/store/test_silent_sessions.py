@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from worldledger_service.database import engine
+from worldledger_service.database.failures import FOREIGN
+from worldledger_service.database.guards import SERVICE_ROLE
+from worldledger_service.store import Store, statements
 
-from service.database import engine
-from service.database.failures import FOREIGN
-from service.database.guards import SERVICE_ROLE
-from service.store import Store, statements
 from worldledger.genesis import NewWorld
 
 from .helpers import draft

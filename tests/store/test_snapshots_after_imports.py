@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
+from worldledger_service.store import Store
+from worldledger_service.store.worlds_at_once import WorldsAtOnce
 
-from service.store import Store
-from service.store.worlds_at_once import WorldsAtOnce
 from worldledger.chain import StoredEffect
 from worldledger.drafts import check_draft
 from worldledger.folding import Fold
@@ -80,7 +80,7 @@ async def test_a_process_that_ends_meanwhile_leaves_nothing_broken(
     open_store: Opener, world_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it has not written is made when somebody asks for a state, as of any world."""
-    monkeypatch.setattr("service.store.snapshotter._PATIENCE", 0.0)
+    monkeypatch.setattr("worldledger_service.store.snapshotter._PATIENCE", 0.0)
     store = await open_store(snapshot_every=40)
     await store.import_world(NewWorld(world_id=world_id), [moved(n) for n in range(150)])
     assert store._snapshotter._imported

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import orjson
 import pytest
+from worldledger_service.store import EventLog, Store
+from worldledger_service.store.replaying import check_replay
 
-from service.store import EventLog, Store
-from service.store.replaying import check_replay
 from worldledger.errors import ReservedKindError
 from worldledger.genesis import NewWorld
 from worldledger.rulesets import load_ruleset

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncpg
 import pytest
+from worldledger_service.store import Store
 
-from service.store import Store
 from tests.store.helpers import draft
 from worldledger.genesis import NewWorld
 

@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from worldledger_service.store import Store
 
-from service.store import Store
 from worldledger.chain import StoredEffect
 from worldledger.errors import FoldError, MomentNotFoundError, TamperedError, WorldNotFoundError
 from worldledger.genesis import NewWorld
@@ -273,7 +273,7 @@ async def test_a_ruleset_that_fails_is_named_with_the_effect(
 ) -> None:
     """An error of a ruleset's own is told with world, seq and kind, and states before it are still there."""
     await store.import_world(NewWorld(world_id=world_id), [draft(1), draft(2), draft(0), draft(3)])
-    monkeypatch.setattr("service.store.states.load_ruleset", lambda _: _Failing())
+    monkeypatch.setattr("worldledger_service.store.states.load_ruleset", lambda _: _Failing())
     other = await open_store()
     assert (await other.states.state_at(world_id, 3)).global_seq == 3
     with pytest.raises(FoldError, match="seq 4: ruleset sandbox 1 failed on Said") as caught:

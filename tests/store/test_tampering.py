@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from worldledger_service.store import EventLog, Store
+from worldledger_service.store.transfer import import_export
 
-from service.store import EventLog, Store
-from service.store.transfer import import_export
 from worldledger.errors import RecoveryAction, TamperedError
 from worldledger.genesis import NewWorld
 from worldledger.transfer import check_export

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 from io import BytesIO
 
 import pytest
+from worldledger_service.store import EventLog, Store
+from worldledger_service.store.transfer import import_export
+from worldledger_service.store.worlds_at_once import WorldsAtOnce
 
-from service.store import EventLog, Store
-from service.store.transfer import import_export
-from service.store.worlds_at_once import WorldsAtOnce
 from worldledger.drafts import check_draft
 from worldledger.errors import InvalidEffectError, RecoveryAction, SimTimeOrderError, TimeAuthorityError
 from worldledger.genesis import NewWorld

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from worldledger_service.store import EventLog, Store
+from worldledger_service.store.records import Head
+from worldledger_service.store.sealing import Sealer
+from worldledger_service.store.transfer import import_export
+from worldledger_service.store.units import Unit
 
-from service.store import EventLog, Store
-from service.store.records import Head
-from service.store.sealing import Sealer
-from service.store.transfer import import_export
-from service.store.units import Unit
 from worldledger.drafts import check_draft
 from worldledger.effects import EffectDraft
 from worldledger.errors import (

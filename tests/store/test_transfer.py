@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import asyncpg
 import orjson
 import pytest
+from worldledger_service.store import Store, transfer
+from worldledger_service.store.transfer import export_world, import_export
 
-from service.store import Store, transfer
-from service.store.transfer import export_world, import_export
 from tests.rules.chains import chained
 from worldledger.chain import StoredEffect
 from worldledger.config import OrchestratorConfig

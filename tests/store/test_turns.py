@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from worldledger_service.store import EventLog, Store
 from worldledger_simulation.store.turns import TurnAt, Turns
 
-from service.store import EventLog, Store
 from tests.rulesets.simulation.playing import checked, trade
 from worldledger.effects import EffectDraft
 from worldledger.errors import MomentNotFoundError

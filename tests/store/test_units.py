@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from worldledger_service.store import Store
 from worldledger_social_rl.store.rounds import Rounds
 
-from service.store import Store
 from worldledger.errors import MomentNotFoundError
 from worldledger.genesis import NewWorld
 from worldledger.moments import parse_moment

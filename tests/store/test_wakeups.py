@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import orjson
 import pytest
+from worldledger_service.store import EventLog, Store
+from worldledger_service.store.wakeups import CHANNEL, Wakeups
+from worldledger_service.store.watch import HeadWatcher
 
-from service.store import EventLog, Store
-from service.store.wakeups import CHANNEL, Wakeups
-from service.store.watch import HeadWatcher
 from worldledger.errors import StoreUnavailableError
 from worldledger.genesis import NewWorld
 
@@ -121,8 +121,8 @@ async def test_who_waits_for_long_says_so_again(
     watching: Watching, log: EventLog, ear: Ear, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long the pause between two looks: others forget those of whom they do not hear."""
-    monkeypatch.setattr("service.store.wakeups.EVERY", 0.02)
-    monkeypatch.setattr("service.store.watch.EVERY", 0.02)
+    monkeypatch.setattr("worldledger_service.store.wakeups.EVERY", 0.02)
+    monkeypatch.setattr("worldledger_service.store.watch.EVERY", 0.02)
     _, watcher = await watching()
     waiting = start(watcher.wait_beyond(log.world_id, 1))
     await wait_for(lambda: ear.payloads.count("") >= 5, "it says so again and again")

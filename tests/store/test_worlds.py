@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
+from worldledger_service.store import EventLog, Store
+from worldledger_service.store import store as store_module
 
-from service.store import EventLog, Store
-from service.store import store as store_module
 from worldledger.errors import SchemaVersionError, StoreUnavailableError
 from worldledger.genesis import NewWorld, Parent
 

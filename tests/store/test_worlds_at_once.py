@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
+from worldledger_service.store import Store
+from worldledger_service.store.bulk import Row
+from worldledger_service.store.worlds_at_once import SealedWorld, WorldsAtOnce
 
-from service.store import Store
-from service.store.bulk import Row
-from service.store.worlds_at_once import SealedWorld, WorldsAtOnce
 from worldledger.drafts import CheckedDraft, check_draft
 from worldledger.errors import (
     EffectTooLargeError,

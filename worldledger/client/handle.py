@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class RemoteHandle:
     """One agent (source: seeds/simulation_core.md, "Agent Handle Interface"). Get it from `RemoteWorld.register_agent`.
 
-    It does what `service.runtime.AgentHandle` does, over a WebSocket that is made anew whenever it is lost: nothing
-    that the agent may observe is missed, and an intent becomes one effect however often it had to be sent.
+    It does what `worldledger_service.runtime.AgentHandle` does, over a WebSocket that is made anew whenever it is lost:
+    nothing that the agent may observe is missed, and an intent becomes one effect however often it had to be sent.
 
     ``view_seq`` is that of the last observation that was given out; ``initial_view`` is the view that the first one
     applies to. ``context_seq`` is the newest that the agent was handed through this handle, be it an observation or a

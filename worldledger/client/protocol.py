@@ -148,8 +148,8 @@ class Log(Protocol):
 class World(Protocol):
     """One world (source: seeds/simulation_core.md, "Orchestrator Interface").
 
-    What each method promises and raises is told by `service.runtime.Orchestrator`; a `Client` raises the same errors,
-    and ServiceUnavailableError where the service cannot be reached.
+    What each method promises and raises is told by `worldledger_service.runtime.Orchestrator`; a `Client` raises the
+    same errors, and ServiceUnavailableError where the service cannot be reached.
     """
 
     @property

@@ -1,7 +1,8 @@
 """The commands of chess."""
 
-from service.cli.options import examples
-from service.cli.tree import Commands
+from worldledger_service.cli.options import examples
+from worldledger_service.cli.tree import Commands
+
 from worldledger_chess.cli import export_pgn, import_pgn
 from worldledger_chess.cli import play as chess_play
 from worldledger_chess.cli import show as chess_show

@@ -1,7 +1,8 @@
 """The commands of simulations."""
 
-from service.cli.options import examples
-from service.cli.tree import Commands
+from worldledger_service.cli.options import examples
+from worldledger_service.cli.tree import Commands
+
 from worldledger_simulation.cli import checkpoint_export, checkpoint_import, config_check, config_convert
 
 _CONFIGS = examples("worldledger config check simulation.yaml")

@@ -1,6 +1,7 @@
 """The commands of social-RL runs."""
 
-from service.cli.tree import Commands
+from worldledger_service.cli.tree import Commands
+
 from worldledger_social_rl.cli import export_social_rl, import_social_rl
 
 

@@ -7,14 +7,14 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Depends, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
+from worldledger_service.api.caching import REVALIDATE
+from worldledger_service.api.context import services
+from worldledger_service.api.errors import AgentNotFoundError, InvalidParameterError
+from worldledger_service.api.moments import once
+from worldledger_service.api.openapi import header, json_of, problems
+from worldledger_service.api.parameters import NO_NUL, Limit, check_text, next_link
+from worldledger_service.api.projected import to_json, viewed
 
-from service.api.caching import REVALIDATE
-from service.api.context import services
-from service.api.errors import AgentNotFoundError, InvalidParameterError
-from service.api.moments import once
-from service.api.openapi import header, json_of, problems
-from service.api.parameters import NO_NUL, Limit, check_text, next_link
-from service.api.projected import to_json, viewed
 from worldledger.drafts import MAX_WORD
 
 router = APIRouter(tags=["games"], dependencies=[Depends(once)])

@@ -11,16 +11,16 @@ import chess.svg
 from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request
 from starlette.responses import Response
+from worldledger_service.api.caching import REVALIDATE, not_modified
+from worldledger_service.api.context import Services, services
+from worldledger_service.api.errors import GameNotFoundError
+from worldledger_service.api.moments import once
+from worldledger_service.api.openapi import header, json_of, problems
+from worldledger_service.api.parameters import NO_NUL, Limit, check_text, next_link, whole
+from worldledger_service.api.projected import MinSeq, as_told, check_game, to_json, viewed, wait_for
+from worldledger_service.runtime.guarding import reading
+from worldledger_service.store.read_models import Row
 
-from service.api.caching import REVALIDATE, not_modified
-from service.api.context import Services, services
-from service.api.errors import GameNotFoundError
-from service.api.moments import once
-from service.api.openapi import header, json_of, problems
-from service.api.parameters import NO_NUL, Limit, check_text, next_link, whole
-from service.api.projected import MinSeq, as_told, check_game, to_json, viewed, wait_for
-from service.runtime.guarding import reading
-from service.store.read_models import Row
 from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_WORD
 from worldledger.errors import MomentNotFoundError

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from pydantic import Field
+from worldledger_service.api.schemas.base import Near, Shape
+from worldledger_service.api.schemas.projections import row_of
 
-from service.api.schemas.base import Near, Shape
-from service.api.schemas.projections import row_of
 from worldledger_chess.projections.games import Games
 from worldledger_chess.projections.moves import Moves
 

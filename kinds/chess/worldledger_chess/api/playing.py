@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import Path, Query
+from worldledger_service.api.context import Services
+from worldledger_service.api.errors import GameNotFoundError, PositionAheadError
 
-from service.api.context import Services
-from service.api.errors import GameNotFoundError, PositionAheadError
 from worldledger.errors import WorldNotFoundError
 from worldledger.genesis import NAME_RULE, check_world_name
 from worldledger_chess.api.serving import arena_of

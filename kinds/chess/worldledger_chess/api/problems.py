@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from service.api.problems import Answer
+from worldledger_service.api.problems import Answer
+
 from worldledger.errors import SimulationError
 from worldledger_chess.arena.errors import ArenaFullError, GameNotLiveError, InvalidMoveRequestError, NoSuchGameError
 from worldledger_chess.arena.players import InvalidPlayerError, PlayerError, UnknownPlayerError

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from service.api.context import Services
+from worldledger_service.api.context import Services
+
 from worldledger_chess.api.metrics import OfGames
 from worldledger_chess.arena.arena import Arena
 from worldledger_chess.arena.settings import ArenaSettings

@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, JsonValue
+from worldledger_service.api.schemas.base import GlobalSeq, Shape, Word, WorldName
 
-from service.api.schemas.base import GlobalSeq, Shape, Word, WorldName
 from worldledger.canonical import MAX_INT
 from worldledger_chess.api.played import GameSummary
 from worldledger_chess.rules.agents import MAX_NAME, MAX_PROMPT, MODEL_NAME

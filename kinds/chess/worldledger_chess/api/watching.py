@@ -17,18 +17,18 @@ from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+from worldledger_service.api.bodies import members, parse
+from worldledger_service.api.context import Services
+from worldledger_service.api.errors import InvalidMessageError, InvalidParameterError, UpgradeRequiredError
+from worldledger_service.api.moments import once
+from worldledger_service.api.openapi import problems
+from worldledger_service.api.parameters import whole
+from worldledger_service.api.problems import enclosed_problem, instance_of, problem_response
+from worldledger_service.api.routing import EscapedRoute, EscapedWebSocketRoute
+from worldledger_service.api.wording import not_whole
+from worldledger_service.api.ws.connection import MOST_UNREADABLE
+from worldledger_service.api.ws.messages import SUBPROTOCOL, write, write_problem
 
-from service.api.bodies import members, parse
-from service.api.context import Services
-from service.api.errors import InvalidMessageError, InvalidParameterError, UpgradeRequiredError
-from service.api.moments import once
-from service.api.openapi import problems
-from service.api.parameters import whole
-from service.api.problems import enclosed_problem, instance_of, problem_response
-from service.api.routing import EscapedRoute, EscapedWebSocketRoute
-from service.api.wording import not_whole
-from service.api.ws.connection import MOST_UNREADABLE
-from service.api.ws.messages import SUBPROTOCOL, write, write_problem
 from worldledger.canonical import MAX_INT, gate
 from worldledger.drafts import MAX_WORD
 from worldledger.errors import InvalidEffectError, SimulationError, StoreUnavailableError

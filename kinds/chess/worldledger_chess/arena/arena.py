@@ -43,9 +43,9 @@ from worldledger_chess.rules.positions import UNREADABLE, position
 from worldledger_chess.store.live_games import LiveGameRow, LiveGames
 
 if TYPE_CHECKING:
-    from service.runtime.worlds import Worlds
-    from service.store import Store
-    from service.store.watch import HeadWatcher
+    from worldledger_service.runtime.worlds import Worlds
+    from worldledger_service.store import Store
+    from worldledger_service.store.watch import HeadWatcher
 
 #: What is asked for when a game is made: how it is set up. `Arena.create` names the game where this does not.
 NewGame = LiveConfig

@@ -1,7 +1,7 @@
 """Feeding: the games in memory go on as their logs do, whoever writes these.
 
 One task a game waits for its head to move. What this process has just written itself it takes as it was written
-(`service.store.echoes`); whatever else has moved meanwhile is read by one query for all games.
+(`worldledger_service.store.echoes`); whatever else has moved meanwhile is read by one query for all games.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
 import structlog
+from worldledger_service.runtime.guarding import reading
 
-from service.runtime.guarding import reading
 from worldledger.errors import FoldError, SimulationError, StoreUnavailableError
 from worldledger.ports import Span
 from worldledger_chess.arena.record import Record
 from worldledger_chess.arena.table import Table
 
 if TYPE_CHECKING:
-    from service.store import Store
-    from service.store.echoes import Echo
-    from service.store.watch import HeadWatcher
+    from worldledger_service.store import Store
+    from worldledger_service.store.echoes import Echo
+    from worldledger_service.store.watch import HeadWatcher
+
     from worldledger.chain import StoredEffect
     from worldledger.rulesets.base import Ruleset
 

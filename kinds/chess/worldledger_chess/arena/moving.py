@@ -3,9 +3,9 @@
 1. *the same request*: what was asked before is answered as it was then, from the log
 2. *what is due* (`worldledger_chess.arena.settling`): a game that is over is ended first
 3. *whose turn*: an attempt out of turn goes to the world's pipeline, which refuses it, and has the log tell of it
-4. *the move*: a legal one goes through the pipeline (`service.runtime`) as its agent's intent, so that permissions,
-   quotas and idempotency are those of all intents; any other becomes a MoveRejected of the agent's, under its req_id
-5. *what is due* now: the end of the game, or the fallback
+4. *the move*: a legal one goes through the pipeline (`worldledger_service.runtime`) as its agent's intent, so that
+   permissions, quotas and idempotency are those of all intents; any other becomes a MoveRejected of the agent's, under
+its req_id 5. *what is due* now: the end of the game, or the fallback
 
 Every step is judged by the log: whoever else plays, in whichever process, the answer is what stands there.
 """
@@ -36,8 +36,8 @@ from worldledger_chess.rules.endings import OTHER, WINS, Player
 
 if TYPE_CHECKING:
     import chess
+    from worldledger_service.runtime.worlds import Worlds
 
-    from service.runtime.worlds import Worlds
     from worldledger_chess.arena.feed import Feed
     from worldledger_chess.arena.record import Entry, Record
     from worldledger_chess.arena.settling import Settling

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import structlog
+from worldledger_service.runtime.guarding import reading
+from worldledger_service.runtime.joining import join
 
-from service.runtime.guarding import reading
-from service.runtime.joining import join
 from worldledger.errors import SimulationError, StoreUnavailableError
 from worldledger.rulesets import load_ruleset
 from worldledger_chess.arena.errors import NoSuchGameError
@@ -18,7 +18,8 @@ from worldledger_chess.arena.table import Table
 from worldledger_chess.rules import RULESET as CHESS
 
 if TYPE_CHECKING:
-    from service.store import Store
+    from worldledger_service.store import Store
+
     from worldledger_chess.arena.feed import Feed
     from worldledger_chess.arena.settling import Settling
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from service.runtime.guarding import writing
+from worldledger_service.runtime.guarding import writing
+
 from worldledger.effects import SCHEMA_VERSION, EffectDraft
 from worldledger.errors import IllegalEffectError, RequestConflictError, SimulationError
 from worldledger_chess.arena.counters import GameCounters
@@ -17,7 +18,8 @@ from worldledger_chess.arena.record import ARENA
 from worldledger_chess.rules.state import BOARD
 
 if TYPE_CHECKING:
-    from service.store import Store
+    from worldledger_service.store import Store
+
     from worldledger.world import WorldState
     from worldledger_chess.arena.feed import Feed
     from worldledger_chess.arena.table import Table

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from service.cli.layout import Piece
+    from worldledger_service.cli.layout import Piece
 
 
 def pictured(entities: Mapping[str, Any]) -> tuple[str, list[list[Piece]]]:

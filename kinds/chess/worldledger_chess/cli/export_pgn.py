@@ -8,18 +8,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from worldledger_service.cli.connect import target, with_store
+from worldledger_service.cli.files import written_whole
+from worldledger_service.cli.naming import find_world, no_experiment
+from worldledger_service.cli.options import DatabaseUrl, Force, Home, Quiet, examples
+from worldledger_service.cli.output import put_bytes, say
+from worldledger_service.cli.progress import Tell, progress_bar
 
-from service.cli.connect import target, with_store
-from service.cli.files import written_whole
-from service.cli.naming import find_world, no_experiment
-from service.cli.options import DatabaseUrl, Force, Home, Quiet, examples
-from service.cli.output import put_bytes, say
-from service.cli.progress import Tell, progress_bar
 from worldledger.errors import SimulationError, TamperedError
 from worldledger_chess.cli.games import effects_of, require_chess
 
 if TYPE_CHECKING:
-    from service.store import Store, WorldRecord
+    from worldledger_service.store import Store, WorldRecord
+
     from worldledger.effects import Effect
 
 EXAMPLES = examples(
@@ -136,7 +137,7 @@ async def _write_games(
     tell: Callable[[], None],
 ) -> None:
     """Write games one by one, the next one on its way meanwhile."""
-    from service.store.ahead import ahead  # noqa: PLC0415 - slow to load; `--help` needs none of it
+    from worldledger_service.store.ahead import ahead  # noqa: PLC0415 - slow to load; `--help` needs none of it
 
     async with ahead(_read(store, worlds)) as games:
         async for world, effects in games:

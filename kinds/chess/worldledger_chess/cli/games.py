@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from service.cli.stored import read_effect
+from worldledger_service.cli.stored import read_effect
+
 from worldledger.errors import SimulationError
 
 if TYPE_CHECKING:
-    from service.store import Store, WorldRecord
+    from worldledger_service.store import Store, WorldRecord
+
     from worldledger.effects import Effect
 
 

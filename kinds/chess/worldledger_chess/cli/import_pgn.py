@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-
-from service.cli.connect import Target, target, with_store
-from service.cli.options import DatabaseUrl, Home, Quiet, examples
-from service.cli.output import put, say
-from service.cli.progress import progress_bar
-from service.collecting import collect_seldom
+from worldledger_service.cli.connect import Target, target, with_store
+from worldledger_service.cli.options import DatabaseUrl, Home, Quiet, examples
+from worldledger_service.cli.output import put, say
+from worldledger_service.cli.progress import progress_bar
+from worldledger_service.collecting import collect_seldom
 
 if TYPE_CHECKING:
-    from service.store import Store
+    from worldledger_service.store import Store
+
     from worldledger_chess.store.games_at_once import Reading
     from worldledger_chess.store.recordings import Notice, Summary
 

@@ -8,14 +8,16 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from service.runtime.worlds import Worlds
-from service.store.watch import HeadWatcher
+from worldledger_service.runtime.worlds import Worlds
+from worldledger_service.store.watch import HeadWatcher
+
 from worldledger.errors import SimulationError
 from worldledger_chess.arena import Arena, ArenaSettings, NewGame
 
 if TYPE_CHECKING:
-    from service.settings import Settings
-    from service.store import Store
+    from worldledger_service.settings import Settings
+    from worldledger_service.store import Store
+
     from worldledger_chess.arena import GameEnd, LiveGame
 
 #: Seconds between two looks whether anybody plays, and looks without anybody after which that is a fault.

@@ -8,19 +8,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from worldledger_service.cli.connect import database, log_to_stderr, opened, target, typed
+from worldledger_service.cli.options import DatabaseUrl, Home, Quiet, examples
+from worldledger_service.cli.output import plain, put, put_bytes, say
+from worldledger_service.cli.progress import Tell, progress_bar
+from worldledger_service.cli.rows import put_rows
+from worldledger_service.running import run_blocking
 
-from service.cli.connect import database, log_to_stderr, opened, target, typed
-from service.cli.options import DatabaseUrl, Home, Quiet, examples
-from service.cli.output import plain, put, put_bytes, say
-from service.cli.progress import Tell, progress_bar
-from service.cli.rows import put_rows
-from service.running import run_blocking
 from worldledger.errors import InvalidConfigError, SimulationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, MutableMapping
 
-    from service.settings import Settings
+    from worldledger_service.settings import Settings
+
     from worldledger_chess.arena import NewGame
     from worldledger_chess.cli.match import Entry
     from worldledger_chess.cli.players import Contestant

@@ -18,7 +18,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from service.cli.workers import processors, received, started
+from worldledger_service.cli.workers import processors, received, started
+
 from worldledger.errors import FileRefusedError
 
 if TYPE_CHECKING:

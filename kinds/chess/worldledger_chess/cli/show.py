@@ -7,20 +7,21 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from worldledger_service.cli.connect import target, with_store
+from worldledger_service.cli.files import written_whole
+from worldledger_service.cli.layout import Piece, put_lines, shown, table
+from worldledger_service.cli.moments import At, one_moment, seq_of
+from worldledger_service.cli.naming import find_world
+from worldledger_service.cli.options import DatabaseUrl, Force, Home, World, examples
+from worldledger_service.cli.output import plain, put_bytes
 
-from service.cli.connect import target, with_store
-from service.cli.files import written_whole
-from service.cli.layout import Piece, put_lines, shown, table
-from service.cli.moments import At, one_moment, seq_of
-from service.cli.naming import find_world
-from service.cli.options import DatabaseUrl, Force, Home, World, examples
-from service.cli.output import plain, put_bytes
 from worldledger.errors import MomentNotFoundError, SimulationError
 from worldledger_chess.cli.boards import board_lines
 from worldledger_chess.cli.games import effects_of, require_chess
 
 if TYPE_CHECKING:
-    from service.store import Store
+    from worldledger_service.store import Store
+
     from worldledger.effects import Effect
     from worldledger_chess.rules.endings import Player
     from worldledger_chess.rules.gamelog import GameLog, LoggedMove

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from projections.base import Projection
+from worldledger_projections.base import Projection
+
 from worldledger_chess.projections.agent_stats import AgentStats
 from worldledger_chess.projections.agents import Agents
 from worldledger_chess.projections.games import Games

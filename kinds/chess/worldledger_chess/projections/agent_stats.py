@@ -8,7 +8,8 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final
 
-from projections.base import Changes, Column, Projection, Row, View, WorldProjection
+from worldledger_projections.base import Changes, Column, Projection, Row, View, WorldProjection
+
 from worldledger.effects import Effect
 from worldledger.folding import Fold
 from worldledger.world import WorldState

@@ -9,8 +9,9 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Final
 
-from projections.base import Changes, Column, Projection, Row, View, WorldProjection
-from projections.moments import moment
+from worldledger_projections.base import Changes, Column, Projection, Row, View, WorldProjection
+from worldledger_projections.moments import moment
+
 from worldledger.effects import SERVICE_SOURCE, Effect
 from worldledger.errors import IllegalEffectError
 from worldledger.folding import Fold

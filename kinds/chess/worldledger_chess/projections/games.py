@@ -9,8 +9,9 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final
 
-from projections.base import Changes, Column, Projection, Row, WorldProjection
-from projections.moments import moment
+from worldledger_projections.base import Changes, Column, Projection, Row, WorldProjection
+from worldledger_projections.moments import moment
+
 from worldledger.effects import Effect
 from worldledger.folding import Fold
 from worldledger.genesis import GENESIS_KIND

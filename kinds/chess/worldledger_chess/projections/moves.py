@@ -7,9 +7,9 @@ from datetime import datetime
 from types import MappingProxyType
 
 import orjson
+from worldledger_projections.base import AppendingWorld, Column, Projection, Row, WorldProjection
+from worldledger_projections.moments import EARLIEST, moment, stated_moment
 
-from projections.base import AppendingWorld, Column, Projection, Row, WorldProjection
-from projections.moments import EARLIEST, moment, stated_moment
 from worldledger.effects import Effect
 from worldledger.folding import Fold
 from worldledger.world import WorldState

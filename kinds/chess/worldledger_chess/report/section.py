@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from service.report.blocks import Block, Column, Figure, KindSection, Note, Section, Table, figures_first
-from service.report.charts import Bars, Histogram, Part, Span, Spans
-from service.report.steps import edges, step_of, steps_for
-from service.report.wording import counted, seconds, share
+from worldledger_service.report.blocks import Block, Column, Figure, KindSection, Note, Section, Table, figures_first
+from worldledger_service.report.charts import Bars, Histogram, Part, Span, Spans
+from worldledger_service.report.steps import edges, step_of, steps_for
+from worldledger_service.report.wording import counted, seconds, share
+
 from worldledger_chess.report import queries as chess
 
 if TYPE_CHECKING:
     from asyncpg import Record
-
-    from service.report.snapshot import Snapshot
+    from worldledger_service.report.snapshot import Snapshot
 
 #: What this section reads besides the log.
 VIEWS: Final = ("games", "moves", "agent_stats")

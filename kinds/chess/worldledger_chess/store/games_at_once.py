@@ -12,14 +12,16 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from service.store.importing import FATAL, check_experiment, require_same, resumable
-from service.store.worlds_at_once import SealedWorld, WorldsAtOnce
+from worldledger_service.store.importing import FATAL, check_experiment, require_same, resumable
+from worldledger_service.store.worlds_at_once import SealedWorld, WorldsAtOnce
+
 from worldledger.errors import SimulationError, WorldExistsError
 from worldledger_chess.rules.pgn import BrokenGame, RecordedGame
 from worldledger_chess.store.recordings import GamesImport, Notice, Progress, Summary, world_of_game
 
 if TYPE_CHECKING:
-    from service.store.store import Store
+    from worldledger_service.store.store import Store
+
     from worldledger.genesis import NewWorld
 
 #: Most games (and ends of files) of one transaction, and effects after which it has enough.

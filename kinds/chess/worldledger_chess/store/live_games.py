@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import orjson
 
 if TYPE_CHECKING:
-    from service.store.reader import Reader
+    from worldledger_service.store.reader import Reader
 
 #: The live games that go on among the worlds of one page: $1 after world_id, $2 worlds in a page. Each row has the
 #: page's last world (null: there was none); one that names no game stands for a page without any.

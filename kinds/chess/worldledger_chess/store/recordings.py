@@ -14,15 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from service.store.ahead import ahead
-from service.store.importing import FATAL, check_experiment, in_thread, resumable, write_once
+from worldledger_service.store.ahead import ahead
+from worldledger_service.store.importing import FATAL, check_experiment, in_thread, resumable, write_once
+
 from worldledger.errors import FileRefusedError, SimulationError
 from worldledger.genesis import NewWorld
 from worldledger.slugs import labelled
 from worldledger_chess.rules.pgn import BrokenGame, RecordedGame, read_games
 
 if TYPE_CHECKING:
-    from service.store.store import Store
+    from worldledger_service.store.store import Store
 
 
 @dataclass(frozen=True)

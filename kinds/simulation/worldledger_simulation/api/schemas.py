@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
-from service.api.schemas.documents import Published, document
+from worldledger_service.api.schemas.documents import Published, document
+
 from worldledger.canonical import MAX_INT
 from worldledger.effects import SERVICE_SOURCE
 from worldledger.variables import VariableDefinition, limits

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, JsonValue
+from worldledger_service.api.schemas.base import CHECKSUM, HEX64, GlobalSeq, Shape
 
-from service.api.schemas.base import CHECKSUM, HEX64, GlobalSeq, Shape
 from worldledger.canonical import MAX_INT
 
 _TURN: dict[str, Any] = {

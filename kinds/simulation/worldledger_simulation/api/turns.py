@@ -9,16 +9,16 @@ import orjson
 from fastapi import APIRouter, Depends, Path
 from starlette.requests import Request
 from starlette.responses import Response
+from worldledger_service.api.context import Services, services
+from worldledger_service.api.moments import once
+from worldledger_service.api.openapi import header, json_of, problems
+from worldledger_service.api.parameters import WorldName, whole
+from worldledger_service.api.projected import to_json
+from worldledger_service.api.routing import ReadingRoute
+from worldledger_service.api.states import headers_of, unchanged_of
+from worldledger_service.store import WorldRecord
+from worldledger_service.store.states import StateAt
 
-from service.api.context import Services, services
-from service.api.moments import once
-from service.api.openapi import header, json_of, problems
-from service.api.parameters import WorldName, whole
-from service.api.projected import to_json
-from service.api.routing import ReadingRoute
-from service.api.states import headers_of, unchanged_of
-from service.store import WorldRecord
-from service.store.states import StateAt
 from worldledger.canonical import MAX_INT
 from worldledger.errors import MomentNotFoundError
 from worldledger_simulation.rules import Simulation

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from worldledger_service.cli.connect import target, with_store
+from worldledger_service.cli.files import written_whole
+from worldledger_service.cli.moments import At, AtSeq, AtTurn, one_moment, seq_of
+from worldledger_service.cli.naming import find_world
+from worldledger_service.cli.options import DatabaseUrl, Force, Home, Quiet, World, examples
+from worldledger_service.cli.output import say
+from worldledger_service.cli.progress import effects, progress_bar
 
-from service.cli.connect import target, with_store
-from service.cli.files import written_whole
-from service.cli.moments import At, AtSeq, AtTurn, one_moment, seq_of
-from service.cli.naming import find_world
-from service.cli.options import DatabaseUrl, Force, Home, Quiet, World, examples
-from service.cli.output import say
-from service.cli.progress import effects, progress_bar
 from worldledger.errors import SimulationError
 
 if TYPE_CHECKING:
-    from service.store import Store, WorldRecord
-    from service.store.states import StateAt
+    from worldledger_service.store import Store, WorldRecord
+    from worldledger_service.store.states import StateAt
 
 EXAMPLES = examples(
     "worldledger checkpoint export market -o market.json",

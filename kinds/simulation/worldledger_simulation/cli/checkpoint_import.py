@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from worldledger_service.cli.connect import target, with_store
+from worldledger_service.cli.options import DatabaseUrl, Home, examples
+from worldledger_service.cli.output import put
 
-from service.cli.connect import target, with_store
-from service.cli.options import DatabaseUrl, Home, examples
-from service.cli.output import put
 from worldledger.errors import (
     FileRefusedError,
     InvalidEffectError,
@@ -22,7 +22,8 @@ from worldledger.errors import (
 )
 
 if TYPE_CHECKING:
-    from service.store import Store, WorldRecord
+    from worldledger_service.store import Store, WorldRecord
+
     from worldledger.genesis import NewWorld
     from worldledger_simulation.rules import Checkpoint, SimulationConfig
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from worldledger_service.cli.layout import Piece, cut, put_lines, table
+from worldledger_service.cli.options import examples
+from worldledger_service.cli.output import Above, plain, put_bytes
 
-from service.cli.layout import Piece, cut, put_lines, table
-from service.cli.options import examples
-from service.cli.output import Above, plain, put_bytes
 from worldledger.errors import FileRefusedError, InvalidSimulationConfigError, Problem, dotted
 from worldledger.errors.simulations import summed_up, told
 

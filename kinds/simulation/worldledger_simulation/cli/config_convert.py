@@ -7,10 +7,10 @@ import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from worldledger_service.cli.files import written_whole
+from worldledger_service.cli.options import Quiet, examples
+from worldledger_service.cli.output import say
 
-from service.cli.files import written_whole
-from service.cli.options import Quiet, examples
-from service.cli.output import say
 from worldledger.errors import FileRefusedError, InvalidSimulationConfigError, Problem, SimulationError
 from worldledger_simulation.cli.config_check import put_problems, read_configuration
 

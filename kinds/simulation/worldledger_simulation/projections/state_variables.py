@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from projections.base import ANALYTICS, Changes, Column, Projection, Row, View, WorldProjection
-from projections.moments import moment
+from worldledger_projections.base import ANALYTICS, Changes, Column, Projection, Row, View, WorldProjection
+from worldledger_projections.moments import moment
+
 from worldledger.effects import Effect
 from worldledger.folding import Fold
 from worldledger.world import state_text

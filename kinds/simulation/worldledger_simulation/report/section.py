@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from service.report.blocks import Block, Column, Figure, KindSection, Note, Section, Table
-from service.report.charts import Line, Lines
-from service.report.steps import step_of
-from service.report.wording import counted, number
+from worldledger_service.report.blocks import Block, Column, Figure, KindSection, Note, Section, Table
+from worldledger_service.report.charts import Line, Lines
+from worldledger_service.report.steps import step_of
+from worldledger_service.report.wording import counted, number
+
 from worldledger_simulation.report import queries as simulation
 
 if TYPE_CHECKING:
     from asyncpg import Record
-
-    from service.report.snapshot import Snapshot
+    from worldledger_service.report.snapshot import Snapshot
 
 #: What this section reads besides the log.
 VIEWS: Final = ("turns", "state_variables", "state_variables_by_turn", "reasoning")

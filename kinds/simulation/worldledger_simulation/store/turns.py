@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from service.store import statements
+from worldledger_service.store import statements
 
 if TYPE_CHECKING:
-    from service.store.moments import Units
-    from service.store.reader import Reader
-    from service.store.records import WorldRecord
+    from worldledger_service.store.moments import Units
+    from worldledger_service.store.reader import Reader
+    from worldledger_service.store.records import WorldRecord
 
 
 class TurnAt(NamedTuple):

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from service.api.errors import RoundConflictError
-from service.runtime.guarding import writing
+from worldledger_service.api.errors import RoundConflictError
+from worldledger_service.runtime.guarding import writing
+
 from worldledger.errors import (
     IllegalEffectError,
     InvalidEffectError,
@@ -28,8 +29,9 @@ from worldledger_social_rl.store.rounds import Rounds
 from worldledger_social_rl.store.run_notices import in_document, place_of, problem_of
 
 if TYPE_CHECKING:
-    from service.api.context import Services
-    from service.store import WorldRecord
+    from worldledger_service.api.context import Services
+    from worldledger_service.store import WorldRecord
+
     from worldledger.effects import Effect, EffectDraft
     from worldledger.world import WorldState
 

@@ -8,18 +8,18 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Path
 from starlette.requests import Request
 from starlette.responses import Response
+from worldledger_service.api.bodies import idempotency_key, read_json
+from worldledger_service.api.caching import REVALIDATE, etag, not_modified
+from worldledger_service.api.context import services
+from worldledger_service.api.moments import At, AtSeq, AtSimTime, AtWallTime, once, one_moment
+from worldledger_service.api.openapi import body_of, header, json_of, problems
+from worldledger_service.api.parameters import AfterSeq, Limit, WorldName, next_link, whole
+from worldledger_service.api.projected import to_json
+from worldledger_service.api.routing import ReadingRoute
+from worldledger_service.api.states import headers_of, unchanged_of
+from worldledger_service.store import WorldRecord
+from worldledger_service.store.states import StateAt
 
-from service.api.bodies import idempotency_key, read_json
-from service.api.caching import REVALIDATE, etag, not_modified
-from service.api.context import services
-from service.api.moments import At, AtSeq, AtSimTime, AtWallTime, once, one_moment
-from service.api.openapi import body_of, header, json_of, problems
-from service.api.parameters import AfterSeq, Limit, WorldName, next_link, whole
-from service.api.projected import to_json
-from service.api.routing import ReadingRoute
-from service.api.states import headers_of, unchanged_of
-from service.store import WorldRecord
-from service.store.states import StateAt
 from worldledger.canonical import MAX_INT, gate
 from worldledger.errors import InvalidEffectError, InvalidRunError, MomentNotFoundError
 from worldledger_social_rl.api.round_posts import post_round as post

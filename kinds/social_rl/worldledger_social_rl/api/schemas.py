@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
-from service.api.schemas.documents import Published, document
+from worldledger_service.api.schemas.documents import Published, document
+
 from worldledger_social_rl.rules import PolicyState, RoundResult
 
 TITLES: Final = {

@@ -10,17 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from worldledger_service.cli.connect import target, with_store
+from worldledger_service.cli.files import written_whole
+from worldledger_service.cli.naming import find_world
+from worldledger_service.cli.options import DatabaseUrl, Home, Quiet, examples
+from worldledger_service.cli.output import say
+from worldledger_service.cli.progress import progress_bar
 
-from service.cli.connect import target, with_store
-from service.cli.files import written_whole
-from service.cli.naming import find_world
-from service.cli.options import DatabaseUrl, Home, Quiet, examples
-from service.cli.output import say
-from service.cli.progress import progress_bar
 from worldledger.errors import SimulationError, TamperedError
 
 if TYPE_CHECKING:
-    from service.store import Store, WorldRecord
+    from worldledger_service.store import Store, WorldRecord
+
     from worldledger.effects import Effect
     from worldledger_social_rl.rules.recording import RunFile
 
@@ -211,7 +212,8 @@ async def _files(
     store: Store, record: WorldRecord, made: _Made, progress: Callable[[int], None]
 ) -> AsyncIterator[RunFile]:
     """Give a world's files, one round at a time: they are put together in a thread that asks for the effects."""
-    from service.store.importing import in_thread  # noqa: PLC0415 - slow to load; `--help` needs none of them
+    from worldledger_service.store.importing import in_thread  # noqa: PLC0415 - slow to load; `--help` needs none of them
+
     from worldledger_social_rl.rules.recording import write_run  # noqa: PLC0415
     from worldledger_social_rl.store.run_worlds import effects_in_thread  # noqa: PLC0415
 

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-
-from service.cli.connect import target, with_store
-from service.cli.options import DatabaseUrl, Home, Quiet, examples
-from service.cli.output import put, put_bytes, say
-from service.cli.progress import progress_bar
+from worldledger_service.cli.connect import target, with_store
+from worldledger_service.cli.options import DatabaseUrl, Home, Quiet, examples
+from worldledger_service.cli.output import put, put_bytes, say
+from worldledger_service.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
-    from service.store import Store
+    from worldledger_service.store import Store
+
     from worldledger_social_rl.store.run_notices import RunNotice
     from worldledger_social_rl.store.social_runs import RunSummary
 

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from projections.base import Projection
+from worldledger_projections.base import Projection
+
 from worldledger_social_rl.projections.adaptations import PolicyAdaptations
 from worldledger_social_rl.projections.feedback import Feedback
 from worldledger_social_rl.projections.messages import Messages

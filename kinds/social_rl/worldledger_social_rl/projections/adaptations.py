@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from projections.base import AppendingWorld, Column, Projection, Row, WorldProjection
-from projections.moments import moment
+from worldledger_projections.base import AppendingWorld, Column, Projection, Row, WorldProjection
+from worldledger_projections.moments import moment
+
 from worldledger.effects import Effect
 from worldledger.folding import Fold
 from worldledger_social_rl.projections.course import ROUND_KINDS, RULESETS, Course, json_of, number_of, role_of, text_of

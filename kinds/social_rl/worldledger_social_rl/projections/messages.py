@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from projections.base import AppendingWorld, Column, Projection, Row, WorldProjection
-from projections.moments import EARLIEST, LATEST, moment
+from worldledger_projections.base import AppendingWorld, Column, Projection, Row, WorldProjection
+from worldledger_projections.moments import EARLIEST, LATEST, moment
+
 from worldledger.effects import Effect
 from worldledger.folding import Fold
 from worldledger_social_rl.projections.course import (

@@ -9,8 +9,9 @@ from math import fsum
 from operator import attrgetter
 from typing import Final
 
-from projections.base import Changes, Column, Projection, Row, WorldProjection
-from projections.moments import moment
+from worldledger_projections.base import Changes, Column, Projection, Row, WorldProjection
+from worldledger_projections.moments import moment
+
 from worldledger.effects import Effect
 from worldledger.folding import Fold
 from worldledger_social_rl.projections.course import ROUND_KINDS, RULESETS, Course, json_of, number_of, text_of

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import orjson
+from worldledger_projections.base import Changes, Column, Projection, Row, WorldProjection
+from worldledger_projections.moments import stated_moment
 
-from projections.base import Changes, Column, Projection, Row, WorldProjection
-from projections.moments import stated_moment
 from worldledger.effects import Effect
 from worldledger.folding import Fold
 from worldledger.genesis import GENESIS_KIND

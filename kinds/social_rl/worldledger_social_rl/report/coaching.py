@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from service.report.blocks import Block, Column, Figure, Note, Table
-from service.report.charts import Bars, Change, Changes, Part
-from service.report.wording import counted, number
+from worldledger_service.report.blocks import Block, Column, Figure, Note, Table
+from worldledger_service.report.charts import Bars, Change, Changes, Part
+from worldledger_service.report.wording import counted, number
+
 from worldledger_social_rl.report import queries as social
 
 if TYPE_CHECKING:
     from asyncpg import Record
-
-    from service.report.snapshot import Snapshot
+    from worldledger_service.report.snapshot import Snapshot
 
 #: Most kinds of adaptations that are listed, most cues that are drawn, and most single pairs of a cue.
 _KINDS: Final = 60

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from service.report.queries import within
+from worldledger_service.report.queries import within
 
 #: The runs by condition and seed, $2 of them. From analytics.social_runs.
 RUNS: Final = """

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from service.report.blocks import Block, Column, Figure, KindSection, Note, Section, Table
-from service.report.charts import Bars, Line, Lines, Part
-from service.report.wording import counted, number
+from worldledger_service.report.blocks import Block, Column, Figure, KindSection, Note, Section, Table
+from worldledger_service.report.charts import Bars, Line, Lines, Part
+from worldledger_service.report.wording import counted, number
+
 from worldledger_social_rl.report import queries as social
 from worldledger_social_rl.report.coaching import coaching
 
 if TYPE_CHECKING:
     from asyncpg import Record
-
-    from service.report.snapshot import Snapshot
+    from worldledger_service.report.snapshot import Snapshot
 
 #: What this section reads besides the log.
 VIEWS: Final = ("social_runs", "rounds", "messages", "feedback", "policy_adaptations")

@@ -14,8 +14,9 @@ from worldledger_social_rl.rules import RULESET, words
 from worldledger_social_rl.rules.recording import write_run
 
 if TYPE_CHECKING:
-    from service.store.reader import Reader
-    from service.store.records import WorldRecord
+    from worldledger_service.store.reader import Reader
+    from worldledger_service.store.records import WorldRecord
+
     from worldledger.effects import Effect
 
 #: Most stored bytes of a round that is put together in memory.

@@ -8,13 +8,14 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
 
 import orjson
+from worldledger_service.store.ahead import ahead
 
-from service.store.ahead import ahead
 from worldledger.chain import Finding, StoredEffect
 
 if TYPE_CHECKING:
-    from service.store.reader import Reader
-    from service.store.records import WorldRecord
+    from worldledger_service.store.reader import Reader
+    from worldledger_service.store.records import WorldRecord
+
     from worldledger.effects import Effect
 
 

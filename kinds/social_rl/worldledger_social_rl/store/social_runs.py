@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
+from worldledger_service.store import statements
+from worldledger_service.store.ahead import ahead
+from worldledger_service.store.bulk import MovedOnError
+from worldledger_service.store.importing import FATAL, check_experiment, in_thread, resumable
+from worldledger_service.store.worlds_at_once import SealedWorld, WorldsAtOnce
 
-from service.store import statements
-from service.store.ahead import ahead
-from service.store.bulk import MovedOnError
-from service.store.importing import FATAL, check_experiment, in_thread, resumable
-from service.store.worlds_at_once import SealedWorld, WorldsAtOnce
 from worldledger.canonical import canonical_json
 from worldledger.errors import InvalidEffectError, InvalidRunError, SimulationError, WorldExistsError
 from worldledger.genesis import NewWorld
@@ -35,7 +35,7 @@ from worldledger_social_rl.store.run_notices import RunNotice, odd_in, problem_o
 from worldledger_social_rl.store.run_worlds import effects_in_thread
 
 if TYPE_CHECKING:
-    from service.store.store import Store
+    from worldledger_service.store.store import Store
 
 _RULESET: Final = "social_rl"
 _PROFILE: Final = "worldledger-social-rl-run/1"

@@ -11,7 +11,8 @@ from collections.abc import Collection
 from hashlib import sha256
 from typing import Any, Final, NamedTuple, NoReturn
 
-from service.api.bodies import members, parse
+from worldledger_service.api.bodies import members, parse
+
 from worldledger.canonical import child
 from worldledger.drafts import check_req_id, json_name
 from worldledger.errors import InvalidConfigError, InvalidEffectError

@@ -14,8 +14,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from service.api.context import Services
-from service.runtime.guarding import doing
+from worldledger_service.api.context import Services
+from worldledger_service.runtime.guarding import doing
+
 from worldledger.errors import IllegalEffectError, WorldExistsError
 from worldledger_chess.api.openenv.asking import RANDOM_AGENT
 from worldledger_chess.api.playing import board_at, game_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, JsonValue
+from worldledger_service.api.schemas.base import Shape, Word, WorldName
 
-from service.api.schemas.base import Shape, Word, WorldName
 from worldledger.canonical import MAX_INT
 from worldledger_chess.api.shapes import DeadlineOfEach, DeadlineS, Seconds, Uci
 from worldledger_chess.rules.endings import Player, Status

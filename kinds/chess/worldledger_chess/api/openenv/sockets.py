@@ -16,12 +16,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message as Event
 from starlette.types import Receive, Scope, Send
+from worldledger_service.api.errors import UpgradeRequiredError
+from worldledger_service.api.moments import once
+from worldledger_service.api.openapi import problems
+from worldledger_service.api.problems import answer_for, encode, instance_of, problem_response, told
+from worldledger_service.api.routing import EscapedRoute, EscapedWebSocketRoute
 
-from service.api.errors import UpgradeRequiredError
-from service.api.moments import once
-from service.api.openapi import problems
-from service.api.problems import answer_for, encode, instance_of, problem_response, told
-from service.api.routing import EscapedRoute, EscapedWebSocketRoute
 from worldledger.errors import (
     IllegalEffectError,
     InvalidConfigError,
@@ -36,7 +36,7 @@ from worldledger_chess.arena import ArenaFullError, InvalidMoveRequestError
 from worldledger_chess.arena.players import InvalidPlayerError, UnknownPlayerError
 
 if TYPE_CHECKING:
-    from service.api.context import Services
+    from worldledger_service.api.context import Services
 
 router = APIRouter(route_class=EscapedRoute, tags=["openenv"], dependencies=[Depends(once)])
 

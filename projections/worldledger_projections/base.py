@@ -1,0 +1,135 @@
+"""What a projection is: a fold from one world's effects to rows of its own table.
+
+A projection is pure. It is handed effects, and, where it says so, the rows it made of the same world before and the
+world's state; it gives rows. It is handed nothing with which it could touch the world outside, so replaying a log
+can have no side effects. Who reads the log and who writes the rows is the engine (`worldledger_projections.engine`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, NamedTuple
+
+from worldledger.effects import Effect
+from worldledger.folding import Fold
+
+Row = tuple[Any, ...]
+
+#: Where builds and their views stand, and where what people ask stands.
+SCHEMA: Final = "projections"
+ANALYTICS: Final = "analytics"
+
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class Column(NamedTuple):
+    """A column of a projection's table: name, SQL type (``text``, ``bigint``, ``timestamptz`` …), and what it says."""
+
+    name: str
+    type: str
+    comment: str
+    nullable: bool = False
+
+
+class View(NamedTuple):
+    """A further view: ``select`` names the projection's own view by its name.
+
+    ``{build}`` in it is the name of the build that the view reads. ``upon`` are the other projections whose views
+    ``select`` names: the view is there whenever all of them are. ``schema`` is where it stands, and ``columns`` are
+    comments on its columns, by name.
+    """
+
+    name: str
+    select: str
+    comment: str
+    upon: tuple[str, ...] = ()
+    schema: str = SCHEMA
+    columns: Mapping[str, str] = _NOTHING
+
+
+@dataclass(slots=True)
+class Changes:
+    """What a batch of effects made of a world's rows, to be written together with the cursor.
+
+    ``upserts`` are whole rows in the order of the projection's columns, at most one for each key. ``deletes`` are
+    keys of rows that are no more; none of them is among the upserts.
+    """
+
+    upserts: list[Row] = field(default_factory=list)
+    deletes: list[Row] = field(default_factory=list)
+
+
+class WorldProjection(ABC):
+    """One projection's fold of one world, in memory, at some seq."""
+
+    @abstractmethod
+    def apply(self, effect: Effect) -> None:
+        """Fold the next effect of a kind that the projection handles.
+
+        It may be handed to other projections too, and must not be changed. (Where a Fold is moved forward it was read
+        for this projection alone.)
+
+        Whatever this raises parks the effect: see `worldledger_projections.engine`.
+        """
+
+    @abstractmethod
+    def take_changes(self) -> Changes:
+        """Give what changed since the last call, and forget it."""
+
+
+class AppendingWorld(WorldProjection):
+    """The fold of an ``append_only`` projection: `apply` adds whole rows to ``_rows``, and each is given once."""
+
+    def __init__(self, world_id: str) -> None:
+        self._world_id = world_id
+        self._rows: list[Row] = []
+
+    def take_changes(self) -> Changes:
+        """Give the rows that are new."""
+        rows, self._rows = self._rows, []
+        return Changes(upserts=rows)
+
+
+class Projection(ABC):
+    """A read model; subclass it and name the class to `worldledger_projections.registry`.
+
+    - ``version`` rises whenever the same log would give other rows: a build of the new version is then made beside
+      the old one and takes over when it has caught up.
+    - ``rulesets``: the worlds it reads, None for all. ``kinds``: the effects it is handed, None for all.
+    - ``columns`` and ``key``: its table; both begin with ``world_id``. ``indexes``: further indexes, by columns.
+    - ``needs_rows``: `begin` is handed the rows that the world has so far (so there must be few of a world's).
+      ``newest_by`` names a column, with an index after ``world_id``: only the rows with the world's greatest value in
+      it are handed over.
+    - ``needs_state``: `begin` is handed a Fold at the world's cursor, of its own. Without ``kinds`` the projection
+      moves it forward itself (``fold.apply(effect)`` for every effect); with ``kinds`` it only begins with it.
+    - ``append_only``: no key is ever written twice and none deleted, so rows may be copied in.
+    - ``published``: people ask a view of the same name in the schema ``analytics``, which has the world's experiment
+      besides. What is called otherwise there is named here: a column's name, and the one that says more. None: it is
+      not published.
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[int]
+    comment: ClassVar[str]
+    columns: ClassVar[Sequence[Column]]
+    key: ClassVar[Sequence[str]]
+    rulesets: ClassVar[frozenset[str] | None] = None
+    kinds: ClassVar[frozenset[str] | None] = None
+    indexes: ClassVar[Sequence[Sequence[str]]] = ()
+    views: ClassVar[Sequence[View]] = ()
+    needs_rows: ClassVar[bool] = False
+    newest_by: ClassVar[str | None] = None
+    needs_state: ClassVar[bool] = False
+    append_only: ClassVar[bool] = False
+    published: ClassVar[Mapping[str, str] | None] = _NOTHING
+
+    @abstractmethod
+    def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
+        """Give the world's fold at its cursor: at the start, or where an earlier runner left it.
+
+        ``rows`` are the world's rows so far (those of ``newest_by`` where that is set), in the order of ``columns``,
+        where ``needs_rows``; ``fold`` is there where ``needs_state``.
+        """

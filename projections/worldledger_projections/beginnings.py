@@ -1,0 +1,65 @@
+"""What folds begin with: the rows that a world has so far, its state, and how its old effects are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from worldledger.errors import UnknownRulesetError
+from worldledger.folding import Fold
+from worldledger.rulesets import Ruleset
+from worldledger.upcasting import Upcasters
+from worldledger_projections.base import Row
+from worldledger_projections.folds import Poison, Target, described
+from worldledger_projections.outages import is_outage
+
+if TYPE_CHECKING:
+    from worldledger.ports import StateReader
+    from worldledger_projections.outages import Pool
+
+LoadRuleset = Callable[[str], Ruleset]
+
+
+class Beginnings:
+    """Gives folds what they begin with."""
+
+    def __init__(self, pool: Pool, states: StateReader, load_ruleset: LoadRuleset) -> None:
+        self._pool = pool
+        self._states = states
+        self._load_ruleset = load_ruleset
+
+    def upcasting(self, ruleset: str) -> Upcasters | None:
+        """Give the upcasters of a world's ruleset; None where it has none or is not installed."""
+        try:
+            found = self._load_ruleset(ruleset).upcasting
+        except UnknownRulesetError:
+            return None  # effects are read as they stand
+        return found if found.kinds else None
+
+    async def load(self, targets: Sequence[Target]) -> None:
+        """Load what targets begin with. Where a world has no state, for a reason that stays, the target is poisoned."""
+        by_build: dict[str, list[Target]] = {}
+        for target in targets:
+            projection = target.table.projection
+            if projection.needs_state:
+                await self._load_state(target)
+            if projection.needs_rows and target.seq:
+                by_build.setdefault(target.table.build, []).append(target)
+        for together in by_build.values():
+            found: dict[str, list[Row]] = {}
+            for row in await self._pool.fetch(together[0].table.load, [target.world_id for target in together]):
+                found.setdefault(row["world_id"], []).append(tuple(row))
+            for target in together:
+                target.rows = found.get(target.world_id, ())
+
+    async def _load_state(self, target: Target) -> None:
+        try:
+            if target.seq:
+                target.fold = await self._states.fold_at(target.world_id, target.seq)
+            else:
+                target.fold = Fold(target.world_id, self._load_ruleset(target.ruleset))
+        except Exception as error:
+            if is_outage(error):
+                raise
+            target.reached = target.seq
+            target.poison = Poison(target.seq + 1, None, described(error))

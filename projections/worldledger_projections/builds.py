@@ -1,0 +1,242 @@
+"""Builds: which there are, making them, letting one take another's place, dropping them.
+
+A build is one table of one version of a projection. People read the view of the projection's name; which build stands
+behind it is changed by CREATE OR REPLACE VIEW. Tables are never renamed: views would follow them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import asyncpg
+import structlog
+
+from worldledger_projections import statements, views
+from worldledger_projections.base import Projection
+from worldledger_projections.errors import ProjectionRefusedError
+from worldledger_projections.outages import transaction
+from worldledger_projections.tables import Table, place
+
+if TYPE_CHECKING:
+    from worldledger_projections.outages import Connection, Pool
+
+#: A reader of a view for a long time is not waited for: who asks for the view meanwhile would have to wait too.
+BRIEF_LOCK: Final = "begin; set local lock_timeout = 250"
+#: The lock of the table of builds is held for milliseconds by whoever else has it.
+_DEFINING: Final = "begin; set local lock_timeout = 5000"
+_LEASE: Final = re.compile(r"build:(.+)_([0-9]+)\Z")
+
+log = structlog.get_logger("worldledger.projections")
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A row of projection_builds, and whether its table is there."""
+
+    name: str
+    projection: str
+    version: int
+    status: str
+    paused: bool
+    scanned_to: str | None
+    has_table: bool
+
+    @property
+    def lease(self) -> str:
+        """The name of the lease under which the build is written."""
+        return f"build:{self.name}"
+
+
+class SwapHeldBackError(Exception):
+    """Why a finished build cannot take the place of the live one; ``lasting``: until somebody does something."""
+
+    def __init__(self, why: str, *, lasting: bool = False) -> None:
+        super().__init__(why)
+        self.lasting = lasting
+
+
+class Builds:
+    """The builds in the database, for the projections of this program."""
+
+    def __init__(self, pool: Pool, projections: Mapping[str, Projection]) -> None:
+        self._pool = pool
+        self._projections = projections
+
+    async def all(self) -> list[Build]:
+        """Give every build there is."""
+        return _builds(await self._pool.fetch(statements.BUILDS))
+
+    async def make_lacking(self, builds: Iterable[Build]) -> bool:
+        """See to it that each projection has a live build, and a build of this program's version.
+
+        ``builds`` are those there are. Gives whether anything was to be done. Where the database has a later version
+        than the program nothing is done: a newer program is at work.
+        """
+        builds = list(builds)
+        lacking = [projection for projection in self._projections.values() if _lacks(projection, builds)]
+        for projection in lacking:
+            await self._make(projection, anew=False)
+        return bool(lacking)
+
+    async def make_views(self, builds: Iterable[Build]) -> None:
+        """Make the views that are gone."""
+        for build in builds:
+            if build.status == "live" and build.has_table and is_of(build, self._projections):
+                table = self._table(build)
+                if await views.lacking(self._pool, table):
+                    async with transaction(self._pool, begin=BRIEF_LOCK) as connection:
+                        if await connection.fetch(statements.STILL_LIVE, build.name):
+                            await self._set_views(connection, table)
+
+    async def begin(self, projection: Projection) -> str:
+        """Give the build that is to replace the live one: the one under way, or else a new one."""
+        return await self._make(projection, anew=True)
+
+    async def _make(self, projection: Projection, *, anew: bool) -> str:
+        """Make what lacks, ``anew`` also beside a live build of the same version; give the build to be filled."""
+        async with transaction(self._pool, begin=_DEFINING) as connection:
+            await connection.execute(statements.LOCK_BUILDS)
+            mine = [b for b in _builds(await connection.fetch(statements.BUILDS)) if b.projection == projection.name]
+            live = next((b for b in mine if b.status == "live"), None)
+            building = next((b for b in mine if b.status == "building"), None)
+            newest = max((b.version for b in (live, building) if b is not None), default=0)
+            if newest > projection.version:
+                if anew:
+                    raise _refused(projection.name, f"a newer program is at work: it has version {newest} of it")
+                return ""
+            if anew and live is not None and live.paused:
+                raise _refused(projection.name, "it is paused: resume it first")
+            if live is not None and not live.has_table:
+                log.warning("the table of a live build is gone; it is made anew", build=live.name)
+                await connection.execute(statements.RETIRE, live.name)
+                live = None
+            if building is not None and (building.version < projection.version or not building.has_table):
+                await self._forget(connection, building)
+                building = None
+            if live is None:
+                return await self._create(connection, projection, "live", paused=False)
+            if building is None and (anew or live.version < projection.version):
+                return await self._create(connection, projection, "building", paused=live.paused)
+            return (building or live).name
+
+    async def _create(self, connection: Connection, projection: Projection, status: str, *, paused: bool) -> str:
+        names = [row["name"] for row in await connection.fetch(statements.LEASE_NAMES)]
+        taken = [match for match in map(_LEASE.match, names) if match is not None and match[1] == projection.name]
+        build = f"{projection.name}_{max((int(match[2]) for match in taken), default=0) + 1}"
+        await connection.execute(statements.DROP_OLD_LEASES, [match[0] for match in taken])
+        await connection.execute(statements.NEW_LEASES, [f"build:{build}"])
+        table = Table(projection, build)
+        # Where somebody has taken away the rows about a build but not its table.
+        await connection.execute(f"drop table if exists {table.place} cascade")
+        for statement in table.creation():
+            await connection.execute(statement)
+        await connection.execute(statements.INSERT_BUILD, build, projection.name, projection.version, status, paused)
+        if status == "live":
+            await self._set_views(connection, table)
+        log.info("a build begins", projection=projection.name, version=projection.version, build=build, status=status)
+        return build
+
+    async def swap(self, new: Build, token: int, *, accept_parked: bool = False) -> None:
+        """Let a build that has caught up take the live one's place, in one moment.
+
+        Nobody writes to either build meanwhile, and the new one is at least as far as the live one in every world.
+        Raises SwapHeldBackError where that is not so, or where the new build has parked worlds that the live one
+        has not (unless those are accepted), and what the database raises: a lock that was not to be had, say.
+        """
+        projection = self._projections[new.projection]
+        rulesets = None if projection.rulesets is None else sorted(projection.rulesets)
+        async with transaction(self._pool, begin=BRIEF_LOCK) as connection:
+            rows = await connection.fetch(statements.LOCK_PROJECTION, new.projection)
+            live = next((row["build"] for row in rows if row["status"] == "live"), None)
+            mine = next((row for row in rows if row["build"] == new.name and row["status"] == "building"), None)
+            if mine is None or mine["paused"] or mine["scanned_to"] is not None:
+                raise SwapHeldBackError("it is not to be swapped in any more")
+            if not await connection.fetch(statements.STILL_HELD, new.lease, token):
+                raise SwapHeldBackError("somebody else has taken it over")
+            if live is not None:
+                await self._compare(connection, new.name, live, rulesets, accept_parked=accept_parked)
+                await connection.execute(statements.RETIRE, live)
+            await connection.execute(statements.GO_LIVE, new.name)
+            await self._set_views(connection, Table(projection, new.name))
+        log.info("a build has taken over", projection=new.projection, build=new.name, instead_of=live)
+
+    @staticmethod
+    async def _compare(
+        connection: Connection, new: str, live: str, rulesets: list[str] | None, *, accept_parked: bool
+    ) -> None:
+        parked = await connection.fetchval(statements.PARKED_ONLY_HERE, new, live)
+        if parked and not accept_parked:
+            why = f"{parked} worlds are parked in {new} that are not in {live}: retry them, or cancel the build"
+            raise SwapHeldBackError(why, lasting=True)
+        behind = await connection.fetchval(statements.BEHIND, new, live, rulesets)
+        if behind is not None:
+            raise SwapHeldBackError(f"{new} is behind {live}, in world {behind} for one")
+
+    async def cancel(self, projection: str) -> bool:
+        """Drop the build under way; give whether there was one."""
+        async with transaction(self._pool, begin=_DEFINING) as connection:
+            await connection.execute(statements.LOCK_BUILDS)
+            builds = _builds(await connection.fetch(statements.BUILDS))
+            found = [build for build in builds if build.projection == projection and build.status == "building"]
+            for build in found:
+                await self._forget(connection, build)
+                log.info("a build is cancelled", projection=projection, build=build.name)
+        return bool(found)
+
+    async def drop(self, build: Build) -> bool:
+        """Drop a retired build; give False where somebody still reads its table, so that it is to be tried again."""
+        for statement in statements.FORGET_BUILD:  # most of it here, where nobody has to wait for it
+            await self._pool.execute(statement, build.name)
+        with suppress(asyncpg.LockNotAvailableError):
+            async with transaction(self._pool, begin=BRIEF_LOCK) as connection:
+                # Before the lock that discoveries wait for: this is where a reader may have to be waited for.
+                await connection.execute(f"drop table if exists {place(build.name)}")
+                await connection.execute(statements.LOCK_BUILDS)
+                await self._forget(connection, build)
+            log.info("a retired build is dropped", build=build.name)
+            return True
+        return False
+
+    @staticmethod
+    async def _forget(connection: Connection, build: Build) -> None:
+        await connection.execute(f"drop table if exists {place(build.name)}")
+        for statement in statements.FORGET_BUILD:
+            await connection.execute(statement, build.name)
+        await connection.execute(statements.REVOKE, build.lease)
+        await connection.execute(statements.DELETE_BUILD, build.name)
+
+    def _table(self, build: Build) -> Table:
+        return Table(self._projections[build.projection], build.name)
+
+    async def _set_views(self, connection: Connection, table: Table) -> None:
+        live = [build for build in _builds(await connection.fetch(statements.BUILDS)) if build.status == "live"]
+        tables = [self._table(build) for build in live if build.has_table and is_of(build, self._projections)]
+        await views.set_views(connection, table, self._projections.values(), tables)
+
+
+def is_of(build: Build, projections: Mapping[str, Projection]) -> bool:
+    """Tell whether a build is of a projection of this program, in its version."""
+    projection = projections.get(build.projection)
+    return projection is not None and projection.version == build.version
+
+
+def _lacks(projection: Projection, builds: list[Build]) -> bool:
+    mine = [b for b in builds if b.projection == projection.name and b.status != "retired"]
+    newest = max((b.version for b in mine), default=0)
+    if newest > projection.version:
+        return False
+    return (
+        newest < projection.version or not any(b.status == "live" for b in mine) or not all(b.has_table for b in mine)
+    )
+
+
+def _refused(projection: str, why: str) -> ProjectionRefusedError:
+    return ProjectionRefusedError(f"projection {projection} cannot be rebuilt: {why}", projection=projection)
+
+
+def _builds(rows: Iterable[asyncpg.Record]) -> list[Build]:
+    return [Build(*row) for row in rows]

@@ -1,0 +1,191 @@
+"""Checking a live build against the log: every world is folded anew beside it, and the rows are compared.
+
+The check only reads what is live. It goes world by world, each in a transaction that sees one moment: it reads where
+the cursor stands, folds the log to exactly there, and compares as texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import asyncpg
+import orjson
+
+from worldledger_projections import statements
+from worldledger_projections.base import Projection
+from worldledger_projections.errors import ProjectionFailedError, ProjectionRefusedError
+from worldledger_projections.outages import transaction
+from worldledger_projections.refolding import Refolding, Whole
+from worldledger_projections.tables import Table
+from worldledger_projections.view_checks import view_findings
+
+if TYPE_CHECKING:
+    from worldledger_projections.outages import Pool
+
+#: Small worlds are compared together: at most so many, with about so many effects.
+_WORLDS: Final = 200
+_EFFECTS: Final = 20_000
+#: Seconds that one comparison may take.
+_PATIENCE: Final = 3600.0
+_SHADOW: Final = "projection_shadow"
+_SNAPSHOT: Final = "begin isolation level repeatable read"
+
+#: What a check found: JSON-able, see `Checking.check`.
+Report = dict[str, Any]
+
+
+class Checking:
+    """Checks live builds."""
+
+    def __init__(self, pool: Pool, refolding: Refolding) -> None:
+        self._pool = pool
+        self._refolding = refolding
+
+    async def check(self, projection: Projection, progress: Callable[[int, int], None] | None = None) -> Report:
+        """Check the live build, keep the report with the build, and give it.
+
+        The report: ``projection``, ``build``, ``version``, ``checked_at``, ``worlds`` and ``rows`` that were compared,
+        ``verified``, and ``finding``: None, or the first difference, with ``world_id``, ``key`` (column -> text),
+        ``column``, ``live`` and ``expected`` (texts), and ``what`` in words. Where all rows are right, the views that
+        read them are compared with what this program makes. ``progress`` is told how many effects were
+        folded, and of how many.
+        """
+        build = await self._pool.fetchrow(statements.LIVE_BUILD, projection.name)
+        if build is None or build["version"] != projection.version:
+            version = "none" if build is None else f"version {build['version']}"
+            raise ProjectionRefusedError(
+                f"projection {projection.name} cannot be checked: its live build has {version}, this program version "
+                f"{projection.version}",
+                projection=projection.name,
+            )
+        table = Table(projection, build["build"])
+        try:
+            worlds, rows, finding = await self._all_worlds(table, progress)
+            if finding is None:
+                async with self._pool.acquire() as connection:
+                    for found in await view_findings(connection, [projection]):
+                        finding = _finding(None, what=f"{found.place} {found.what}")
+                        break
+            replaced = not await self._pool.fetch(statements.STILL_LIVE, table.build)
+        except asyncpg.UndefinedTableError:
+            replaced = True
+        if replaced:
+            raise ProjectionRefusedError(
+                f"build {table.build} was replaced while it was checked: check the new one", projection=projection.name
+            )
+        report: Report = {
+            "projection": projection.name,
+            "build": table.build,
+            "version": projection.version,
+            "checked_at": await self._pool.fetchval(statements.NOW),
+            "worlds": worlds,
+            "rows": rows,
+            "verified": finding is None,
+            "finding": finding,
+        }
+        await self._pool.execute(statements.SET_REPORT, table.build, orjson.dumps(report).decode())
+        return report
+
+    async def _all_worlds(
+        self, table: Table, progress: Callable[[int, int], None] | None
+    ) -> tuple[int, int, Report | None]:
+        total: int = await self._pool.fetchval(statements.EXTENT, table.build)
+        worlds = rows = done = 0
+        after = ""
+
+        def count(effects: int) -> None:
+            nonlocal done
+            done += effects
+            if progress is not None:
+                progress(min(done, total), total)
+
+        while page := await self._page(table.build, after):
+            some_rows, finding = await self._compare(table, page, count)
+            worlds += len(page)
+            rows += some_rows
+            if finding is not None:
+                return worlds, rows, finding
+            after = page[-1]
+        return worlds, rows, await self._strays(table) or await self._overlooked(table)
+
+    async def _page(self, build: str, after: str) -> list[str]:
+        """Give the next worlds that are compared together."""
+        page: list[str] = []
+        effects = 0
+        for row in await self._pool.fetch(statements.CURSOR_PAGE, build, after, _WORLDS):
+            if page and effects + row["global_seq"] > _EFFECTS:
+                break
+            effects += row["global_seq"]
+            page.append(row["world_id"])
+        return page
+
+    async def _compare(
+        self, table: Table, names: Sequence[str], count: Callable[[int], None]
+    ) -> tuple[int, Report | None]:
+        async with transaction(self._pool, begin=_SNAPSHOT) as connection:
+            await connection.execute(table.shadow(_SHADOW))
+            cursors = await connection.fetch(statements.CURSORS_OF, table.build, list(names))
+            worlds = [Whole(row["world_id"], row["ruleset"] or "", row["global_seq"]) for row in cursors]
+            failure = None
+            try:
+                await self._refolding.fill(connection, table, _SHADOW, [w for w in worlds if w.until], count)
+            except ProjectionFailedError as error:
+                failure = _finding(error.details["world_id"], what=error.message)
+            if failure is not None:
+                return 0, failure
+            await connection.execute(f"analyze {_SHADOW}")
+            rows = await connection.fetchval(
+                f"select count(*) from {table.place} where world_id = any($1::text[])", list(names), timeout=_PATIENCE
+            )
+            found = await connection.fetchrow(table.difference(_SHADOW), list(names), timeout=_PATIENCE)
+        return rows, None if found is None else _difference(table, found)
+
+    async def _strays(self, table: Table) -> Report | None:
+        row = await self._pool.fetchrow(table.stray(), table.build, timeout=_PATIENCE)
+        if row is None:
+            return None
+        texts = _texts(table, row, "l")
+        return _finding(
+            texts["world_id"],
+            key={name: texts[name] for name in table.projection.key},
+            what="the row is extra: the build holds nothing of this world",
+        )
+
+    async def _overlooked(self, table: Table) -> Report | None:
+        rulesets = table.projection.rulesets
+        names = None if rulesets is None else sorted(rulesets)
+        row = await self._pool.fetchrow(statements.OVERLOOKED, table.build, names, timeout=_PATIENCE)
+        if row is None:
+            return None
+        what = f"the log ends at seq {row['head_seq']}, the build at {row['global_seq']}, and nothing is noted as due"
+        return _finding(row["world_id"], what=what)
+
+
+def _difference(table: Table, row: Any) -> Report:
+    live, expected = _texts(table, row, "l"), _texts(table, row, "e")
+    there = expected if row["missing"] else live
+    key = {name: there[name] for name in table.projection.key}
+    world_id = there["world_id"] or ""
+    if row["missing"]:
+        return _finding(world_id, key=key, what="the row is missing")
+    if row["extra"]:
+        return _finding(world_id, key=key, what="the row is extra: the log does not give it")
+    column = next(name for name in live if live[name] != expected[name])
+    return _finding(
+        world_id,
+        key=key,
+        column=column,
+        live=live[column],
+        expected=expected[column],
+        what=f"column {column} differs",
+    )
+
+
+def _texts(table: Table, row: Any, side: str) -> dict[str, str | None]:
+    return {column.name: row[f"{side}{n}"] for n, column in enumerate(table.projection.columns)}
+
+
+def _finding(world_id: str | None, *, what: str, **rest: Any) -> Report:
+    empty: Report = {"world_id": world_id, "key": None, "column": None, "live": None, "expected": None}
+    return {**empty, **rest, "what": what}

@@ -1,0 +1,78 @@
+"""What an error means for the engine: whether it passes by itself, or the data are at fault; and transactions.
+
+The twin of service/worldledger_service/store/outages.py, which cannot be imported from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+import asyncpg
+
+from worldledger.errors import StoreUnavailableError
+from worldledger_projections import feeding_statements
+from worldledger_projections.lock_holders import name_holders
+
+if TYPE_CHECKING:
+    from asyncpg.pool import PoolConnectionProxy
+
+    Connection = PoolConnectionProxy[asyncpg.Record]
+    Pool = asyncpg.Pool[asyncpg.Record]
+
+#: What using the database may raise.
+FOREIGN: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
+
+#: Classes and codes (PostgreSQL documentation, appendix A) that pass by themselves: connection exceptions, shortage of
+#: resources, shutdown and start-up, cancelled statements, serialisation failures and deadlocks, locks that were not to
+#: be had, transactions that were thrown out, a server that is read-only.
+_PASSING: Final = ("08", "53", "57", "58", "40001", "40P01", "55P03", "25P03", "25P04", "25006")
+#: Those that say that rows cannot be written as they are: cardinality (a key twice), data, constraints, types, limits.
+_DATAS_FAULT: Final = ("21", "22", "23", "42804", "42846", "54")
+
+
+class RefusedRowsError(Exception):
+    """The driver cannot send these rows."""
+
+
+def is_outage(error: BaseException) -> bool:
+    """Tell whether trying again later makes sense, with nothing changed."""
+    if isinstance(error, StoreUnavailableError):
+        return True
+    if isinstance(error, asyncpg.PostgresError):
+        return (error.sqlstate or "").startswith(_PASSING)
+    return isinstance(error, (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError))
+
+
+def is_datas_fault(error: BaseException) -> bool:
+    """Tell whether the database, or the driver, refuses the rows themselves."""
+    if isinstance(error, asyncpg.PostgresError):
+        return (error.sqlstate or "").startswith(_DATAS_FAULT)
+    return isinstance(error, RefusedRowsError)
+
+
+@asynccontextmanager
+async def transaction(pool: Pool, *, begin: str = "begin") -> AsyncIterator[Connection]:
+    """Lend a connection in a transaction that ``begin`` opens; what ended the block is what comes out of it.
+
+    An error because of a lock has a note about its holders (`worldledger_projections.lock_holders`).
+    """
+    async with pool.acquire() as connection:
+        try:
+            await connection.execute(begin)
+            yield connection
+            await connection.execute("commit")
+        except BaseException as error:
+            try:
+                await connection.execute("rollback")
+                await name_holders(error, connection)
+            except FOREIGN:
+                with suppress(asyncpg.InterfaceError):  # the pool may have taken it back
+                    connection.terminate()
+            raise
+
+
+def brief(*, idle: float, lock: float) -> str:
+    """Give the beginning of a short transaction: seconds that it may stand idle, and wait for a lock."""
+    return feeding_statements.BEGIN.format(idle=round(idle * 1000), lock=round(lock * 1000))

@@ -1,0 +1,153 @@
+"""All projections, by name: those that come with Worldledger, and those that others have written.
+
+A projection of one's own is a class in a module that does no I/O. An installed package offers it in the entry-point
+group ``worldledger.projections``; without a package it is named as ``module:Class``.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from worldledger.kinds import Kind, installed
+from worldledger_projections.base import Projection
+from worldledger_projections.entities import Entities
+from worldledger_projections.errors import InvalidProjectionError, ProjectionNotFoundError
+from worldledger_projections.purity import imports, impurities
+from worldledger_projections.tables import check_definitions
+from worldledger_projections.world_summaries import WorldSummaries
+
+#: The entry-point group in which packages offer projections.
+GROUP: Final = "worldledger.projections"
+
+#: The projections over worlds of any kind; the others are parts of kinds.
+OF_ALL_WORLDS: Final[tuple[Projection, ...]] = (WorldSummaries(), Entities())
+
+
+def known(own: str = "") -> Mapping[str, Projection]:
+    """Return all projections by name: those over all worlds, of installed kinds and packages, and ``own``.
+
+    ``own`` is a list of ``module:Class``, separated by commas. Raises InvalidProjectionError for one that cannot be
+    loaded, is no projection, reaches for clocks, randomness or I/O, or has a name that is taken.
+    """
+    return _known(*filter(None, map(str.strip, own.split(","))))
+
+
+@cache
+def _known(*named: str) -> Mapping[str, Projection]:
+    found: dict[str, Projection] = {}
+    offered = sorted(point.value for point in entry_points(group=GROUP))
+    owners = [("worldledger", OF_ALL_WORLDS), *((f"kind {kind.name}", _of_kind(kind)) for kind in installed().values())]
+    owners += [(place, (_load(place),)) for place in dict.fromkeys((*offered, *named))]
+    for owner, projections in owners:
+        for projection in projections:
+            other = found.get(projection.name)
+            if other is not None and type(other) is not type(projection):
+                theirs = f"{type(other).__module__}:{type(other).__qualname__}"
+                what = f"there is a projection named {projection.name!r} already, {theirs}: choose another name"
+                raise _invalid(owner, what)
+            found[projection.name] = projection
+        try:
+            check_definitions(found.values())
+        except ValueError as error:
+            raise _invalid(owner, str(error)) from None
+    return MappingProxyType(found)
+
+
+def _of_kind(kind: Kind) -> Sequence[Projection]:
+    projections: Sequence[Projection] = kind.load("projections") or ()
+    for each in projections:
+        if not isinstance(each, Projection):
+            raise _invalid(f"kind {kind.name}", f"{each!r} is no Projection")
+    return projections
+
+
+def find(name: str, own: str = "") -> Projection:
+    """Return the projection of that name. Raises ProjectionNotFoundError where there is none, and as `known` does."""
+    projections = known(own)
+    projection = projections.get(name)
+    if projection is None:
+        names = sorted(projections)
+        what = f"there is no projection {name!r}; there are {', '.join(names)}"
+        raise ProjectionNotFoundError(what, projection=name, known=names)
+    return projection
+
+
+# -- projections of others ------------------------------------------------------------------------------------
+
+
+def _load(place: str) -> Projection:
+    module, _, name = place.partition(":")
+    if not (name.isidentifier() and all(part.isidentifier() for part in module.split("."))):
+        raise _invalid(place, "a projection is named as module:Class, as in my_package.words:Words")
+    _check_purity(place, module)
+    try:
+        loaded = getattr(import_module(module), name, None)
+    except Exception as error:
+        raise _invalid(place, f"its module cannot be loaded ({type(error).__name__}: {error})") from error
+    if loaded is None:
+        raise _invalid(place, f"the module {module} has no {name}")
+    if not (isinstance(loaded, type) and issubclass(loaded, Projection)) or inspect.isabstract(loaded):
+        raise _invalid(place, f"{name} is no class made from worldledger's Projection with a method begin")
+    lacking = [each for each in ("name", "version", "comment", "columns", "key") if not hasattr(loaded, each)]
+    if lacking:
+        raise _invalid(place, f"the class lacks {', '.join(lacking)}")
+    return loaded()
+
+
+def _check_purity(place: str, module: str) -> None:
+    """Look at the module, and at those of its own package that it imports, before any of them is run."""
+    seen: set[str] = set()
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        source = _source(name)
+        if source is None:
+            if name == module:
+                raise _invalid(place, f"there is no module {module} with a source, on sys.path or in this folder")
+            continue
+        try:
+            tree = ast.parse(source.read_bytes())
+        except (SyntaxError, ValueError) as error:
+            raise _invalid(place, f"{source.name} cannot be read ({error})") from None
+        package = name if source.name == "__init__.py" else name.rpartition(".")[0]
+        if outside := impurities(tree, package):
+            what = f"the module {name} uses {', '.join(outside)}; a projection may use no clock, no randomness and "
+            raise _invalid(place, f"{what}no I/O, or a rebuild would give other rows")
+        waiting += _of_its_package(tree, package, module.split(".", maxsplit=1)[0])
+
+
+def _of_its_package(tree: ast.AST, package: str, top: str) -> Iterator[str]:
+    for name, names in imports(tree, package):
+        if name.split(".")[0] == top:
+            yield name
+            yield from (f"{name}.{each}" for each in names)
+
+
+def _source(module: str) -> Path | None:
+    """Return the file of a module's source, None where there is none. Its package is imported, it itself is not."""
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))  # as `python -m` has it: the file may lie in this folder
+    try:
+        spec = find_spec(module)
+    except (ImportError, AttributeError, ValueError):  # AttributeError: what is imported from a module is no module
+        return None
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        return None
+    return Path(spec.origin)
+
+
+def _invalid(place: str, why: str) -> InvalidProjectionError:
+    return InvalidProjectionError(f"projection {place}: {why}", projection=place)

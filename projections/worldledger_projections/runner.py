@@ -1,0 +1,288 @@
+"""The runner: looks for what is due and feeds it, until it is stopped. Nothing that goes wrong ends it.
+
+Any number of runners may work on one database. Each build is fed by the one that holds its lease; the others stand by
+and take over. News goes first to the live builds, then to those that are being filled, so that a rebuild does not
+keep the live ones waiting: a build is fed together with the live ones once it has caught up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from worldledger_projections import feeding_statements
+from worldledger_projections.base import Projection
+from worldledger_projections.beginnings import Beginnings
+from worldledger_projections.bench import Bench
+from worldledger_projections.builds import Build, Builds, is_of
+from worldledger_projections.counters import Counters
+from worldledger_projections.discovery import Discovery
+from worldledger_projections.feeding import Feeder
+from worldledger_projections.folds import Folds
+from worldledger_projections.lanes import Lane
+from worldledger_projections.leases import Leases
+from worldledger_projections.outages import FOREIGN, is_outage
+from worldledger_projections.pacing import Pace
+from worldledger_projections.swapping import Swapping
+from worldledger_projections.tables import Table
+from worldledger_projections.writing import LeasesLostError, Writer
+
+if TYPE_CHECKING:
+    from worldledger.ports import LogReader
+    from worldledger_projections.outages import Pool
+
+#: Seconds between two looks at what is seldom wrong: views that are gone, builds that are to be dropped.
+_HOUSEKEEPING: Final = 2.0
+#: Seconds for which news is gathered, at most, after the first word of it.
+_GATHER: Final = 0.02
+#: Seconds for giving the leases back at the end.
+_FAREWELL: Final = 2.0
+
+
+class WaitedFor(NamedTuple):
+    """A world that a projection has not read to its head, and who holds the lease (None: nobody)."""
+
+    projection: str
+    world_id: str
+    global_seq: int
+    head_seq: int
+    holder: str | None
+
+
+class Runner:
+    """Feeds the projections of one program."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        reader: LogReader,
+        projections: Mapping[str, Projection],
+        beginnings: Beginnings,
+        *,
+        holder: str,
+        poll_interval: float,
+        lease_ttl: float,
+        batch: int,
+        grace: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self.counters = Counters()
+        self._pool = pool
+        self._projections = projections
+        self._grace = grace
+        self._clock = clock
+        self._beat_interval = lease_ttl / 3
+        self.builds = Builds(pool, projections)
+        self._leases = Leases(pool, holder, lease_ttl, clock)
+        self._folds = Folds()
+        # Who hangs in a transaction, with its locks, is thrown out about when its lease is given to another.
+        idle = max(lease_ttl, 1.0)
+        self._discovery = Discovery(pool, reader, idle=idle)
+        self._feeder = Feeder(
+            pool,
+            reader,
+            beginnings=beginnings,
+            writer=Writer(pool, idle=idle, lock=idle),
+            folds=self._folds,
+            counters=self.counters,
+            batch=batch,
+        )
+        self._swapping = Swapping(pool, self.builds, self._leases, self.counters, clock)
+        self._live = Lane()
+        self._filling = Lane()
+        self._bench = Bench(clock)
+        self._caught_up: set[str] = set()
+        self._tables: dict[str, Table] = {}
+        self._retired: dict[str, float] = {}
+        self._kept_house: float | None = None
+        self._pace = Pace(poll_interval)
+        self._rested_at = 0
+
+    @property
+    def held_back(self) -> dict[str, str]:
+        """Why builds are not written, or do not take over, until somebody does something; as this runner knows it."""
+        return {**self._swapping.held_back, **self._bench.why}
+
+    async def accept_parked(self, projection: str, build: str) -> None:
+        """Have a build taken over by this runner, and let it go live though worlds are parked in it."""
+        self._swapping.accept_parked.add(projection)
+        await self._leases.seize(f"build:{build}")
+
+    def wake(self) -> None:
+        """Look for news soon: something was appended."""
+        self._pace.wake()
+
+    async def run(self) -> None:
+        """Run until cancelled; then give the leases back."""
+        async with self._alive():
+            while True:
+                if not await self._try(self.step):
+                    await self._rest()
+
+    async def run_until_caught_up(self, timeout: float | None = None) -> None:
+        """Run until nothing is left to do for this program's builds, whoever does it. Raises TimeoutError."""
+        async with asyncio.timeout(timeout), self._alive():
+            while True:
+                if await self._try(self.step) or self._pace.failures:
+                    continue
+                if not await self._try(self._left_to_do) and not self._pace.failures:
+                    return
+                await self._rest()
+
+    async def step(self) -> bool:
+        """Do one round: look for news, feed a batch, and what else is due. Gives whether more is to be done at once."""
+        builds = await self._look()
+        feedable = [build for build in builds if build.status != "retired" and not build.paused and self._mine(build)]
+        await self._hold([build.lease for build in feedable])
+        held = [b for b in feedable if b.lease in self._leases.held and not self._bench.has(b.name)]
+        self._swapping.keep(builds, held)
+        if not held:
+            return False
+        tables = [self._table(build) for build in builds if build.status != "retired" and self._mine(build)]
+        more = await self._discovery.news(tables)
+        for build in held:
+            if build.scanned_to is not None:
+                more |= await self._discovery.scan(self._table(build), build)
+        self._caught_up &= {build.name for build in held if build.status == "live"}
+        live = [build for build in held if build.name in self._caught_up]
+        filling = [build for build in held if build.name not in self._caught_up]
+        began = self._clock()
+        more |= await self._feed(self._live, live)
+        unfinished = await self._feed(self._filling, filling)
+        self.counters.seconds += self._clock() - began
+        if not unfinished:
+            self._caught_up.update(b.name for b in filling if b.status == "live" and b.scanned_to is None)
+        if not unfinished and not more:
+            for build in filling:
+                if build.status == "building" and build.scanned_to is None:
+                    unfinished |= await self._swapping.attempt(build, builds, self._folds)
+        return more or unfinished
+
+    # -- a round -------------------------------------------------------------------------------------------
+
+    async def _look(self) -> list[Build]:
+        """Give the builds there are, once what lacks is made."""
+        builds = await self.builds.all()
+        changed = await self.builds.make_lacking(builds)
+        now = self._clock()
+        if self._kept_house is None or now >= self._kept_house + _HOUSEKEEPING:
+            await self.builds.make_views(builds)
+            await self._drop_retired(builds, now)
+            self._kept_house = now
+        if changed:
+            builds = await self.builds.all()
+        self._tables = {name: table for name, table in self._tables.items() if any(b.name == name for b in builds)}
+        return builds
+
+    async def _drop_retired(self, builds: Sequence[Build], now: float) -> None:
+        retired = [build for build in builds if build.status == "retired"]
+        self._retired = {build.name: self._retired.get(build.name, now) for build in retired}
+        for build in retired:
+            if now - self._retired[build.name] >= self._grace:
+                await self.builds.drop(build)
+
+    async def _hold(self, wanted: Sequence[str]) -> None:
+        await self._leases.release(self._leases.held.keys() - set(wanted) - self._swapping.seized.keys())
+        for name in await self._leases.acquire(wanted):
+            self._folds.forget(name.removeprefix("build:"))
+
+    async def _feed(self, lane: Lane, builds: Sequence[Build]) -> bool:
+        tables = {build.name: self._table(build) for build in builds}
+        tokens = {build.name: self._leases.held.get(build.lease, -1) for build in builds}
+        try:
+            if lane.builds != tuple(tables):  # a build may come from the other lane
+                await self._live.settle()
+                await self._filling.settle()
+                lane.builds, lane.after = tuple(tables), ""
+            more = await self._feeder.feed(lane, tables, tokens) if builds else False
+        except LeasesLostError as lost:
+            self.counters.conflicts += 1
+            self._leases.drop(f"build:{build}" for build in lost.builds)
+            return True
+        except Exception as error:
+            if is_outage(error):
+                raise
+            await self._single_out(tables, tokens, error)
+            return False
+        for build in builds:
+            self._bench.recall(build.name)
+        return more
+
+    async def _single_out(self, tables: Mapping[str, Table], tokens: Mapping[str, int], error: Exception) -> None:
+        """Feed each build by itself, once; one that fails sits out, so that the others can go on without it."""
+        self.counters.failures += 1
+        if len(tables) == 1:
+            self._bench.send(next(iter(tables)), error)
+            return
+        for name, table in tables.items():
+            lane = Lane()
+            try:
+                await self._feeder.feed(lane, {name: table}, tokens)
+                await lane.settle()
+            except LeasesLostError as lost:
+                self._leases.drop(f"build:{build}" for build in lost.builds)
+            except Exception as alone:
+                if is_outage(alone):
+                    raise
+                self._bench.send(name, alone)
+            finally:
+                await lane.abandon()
+
+    def _mine(self, build: Build) -> bool:
+        return build.has_table and is_of(build, self._projections)
+
+    def _table(self, build: Build) -> Table:
+        table = self._tables.get(build.name)
+        if table is None:
+            table = self._tables[build.name] = Table(self._projections[build.projection], build.name)
+        return table
+
+    async def _left_to_do(self) -> bool:
+        builds = [build.name for build in await self.builds.all() if self._mine(build)]
+        kept_back = self._swapping.held_back
+        return bool(await self._pool.fetchval(feeding_statements.LEFT_TO_DO, builds, list(kept_back)))
+
+    async def waited_for(self) -> WaitedFor | None:
+        """Return the first world in which something is left to do, as far as that is noted."""
+        builds = [build.name for build in await self.builds.all() if self._mine(build)]
+        row = await self._pool.fetchrow(feeding_statements.WAITED_FOR, builds)
+        return None if row is None else WaitedFor(*row)
+
+    # -- going on ------------------------------------------------------------------------------------------
+
+    async def _try(self, work: Callable[[], Awaitable[bool]]) -> bool:
+        """Do some work; after an error wait, longer each time, and give False."""
+        try:
+            more = await work()
+        except Exception as error:  # noqa: BLE001 - a runner goes on whatever happens, and tells of it
+            self.counters.failures += 1
+            await self._pace.after(error)
+            return False
+        self._pace.went_well()
+        return more
+
+    async def _rest(self) -> None:
+        effects, self._rested_at = self.counters.effects - self._rested_at, self.counters.effects
+        await self._pace.rest(brief=effects > 0)
+
+    @asynccontextmanager
+    async def _alive(self) -> AsyncIterator[None]:
+        """Let the leases beat meanwhile, and give them back at the end."""
+        beating = asyncio.get_running_loop().create_task(self._beat())
+        try:
+            yield
+        finally:
+            beating.cancel()
+            await self._live.abandon()
+            await self._filling.abandon()
+            with suppress(TimeoutError, *FOREIGN):
+                async with asyncio.timeout(_FAREWELL):
+                    await self._leases.release(list(self._leases.held))
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self._beat_interval)
+            with suppress(*FOREIGN):  # an outage: the rounds tell of it
+                await self._leases.beat()

@@ -1,0 +1,257 @@
+"""The engine's statements about builds, leases, checks and status. Values always travel as parameters.
+
+What a runner does over and over stands in `worldledger_projections.feeding_statements`; what depends on a projection's
+columns is made by `worldledger_projections.tables`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# -- builds ------------------------------------------------------------------------------------------------
+
+BUILDS: Final = """
+select build, projection, version, status, paused, scanned_to,
+       to_regclass('projections.' || build) is not null as has_table
+from projection_builds order by projection, build
+"""
+
+#: Who may begin, drop or cancel a build takes this first. It waits for every discovery under way, which knows only
+#: the builds that it saw, and no later one can begin before the new build is there to be seen: so no news passes a
+#: build by that comes between the news of it and its first pass over the worlds.
+LOCK_BUILDS: Final = "lock table projection_builds in access exclusive mode"
+
+#: $1 build, $2 projection, $3 version, $4 status, $5 paused.
+INSERT_BUILD: Final = """
+insert into projection_builds (build, projection, version, status, paused, finished_at)
+values ($1, $2, $3, $4, $5, case when $4 = 'live' then now() end)
+"""
+
+RETIRE: Final = "update projection_builds set status = 'retired', retired_at = now() where build = $1"
+
+GO_LIVE: Final = "update projection_builds set status = 'live', finished_at = now() where build = $1"
+
+LOCK_PROJECTION: Final = """
+select build, status, version, paused, scanned_to from projection_builds
+where projection = $1 and status <> 'retired' order by build for update
+"""
+
+SET_PAUSED: Final = """
+update projection_builds set paused = $2 where projection = $1 and status <> 'retired' returning build
+"""
+
+STILL_LIVE: Final = "select from projection_builds where build = $1 and status = 'live' for share"
+
+DELETE_BUILD: Final = "delete from projection_builds where build = $1"
+
+#: All that is kept about a build besides its table; the lease stays, so that its number is not given again.
+FORGET_BUILD: Final = (
+    "delete from projection_pending where build = $1",
+    "delete from projection_parked where build = $1",
+    "delete from projection_cursors where build = $1",
+)
+
+#: The numbers of builds are told from their leases, which outlive them.
+LEASE_NAMES: Final = "select name from projection_leases where starts_with(name, 'build:')"
+
+DROP_OLD_LEASES: Final = """
+delete from projection_leases l where l.name = any($1::text[])
+    and not exists (select from projection_builds b where l.name = 'build:' || b.build)
+"""
+
+#: Views that are made from a view of the schema, at any remove, the last first; in the schema of what people ask, ours.
+VIEWS_UPON: Final = """
+with recursive upon (oid, depth) as (
+    select to_regclass('projections.' || $1::text)::oid, 0
+    union
+    select r.ev_class, upon.depth + 1 from upon
+    join pg_depend d on d.refobjid = upon.oid and d.refclassid = 'pg_class'::regclass
+        and d.classid = 'pg_rewrite'::regclass
+    join pg_rewrite r on r.oid = d.objid and r.ev_class <> upon.oid)
+select format('%s."%s"', n.nspname, replace(c.relname, '"', '""')) as place
+from upon join pg_class c on c.oid = upon.oid join pg_namespace n on n.oid = c.relnamespace
+where upon.depth > 0 and c.relkind = 'v'
+  and (n.nspname = 'projections' or n.nspname = 'analytics' and pg_get_userbyid(c.relowner) = current_user)
+group by 1 order by max(upon.depth) desc, 1
+"""
+
+#: Which of the relations $1, qualified, are there.
+THERE: Final = "select place from unnest($1::text[]) as n (place) where to_regclass(place) is not null"
+
+#: Whether a place ($1) is a view as the engine leaves views, without options; null where nothing is there.
+IS_VIEW: Final = """
+select (select relkind = 'v' and reloptions is null from pg_class where oid = to_regclass($1))
+"""
+
+#: Whether a place ($1) is a table whose rows are shown to whoever may read it.
+IS_PLAIN_TABLE: Final = """
+select exists (select from pg_class c where c.oid = to_regclass($1) and c.relkind = 'r' and not c.relrowsecurity
+               and not exists (select from pg_rewrite where ev_class = c.oid)
+               and not exists (select from pg_inherits where inhparent = c.oid or inhrelid = c.oid))
+"""
+
+SAME_VIEW: Final = "select pg_get_viewdef(to_regclass($1)) = pg_get_viewdef(to_regclass($2))"
+
+#: The views of the schemas that the service's role owns.
+VIEWS_OF_SERVICE: Final = """
+select format('%s."%s"', n.nspname, replace(c.relname, '"', '""')) as place
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where n.nspname in ('projections', 'analytics') and c.relkind in ('v', 'm')
+  and pg_get_userbyid(c.relowner) = 'worldledger_service'
+order by 1
+"""
+
+#: Worlds in which $1, the new build, is behind $2, the live one, which may lie beyond the head of a log that was cut
+#: short by hand. $3: the rulesets it reads, null for all. A world
+#: that the new build has parked is not counted: see PARKED_ONLY_HERE.
+BEHIND: Final = """
+select l.world_id from projection_cursors l
+left join projection_cursors n on n.build = $1 and n.world_id = l.world_id
+join worlds w on w.world_id = l.world_id and ($3::text[] is null or w.ruleset = any($3::text[]))
+join heads h on h.world_id = l.world_id
+where l.build = $2 and least(l.global_seq, h.head_seq) > coalesce(n.global_seq, 0)
+  and not exists (select from projection_parked k where k.build = $1 and k.world_id = l.world_id)
+limit 1
+"""
+
+#: How many worlds $1, the new build, has parked that $2, the live one, has not.
+PARKED_ONLY_HERE: Final = """
+select count(*) from projection_parked k
+where k.build = $1 and not exists (select from projection_parked o where o.build = $2 and o.world_id = k.world_id)
+"""
+
+# -- leases ------------------------------------------------------------------------------------------------
+
+NEW_LEASES: Final = "insert into projection_leases (name) select unnest($1::text[]) on conflict do nothing"
+
+LEASES: Final = "select name, holder, token, beats from projection_leases where name = any($1::text[])"
+
+#: Take the leases that stand as they were seen. $1 name, $2 token, $3 beats, $4 the holder.
+ACQUIRE: Final = """
+update projection_leases l set token = l.token + 1, beats = l.beats + 1, holder = $4
+from unnest($1::text[], $2::bigint[], $3::bigint[]) as seen (name, token, beats)
+where l.name = seen.name and l.token = seen.token and l.beats = seen.beats
+returning l.name, l.token
+"""
+
+#: Take the lease whoever holds it, who then finds that the token is no longer theirs.
+SEIZE: Final = """
+update projection_leases set token = token + 1, beats = beats + 1, holder = $2 where name = $1 returning token
+"""
+
+#: Make every holder of the lease begin anew: nobody holds it, and the token is another.
+REVOKE: Final = "update projection_leases set token = token + 1, holder = null where name = $1"
+
+BEAT: Final = """
+update projection_leases l set beats = l.beats + 1 from unnest($1::text[], $2::bigint[]) as held (name, token)
+where l.name = held.name and l.token = held.token returning l.name
+"""
+
+RELEASE: Final = """
+update projection_leases l set holder = null from unnest($1::text[], $2::bigint[]) as held (name, token)
+where l.name = held.name and l.token = held.token
+"""
+
+STILL_HELD: Final = "select from projection_leases where name = $1 and token = $2 for share"
+
+# -- one world, checks and status --------------------------------------------------------------------------
+
+LIVE_BUILD: Final = "select build, version, paused from projection_builds where projection = $1 and status = 'live'"
+
+RULESET: Final = "select ruleset from worlds where world_id = $1"
+
+HEAD: Final = "select head_seq from heads where world_id = $1"
+
+#: $1 build, $2 world_id.
+LOCK_CURSOR: Final = """
+select global_seq from projection_cursors where build = $1 and world_id = $2 for update
+"""
+
+#: $1 build, $2 world_id.
+UNPARK: Final = "delete from projection_parked where build = $1 and world_id = $2"
+
+SET_CURSOR: Final = "update projection_cursors set global_seq = $3 where build = $1 and world_id = $2"
+
+#: Where a build stands in a world, for who waits: $1 build, $2 world_id.
+REACHED: Final = """
+select w.ruleset, coalesce(c.global_seq, 0) as global_seq, k.global_seq as parked
+from worlds w
+left join projection_cursors c on c.build = $1 and c.world_id = w.world_id
+left join projection_parked k on k.build = $1 and k.world_id = w.world_id and k.error <> ''
+where w.world_id = $2
+"""
+
+EXTENT: Final = """
+select coalesce(sum(global_seq), 0)::bigint from projection_cursors where build = $1
+"""
+
+#: $1 build, $2 after world_id, $3 limit.
+CURSOR_PAGE: Final = """
+select c.world_id, c.global_seq, w.ruleset from projection_cursors c left join worlds w using (world_id)
+where c.build = $1 and c.world_id > $2 order by c.world_id limit $3
+"""
+
+#: $1 build, $2 world_ids.
+CURSORS_OF: Final = """
+select c.world_id, c.global_seq, w.ruleset from projection_cursors c left join worlds w using (world_id)
+where c.build = $1 and c.world_id = any($2::text[])
+"""
+
+#: The first world that lags behind its log though nothing is due in it: $1 build, $2 the rulesets, null for all.
+OVERLOOKED: Final = """
+select h.world_id, h.head_seq, coalesce(c.global_seq, 0) as global_seq
+from heads h join worlds w using (world_id)
+left join projection_cursors c on c.build = $1 and c.world_id = h.world_id
+where not h.moved and h.head_seq > coalesce(c.global_seq, 0)
+  and ($2::text[] is null or w.ruleset = any($2::text[]))
+  and not exists (select from projection_pending p where p.build = $1 and p.world_id = h.world_id)
+  and not exists (select from projection_parked k where k.build = $1 and k.world_id = h.world_id)
+  and exists (select from projection_builds b where b.build = $1 and b.scanned_to is null)
+order by h.world_id limit 1
+"""
+
+NOW: Final = """
+select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+"""
+
+SET_REPORT: Final = "update projection_builds set check_report = $2::text::json where build = $1"
+
+#: Every build that is not retired, with how far it is behind. $1 to $3: which worlds each build reads, as in DISCOVER.
+STATUS: Final = """
+with news as materialized (
+    select h.world_id, h.head_seq, w.ruleset from heads h join worlds w using (world_id) where h.moved)
+select b.build, b.projection, b.version, b.status, b.paused, b.scanned_to is not null as scanning,
+       b.effects_total, b.effects_done, b.check_report::text as check_report,
+       b.started_at, b.finished_at, l.holder, behind.worlds, behind.effects, behind.seconds,
+       (select count(*) from projection_parked k where k.build = b.build and k.error <> '') as parked
+from projection_builds b
+left join projection_leases l on l.name = 'build:' || b.build
+cross join lateral (
+    select count(*) as worlds, coalesce(sum(d.head_seq - coalesce(c.global_seq, 0)), 0)::bigint as effects,
+           case when min(d.since) is not null
+                then greatest(extract(epoch from clock_timestamp() - min(d.since)), 0)::float8 end as seconds
+    from (
+        select u.world_id, max(u.head_seq) as head_seq, min(u.since) as since
+        from (
+            select p.world_id, p.head_seq, p.since from projection_pending p where p.build = b.build
+            union all
+            select n.world_id, n.head_seq, null from news n
+            where (b.build <> all($1::text[])
+                   or exists (select from unnest($2::text[], $3::text[]) as f (build, ruleset)
+                              where f.build = b.build and f.ruleset = n.ruleset))
+              and not exists (select from projection_parked k where k.build = b.build and k.world_id = n.world_id)
+        ) u group by u.world_id
+    ) d
+    left join projection_cursors c on c.build = b.build and c.world_id = d.world_id
+    where d.head_seq > coalesce(c.global_seq, 0)
+) behind
+where b.status <> 'retired'
+order by b.projection, b.build
+"""
+
+PARKED: Final = """
+select b.projection, k.build, k.world_id, k.global_seq, k.kind, k.error, k.attempts, k.parked_at
+from projection_parked k join projection_builds b using (build)
+where b.projection = $1 and b.status <> 'retired' and k.error <> ''
+order by k.build, k.world_id limit $2
+"""

@@ -1,0 +1,137 @@
+"""Appending effects over HTTP."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from worldledger.effects import EffectDraft
+from worldledger.errors import InvalidEffectError
+from worldledger_service.api.bodies import idempotency_key, read_json
+from worldledger_service.api.context import services
+from worldledger_service.api.errors import InvalidParameterError
+from worldledger_service.api.openapi import PATH_PARAMETERS, body_of, header, json_of, problems
+from worldledger_service.api.routing import BareRoute
+from worldledger_service.runtime.guarding import reading, refuse_if_silent, writing
+from worldledger_service.store import Receipt
+from worldledger_service.store.units import have_req_ids
+
+if TYPE_CHECKING:
+    from worldledger_service.store.event_log import EventLog
+    from worldledger_service.store.outages import Outages
+
+_ELEMENT: Final = re.compile(r"\$\[(\d+)\]")
+
+router = APIRouter(route_class=BareRoute, tags=["effects"])
+
+
+@router.post(
+    "/v1/worlds/{world}/effects",
+    operation_id="append_effects",
+    summary="Append one effect or a list, all or none",
+    status_code=201,
+    response_class=Response,
+    responses={
+        200: {
+            **json_of("Receipt", "Receipts"),
+            "description": "Everything in this request had been accepted before; these are the first receipts.",
+            "headers": {"Idempotency-Replayed": header("`true`")},
+        },
+        201: {
+            **json_of("Receipt", "Receipts"),
+            "description": "The effects are durable: one receipt for one draft, `receipts` in order for a list.",
+            "headers": {"Location": header("Where the effect is, when one draft was sent.")},
+        },
+        **problems(404, 409, 413, 415, 422, 503),
+    },
+    openapi_extra={
+        "parameters": [
+            *PATH_PARAMETERS,
+            {
+                "name": "Idempotency-Key",
+                "in": "header",
+                "description": "The req_id of a single draft, for clients that keep such keys in a header. "
+                "If the draft has a req_id too, the two must be equal.",
+                "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
+            },
+        ],
+        "requestBody": body_of("EffectDraft", "EffectDrafts"),
+    },
+)
+async def append_effects(request: Request) -> Response:
+    """Append one EffectDraft, or a list of 1 to 1,000 that is written whole or not at all, in its order.
+
+    The answer comes once the effects are durable. A draft with a `req_id` is written once per (world, source_id,
+    req_id), however often it is sent: a repetition is answered with the first receipt, which then says `replayed`,
+    and another body under the same req_id is refused. Refusals name the draft's index in a list and the JSON path.
+    """
+    found = services(request)
+    world_id, outages = request.path_params["world"], found.store.outages
+    log = found.store.known_log(world_id)
+    if log is None:
+        log = await reading(outages, found.store.log(world_id))
+    try:
+        drafts: Any = await read_json(request, found.settings.max_body_bytes)
+    except InvalidEffectError as error:
+        raise _within_list(error) from None
+    key = idempotency_key(request)
+    if type(drafts) is dict:
+        if key is not None:
+            _keyed(drafts, key)
+        receipt = (await _append(outages, log, [cast(EffectDraft, drafts)]))[0]
+        if receipt.replayed:
+            return _json(_receipt(receipt), 200, {"Idempotency-Replayed": "true"})
+        found.metrics.appended(1)
+        return _json(_receipt(receipt), 201, {"Location": f"/v1/worlds/{log.world_id}/effects/{receipt.global_seq}"})
+    if type(drafts) is not list or not drafts:
+        raise InvalidEffectError("a body is one draft, or a list of at least one", "$")
+    if key is not None:
+        what = "is for single drafts; give each draft of a list a req_id of its own"
+        raise InvalidParameterError("Idempotency-Key", what, "header")
+    try:
+        receipts = await _append(outages, log, drafts)
+    except InvalidEffectError as error:
+        # A list of one is still a list: its draft has the index 0.
+        raise (error.at(0) if len(drafts) == 1 and error.index is None else error) from None
+    text = f'{{"receipts":[{",".join(map(_receipt, receipts))}]}}'
+    if all(receipt.replayed for receipt in receipts):
+        return _json(text, 200, {"Idempotency-Replayed": "true"})
+    found.metrics.appended(sum(not receipt.replayed for receipt in receipts))
+    return _json(text, 201, {})
+
+
+async def _append(outages: Outages, log: EventLog, drafts: list[EffectDraft]) -> list[Receipt]:
+    """Append drafts. Who cannot ask later what became of them, having given no req_ids, waits until the deadline."""
+    if have_req_ids(drafts):
+        return await writing(outages, log.append_all(drafts))
+    refuse_if_silent(outages)
+    return await log.append_all(drafts)
+
+
+def _keyed(draft: dict[str, Any], key: str) -> None:
+    stated = draft.get("req_id")
+    if stated is not None and stated != key:
+        raise InvalidParameterError("Idempotency-Key", "differs from the draft's req_id", "header")
+    draft["req_id"] = key
+
+
+def _within_list(error: InvalidEffectError) -> InvalidEffectError:
+    """Turn a path that begins in the body's list into index and path of the draft."""
+    match = _ELEMENT.match(error.path)
+    if match is None:
+        return error
+    return InvalidEffectError(error.reason, f"${error.path[match.end() :]}", int(match[1]))
+
+
+def _receipt(receipt: Receipt) -> str:
+    seq, uuid, checksum, replayed = receipt
+    flag = "true" if replayed else "false"
+    return f'{{"global_seq":{seq},"uuid":"{uuid}","checksum":"{checksum}","replayed":{flag}}}'
+
+
+def _json(text: str, status: int, headers: dict[str, str]) -> Response:
+    return Response(text, status, headers, "application/json")

@@ -1,0 +1,181 @@
+"""Generations over HTTP: what an agent is about to say, and whether it still should."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Depends
+from starlette.requests import Request
+from starlette.responses import Response
+
+from worldledger.canonical import MAX_INT
+from worldledger.drafts import read_word
+from worldledger.errors import InvalidEffectError, UnknownGenerationError
+from worldledger.staleness import NOT_GIVEN, Threshold, check_about, check_threshold
+from worldledger_service.api.bodies import read_object
+from worldledger_service.api.context import services
+from worldledger_service.api.hosts import refuse_other_sites
+from worldledger_service.api.inhabitants import PATIENCE, AgentId, ReqId, Wait, check_word, known_agent, within
+from worldledger_service.api.moments import once
+from worldledger_service.api.openapi import body_of, header, json_of, problems
+from worldledger_service.api.parameters import WorldName
+from worldledger_service.api.projected import to_json
+from worldledger_service.api.routing import EscapedRoute, segment
+
+if TYPE_CHECKING:
+    from worldledger.aio import CancelToken
+
+router = APIRouter(route_class=EscapedRoute, tags=["agents"], dependencies=[Depends(once)])
+
+
+def check_context_seq(value: Any) -> int | None:
+    """Give a context_seq back if it is one, or None. Raises InvalidEffectError."""
+    if value is not None and (type(value) is not int or not 0 <= value <= MAX_INT):
+        raise InvalidEffectError("context_seq is the global_seq of a view, or null", "$.context_seq")
+    return value
+
+
+def check_stated(body: Mapping[str, Any]) -> tuple[Threshold, frozenset[str]]:
+    """Give a generation's own threshold, if it has one, and what it is about. Raises InvalidEffectError."""
+    about = check_about(body.get("about"))
+    return check_threshold(body["staleness_threshold"]) if "staleness_threshold" in body else NOT_GIVEN, about
+
+
+@router.post(
+    "/v1/worlds/{world}/agents/{agent_id}/generations",
+    operation_id="begin_generation",
+    summary="Begin a generation",
+    status_code=201,
+    response_class=Response,
+    responses={
+        200: {
+            **json_of("Generation"),
+            "description": "It is under way already, from the same view.",
+            "headers": {"Location": header("Where the generation is.")},
+        },
+        201: {
+            **json_of("Generation"),
+            "description": "The generation, which may be cancelled from here on.",
+            "headers": {"Location": header("Where the generation is.")},
+        },
+        **problems(404, 413, 415, 422, 503),
+    },
+    openapi_extra={"requestBody": body_of("NewGeneration")},
+)
+async def begin_generation(request: Request, world: WorldName, agent_id: AgentId) -> Response:
+    """Issue the cancel token of a generation that begins now, from the view at `context_seq` (the latest if absent).
+
+    It is cancelled as soon as more than `staleness_threshold` sightings lie after that view. The intent that it leads
+    to has the same `req_id` and ends it; it has the generation's context unless it names its own.
+    """
+    found = services(request)
+    check_word("agent_id", agent_id)
+    body = await read_object(
+        request,
+        found.settings.max_body_bytes,
+        "a generation",
+        required=("req_id",),
+        optional=("context_seq", "staleness_threshold", "about"),
+    )
+    req_id = read_word(body, "req_id")
+    context_seq = check_context_seq(body.get("context_seq"))
+    threshold, about = check_stated(body)
+    inhabited = await found.worlds.get(world)
+    await known_agent(found, inhabited, agent_id)
+    if context_seq is not None:
+        await inhabited.reached(context_seq, PATIENCE)
+    before = inhabited.generation(agent_id, req_id)
+    token = inhabited.issue_cancel_token(agent_id, req_id, context_seq, staleness_threshold=threshold, about=about)
+    await inhabited.flush(PATIENCE)  # so that other processes know of it as soon as the client does
+    where = f"/v1/worlds/{world}/agents/{segment(agent_id)}/generations/{segment(req_id)}"
+    return _answer(token, 200 if token is before else 201, {"Location": where})
+
+
+@router.get(
+    "/v1/worlds/{world}/agents/{agent_id}/generations/{req_id}",
+    operation_id="get_generation",
+    summary="Whether a generation is cancelled",
+    response_class=Response,
+    responses={200: {**json_of("Generation"), "description": "The generation."}, **problems(404, 422, 503)},
+)
+async def get_generation(
+    request: Request, world: WorldName, agent_id: AgentId, req_id: ReqId, wait: Wait = 0.0
+) -> Response:
+    """Tell whether a generation of this process is cancelled, and why; with `wait`, once it is or the time is over."""
+    found = services(request)
+    token = await _token(request, world, agent_id, req_id)
+    if not token.cancelled and wait > 0:
+        await within(request, found.stopping, wait, token.wait_cancelled())
+    return _answer(token)
+
+
+@router.delete(
+    "/v1/worlds/{world}/agents/{agent_id}/generations/{req_id}",
+    operation_id="cancel_generation",
+    summary="Cancel a generation",
+    response_class=Response,
+    dependencies=[Depends(refuse_other_sites)],
+    responses={
+        200: {**json_of("Generation"), "description": "It is cancelled, or was already."},
+        **problems(403, 404, 422, 503),
+    },
+)
+async def cancel_generation(request: Request, world: WorldName, agent_id: AgentId, req_id: ReqId) -> Response:
+    """Cancel a generation, whichever process it runs in; the `reason` is `user_requested` unless it had another."""
+    found = services(request)
+    inhabited = await found.worlds.get(world)
+    await known_agent(found, inhabited, agent_id)
+    check_word("req_id", req_id)
+    await inhabited.cancel_generation(agent_id, req_id)
+    token = inhabited.generation(agent_id, req_id)
+    if token is not None:
+        return _answer(token)
+    told = {"context_seq": None, "cancelled": True, "reason": "user_requested"}  # it runs elsewhere
+    return _json({"agent_id": agent_id, "req_id": req_id, **told})
+
+
+@router.post(
+    "/v1/worlds/{world}/agents/{agent_id}/generations/{req_id}/finish",
+    operation_id="finish_generation",
+    summary="End a generation that led to no intent",
+    status_code=204,
+    response_class=Response,
+    dependencies=[Depends(refuse_other_sites)],
+    responses={204: {"description": "It has ended, or had already."}, **problems(403, 404, 422, 503)},
+)
+async def finish_generation(request: Request, world: WorldName, agent_id: AgentId, req_id: ReqId) -> Response:
+    """Take note that a generation of this process has come to its end without an intent of its req_id."""
+    await _token(request, world, agent_id, req_id)
+    await (await services(request).worlds.get(world)).finish_generation(agent_id, req_id)
+    return Response(status_code=204, headers={"Cache-Control": "no-store"})
+
+
+async def _token(request: Request, world_id: str, agent_id: str, req_id: str) -> CancelToken:
+    found = services(request)
+    world = await found.worlds.get(world_id)
+    await known_agent(found, world, agent_id)
+    token = world.generation(agent_id, check_word("req_id", req_id))
+    if token is None:
+        raise UnknownGenerationError(agent_id, req_id)
+    return token
+
+
+def generation_of(token: CancelToken) -> dict[str, Any]:
+    """Give a generation as it is shown."""
+    return {
+        "agent_id": token.agent_id,
+        "req_id": token.req_id,
+        "context_seq": token.context_seq,
+        "cancelled": token.cancelled,
+        "reason": token.reason,
+        **token.details,
+    }
+
+
+def _answer(token: CancelToken, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return _json(generation_of(token), status, headers)
+
+
+def _json(value: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(to_json(value), status, {"Cache-Control": "no-store", **(headers or {})}, "application/json")

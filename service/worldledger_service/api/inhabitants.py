@@ -1,0 +1,106 @@
+"""What the routes about the agents of a world share: finding them, and waiting on their behalf."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+from fastapi import Path, Query
+from pydantic import BeforeValidator
+from starlette.requests import Request
+
+from worldledger.drafts import MAX_WORD
+from worldledger.errors import MomentNotFoundError, UnknownAgentError
+from worldledger.near import near
+from worldledger_service.api.context import Services
+from worldledger_service.api.errors import InvalidParameterError, PositionAheadError
+from worldledger_service.api.moments import finite
+from worldledger_service.api.parameters import NO_NUL, check_text
+from worldledger_service.api.streaming import disconnected
+from worldledger_service.runtime.guarding import reading
+
+if TYPE_CHECKING:
+    from worldledger_service.runtime import Orchestrator
+
+_T = TypeVar("_T")
+
+#: Most seconds that a request waits for what may never come.
+LONGEST_WAIT: Final = 30.0
+#: Seconds that a request waits for this process to have seen what another one has written, or to write itself.
+PATIENCE: Final = 2.0
+#: Answers end with the item that brings them to so many bytes.
+PAGE_BYTES: Final = 4 * 1024 * 1024
+
+
+def _word(description: str) -> Any:
+    schema = {"minLength": 1, "maxLength": MAX_WORD, **NO_NUL}
+    return Path(description=f"{description}, percent-encoded (`/` is `%2F`).", json_schema_extra=schema)
+
+
+AgentId = Annotated[str, _word("The agent's id")]
+ReqId = Annotated[str, _word("The generation's req_id")]
+Wait = Annotated[
+    float,
+    BeforeValidator(finite),
+    Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait until there is something to tell."),
+]
+
+
+def check_word(parameter: str, value: str) -> str:
+    """Give a path parameter back if an agent or a request may be called so. Raises InvalidParameterError."""
+    if not 0 < len(value) <= MAX_WORD:
+        raise InvalidParameterError(parameter, f"must have 1 to {MAX_WORD} characters", "path")
+    check_text(parameter, value, "path")
+    return value
+
+
+async def known_agent(found: Services, world: Orchestrator, agent_id: str) -> Mapping[str, Any]:
+    """Give what is known of an agent, also where another process has registered it a moment ago.
+
+    Raises InvalidParameterError and UnknownAgentError.
+    """
+    check_word("agent_id", agent_id)
+    known = (await world.agents()).get(agent_id)
+    if known is None:
+        record = await reading(found.store.outages, found.store.world(world.world_id))
+        await world.reached(record.head_seq, PATIENCE)
+        known = (await world.agents()).get(agent_id)
+    if known is None:
+        raise UnknownAgentError(agent_id, world.world_id, near=near(agent_id, await world.agents()))
+    return known
+
+
+@contextmanager
+def reading_on(parameter: str, where: str = "query") -> Iterator[None]:
+    """Turn a position to go on from that the world has not come to into the error that other routes have for it."""
+    try:
+        yield
+    except MomentNotFoundError as error:
+        head_seq = error.details.get("head_seq")
+        what = f"{parameter}: {error.message}"
+        raise PositionAheadError(what, parameter=parameter, head_seq=head_seq, **{"in": where}) from None
+
+
+async def within(
+    request: Request, stopping: asyncio.Event, seconds: float, awaited: Coroutine[Any, Any, _T]
+) -> _T | None:
+    """Await something for so many seconds; give None if it has not come, the client has left or the service stops.
+
+    What is awaited must stand being cancelled.
+    """
+    loop = asyncio.get_running_loop()
+    wanted = loop.create_task(awaited)
+    others: list[asyncio.Task[Any]] = [
+        loop.create_task(disconnected(request.receive)),
+        loop.create_task(stopping.wait()),
+    ]
+    watched: set[asyncio.Task[Any]] = {wanted, *others}
+    try:
+        await asyncio.wait(watched, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in watched:
+            task.cancel()
+        await asyncio.wait(watched)
+    return None if wanted.cancelled() else wanted.result()

@@ -1,0 +1,269 @@
+"""Intents over HTTP: one, or a list."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from fastapi import APIRouter
+from pydantic_core import PydanticCustomError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from worldledger.errors import InvalidEffectError, InvalidIntentError, SimulationError
+from worldledger.intents import Accepted, Held
+from worldledger_service.api.bodies import idempotency_key, members, read_json
+from worldledger_service.api.context import Services, services
+from worldledger_service.api.errors import InvalidParameterError
+from worldledger_service.api.inhabitants import LONGEST_WAIT, within
+from worldledger_service.api.moments import finite
+from worldledger_service.api.openapi import PATH_PARAMETERS, body_of, header, json_of, problems
+from worldledger_service.api.problems import enclosed_problem, encode, instance_of, problem_response
+from worldledger_service.api.routing import BareRoute
+
+if TYPE_CHECKING:
+    from worldledger_service.runtime import Orchestrator
+
+router = APIRouter(route_class=BareRoute, tags=["agents"])
+
+_ELEMENT: Final = re.compile(r"\$(?:\.intents)?\[(\d+)\]")
+_LIMITS: Final = {
+    "RateLimit-Policy": header("The quotas of the agent, where the world sets some."),
+    "RateLimit": header("What is left of them, and the seconds until all of it is back."),
+}
+
+
+@router.post(
+    "/v1/worlds/{world}/intents",
+    operation_id="submit_intents",
+    summary="Submit one intent or a list",
+    status_code=201,
+    response_class=Response,
+    responses={
+        202: {
+            **json_of("HeldIntent", "IntentResults"),
+            "description": "In a world that is ordered by ticks: the intent, or one of the list, is held, durably, "
+            "until the next tick.",
+        },
+        200: {
+            **json_of("AcceptedIntent", "IntentResults"),
+            "description": "An intent that had been accepted before (`Idempotency-Replayed`), or results of a list.",
+            "headers": {"Idempotency-Replayed": header("`true`"), **_LIMITS},
+        },
+        201: {
+            **json_of("AcceptedIntent", "IntentResults"),
+            "description": "The intent is an effect, and durable; of an atomic list, all are.",
+            "headers": {"Location": header("Where the effect is, when one intent was sent."), **_LIMITS},
+        },
+        **problems(403, 404, 409, 413, 415, 422, 429, 503, 504),
+    },
+    openapi_extra={
+        "parameters": [
+            *PATH_PARAMETERS,
+            {
+                "name": "Idempotency-Key",
+                "in": "header",
+                "description": "The req_id of a single intent, for clients that keep such keys in a header. "
+                "If the intent has a req_id too, the two must be equal.",
+                "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
+            },
+            {
+                "name": "wait",
+                "in": "query",
+                "description": "Seconds to wait for the tick that decides what is held, in a world that is ordered by "
+                "ticks; elsewhere it means nothing.",
+                "schema": {"type": "number", "minimum": 0, "maximum": LONGEST_WAIT, "default": 0},
+            },
+        ],
+        "requestBody": body_of("Intent", "IntentList", "Intents"),
+    },
+)
+async def submit_intents(request: Request) -> Response:
+    """Submit one intent, or `{"intents": [1 to 1,000], "atomic": false}`; a bare list is such a one, not atomic.
+
+    The answer comes once it is decided, and what is accepted is durable. An intent passes idempotency, staleness,
+    quota, its turn among those that wait, permissions, the validator and the ruleset; the same `req_id` of an agent
+    again gets the first answer. A list that is not atomic is answered with a result for each; of an atomic one all are
+    accepted or none, and the refusal names the `index`.
+
+    In a world that is ordered by ticks the answer is 202 once the intent is held. The same again tells what became of
+    it; with `wait` the answer comes when the next tick has decided it, if that is in time.
+    """
+    found = services(request)
+    try:
+        body: Any = await read_json(request, found.settings.max_body_bytes)
+        if type(body) is list or (type(body) is dict and "intents" in body):
+            return await _several(request, found, body)
+        return await _one(request, found, body)
+    except InvalidEffectError as error:
+        if type(error) is not InvalidEffectError:
+            raise
+        raise _of_intents(error) from None  # the gate's word on the body
+
+
+async def _one(request: Request, found: Services, intent: Any) -> Response:
+    key = idempotency_key(request)
+    if type(intent) is dict and key is not None:
+        stated = intent.get("req_id")
+        if stated is not None and stated != key:
+            raise InvalidParameterError("Idempotency-Key", "differs from the intent's req_id", "header")
+        intent["req_id"] = key
+    seconds = _seconds(request)
+    world = await found.worlds.get(request.path_params["world"])
+    try:
+        if world.holds_intents:
+            accepted = await _held(request, found, world, intent, seconds)
+        else:
+            accepted = await world.submit_intent(intent)
+    except SimulationError as error:
+        found.metrics.intent_rejected(error.code)
+        response = problem_response(request.scope, error)
+        response.headers.update(_limits(world, intent))
+        return response
+    if isinstance(accepted, Held):
+        return Response(encode(held_of(accepted)), 202, {"Cache-Control": "no-store"}, "application/json")
+    found.metrics.intents_accepted(1)
+    headers = {"Cache-Control": "no-store", **_limits(world, intent)}
+    if accepted.replayed:
+        status, headers["Idempotency-Replayed"] = 200, "true"
+    else:
+        status, headers["Location"] = 201, f"/v1/worlds/{world.world_id}/effects/{accepted.global_seq}"
+    return Response(encode(accepted_of(intent["agent_id"], accepted)), status, headers, "application/json")
+
+
+async def _held(request: Request, found: Services, world: Orchestrator, intent: Any, seconds: float) -> Held | Accepted:
+    """Hold an intent and wait, for so long, for what its tick decides."""
+    held = await world.hold_intent(intent)
+    if not isinstance(held, Held) or not seconds:
+        return held
+    return await within(request, found.stopping, seconds, world.decision(held)) or held
+
+
+async def _several(request: Request, found: Services, body: dict[str, Any] | list[Any]) -> Response:
+    if idempotency_key(request) is not None:
+        what = "is for single intents; give each intent of a list a req_id of its own"
+        raise InvalidParameterError("Idempotency-Key", what, "header")
+    intents, atomic = check_list(body, found.settings.max_unit, ("ordered",))
+    ordered = check_ordered(body)
+    seconds = _seconds(request)
+    world = await found.worlds.get(request.path_params["world"])
+    results: Sequence[Held | Accepted | SimulationError] | None = None
+    try:
+        if world.holds_intents:
+            results = await world.hold_intents(intents, atomic=atomic, ordered=ordered)
+            if seconds:
+                decided = within(request, found.stopping, seconds, world.decisions(results, atomic=atomic))
+                results = await decided or results
+        else:
+            results = await world.submit_intents(intents, atomic=atomic)
+    except SimulationError as error:
+        found.metrics.intent_rejected(error.code)
+        raise
+    told = results_of(intents, results, found, instance_of(request.scope))
+    headers = {"Cache-Control": "no-store"}
+    if all(isinstance(result, Accepted) and result.replayed for result in results):
+        headers["Idempotency-Replayed"] = "true"
+        atomic = False
+    status = 201 if atomic else 200
+    if any(isinstance(result, Held) for result in results):
+        status = 202
+    return Response(encode({"results": told}), status, headers, "application/json")
+
+
+def check_list(body: dict[str, Any] | list[Any], most: int, optional: Sequence[str] = ()) -> tuple[list[Any], bool]:
+    """Give the intents of a list, and whether they are to be accepted all or not at all. Raises InvalidIntentError."""
+    if isinstance(body, list):
+        if not 0 < len(body) <= most:
+            raise InvalidIntentError(f"a list of intents has 1 to {most}")
+        return body, False
+    try:
+        members(body, "a list of intents", ("intents",), ("atomic", *optional))
+    except InvalidEffectError as error:
+        raise InvalidIntentError(error.reason, error.path) from None
+    intents, atomic = body["intents"], body.get("atomic", False)
+    if type(intents) is not list or not 0 < len(intents) <= most:
+        raise InvalidIntentError(f"intents is a list of 1 to {most}", "$.intents")
+    if type(atomic) is not bool:
+        raise InvalidIntentError("atomic is true or false", "$.atomic")
+    return intents, atomic
+
+
+def check_ordered(body: Mapping[str, Any] | list[Any]) -> bool:
+    """Tell whether a list keeps its inner order in a tick. Raises InvalidIntentError."""
+    ordered = body.get("ordered", True) if isinstance(body, Mapping) else True
+    if type(ordered) is not bool:
+        raise InvalidIntentError("ordered is true or false", "$.ordered")
+    return ordered
+
+
+def _seconds(request: Request) -> float:
+    """Give for how many seconds a request would wait for a tick. Raises InvalidParameterError."""
+    values = request.query_params.getlist("wait")
+    if not values:
+        return 0.0
+    try:
+        seconds = finite(values[0])
+    except PydanticCustomError as error:
+        raise InvalidParameterError("wait", error.message()) from None
+    if len(values) > 1 or not 0 <= seconds <= LONGEST_WAIT:
+        raise InvalidParameterError("wait", f"must be a number from 0 to {LONGEST_WAIT:g}, once")
+    return seconds
+
+
+def held_of(held: Held) -> dict[str, Any]:
+    """Give what is told of a held intent."""
+    return {"held": True, **held._asdict()}
+
+
+def accepted_of(agent_id: str, accepted: Accepted) -> dict[str, Any]:
+    """Give what is told of an accepted intent."""
+    return {
+        "agent_id": agent_id,
+        "req_id": accepted.req_id,
+        "global_seq": accepted.global_seq,
+        "uuid": str(accepted),
+        "replayed": accepted.replayed,
+    }
+
+
+def results_of(
+    intents: Sequence[Any], results: Sequence[Held | Accepted | SimulationError], found: Services, instance: str
+) -> list[dict[str, Any]]:
+    """Give what is told of each intent of a list, and count them."""
+    told = []
+    accepted = 0
+    for intent, result in zip(intents, results, strict=True):
+        if isinstance(result, Accepted):
+            accepted += 1
+            told.append(accepted_of(intent["agent_id"], result))
+        elif isinstance(result, Held):
+            told.append(held_of(result))
+        else:
+            found.metrics.intent_rejected(result.code)
+            told.append(enclosed_problem(result, instance))
+    found.metrics.intents_accepted(accepted)
+    return told
+
+
+def _of_intents(error: InvalidEffectError) -> InvalidIntentError:
+    """Turn a path that begins in a body's list of intents into index and path of the intent."""
+    match = _ELEMENT.match(error.path)
+    if match is None:
+        return InvalidIntentError(error.reason, error.path, error.index)
+    return InvalidIntentError(error.reason, f"${error.path[match.end() :]}", int(match[1]))
+
+
+def _limits(world: Orchestrator, intent: Any) -> dict[str, str]:
+    """Give the agent's quotas as header fields (draft-ietf-httpapi-ratelimit-headers)."""
+    if world.holds_intents:
+        return {}  # each tick begins with all of them
+    agent_id = intent.get("agent_id") if isinstance(intent, Mapping) else None
+    quotas = world.quotas.status(agent_id) if isinstance(agent_id, str) else []
+    if not quotas:
+        return {}
+    return {
+        "RateLimit-Policy": ", ".join(f'"{it.quota_type}";q={it.limit};w={math.ceil(it.window_s)}' for it in quotas),
+        "RateLimit": ", ".join(f'"{it.quota_type}";r={it.remaining};t={math.ceil(it.reset_s)}' for it in quotas),
+    }

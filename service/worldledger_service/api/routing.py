@@ -1,0 +1,88 @@
+"""Routes that FastAPI documents, and that find their way by the path as it was sent."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+from urllib.parse import quote, unquote
+
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match, WebSocketRoute
+from starlette.types import Scope
+
+from worldledger_service.api.context import services
+from worldledger_service.runtime.guarding import reading
+
+
+class ReadingRoute(APIRoute):
+    """A route whose GET is answered within `outage_patience` while the database is silent.
+
+    Then StoreUnavailableError is raised; what was asked goes on by itself.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler, as a task that can be left."""
+        handler = super().get_route_handler()
+        if self.methods != {"GET"}:
+            return handler
+
+        async def patiently(request: Request) -> Response:
+            outages = services(request).store.outages
+            with outages.silence.asked():
+                return await reading(outages, handler(request))
+
+        return patiently
+
+
+class EscapedRoute(APIRoute):
+    """A route whose path parameters may hold any character: a ``/`` that is sent as ``%2F`` parts no segments.
+
+    Servers hand on the path with its escapes undone, so that an agent called ``a/view`` could not be told from the
+    view of ``a``. Here the path is taken from ``raw_path``.
+    """
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Match the path segment by segment."""
+        return _undone(*super().matches(_escaped(scope)))
+
+
+class BareRoute(EscapedRoute):
+    """One that FastAPI only documents: the endpoint is called with the request, and nothing stands in between."""
+
+    def get_route_handler(self) -> Callable[[Request], Any]:
+        """Give the endpoint itself."""
+        endpoint: Callable[[Request], Awaitable[Response]] = self.endpoint
+        return endpoint
+
+
+class EscapedWebSocketRoute(WebSocketRoute):
+    """The same for WebSockets; the endpoint is an ASGI application."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Match the path segment by segment."""
+        match, found = _undone(*super().matches(_escaped(scope)))
+        if match is not Match.NONE:
+            found["route"] = self
+        return match, found
+
+
+def _escaped(scope: Scope) -> Scope:
+    """Give the scope with a path in which every segment is escaped, always in the same way."""
+    raw: bytes = scope.get("raw_path") or b""
+    if b"%" not in raw:
+        return scope
+    segments = [quote(unquote(segment), safe="") for segment in raw.decode("latin-1").split("/")]
+    return {**scope, "path": "/".join(segments)}
+
+
+def _undone(match: Match, found: Scope) -> tuple[Match, Scope]:
+    if match is not Match.NONE:
+        found["path_params"] = {name: unquote(value) for name, value in found["path_params"].items()}
+    return match, found
+
+
+def segment(text: str) -> str:
+    """Escape a text so that it is one segment of a path."""
+    return quote(text, safe="")

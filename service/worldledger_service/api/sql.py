@@ -1,0 +1,179 @@
+"""Questions in SQL over HTTP: the schema ``analytics``, read only, in bounded time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from fastapi import APIRouter, Depends
+from starlette.requests import Request
+from starlette.responses import Response
+
+from worldledger.errors import InvalidEffectError, QueryRefusedError
+from worldledger_service.api.arrow import ARROW, accepts_arrow, begun, until_stopped
+from worldledger_service.api.bodies import read_object
+from worldledger_service.api.context import Services, services
+from worldledger_service.api.moments import once
+from worldledger_service.api.openapi import body_of, json_of, problems
+from worldledger_service.api.problems import encode
+from worldledger_service.api.routing import ReadingRoute
+from worldledger_service.api.streaming import Stream
+from worldledger_service.arrow.extras import needed
+from worldledger_service.database.analytics import cookbook
+from worldledger_service.database.analytics.asking import ask
+from worldledger_service.runtime.guarding import reading
+
+router = APIRouter(route_class=ReadingRoute, tags=["analytics"], dependencies=[Depends(once)])
+
+#: What the last batch of an Arrow stream says where there are more rows than were given.
+IS_CUT: Final = "worldledger.is_cut"
+#: Bytes of an answer that are waited for before it begins: what goes wrong until then is answered with a problem.
+_AT_LEAST: Final = 1024 * 1024
+_MEMBERS: Final = ("query", "name", "params", "max_rows")
+
+
+class _Question(NamedTuple):
+    query: str
+    params: Mapping[str, Any] | Sequence[Any]
+    most: int
+
+
+@router.post(
+    "/v1/sql",
+    operation_id="ask_in_sql",
+    summary="Ask a question in SQL",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "The rows, in the order of the query.",
+            "content": {
+                **json_of("SqlAnswer")["content"],
+                ARROW: {"schema": {"type": "string", "format": "binary", "description": "An Arrow IPC stream."}},
+            },
+        },
+        **problems(404, 413, 415, 422, 501, 503, 504),
+    },
+    openapi_extra={"requestBody": body_of("SqlQuestion")},
+)
+async def ask_in_sql(request: Request) -> Response:
+    """Run one SELECT over the schema `analytics`, or a query of the cookbook by its name, and give its rows.
+
+    It is read-only, and bounded by the settings `sql_timeout` and `sql_max_rows`. As JSON, `is_cut` says whether there
+    are more rows than were given; with `Accept: application/vnd.apache.arrow.stream` the answer is an Arrow IPC
+    stream, whose last batch then has the metadata `worldledger.is_cut`. If something goes wrong on the way the
+    connection is cut.
+    """
+    found = services(request)
+    try:
+        body = await read_object(request, found.settings.max_body_bytes, "a question", (), _MEMBERS)
+    except InvalidEffectError as error:
+        raise QueryRefusedError(error.reason, path=error.path) from None
+    question = _question(body, found.settings.sql_max_rows)
+    as_arrow = accepts_arrow(request)
+    outages = found.store.outages
+    with outages.silence.asked():
+        source = await reading(outages, begun((_arrow if as_arrow else _json)(found, question), 1, _AT_LEAST))
+    headers = {"Cache-Control": "no-store", "Vary": "Accept"}
+    return Stream(until_stopped(source, found.stopping), ARROW if as_arrow else "application/json", headers)
+
+
+@router.get(
+    "/v1/queries",
+    operation_id="list_queries",
+    summary="The cookbook: queries with names",
+    response_class=Response,
+    responses={200: {**json_of("QueryList"), "description": "All of them, by name."}, **problems()},
+)
+async def list_queries(request: Request) -> Response:
+    """Give the queries that `POST /v1/sql` takes by name, with their parameters and their SQL."""
+    listed = [
+        {
+            "name": query.name,
+            "title": query.title,
+            "description": query.description,
+            "parameters": [
+                {
+                    "name": parameter.name,
+                    "type": parameter.type,
+                    "is_required": parameter.is_required,
+                    "default": parameter.default,
+                    "description": parameter.description,
+                }
+                for parameter in query.parameters
+            ],
+            "sql": query.sql,
+        }
+        for query in cookbook.queries().values()
+    ]
+    return Response(encode({"queries": listed}), 200, {}, "application/json")
+
+
+def _question(body: Mapping[str, Any], bound: int) -> _Question:
+    """Read a body. Raises QueryRefusedError, whose path says where it is wrong, or UnknownQueryError."""
+    query, name, params = body.get("query"), body.get("name"), body.get("params", {})
+    most = bound if body.get("max_rows") is None else body["max_rows"]
+    if (query is None) == (name is None):
+        raise QueryRefusedError("give either query, a SELECT, or name, one of GET /v1/queries", path="$")
+    for member, value in (("query", query), ("name", name)):
+        if value is not None and not isinstance(value, str):
+            raise QueryRefusedError(f"{member} is a text", path=f"$.{member}")
+    if not isinstance(params, dict | list):
+        raise QueryRefusedError("params is an object, or a list of the values of $1, $2 …", path="$.params")
+    if isinstance(most, float) and most.is_integer():  # to JSON Schema, 3.0 is an integer
+        most = int(most)
+    if isinstance(most, bool) or not isinstance(most, int) or most < 0:
+        raise QueryRefusedError("max_rows is a whole number", path="$.max_rows")
+    if name is not None:
+        named = cookbook.find(name)
+        if not isinstance(params, dict):
+            raise QueryRefusedError("the parameters of a query with a name have names", path="$.params")
+        query, params = named.sql, named.arguments(params)
+    return _Question(str(query), params, min(most, bound))
+
+
+async def _json(found: Services, question: _Question) -> AsyncGenerator[bytes, None]:
+    async with (
+        found.sql.connection() as connection,
+        ask(
+            connection,
+            question.query,
+            question.params,
+            timeout_s=found.settings.sql_timeout,
+            most=question.most,
+            cells="json",
+        ) as answer,
+    ):
+        shown = [{"name": name, "type": kind} for name, kind in answer.columns]
+        yield b'{"columns":' + encode(shown) + b',"rows":['
+        before = ""
+        async for rows in answer.batches():
+            lines = ",".join([f"[{','.join(['null' if cell is None else cell for cell in row])}]" for row in rows])
+            yield f"{before}{lines}".encode()
+            before = ","
+        yield b'],"is_cut":%b}' % (b"true" if answer.is_cut else b"false")
+
+
+async def _arrow(found: Services, question: _Question) -> AsyncGenerator[bytes, None]:
+    with needed():
+        from worldledger_service.arrow.answers import batch_of, schema_of  # noqa: PLC0415 - large, and not always installed
+        from worldledger_service.arrow.ipc import Encoder  # noqa: PLC0415
+
+    async with (
+        found.sql.connection() as connection,
+        ask(
+            connection,
+            question.query,
+            question.params,
+            timeout_s=found.settings.sql_timeout,
+            most=question.most,
+            cells="plain",
+        ) as answer,
+    ):
+        schema = schema_of(answer.columns)
+        encoder = Encoder(schema)
+        yield encoder.taken()
+        async for rows in answer.batches():
+            yield encoder.batch(batch_of(schema, rows))
+        if answer.is_cut:
+            yield encoder.batch(batch_of(schema, []), {IS_CUT: "true"})
+        yield encoder.end()

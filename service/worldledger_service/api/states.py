@@ -1,0 +1,188 @@
+"""States of worlds over HTTP: at any moment, and what differs between two."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+from urllib.parse import quote
+
+import orjson
+from fastapi import APIRouter, Depends, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from worldledger.canonical import MAX_INT
+from worldledger.moments import Moment, parse_moment
+from worldledger.patches import diff
+from worldledger.world import WorldState, state_text
+from worldledger_service.api.caching import REVALIDATE, not_modified
+from worldledger_service.api.context import Services, services
+from worldledger_service.api.errors import InvalidParameterError
+from worldledger_service.api.moments import (
+    At,
+    AtSeq,
+    AtSimTime,
+    AtTurn,
+    AtWallTime,
+    From,
+    To,
+    check_one,
+    once,
+    one_moment,
+)
+from worldledger_service.api.openapi import header, json_of, problems
+from worldledger_service.api.parameters import WorldName, whole
+from worldledger_service.api.routing import ReadingRoute
+from worldledger_service.store import WorldRecord
+from worldledger_service.store.states import StateAt
+
+router = APIRouter(route_class=ReadingRoute, tags=["states"], dependencies=[Depends(once)])
+
+
+@router.get(
+    "/v1/worlds/{world}/state",
+    operation_id="get_state",
+    summary="The state of a world at any moment",
+    response_class=Response,
+    responses={
+        200: {
+            **json_of("State"),
+            "description": "The state, and the place in the chain that it is of.",
+            "headers": {
+                "ETag": header('`"<world>:<seq>:<first 8 digits of the checksum>:<ruleset><ruleset_version>"`')
+            },
+        },
+        304: {"description": "The state is the one that If-None-Match names; nothing was folded."},
+        **problems(404, 422, 503),
+    },
+)
+async def get_state(
+    request: Request,
+    world: WorldName,
+    at: At = None,
+    at_seq: AtSeq = None,
+    at_sim_time: AtSimTime = None,
+    at_wall_time: AtWallTime = None,
+    at_turn: AtTurn = None,
+) -> Response:
+    """Give the state at a moment: after a `global_seq`, at the end of a step, turn or round, at a time, or now.
+
+    The state is folded from the log alone. `state` stands in the answer in the canonical profile `state/1`, so that
+    `state_digest` is the SHA-256 of its bytes. A state is only ever one of a ruleset's version: where a later version
+    of the ruleset folds the same effects otherwise, the ETag is another one, and no answer is immutable.
+    """
+    moment = one_moment(at, at_seq=at_seq, at_sim_time=at_sim_time, at_wall_time=at_wall_time, at_turn=at_turn)
+    found = services(request)
+    record = await found.store.world(world)
+    seq = await found.store.states.seq_at(record, **moment._asdict())
+    unchanged = await unchanged_of(request, found, record, seq)
+    if unchanged is not None:
+        return unchanged
+    state = await found.store.states.state_at(world, seq)
+    return Response(_body(state), 200, headers_of(state), "application/json")
+
+
+def _body(state: StateAt) -> bytes:
+    return (
+        b'{"world_id":"%b","global_seq":%d,"checksum":"%b","ruleset":%b,"ruleset_version":%d,"state_digest":"%b",'
+        b'"state":%b}'
+    ) % (
+        state.world_id.encode(),
+        state.global_seq,
+        state.checksum.encode(),
+        orjson.dumps(state.ruleset),
+        state.ruleset_version,
+        state.state_digest.encode(),
+        state.text,
+    )
+
+
+@router.get(
+    "/v1/worlds/{world}/diff",
+    operation_id="get_diff",
+    summary="What differs between two states of a world",
+    response_class=Response,
+    responses={
+        200: {
+            **json_of("StateDiff"),
+            "description": "A JSON Patch (RFC 6902) that turns the one state into the other.",
+            "headers": {"ETag": header("Stands for both places in the chain and the ruleset's version.")},
+        },
+        304: {"description": "The difference is the one that If-None-Match names; nothing was folded."},
+        **problems(404, 422, 503),
+    },
+)
+async def get_diff(
+    request: Request,
+    world: WorldName,
+    start: From = None,
+    end: To = None,
+    from_seq: Annotated[
+        int | None, whole(1), Query(ge=1, le=MAX_INT, description="The same as `from`, as a global_seq.")
+    ] = None,
+    to_seq: Annotated[
+        int | None, whole(1), Query(ge=1, le=MAX_INT, description="The same as `to`, as a global_seq.")
+    ] = None,
+) -> Response:
+    """Give the patch from one state to another, earlier or later.
+
+    It has the operations `add`, `remove` and `replace` only, objects are descended into in the order of their keys,
+    and lists are replaced whole: the same two states always give the same patch.
+    """
+    check_one(**{"from": start, "from_seq": from_seq})
+    check_one(to=end, to_seq=to_seq)
+    if start is None and from_seq is None:
+        raise InvalidParameterError("from", "is missing")
+    moments = [Moment(seq) if at is None else parse_moment(at) for at, seq in ((start, from_seq), (end, to_seq))]
+    found = services(request)
+    record = await found.store.world(world)
+    since, until = [await found.store.states.seq_at(record, **moment._asdict()) for moment in moments]
+    unchanged = await unchanged_of(request, found, record, since, until)
+    if unchanged is not None:
+        return unchanged
+    before = await found.store.states.state_at(world, since)
+    after = before if until == since else await found.store.states.state_at(world, until)
+    body = b'{"world_id":"%b","from_seq":%d,"to_seq":%d,"from_digest":"%b","to_digest":"%b","patch":%b}' % (
+        world.encode(),
+        since,
+        until,
+        before.state_digest.encode(),
+        after.state_digest.encode(),
+        await asyncio.to_thread(_patch, before.state, after.state),
+    )
+    return Response(body, 200, headers_of(before, after), "application/json")
+
+
+def _patch(before: WorldState, after: WorldState) -> bytes:
+    """Write the difference, its values as they stand in the states' own texts."""
+    return state_text(diff(before.to_value(), after.to_value()))
+
+
+# -- validators --------------------------------------------------------------------------------------------
+
+
+def headers_of(*states: StateAt) -> dict[str, str]:
+    """Give the headers of an answer that is made of these states of one world."""
+    first = states[0]
+    places = [(state.global_seq, state.checksum) for state in states]
+    return _validators(first.world_id, places, f"{first.ruleset}{first.ruleset_version}")
+
+
+def _validators(world_id: str, places: list[tuple[int, str]], rules: str) -> dict[str, str]:
+    at = ":".join(f"{seq}:{checksum[:8]}" for seq, checksum in places)
+    return {"ETag": f'"{world_id}:{at}:{quote(rules, safe="")}"', "Cache-Control": REVALIDATE}
+
+
+async def unchanged_of(request: Request, found: Services, record: WorldRecord, *seqs: int) -> Response | None:
+    """Give a 304 where the client has the states at these seqs, before anything is folded."""
+    if "if-none-match" not in request.headers:
+        return None
+    ruleset = (await found.store.states.rules(record.world_id)).ruleset
+    places = []
+    for seq in seqs:
+        if seq == record.head_seq:
+            checksum = record.head_checksum
+        else:
+            checksum = (await found.store.reader.effect(record.world_id, seq)).checksum.hex()
+        places.append((seq, checksum))
+    return not_modified(request, _validators(record.world_id, places, f"{ruleset.name}{ruleset.version}"))

@@ -1,0 +1,460 @@
+"""The lowest layer: what may come over a connection, counted on its bytes before a request is whole.
+
+What is no HTTP, too large or too slow is refused with a problem like everything else, though no application ever sees
+it. uvicorn has settings for none of this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, Final, Literal, cast
+
+import httptools
+from uvicorn._types import ASGI3Application
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from worldledger.errors import OverloadedError, SimulationError
+from worldledger_service.api.connections import LEAST_BODY_BYTES, Body, Connections
+from worldledger_service.api.errors import (
+    BadRequestError,
+    BodyTooLargeError,
+    HeaderTooLargeError,
+    RequestTooSlowError,
+    TransferCodingError,
+)
+from worldledger_service.api.problems import problem_response
+from worldledger_service.settings import Settings
+
+#: Seconds that a client may go on sending after it was refused, so that it can read why: without a pause, and in all.
+_LINGER_PAUSE_SECONDS: Final = 2.0
+_LINGER_SECONDS: Final = 30.0
+#: Bytes of a header besides its name and its value: a colon, a space and the end of the line.
+_AROUND_HEADER: Final = 4
+#: Characters that are repeated of what is refused.
+_MOST_SHOWN: Final = 100
+#: Versions of HTTP that know no Host.
+_WITHOUT_HOST: Final = frozenset({"0.9", "1.0"})
+#: Bytes that are parsed at once. The parser does not say where in them one part ends and the next begins, so a limit
+#: may be exceeded by as many; the parts of a first header and the trailers are counted exactly.
+_PIECE_BYTES: Final = 4096
+
+_log = logging.getLogger(__name__)
+
+
+def protocol(settings: Settings, refused: Callable[[str], None]) -> Callable[..., Protocol]:
+    """Return what makes the protocols of one server's connections, which share their limits.
+
+    ``refused`` is told the code of every problem that ends a connection before its request is whole.
+    """
+    connections = Connections(settings)
+
+    def make(
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> Protocol:
+        return Protocol(config, server_state, app_state, _loop, connections=connections, refused=refused)
+
+    return make
+
+
+class Protocol(HttpToolsProtocol):
+    """uvicorn's protocol, with limits for what is not yet a request."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        connections: Connections,
+        refused: Callable[[str], None],
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._connections = connections
+        self._tell_refused = refused
+        self._settings = connections.settings
+        self.timeout_keep_alive = self._settings.keep_alive  # type: ignore[assignment]
+        #: which part of a message comes next; between two messages none
+        self._part: Literal["header", "body"] | None = "header"
+        #: how many messages have begun
+        self._messages = 0
+        #: bytes of a header, or between two pieces of a body, and those of the headers behind a body (trailers)
+        self._unread = self._trailer_bytes = 0
+        #: bytes of this message's body, and those of the present `body_timeout`
+        self._body_size = self._body_lately = 0
+        self._has_body = False
+        self._bodies: dict[RequestResponseCycle, Body] = {}
+        #: the request that the application was handed last
+        self._handed: RequestResponseCycle | None = None
+        #: what the connection counts as, and under which name
+        self._standing: tuple[Literal["waiting", "idle"], str | None] | None = None
+        self._timed: tuple[str, int] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        #: whether nothing is read any more, and the loop's time at which something was heard last
+        self._refused = False
+        self._heard_at = 0.0
+
+    # -- the connection --------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin, unless there are too many connections."""
+        super().connection_made(cast("asyncio.Transport", transport))
+        self._peer = self._connections.address(self.client[0] if self.client else None)
+        self._closing = cast("asyncio.Transport", _Closing(self))
+        self._is_proxy = self._peer is None or self._settings.forwarded_allow_ips == "*"
+        self._stand()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        super().connection_lost(exc)
+        self._leave()
+        self._abandon()
+
+    def _abandon(self) -> None:
+        """Answer nothing any more: the request at work is told, and those that wait for their turn never have it.
+
+        uvicorn tells only the request that came last.
+        """
+        if self._handed is not None and not self._handed.response_complete:
+            self._handed.disconnected = True
+            self._handed.waiting_for_100_continue = False
+            self._handed.message_event.set()
+        for cycle, _ in self.pipeline:
+            self._let_go(cycle)
+        self.pipeline.clear()
+
+    def shutdown(self) -> None:
+        """Stop: what is not yet a request will not become one."""
+        if self._part == "body" and not self.cycle.response_started:
+            self._refuse(OverloadedError("the service is stopping; nothing of this request was done"))
+        if self._refused:
+            self.loop.call_later(_LINGER_PAUSE_SECONDS, self.transport.close)
+        else:
+            super().shutdown()
+
+    def make_room(self) -> None:
+        """Close for the benefit of others."""
+        if self._standing is not None and self._standing[0] == "idle":
+            self.end()
+        else:
+            self._refuse(OverloadedError("others need the room that this request takes; try again"))
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close a connection that was idle for too long."""
+        self._leave()
+        super().timeout_keep_alive_handler()
+
+    def _stand(self) -> None:
+        """Have the connection counted, and timed, as what it is now."""
+        if self._refused:
+            return
+        standing: tuple[Literal["waiting", "idle"], str | None] | None
+        if self._part is not None:
+            standing = ("waiting", self._address() if self._part == "body" and self._is_proxy else self._peer)
+        elif self._is_answered() and not self.pipeline:
+            standing = ("idle", self._peer)
+        else:
+            standing = None
+        if standing != self._standing:
+            self._standing = standing
+            if standing is None:
+                self._connections.leave(self)
+            elif not self._connections.enter(self, standing[1], idle=standing[0] == "idle"):
+                self._refuse(OverloadedError("there are too many connections without a request"), linger=False)
+                return
+        timed = None if self._part is None else (self._part, self._messages)
+        if timed != self._timed:
+            self._timed = timed
+            self._body_lately = 0
+            self._time(None if self._part is None else self._seconds())
+
+    def _is_answered(self) -> bool:
+        """Tell whether the last request, if there was one, has its whole answer."""
+        return getattr(self.cycle, "response_complete", True)  # a connection has no cycle before its first request
+
+    def _address(self) -> str | None:
+        return self._connections.address(self.client[0] if self.client else None, self.headers)
+
+    def _leave(self) -> None:
+        """Count the connection no longer, and wait for nothing from it."""
+        self._standing = self._timed = None
+        self._connections.leave(self)
+        self._time(None)
+
+    # -- time ------------------------------------------------------------------------------------------------
+
+    def _seconds(self) -> float:
+        return self._settings.header_timeout if self._part == "header" else self._settings.body_timeout
+
+    def _time(self, seconds: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if seconds is None else self.loop.call_later(seconds, self._late)
+
+    def _late(self) -> None:
+        """Refuse a header that has not come in time, or a body of which too little has."""
+        cycle = self.cycle
+        enough = self._body_lately >= LEAST_BODY_BYTES
+        self._body_lately = 0
+        if self._part == "header":
+            # While another request is answered it is not yet this one's turn.
+            what = "the header of a request did not come" if self._is_answered() else None
+        elif enough or self.flow.read_paused or (cycle.waiting_for_100_continue and not cycle.response_started):
+            what = None  # it is the service that has not read on
+        else:
+            what = f"neither {LEAST_BODY_BYTES} further bytes of the body nor its end came"
+        if what is None:
+            self._time(self._seconds())
+        elif not self._messages:
+            self.end(linger=False)  # nothing was asked, so nothing is answered
+        else:
+            self._refuse(RequestTooSlowError(f"{what} within {self._seconds():g} s"))
+
+    # -- what comes ------------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, in pieces, so that no more of a header is looked at than it may have."""
+        if self._refused:
+            self._heard_at = self.loop.time()
+            return
+        most = self._settings.max_header_bytes
+        if len(data) <= _PIECE_BYTES and self._unread + len(data) <= most:
+            self._unread += len(data)
+            if self._feed(data):
+                self._stand()
+            return
+        left = memoryview(data)
+        while left and not self._refused:
+            room = most - self._unread
+            if room <= 0:
+                self._refuse(self._header_too_large())
+                return
+            size = min(room, _PIECE_BYTES)
+            piece, left = left[:size], left[size:]
+            self._unread += len(piece)
+            if not self._feed(piece):
+                return
+        self._stand()
+
+    def _feed(self, piece: bytes | memoryview) -> bool:
+        """Have a piece parsed; return False where the connection is another protocol's from there on, or closed."""
+        try:
+            self.parser.feed_data(piece)
+        except httptools.HttpParserUpgrade:
+            if self._refused:
+                return False
+            if self._should_upgrade():
+                self._leave()
+                self.handle_websocket_upgrade()
+                return False
+            _log.debug("%s asks for another protocol and gets HTTP/1.1", self.client)
+        except httptools.HttpParserError as error:
+            reason = error.__context__ if isinstance(error, httptools.HttpParserCallbackError) else error
+            if isinstance(reason, httptools.HttpParserInvalidURLError):
+                self.send_400_response("the URL cannot be read")
+            else:
+                self.send_400_response(f"this is no HTTP/1.1 request: {str(error).lower()}")
+            return False
+        return True
+
+    def on_message_begin(self) -> None:
+        """Begin a message."""
+        super().on_message_begin()
+        self._unset_keepalive_if_required()
+        self._part = "header"
+        self._messages += 1
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; one behind a body (a trailer) is counted, and nobody asks for it."""
+        if self._part == "header":
+            super().on_header(name, value)
+        elif not self._refused:
+            self._trailer_bytes += len(name) + len(value) + _AROUND_HEADER
+            if self._trailer_bytes > self._settings.max_header_bytes:
+                self._refuse(self._header_too_large())
+
+    def on_headers_complete(self) -> None:
+        """Begin with a body, unless it is too large, or there is no room for it."""
+        if self._refused:
+            return
+        self._unread = self._body_size = self._trailer_bytes = 0
+        declared, hosts = 0, 0
+        codings: list[bytes] = []
+        for name, value in self.headers:
+            if name == b"content-length":
+                declared = int(value)
+            elif name == b"transfer-encoding":
+                codings.append(value.strip().lower())
+            elif name == b"host":
+                hosts += 1
+        self._has_body = declared > 0 or bool(codings)
+        if hosts > 1 or (not hosts and self.parser.get_http_version() not in _WITHOUT_HOST):
+            self._refuse(BadRequestError(f"a request has one header Host, and this one has {hosts or 'none'}"))
+        elif codings not in ([], [b"chunked"]):
+            what = b", ".join(codings).decode("latin-1")[:_MOST_SHOWN]
+            self._refuse(TransferCodingError(f"a body may have the transfer coding 'chunked' alone, and not {what!r}"))
+        elif declared > self._settings.max_body_bytes:
+            self._refuse(self._too_large())
+        elif declared and not self._connections.has_room_for(declared):
+            self._refuse(self._no_room())
+        elif self.parser.should_upgrade() and self._should_upgrade():
+            if self._has_body:
+                self._refuse(BadRequestError("a WebSocket handshake has no body"))
+            else:
+                super().on_headers_complete()  # which leaves it to `handle_websocket_upgrade`
+        else:
+            self._unset_keepalive_if_required()
+            super().on_headers_complete()
+            self._part = "body"
+            if self._has_body:
+                self._bodies[self.cycle] = self._connections.begin(self)
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of a body."""
+        if self._refused:
+            return
+        self._unread = 0
+        self._body_size += len(body)
+        self._body_lately += len(body)
+        held = self._bodies.get(self.cycle)
+        if self._body_size > self._settings.max_body_bytes:
+            self._refuse(self._too_large())
+        elif held is not None and not self._connections.hold(held, len(body)):
+            self._refuse(self._no_room())
+        else:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End a message."""
+        if self._refused:
+            return
+        self._unread = 0
+        self._part = None
+        if (held := self._bodies.get(self.cycle)) is not None:
+            self._connections.complete(held)
+        super().on_message_complete()
+
+    def _header_too_large(self) -> HeaderTooLargeError:
+        limit = self._settings.max_header_bytes
+        return HeaderTooLargeError(f"the header has more than {limit} bytes", limit=limit)
+
+    def _too_large(self) -> BodyTooLargeError:
+        limit = self._settings.max_body_bytes
+        return BodyTooLargeError(f"the body has more than {limit} bytes", limit=limit)
+
+    def _no_room(self) -> OverloadedError:
+        most = self._connections.most_body_bytes
+        return OverloadedError(f"bodies of other requests take up the {most} bytes that there are for all; try again")
+
+    def _should_upgrade(self) -> bool:
+        """Tell whether this is a WebSocket's handshake; an offer without its key is declined like any other.
+
+        So is one that does not wait for the answer to the request before it.
+        """
+        offered = any(name == b"sec-websocket-key" for name, _ in self.headers)
+        return offered and self._is_answered() and self.parser.get_method() == b"GET" and super()._should_upgrade()
+
+    # -- what is answered ------------------------------------------------------------------------------------
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        """Hand a request to the application; what it holds of its body is let go when it is done with it."""
+        self._handed = cycle
+        cycle.transport = self._closing
+        if cycle in self._bodies or (cycle is self.cycle and self._has_body):
+
+            async def counted(scope: Any, receive: Any, send: Any) -> None:
+                try:
+                    await app(scope, receive, send)
+                finally:
+                    self._let_go(cycle)
+
+            super()._start_asgi_task(cycle, counted)
+        else:
+            super()._start_asgi_task(cycle, app)
+
+    def _let_go(self, cycle: RequestResponseCycle) -> None:
+        held = self._bodies.pop(cycle, None)
+        if held is not None:
+            self._connections.let_go(held)
+
+    def on_response_complete(self) -> None:
+        """Go on with the next request, or wait for it."""
+        if not self._refused:
+            super().on_response_complete()
+            if not self.transport.is_closing():
+                self._stand()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer with a problem and close; where another answer is on its way, only close."""
+        self._refuse(BadRequestError(msg))
+
+    def _refuse(self, error: SimulationError, *, linger: bool = True) -> None:
+        """Answer what comes with a problem, unless another answer is on its way, and close.
+
+        What the client sends on is read and thrown away for a while: a connection that is closed before would be
+        reset, and the answer with it.
+        """
+        if self._refused or self.transport.is_closing():
+            return
+        self._tell_refused(error.code)
+        answerable = not self.cycle.response_started if self._part == "body" else self._is_answered()
+        if answerable and not self.pipeline:
+            _log.debug("%s is refused: %s", self.client, error.message)
+            self.transport.write(answer(error, getattr(self, "url", b""), self.server_state.default_headers))
+        if not self._is_answered():
+            self._let_go(self.cycle)  # now, so that others who grow at the same time are not refused, too
+        self._abandon()
+        self.end(linger=linger)
+
+    def end(self, *, linger: bool = True) -> None:
+        """Close, once the client has had the time to read what was written to it."""
+        unread = linger and (self._part is not None or self._unread > 0)
+        self._leave()
+        self._unset_keepalive_if_required()
+        if self._refused or self.transport.is_closing():
+            return
+        self._refused = True
+        if not unread:
+            self.transport.close()
+            return
+        self._heard_at = self.loop.time()
+        self.flow.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._timer = self.loop.call_later(_LINGER_PAUSE_SECONDS, self._linger, self._heard_at + _LINGER_SECONDS)
+
+    def _linger(self, until: float) -> None:
+        now = self.loop.time()
+        pause = self._heard_at + _LINGER_PAUSE_SECONDS - now
+        if pause <= 0 or now >= until:
+            self.transport.close()
+        else:
+            self._timer = self.loop.call_later(min(pause, until - now), self._linger, until)
+
+
+class _Closing:
+    """A connection's transport for one answer, which is closed when all was read of the request, or after a while."""
+
+    def __init__(self, owner: Protocol) -> None:
+        self._owner = owner
+        self.write = owner.transport.write
+        self.is_closing = owner.transport.is_closing
+
+    def close(self) -> None:
+        self._owner.end()
+
+
+def answer(error: SimulationError, url: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
+    """Return the whole answer to what never becomes a request, or a WebSocket."""
+    response = problem_response({"type": "http", "raw_path": url}, error)
+    status = HTTPStatus(response.status_code)
+    lines = [b"%b: %b\r\n" % header for header in (*headers, *response.raw_headers, (b"connection", b"close"))]
+    return f"HTTP/1.1 {status} {status.phrase}\r\n".encode() + b"".join(lines) + b"\r\n" + bytes(response.body)

@@ -1,0 +1,187 @@
+"""Creating, listing and looking at worlds over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from worldledger.canonical import child
+from worldledger.config import MemoryConfig, OrchestratorConfig
+from worldledger.errors import InvalidConfigError, InvalidDefinitionError, InvalidEffectError
+from worldledger.genesis import NewWorld
+from worldledger_service.api import wording
+from worldledger_service.api.bodies import read_json
+from worldledger_service.api.caching import REVALIDATE, etag, not_modified
+from worldledger_service.api.context import services
+from worldledger_service.api.moments import once
+from worldledger_service.api.openapi import body_of, header, json_of, problems
+from worldledger_service.api.parameters import NO_NUL, Limit, WorldName, check_text, next_link
+from worldledger_service.api.projected import near_member, to_json
+from worldledger_service.api.routing import ReadingRoute
+from worldledger_service.runtime.guarding import doing
+from worldledger_service.store import WorldRecord
+
+router = APIRouter(route_class=ReadingRoute, tags=["worlds"], dependencies=[Depends(once)])
+
+_DEFAULT: Final = 100
+#: Worlds are read so many at a time, until a page has this many bytes: configs may be large.
+_AT_ONCE: Final = 100
+_PAGE_BYTES: Final = 4 * 1024 * 1024
+
+#: Where unknown fields are refused: what is there, and which fields it may have.
+_FIELDS: Final[Mapping[tuple[str, ...], tuple[str, set[str]]]] = {
+    (): ("a new world", set(NewWorld.model_fields) - {"parent"}),
+    ("orchestrator",): ("orchestrator", set(OrchestratorConfig.model_fields)),
+    ("orchestrator", "memory"): ("memory", set(MemoryConfig.model_fields)),
+}
+
+
+@router.post(
+    "/v1/worlds",
+    operation_id="create_world",
+    summary="Create a world",
+    status_code=201,
+    response_class=Response,
+    responses={
+        201: {
+            **json_of("WorldRecord"),
+            "description": "The world, with its genesis at global_seq 1.",
+            "headers": {"Location": header("Where the world is."), "ETag": header("The head's tag.")},
+        },
+        **problems(409, 413, 415, 422, 503),
+    },
+    openapi_extra={"requestBody": body_of("NewWorld")},
+)
+async def create_world(request: Request) -> Response:
+    """Create a world: its genesis `WorldCreated` says once what it is, and can never be changed.
+
+    A `simulation` begins with `SimulationStarted`, which has every value of its configuration or its checkpoint, and
+    with the registrations of its agents. Where these are refused, `problems` has everything that is wrong, and `path`
+    says whether it is wrong in `$.config` or in `$.checkpoint`.
+    """
+    found = services(request)
+    try:
+        value = await read_json(request, found.settings.max_body_bytes)
+    except InvalidEffectError as error:
+        raise InvalidConfigError(f"{error.path}: {error.reason}", path=error.path) from None
+    try:
+        work = found.store.create_world(_new_world(value))
+        record = await doing(found.store.outages, work, "look for the world before you make it again")
+    except InvalidDefinitionError as error:
+        error.details.setdefault("path", "$.checkpoint")  # the configuration's own errors say so
+        raise
+    return _answer(record, 201, {"Location": f"/v1/worlds/{record.world_id}", **_headers(record)})
+
+
+def _new_world(value: Any) -> NewWorld:
+    """Read the body's shape strictly, so that nothing is taken for something else.
+
+    A parent is not taken from a client: whatever stands in a genesis is trusted, and nobody checks it here.
+    """
+    try:
+        if isinstance(value, dict) and "parent" in value:
+            raise _refused({"loc": ("parent",), "type": "extra_forbidden"})
+        return NewWorld.model_validate(value, strict=True)
+    except ValidationError as error:
+        raise _refused(error.errors(include_url=False)[0]) from None
+
+
+def _refused(error: Mapping[str, Any]) -> InvalidConfigError:
+    path = "$"
+    for key in error["loc"]:
+        path = child(path, key)
+    if error["type"] == "extra_forbidden":
+        whole, fields = _FIELDS[error["loc"][:-1]]
+        what = f"unknown field; {whole} has {', '.join(sorted(fields))}"
+    else:
+        what = wording.reason(error)
+    return InvalidConfigError(f"{path}: {what}", path=path)
+
+
+@router.get(
+    "/v1/worlds",
+    operation_id="list_worlds",
+    summary="List worlds by name",
+    response_class=Response,
+    responses={
+        200: {
+            **json_of("WorldPage"),
+            "description": "A page of worlds.",
+            "headers": {"Link": header('`rel="next"`: the next page, if there is one.')},
+        },
+        **problems(422, 503),
+    },
+)
+async def list_worlds(
+    request: Request,
+    experiment: Annotated[
+        str | None,
+        Query(
+            min_length=1,
+            max_length=200,
+            description="Give the worlds of this experiment only.",
+            json_schema_extra=NO_NUL,
+        ),
+    ] = None,
+    after: Annotated[
+        str, Query(max_length=200, description="Give worlds whose names come after this one.", json_schema_extra=NO_NUL)
+    ] = "",
+    limit: Limit = None,
+) -> Response:
+    """Give a page of worlds, sorted by name. A page may be shorter than `limit` when configs are large."""
+    check_text("experiment", experiment)
+    check_text("after", after)
+    found = services(request)
+    wanted = min(_DEFAULT if limit is None else limit, found.settings.page_limit)
+    texts: list[bytes] = []
+    size = 0
+    position, more = after, True
+    while more and len(texts) < wanted and size < _PAGE_BYTES:
+        few = min(wanted - len(texts), _AT_ONCE)
+        records = await found.store.worlds(experiment=experiment, after=position, limit=few + 1)
+        more = len(records) > few
+        for record in records[:few]:
+            texts.append(to_json(dict(record)))
+            size += len(texts[-1])
+            position = record.world_id
+    following = b'"%b"' % position.encode() if more else b"null"
+    headers = {"Cache-Control": REVALIDATE, **(next_link(request, after=position) if more else {})}
+    is_empty = experiment is not None and not texts and not after
+    guesses = near_member(await found.store.near_experiments(experiment) if is_empty and experiment else [])
+    body = b'{"worlds":[%b],"next_after":%b%b}' % (b",".join(texts), following, guesses)
+    return Response(body, 200, headers, "application/json")
+
+
+@router.get(
+    "/v1/worlds/{world}",
+    operation_id="get_world",
+    summary="Look at a world and its head",
+    response_class=Response,
+    responses={
+        200: {
+            **json_of("WorldRecord"),
+            "description": "The world with its present head.",
+            "headers": {"ETag": header('`"<world>:<head_seq>:<first 8 digits of head_checksum>"`')},
+        },
+        304: {"description": "The head is still the one that If-None-Match names."},
+        **problems(404, 422, 503),
+    },
+)
+async def get_world(request: Request, world: WorldName) -> Response:
+    """Give what a world is and where its log ends now."""
+    record = await services(request).store.world(world)
+    headers = _headers(record)
+    return not_modified(request, headers) or _answer(record, 200, headers)
+
+
+def _headers(record: WorldRecord) -> dict[str, str]:
+    return {"ETag": etag(record.world_id, record.head_seq, record.head_checksum), "Cache-Control": REVALIDATE}
+
+
+def _answer(record: WorldRecord, status: int, headers: dict[str, str]) -> Response:
+    return Response(to_json(dict(record)), status, headers, "application/json")

@@ -1,0 +1,180 @@
+"""The layer below: uvicorn's WebSocket, with limits for clients that do not read, do not answer or do not close.
+
+uvicorn awaits the socket before it sends, and reads on only when what came has been taken: so a slow client holds what
+one buffer holds. What is added here is the end of such a connection, which the network alone may never bring.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from contextlib import suppress
+from typing import Any, Final
+
+from uvicorn.protocols.utils import ClientDisconnected
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode, Frame
+from websockets.http11 import Request
+
+from worldledger_service.api.errors import BadRequestError
+from worldledger_service.api.wire import answer
+
+#: Seconds between two pings; any client answers them by itself.
+PING_INTERVAL: Final = 20.0
+#: Seconds without a byte from the client, and without one that it took, after which it is given up.
+PATIENCE: Final = 60.0
+#: Seconds that a client has to close its end: usually, and when the service stops.
+_CLOSING: Final = (10.0, 1.0)
+#: Seconds that a client which broke the protocol may go on sending, so that it can read why it was closed.
+_LINGER: Final = 2.0
+#: Seconds between two looks whether the client is there.
+_LOOK: Final = 5.0
+#: Bytes that the system buffers for one client. What waits there is old by the time that a slow client reads it.
+_SEND_BUFFER: Final = 256 * 1024
+#: Unsent bytes at which a client that asks for yet another pong is given up.
+_FLOOD: Final = 1024 * 1024
+
+_log = logging.getLogger(__name__)
+
+
+class SocketProtocol(WebSocketsSansIOProtocol):
+    """One connection that has become a WebSocket."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take over the connection from HTTP."""
+        super().connection_made(transport)
+        self.close_timeout = _CLOSING[0]
+        self._heard_at = self.loop.time()
+        self._unsent = 0
+        self._looking: asyncio.TimerHandle | None = None
+        with suppress(OSError, AttributeError):
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
+
+    # -- coming in -----------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Read on."""
+        self._heard_at = self.loop.time()
+        super().data_received(data)
+        if not self.handshake_initiated and self.conn.handshake_exc is not None and not self.transport.is_closing():
+            self._refuse("")
+
+    def handle_connect(self, event: Request) -> None:
+        """Begin the handshake, or refuse what is none."""
+        if self.conn.accept(event).status_code == 101:
+            super().handle_connect(event)  # asks once more; nothing is written before the application has agreed
+        else:
+            self._refuse(event.path)
+
+    def _refuse(self, path: str) -> None:
+        reason = f"this is no WebSocket handshake: {self.conn.handshake_exc}"
+        _log.debug("%s: %s", self.client, reason)
+        self.handshake_initiated = self.handshake_complete = self.close_sent = True
+        headers = [*self.default_headers, (b"sec-websocket-version", b"13")]
+        self.transport.write(answer(BadRequestError(reason), path.partition("?")[0].encode(), headers))
+        self.transport.close()
+
+    def handle_cont(self, event: Frame) -> None:
+        """Take a further part of a message; one that is empty adds nothing, and there may be no end of them."""
+        if event.data or event.fin:
+            super().handle_cont(event)
+
+    def handle_ping(self) -> None:
+        """Answer a ping, unless the client never reads the answers."""
+        if self.transport.get_write_buffer_size() > _FLOOD:
+            self.transport.abort()
+        elif not self.close_sent:
+            super().handle_ping()
+
+    def send_receive_event_to_app(self) -> None:
+        """Hand on a whole message."""
+        if self.curr_msg_data_type == "text" and not _is_utf8(b"".join(self.frames)):
+            self.frames = []
+            if not self.close_sent:
+                self.conn.fail(CloseCode.INVALID_DATA, "a text frame that is not UTF-8")
+                self.handle_parser_exception()
+            return
+        super().send_receive_event_to_app()
+
+    def handle_parser_exception(self) -> None:
+        """Close where the client has broken the protocol, and give it the time to read why."""
+        if self.close_sent:
+            return
+        closing = self.conn.close_sent
+        self.close_sent = True
+        if closing is not None:
+            gone = {"type": "websocket.disconnect", "code": closing.code, "reason": closing.reason}
+            self.queue.put_nowait(gone)  # type: ignore[arg-type]
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        if self.read_paused:
+            self.read_paused = False
+            self.transport.resume_reading()
+        self.close_timer = self.loop.call_later(_LINGER, self.transport.close)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+
+    # -- going out -----------------------------------------------------------------------------------------
+
+    async def send(self, message: Any) -> None:
+        """Send, once the client has taken what was sent before. Raises ClientDisconnected when it never will."""
+        await self.writable.wait()
+        if self.disconnected or self.transport.is_closing():
+            raise ClientDisconnected
+        if self.handshake_complete and self.close_sent:
+            raise ClientDisconnected
+        await super().send(message)
+        if self.initial_response is not None and self.close_sent:
+            self.handshake_complete = True  # it was refused, with a whole answer: nothing is missing
+
+    # -- whether it is there -------------------------------------------------------------------------------
+
+    def start_keepalive(self) -> None:
+        """Begin to ping, and to watch for answers."""
+        super().start_keepalive()
+        self._heard_at = self.loop.time()
+        self._looking = self.loop.call_later(_LOOK, self._look)
+
+    def stop_keepalive(self) -> None:
+        """Ping and watch no longer."""
+        super().stop_keepalive()
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+
+    def _look(self) -> None:
+        now = self.loop.time()
+        unsent = self.transport.get_write_buffer_size()
+        if unsent < self._unsent:
+            self._heard_at = now
+        self._unsent = unsent
+        if now - self._heard_at > PATIENCE:
+            _log.debug("%s neither reads nor answers", self.client)
+            self.transport.abort()
+        else:
+            self._looking = self.loop.call_later(_LOOK, self._look)
+
+    # -- stopping ------------------------------------------------------------------------------------------
+
+    def shutdown(self) -> None:
+        """Let the application close the socket, which first answers what is under way; hurry those that do not read."""
+        self.close_timeout = _CLOSING[1]
+        if self.close_sent:
+            self.transport.close()
+        self.loop.call_later(_CLOSING[1], self._hurry)
+
+    def _hurry(self) -> None:
+        if self.disconnected:
+            return
+        if self.close_sent or self.transport.is_closing() or not self.writable.is_set():
+            self.transport.abort()
+        else:
+            self.loop.call_later(_CLOSING[1], self._hurry)
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,402 @@
+"""The one place where the service is put together, and the loop that serves it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import gc
+import math
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import AsyncExitStack
+from importlib.metadata import version
+from types import ModuleType
+
+import asyncpg
+import structlog
+import uvicorn
+import uvloop
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.routing import BaseRoute
+
+from worldledger.errors import SimulationError, StoreUnavailableError
+from worldledger.kinds import parts
+from worldledger_service.api import (
+    agents_of_worlds,
+    arrow,
+    clock,
+    effects,
+    generations,
+    health,
+    intents,
+    metrics,
+    observing,
+    projections,
+    published,
+    reading,
+    snapshots,
+    sql,
+    staleness,
+    states,
+    tail,
+    verification,
+    worlds,
+)
+from worldledger_service.api.context import Services
+from worldledger_service.api.edge import Edge
+from worldledger_service.api.hosts import allowed_hosts
+from worldledger_service.api.jobs import Jobs
+from worldledger_service.api.limiting import Limiter
+from worldledger_service.api.metrics import Metrics
+from worldledger_service.api.openapi import document
+from worldledger_service.api.problems import on_http_exception, on_simulation_error, on_validation_error
+from worldledger_service.api.querying import SqlDoor
+from worldledger_service.api.stopping import Stopping
+from worldledger_service.api.wire import protocol
+from worldledger_service.api.ws import handshake
+from worldledger_service.api.ws.messages import MAX_BYTES
+from worldledger_service.api.ws.transport import PING_INTERVAL, SocketProtocol
+from worldledger_service.arrow.door import ArrowDoor
+from worldledger_service.collecting import collect_seldom
+from worldledger_service.database.engine import connect_one
+from worldledger_service.feeding import Feeding
+from worldledger_service.projecting import Projections
+from worldledger_service.runtime.worlds import Worlds
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
+from worldledger_service.store.read_models import ReadModels
+from worldledger_service.store.watch import HeadWatcher
+
+#: The routes over all worlds, in the order in which they are tried; trying costs, so those that are asked most often
+#: come first. Those of kinds come behind the first five modules.
+_MODULES = (
+    effects,
+    intents,
+    reading,
+    arrow,
+    tail,
+    worlds,
+    states,
+    snapshots,
+    verification,
+    sql,
+    agents_of_worlds,
+    observing,
+    generations,
+    clock,
+    staleness,
+    handshake,
+    projections,
+    published,
+    health,
+    metrics,
+)
+_BACKLOG = 2048
+#: Objects between two looks of the garbage collector, and seconds for which a thread has the interpreter at a stretch.
+_OBJECTS = 20_000
+_SWITCH_SECONDS = 0.0005
+#: Seconds beyond the deadline of appends that a stopping server waits for its requests.
+_GRACE = 5
+#: Seconds for which a stopping program lets the database be before it asks it, those that an answer may take, and those
+#: between two questions: at most 8 altogether where it answers one question and not the next.
+_SILENT_STOP_SECONDS = 5.5
+_ANSWER_SECONDS = 1.0
+_ASKED_AGAIN_SECONDS = 0.5
+#: Seconds between two looks whether a database that is starting up answers.
+_STARTING_SECONDS = 0.25
+
+log = structlog.get_logger("worldledger.service")
+
+
+class ListenError(SimulationError):
+    """The address to listen on cannot be had: taken, not allowed, or not this machine's; details: host, port."""
+
+    code = "cannot_listen"
+
+
+def create_app(settings: Settings, database_url: str, *, clock: Callable[[], float] = time.time) -> FastAPI:
+    """Put the service together. The database is opened by the application's lifespan, not here.
+
+    The lifespan raises StoreUnavailableError or SchemaVersionError if it cannot begin.
+    """
+    measured = Metrics()
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with (
+            Store.open(database_url, settings, clock=clock) as store,
+            HeadWatcher.over(store, interval=settings.poll_interval, url=database_url) as watcher,
+            Projections.open(store, database_url, settings) as fed,
+            AsyncExitStack() as running,
+        ):
+            jobs = Jobs(clock)
+            running.push_async_callback(jobs.close)
+            feeding: Feeding | None = None
+            if settings.projections:
+                feeding = await running.enter_async_context(Feeding.beside(database_url, settings))
+                store.on_commit = _both(watcher.committed, feeding.wake)
+            door = ArrowDoor(database_url, timeout=settings.command_timeout)
+            running.push_async_callback(door.close)
+            asked = SqlDoor(database_url)
+            running.push_async_callback(asked.close)
+            worlds = Worlds(store, watcher)
+            running.push_async_callback(worlds.close)
+            measured.watch(store, worlds)
+            app.state.services = services = Services(
+                settings=settings,
+                store=store,
+                watcher=watcher,
+                worlds=worlds,
+                projections=fed,
+                feeding=feeding,
+                models=ReadModels(store.reader),
+                jobs=jobs,
+                metrics=measured,
+                arrow=door,
+                sql=asked,
+                clock=clock,
+            )
+            for name, serves in parts("serves").items():
+                services.of_kinds[name] = await running.enter_async_context(serves(services))
+            try:
+                yield
+            finally:
+                services.stopping.set()
+
+    app = FastAPI(
+        lifespan=lifespan,
+        redirect_slashes=False,
+        docs_url=None,  # it would load its programs from other servers
+        redoc_url=None,
+        middleware=[
+            Middleware(Edge, metrics=measured, hosts=allowed_hosts(settings), limiter=Limiter.of(settings)),
+            Middleware(Stopping),
+        ],
+        exception_handlers={
+            SimulationError: on_simulation_error,
+            RequestValidationError: on_validation_error,
+            HTTPException: on_http_exception,
+        },
+    )
+    # The very routes: `include_router` would make each of them a second time for every application.
+    of_kinds = [route for routes in parts("routes").values() for route in routes]
+    first, others = (_routes(modules) for modules in (_MODULES[:5], _MODULES[5:]))
+    app.router.routes += [*first, *of_kinds, *others, handshake.ROUTE]
+    document(app, version("worldledger"))
+    return app
+
+
+def _routes(modules: Iterable[ModuleType]) -> list[BaseRoute]:
+    return [route for module in modules for route in module.router.routes]
+
+
+def _both(moved: Callable[[str, int], None], wake: Callable[[], None]) -> Callable[[str, int], None]:
+    def committed(world_id: str, head_seq: int) -> None:
+        moved(world_id, head_seq)
+        wake()
+
+    return committed
+
+
+# -- serving -----------------------------------------------------------------------------------------------
+
+
+def run(settings: Settings, database_url: str, *, ready: Callable[[str], None] | None = None) -> None:
+    """Serve on uvloop until SIGINT or SIGTERM; see `serve`.
+
+    A stop waits for what is being written. While the database does not answer that may never end: then the process
+    ends after 6 to 8 seconds, with exit code 1.
+    """
+
+    def stopping() -> None:
+        threading.Thread(target=_end_if_silent, args=(database_url,), daemon=True).start()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(settings, database_url, ready=ready, stopping=stopping))
+
+
+def _end_if_silent(database_url: str) -> None:
+    """End the process once the database does not answer, for as long as the process has not ended by itself."""
+    time.sleep(_SILENT_STOP_SECONDS)
+    while asyncio.run(_answers(database_url)):
+        time.sleep(_ASKED_AGAIN_SECONDS)
+    log.error("the database does not answer; ending without what waits for it: whether that is written is not known")
+    os._exit(1)
+
+
+async def _answers(database_url: str) -> bool:
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            connection = await connect_one(database_url)
+    except TimeoutError:
+        return False
+    except SimulationError as error:  # it says no, which is an answer
+        return not isinstance(error.__cause__, OSError)
+    connection.terminate()
+    return True
+
+
+async def _started(database_url: str) -> None:
+    """Wait while the database is starting up, or recovers from a crash. Raises StoreUnavailableError for the rest."""
+    told = False
+    while True:
+        try:
+            connection = await connect_one(database_url)
+        except StoreUnavailableError as error:
+            if error.details.get("sqlstate") != asyncpg.CannotConnectNowError.sqlstate:
+                raise
+            if not told:
+                log.warning("waiting for the database", why=error.message)
+            told = True
+            await asyncio.sleep(_STARTING_SECONDS)
+        else:
+            await connection.close()
+            return
+
+
+async def serve(
+    settings: Settings,
+    database_url: str,
+    *,
+    ready: Callable[[str], None] | None = None,
+    stopping: Callable[[], None] | None = None,
+) -> None:
+    """Serve until SIGINT or SIGTERM, or until cancelled; then stop gracefully.
+
+    A database that is starting up is waited for. ``ready`` is called with the URL once requests are answered; with
+    port 0 it tells the port that was taken. ``stopping`` is called when a stop begins.
+    Stopping means: no new connections, tails and sockets end, requests that run are answered, what waits is written. A
+    second SIGINT does not wait for the requests. Raises ListenError, StoreUnavailableError or SchemaVersionError
+    before anything is served.
+    """
+    listener = await _listen(settings.host, settings.port)
+    with listener:
+        await _started(database_url)
+        app = create_app(settings, database_url)
+        async with app.router.lifespan_context(app):
+            url = _url(settings.host, listener)
+
+            def stop() -> None:
+                app.state.services.stopping.set()
+                if stopping is not None:
+                    stopping()
+
+            server = _Server(
+                uvicorn.Config(
+                    app,
+                    http=protocol(settings, app.state.services.metrics.refused_early),  # type: ignore[arg-type]
+                    ws=SocketProtocol,
+                    ws_max_size=MAX_BYTES,
+                    ws_ping_interval=PING_INTERVAL,
+                    ws_ping_timeout=None,  # whoever is slow may answer late: `SocketProtocol` tells who is gone
+                    ws_per_message_deflate=False,
+                    forwarded_allow_ips=settings.forwarded_allow_ips,
+                    lifespan="off",  # opened above, so that what goes wrong is raised and not logged
+                    log_config=None,
+                    access_log=False,
+                    server_header=False,
+                    timeout_graceful_shutdown=math.ceil(settings.append_deadline) + _GRACE,
+                ),
+                on_stop=stop,
+            )
+            # What was made up to here stays: later collections need not walk it, and agents wait for none of them long.
+            gc.collect()
+            gc.freeze()
+            collect_seldom(_OBJECTS)
+            # What computes in a thread gives way after this; a request has to come by it several times.
+            sys.setswitchinterval(_SWITCH_SECONDS)
+            with _signals(server):
+                await _until_stopped(server, listener, lambda: ready(url) if ready is not None else None)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, told when to stop by us, and telling when it has started and when it begins to stop."""
+
+    def __init__(self, config: uvicorn.Config, *, on_stop: Callable[[], None]) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+        self._on_stop = on_stop
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to `serve`: uvicorn would raise them anew at the end, before anything is cleaned up."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._on_stop()
+        await super().shutdown(sockets)
+
+
+async def _until_stopped(server: _Server, listener: socket.socket, ready: Callable[[], None]) -> None:
+    """Serve until the server stops; whatever else ends this, a graceful stop comes first."""
+    running = asyncio.create_task(server.serve(sockets=[listener]))
+    listening = asyncio.create_task(server.listening.wait())
+    try:
+        await asyncio.wait({running, listening}, return_when=asyncio.FIRST_COMPLETED)
+        if listening.done():
+            ready()
+        await asyncio.shield(running)
+    except BaseException:
+        server.should_exit = True
+        await running
+        raise
+    finally:
+        listening.cancel()
+
+
+@contextlib.contextmanager
+def _signals(server: _Server) -> Iterator[None]:
+    """Stop the server on SIGINT and SIGTERM, where this thread may say so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        loop.add_signal_handler(number, server.handle_exit, number, None)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            loop.remove_signal_handler(number)
+            signal.signal(number, handler)
+
+
+async def _listen(host: str, port: int) -> socket.socket:
+    """Take the address, or raise ListenError."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, *_, address = min(found, key=lambda each: each[0] != socket.AF_INET)
+        listener = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            why = "another program uses it; stop that one, or choose another port (--port, WORLDLEDGER_PORT)"
+        elif error.errno == errno.EACCES:
+            why = "it is not allowed here; ports below 1024 need privileges"
+        else:
+            why = f"{error.strerror or error}; check --host and --port"
+        raise ListenError(f"cannot listen on {host} port {port}: {why}", host=host, port=port) from error
+    # asyncio sets it for sockets that it makes itself; without it answers wait for the client's acknowledgement.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
+
+
+def _url(host: str, listener: socket.socket) -> str:
+    port = listener.getsockname()[1]
+    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}.get(host) or (f"[{host}]" if ":" in host else host)  # noqa: S104
+    return f"http://{name}:{port}"

@@ -1,0 +1,57 @@
+"""Which effects are meant: worlds as they stand in one moment, and parts of their logs. Needs no Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from worldledger_service.store.reader import storable
+
+if TYPE_CHECKING:
+    from worldledger_service.store.reader import Reader
+
+_WORLDS: Final = """
+select w.world_id, w.world_uuid, w.experiment, h.head_seq, h.head_checksum
+from worlds w join heads h using (world_id)
+where ($1::text is null or w.experiment = $1) and ($2::text[] is null or w.world_id = any($2))
+order by w.world_id
+"""
+
+
+class WorldSpan(NamedTuple):
+    """The effects of a world with after_seq < global_seq <= until_seq."""
+
+    world_id: str
+    experiment: str | None
+    after_seq: int
+    until_seq: int
+
+    @property
+    def effects(self) -> int:
+        """How many there are, for a log has no gaps."""
+        return max(self.until_seq - self.after_seq, 0)
+
+
+class ChosenWorld(NamedTuple):
+    """A world, and where its log ended when it was chosen. The checksum is 32 bytes, the uuid 32 hex digits."""
+
+    world_id: str
+    world_uuid: str
+    experiment: str | None
+    head_seq: int
+    head_checksum: bytes
+
+    def span(self, after_seq: int = 0, until_seq: int | None = None) -> WorldSpan:
+        """Give the part of it after a seq, up to another one or its head."""
+        until = self.head_seq if until_seq is None else min(until_seq, self.head_seq)
+        return WorldSpan(self.world_id, self.experiment, after_seq, until)
+
+
+async def choose(
+    reader: Reader, *, experiment: str | None = None, world_ids: Sequence[str] | None = None
+) -> list[ChosenWorld]:
+    """Give worlds by name as they stand now: all, those of an experiment, those of some names that are there."""
+    if not all(map(storable, filter(None, (experiment, *(world_ids or ()))))):
+        return []
+    rows = await reader.fetch(_WORLDS, experiment, None if world_ids is None else [*world_ids])
+    return [ChosenWorld(row[0], row[1].hex, *row[2:]) for row in rows]

@@ -1,0 +1,35 @@
+"""The way to Arrow for a service that runs for long: nothing is loaded or opened before somebody asks for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from worldledger_service.arrow.extras import needed
+
+if TYPE_CHECKING:
+    from worldledger_service.arrow.connections import Connections
+    from worldledger_service.arrow.reading import Effects
+
+
+class ArrowDoor:
+    """Gives what reads effects as Arrow, with a few connections of its own."""
+
+    def __init__(self, url: str, *, timeout: float) -> None:
+        self._url = url
+        self._timeout = timeout
+        self._connections: Connections | None = None
+
+    def effects(self) -> Effects:
+        """Give the reader of effects. Raises ExtraMissingError where Arrow is not installed."""
+        with needed():
+            from worldledger_service.arrow.connections import Connections  # noqa: PLC0415 - large, and not always installed
+            from worldledger_service.arrow.reading import Effects  # noqa: PLC0415
+
+        if self._connections is None:
+            self._connections = Connections(self._url, timeout=self._timeout)
+        return Effects(self._connections)
+
+    async def close(self) -> None:
+        """End what runs, and the connections."""
+        if self._connections is not None:
+            await self._connections.close()

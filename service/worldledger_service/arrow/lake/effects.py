@@ -1,0 +1,124 @@
+"""The effects of a lake: for each world a file for each export that brought some of it."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from worldledger_service.arrow.cutting import SCHEMA
+from worldledger_service.arrow.lake.files import GROUP_ROWS, ParquetFile
+from worldledger_service.arrow.lake.folder import LakeFolder
+from worldledger_service.arrow.lake.manifest import EffectsPart
+from worldledger_service.arrow.lake.partitions import partition
+
+if TYPE_CHECKING:
+    from worldledger_service.arrow.choosing import WorldSpan
+
+#: Most effects of a file.
+MOST: Final = 16 * GROUP_ROWS
+#: The experiment is in the path, as Hive has it; whoever reads a folder has it from there. A name that is too long for
+#: a path stands in each file's own metadata, as all do.
+_COLUMNS: Final = [name for name in SCHEMA.names if name != "experiment"]
+_FILE_SCHEMA: Final = pa.schema(
+    [pa.field(name, pa.string(), nullable=False) if name == "kind" else SCHEMA.field(name) for name in _COLUMNS]
+)
+_PLAIN: Final = ("global_seq", "sim_time_s", "recorded_at", "stored_at", "caused_by", "uuid", "payload", "checksum")
+
+
+class EffectFiles:
+    """Writes the effects of spans, in their order, and notes what kinds each world has among them."""
+
+    def __init__(self, folder: LakeFolder, spans: list[WorldSpan]) -> None:
+        self._folder = folder
+        self._spans = {span.world_id: span for span in spans}
+        self._open: _OpenPart | None = None
+        self.parts: dict[str, list[EffectsPart]] = {}
+        self.kinds: dict[str, set[str]] = {}
+        #: the worlds with effects that have facts about their source
+        self.sourced: set[str] = set()
+        self.rows = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write effects; a world's come together."""
+        worlds = batch["world_id"].dictionary_encode()
+        ends = [*(np.flatnonzero(np.diff(worlds.indices.to_numpy())) + 1).tolist(), batch.num_rows]
+        begin = 0
+        for end in ends:
+            self._write_world(batch.slice(begin, end - begin))
+            begin = end
+        self.rows += batch.num_rows
+
+    def _write_world(self, batch: pa.RecordBatch) -> None:
+        world = batch["world_id"][0].as_py()
+        kinds = batch["kind"]
+        seen = pc.unique(kinds.indices).to_pylist()
+        self.kinds.setdefault(world, set()).update(kinds.dictionary[index].as_py() for index in seen)
+        if batch["source_metadata"].null_count < batch.num_rows:
+            self.sourced.add(world)
+        columns = [batch[name].cast(pa.string()) if name == "kind" else batch[name] for name in _COLUMNS]
+        rows = pa.record_batch(columns, schema=_FILE_SCHEMA)
+        while rows.num_rows:
+            part = self._part(world, rows)
+            some = rows.slice(0, part.last_seq - rows["global_seq"][0].as_py() + 1)
+            part.file.write(some)
+            rows = rows.slice(some.num_rows)
+
+    def _part(self, world: str, rows: pa.RecordBatch) -> _OpenPart:
+        """Give the file that the first of these rows belongs in."""
+        first_seq = rows["global_seq"][0].as_py()
+        if self._open is not None and (self._open.world == world and first_seq <= self._open.last_seq):
+            return self._open
+        self.finish()
+        span = self._spans[world]
+        last_seq = min(first_seq + MOST - 1, span.until_seq)
+        path = f"{self._folder_of(span)}/part-{first_seq}-{last_seq}.parquet"
+        names = {"world": world} if span.experiment is None else {"world": world, "experiment": span.experiment}
+        file = ParquetFile(self._folder.aside(path), _FILE_SCHEMA.with_metadata(names), plain=_PLAIN)
+        self._open = _OpenPart(world, first_seq, last_seq, path, file)
+        return self._open
+
+    def _folder_of(self, span: WorldSpan) -> str:
+        """Give the folder of a world: that which it has, however an earlier version has named it, or a new one."""
+        had = self._folder.manifest.worlds.get(span.world_id)
+        if had is not None and had.parts:
+            return had.parts[-1].path.rpartition("/")[0]
+        most = self._folder.longest
+        return f"effects/{partition('experiment', span.experiment, most)}/{partition('world', span.world_id, most)}"
+
+    def has(self, world: str, kind: str | None) -> bool:
+        """Tell whether a world may have effects of a kind among those written; None: of those that intents made."""
+        kinds = self.kinds.get(world, set())
+        return kind in kinds or (kind is None and (world in self.sourced or "IntentRejected" in kinds))
+
+    def finish(self) -> None:
+        """Close the file that is being written."""
+        if self._open is None:
+            return
+        world, first_seq, last_seq, path, file = self._open
+        self._open = None
+        size = file.close()
+        part = EffectsPart(path=path, rows=file.rows, bytes=size, first_seq=first_seq, last_seq=last_seq)
+        self.parts.setdefault(world, []).append(part)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._open is not None:  # unfinished: it is thrown away
+            self._open.file.__exit__(kind, error, traceback)
+
+
+class _OpenPart(NamedTuple):
+    """A file that is being written."""
+
+    world: str
+    first_seq: int
+    last_seq: int
+    path: str
+    file: ParquetFile

@@ -1,0 +1,164 @@
+"""From the options to an open database: the one way in which every command gets at it.
+
+``--database-url`` (or its variable) names a server; without it the embedded server of ``--home`` is used, started if
+nobody runs it, and kept alive for as long as the command needs it. The schema of the embedded database is brought up
+to date by itself; that of an existing server only by ``worldledger db upgrade``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Coroutine, Iterator, MutableMapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
+
+import typer
+
+from worldledger.errors import SimulationError, StoreUnavailableError
+from worldledger_service.cli.output import Above, say
+from worldledger_service.running import run_blocking
+
+if TYPE_CHECKING:
+    from structlog.typing import Processor
+
+    from worldledger_service.settings import Settings
+    from worldledger_service.store import Store
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Target:
+    """Which database: that of a url, or (without one) the embedded one of a home."""
+
+    url: str | None
+    settings: Settings
+
+    @property
+    def embedded(self) -> bool:
+        """Whether it is the embedded server's."""
+        return self.url is None
+
+
+def target(ctx: typer.Context, database_url: str | None, home: Path | None, **given: Any) -> Target:
+    """Decide which database the options mean. An option that was typed beats a variable.
+
+    ``given`` are further settings; those that are None are left to variables and defaults. Raises SimulationError for
+    a setting that makes no sense.
+    """
+    home_was_typed = typed(ctx, "home") and not typed(ctx, "database_url")
+    url = None if home_was_typed else database_url
+    return Target(url, _settings(database_url=url, home=home, **given))
+
+
+def own(projections: Sequence[str] | None) -> str | None:
+    """Return the setting that names these projections; None leaves it to the variable."""
+    return ",".join(projections) if projections else None
+
+
+def typed(ctx: typer.Context, name: str) -> bool:
+    """Tell whether an option was given on the command line, by the name of its parameter."""
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _settings(*, database_url: str | None, **given: Any) -> Settings:
+    from pydantic import ValidationError  # noqa: PLC0415 - slow to load; `--help` needs none of it
+
+    from worldledger_service.settings import Settings  # noqa: PLC0415
+
+    known = {name: value for name, value in given.items() if value is not None}
+    try:
+        return Settings(database_url=database_url, **known)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        name = str(first["loc"][0]) if first["loc"] else "?"
+        what = f"setting {name} (WORLDLEDGER_{name.upper()}): {first['msg']}"
+        raise SimulationError(what, setting=name) from None
+
+
+@contextmanager
+def database(target: Target, *, upgrade: bool = True, serving: bool = False) -> Iterator[str]:
+    """Lend the address of a database that answers; an embedded one is up to date unless ``upgrade`` is False.
+
+    ``serving``: see `log_to_stderr`. Raises EmbeddedServerError, StoreUnavailableError or SchemaVersionError.
+    """
+    log_to_stderr(serving=serving)
+    if target.url is not None:
+        yield target.url
+        return
+    from worldledger_service.database.embedded import attach  # noqa: PLC0415
+
+    with attach(target.settings.home, keep=True) as server:
+        url = server.url()
+        if upgrade:
+            run_blocking(_bring_up_to_date(url, target.settings))
+        yield url
+
+
+async def _bring_up_to_date(url: str, settings: Settings) -> None:
+    from worldledger_service.database.engine import connect_one  # noqa: PLC0415
+    from worldledger_service.database.revision import revision_state  # noqa: PLC0415
+
+    connection = await connect_one(url)
+    try:
+        state = await revision_state(connection)
+    finally:
+        await connection.close()
+    if state.status in {"empty", "older"}:
+        from worldledger_service.database import schema  # noqa: PLC0415 - Alembic and SQLAlchemy: slow to load, rarely needed
+
+        say("setting up the database" if state.status == "empty" else "bringing the database up to date")
+        await schema.upgrade(url)
+        await make_views(url, settings)
+
+
+async def make_views(url: str, settings: Settings) -> None:
+    """Make the tables and views of the projections that lack, empty, so that every question can be asked.
+
+    Where the address's user may not work as the service does, the first run of the projections makes them.
+    """
+    from worldledger_service.projecting import Projections  # noqa: PLC0415 - slow to load, rarely needed
+
+    try:
+        async with opened(url, settings) as store, Projections.open(store, url, settings) as projections:
+            await projections.ensure()
+    except StoreUnavailableError as error:
+        if error.details.get("sqlstate") != "42501":
+            raise
+
+
+def with_store(target: Target, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+    """Open the store, do the work, close it, and give what the work gave."""
+    with database(target) as url:
+        return run_blocking(_work(url, target.settings, work))
+
+
+async def _work(url: str, settings: Settings, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+    async with opened(url, settings) as store:
+        return await work(store)
+
+
+def opened(url: str, settings: Settings) -> AbstractAsyncContextManager[Store]:
+    """Lend a store, opened."""
+    from worldledger_service.store import Store  # noqa: PLC0415
+
+    return Store.open(url, settings)
+
+
+def log_to_stderr(*processors: Processor, serving: bool = False) -> None:
+    """Have warnings go to stderr, above what moves there; with tracebacks where this process is ``serving``."""
+    from worldledger_service import logs  # noqa: PLC0415 - slow to load; `--help` needs none of it
+
+    logs.log_to_stderr(*processors, *(() if serving else (_without_traceback,)), to=cast("TextIO", Above()))
+
+
+def _without_traceback(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Leave out where in the program something went wrong: who typed a command is told what did."""
+    error = event.pop("exc_info", None)
+    error = sys.exc_info()[1] if error is True else error
+    if isinstance(error, BaseException):
+        event.setdefault("error", f"{type(error).__name__}: {error}")
+    return event

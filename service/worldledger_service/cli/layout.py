@@ -1,0 +1,106 @@
+"""Text for people: values on one line, aligned columns, and colours where somebody looks at a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from worldledger_service.cli.output import plain, put_bytes
+
+#: A piece of a line: the text, and the name of a style ("" for none).
+Piece = tuple[str, str]
+
+#: Longest value that is shown whole.
+_MOST: Final = 160
+#: Lines that are written at once.
+_AT_ONCE: Final = 500
+_STYLES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+
+
+def put_lines(lines: Iterable[Sequence[Piece]]) -> None:
+    """Write lines to stdout. Control characters are shown as escapes; a terminal that has colours shows styles."""
+    coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") not in {None, "dumb"}
+    waiting: list[str] = []
+    for line in lines:
+        waiting.append("".join(_painted(piece, coloured=coloured) for piece in line).rstrip() + "\n")
+        if len(waiting) == _AT_ONCE:
+            _write(waiting)
+            waiting = []
+    _write(waiting)
+
+
+def _painted(piece: Piece, *, coloured: bool) -> str:
+    text = plain(piece[0])
+    return f"\x1b[{_STYLES[piece[1]]}m{text}\x1b[0m" if coloured and piece[1] and text else text
+
+
+def _write(lines: list[str]) -> None:
+    put_bytes("".join(lines).encode(sys.stdout.encoding or "utf-8", "backslashreplace"))
+
+
+def screen_width() -> int | None:
+    """Tell how wide lines may be; None where nobody looks, so that a line stays a line for grep."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def shown(value: Any, most: int = _MOST) -> str:
+    """Show a JSON value on one line; where it is longer than ``most`` characters its end is left out."""
+    if isinstance(value, str) and len(value) > most:
+        value = value[: most + 1]
+    text = plain(json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True))
+    return cut(text, most)
+
+
+def cut(text: str, most: int) -> str:
+    """Leave out the end of a text that is too long."""
+    return text if len(text) <= most else text[: max(most - 1, 0)] + "…"
+
+
+def width(text: str) -> int:
+    """Tell how many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # noqa: PLC0415 - loaded where it is needed
+
+    return cell_len(text)
+
+
+def fields(values: Mapping[str, Any], *, but: frozenset[str] = frozenset()) -> list[str]:
+    """Show an object's members as pieces ``name value``, by name."""
+    return [f"{plain(name)} {shown(value)}" for name, value in sorted(values.items()) if name not in but]
+
+
+def table(rows: Sequence[Sequence[str | Sequence[str]]], *, style: str = "", indent: int = 2) -> Iterator[list[Piece]]:
+    """Lay out rows in aligned columns; the last cell of a row is a list of pieces, which may take several lines.
+
+    The first column is shown in ``style``.
+    """
+    count = len(rows[0]) - 1 if rows else 0
+    widths = [max(width(str(row[column])) for row in rows) for column in range(count)]
+    for row in rows:
+        line: list[Piece] = [(" " * indent, "")]
+        for column, size in enumerate(widths):
+            text = str(row[column])
+            line.append((text + " " * (size - width(text) + 2), "" if column else style))
+        used = indent + sum(widths) + 2 * len(widths)
+        for number, text in enumerate(_filled(row[-1], used)):
+            yield [*line, (text, "")] if number == 0 else [(" " * used + text, "")]
+
+
+def _filled(pieces: str | Sequence[str], used: int) -> Iterator[str]:
+    """Join pieces to lines that fit beside the columns that are used, none of them parted."""
+    pieces = [pieces] if isinstance(pieces, str) else pieces
+    screen = screen_width()
+    room = None if screen is None else max(screen - used, 20)
+    line = ""
+    for number, piece in enumerate(pieces):
+        text = piece if number == len(pieces) - 1 else f"{piece}, "
+        if room is not None and line and width(line) + width(text.rstrip()) > room:
+            yield line
+            line = ""
+        line += text
+    yield line

@@ -1,0 +1,166 @@
+"""Moments of a world on the command line; `worldledger.moments` says how they are written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from worldledger.errors import MomentNotFoundError
+from worldledger.moments import (
+    HEAD,
+    MOMENT_RULE,
+    Moment,
+    UnreadableMomentError,
+    parse_moment,
+    parse_number,
+    parse_wall_time,
+)
+
+if TYPE_CHECKING:
+    from worldledger_service.store import Store, WorldRecord
+
+T = TypeVar("T")
+
+__all__ = [
+    "HEAD",
+    "MOMENT_RULE",
+    "At",
+    "AtSeq",
+    "AtSimTime",
+    "AtTurn",
+    "AtWallTime",
+    "Moment",
+    "first_seq_from",
+    "one_moment",
+    "read_moment",
+    "read_number",
+    "read_wall_time",
+    "seq_of",
+    "shown_duration",
+    "shown_wall_time",
+]
+
+At = Annotated[
+    str | None,
+    typer.Option("--at", metavar="MOMENT", help=f"At this moment: {MOMENT_RULE}.", show_default="head"),
+]
+
+
+def _older(*names: str, metavar: str) -> Any:
+    """Make an option of earlier versions, which `--at` has replaced."""
+    return typer.Option(*names, metavar=metavar, hidden=True)
+
+
+AtSeq = Annotated[int | None, _older("--at-seq", metavar="N")]
+AtSimTime = Annotated[str | None, _older("--at-sim-time", metavar="T")]
+AtWallTime = Annotated[str | None, _older("--at-wall-time", metavar="ISO8601")]
+AtTurn = Annotated[int | None, _older("--turn", "--at-turn", metavar="T")]
+
+
+def read_moment(text: str, name: str) -> Moment:
+    """Read a moment; ``name`` is the argument's. Raises BadParameter."""
+    return _read(parse_moment, text, name)
+
+
+def read_number(text: str, name: str) -> float:
+    """Read a finite number. Raises BadParameter."""
+    return _read(parse_number, text, name)
+
+
+def read_wall_time(text: str, name: str) -> float:
+    """Read an ISO 8601 time with its offset from UTC; give epoch seconds. Raises BadParameter."""
+    return _read(parse_wall_time, text, name)
+
+
+def _read(parse: Callable[[str], T], text: str, name: str) -> T:
+    try:
+        return parse(text)
+    except UnreadableMomentError as error:
+        raise typer.BadParameter(str(error), param_hint=f"'{name}'") from None
+
+
+def one_moment(
+    at: str | None,
+    *,
+    seq: int | None = None,
+    sim_time: str | None = None,
+    wall_time: str | None = None,
+    **units: int | None,
+) -> Moment:
+    """Return the moment that `--at` or one of the older options names: the head where none does.
+
+    Raises BadParameter where it is no moment, and for more than one.
+    """
+    given = [
+        *([] if at is None else [read_moment(at, "--at")]),
+        *([] if seq is None else [Moment(seq=seq)]),
+        *([] if sim_time is None else [Moment(sim_time=read_number(sim_time, "--at-sim-time"))]),
+        *([] if wall_time is None else [Moment(wall_time=read_wall_time(wall_time, "--at-wall-time"))]),
+        *(Moment(unit=(name, number)) for name, number in units.items() if number is not None),
+    ]
+    if len(given) > 1:
+        raise typer.BadParameter("one moment, please: --at names it")
+    return given[0] if given else HEAD
+
+
+async def seq_of(store: Store, world: WorldRecord, moment: Moment) -> int:
+    """Give the seq of a moment: the last effect at or before a time, or of a unit. Raises MomentNotFoundError."""
+    try:
+        return await store.states.seq_at(world, **moment._asdict())
+    except MomentNotFoundError as error:
+        if moment.wall_time is None:
+            raise
+        what = f"world {world.world_id!r} has no effect at or before {shown_wall_time(moment.wall_time)}"
+        raise MomentNotFoundError(what, **error.details) from None
+
+
+async def first_seq_from(store: Store, world: WorldRecord, moment: Moment) -> int:
+    """Give the first effect that is not before a moment: for a time the first one at or after it, for a unit its first.
+
+    Raises MomentNotFoundError where every effect lies before it.
+    """
+    if moment.seq is not None or moment == HEAD:
+        return await seq_of(store, world, moment)
+    if moment.unit is not None:
+        return (await store.states.units.at(world, *moment.unit)).first_seq
+    try:
+        first = await seq_of(store, world, _just_before(moment)) + 1
+    except MomentNotFoundError:  # all come later
+        return 1
+    if first > world.head_seq:
+        said = shown_wall_time(moment.wall_time) if moment.sim_time is None else f"sim_time {moment.sim_time}"
+        what = f"world {world.world_id!r} has no effect at or after {said}"
+        raise MomentNotFoundError(what, world_id=world.world_id, head_seq=world.head_seq)
+    return first
+
+
+def _just_before(moment: Moment) -> Moment:
+    """Give the last moment before a time; of the wall clock's a microsecond is the smallest part that counts."""
+    if moment.sim_time is not None:
+        return Moment(sim_time=math.nextafter(moment.sim_time, -math.inf))
+    return Moment(wall_time=None if moment.wall_time is None else moment.wall_time - 1e-6)
+
+
+def shown_wall_time(epoch: Any) -> str:
+    """Show a wall_time in UTC, so that it can be given as a moment; what no calendar has is shown as it is."""
+    try:
+        moment = datetime.fromtimestamp(epoch, UTC)
+    except (ValueError, OverflowError, OSError, TypeError):
+        return str(epoch)
+    return moment.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+
+
+def shown_duration(seconds: float) -> str:
+    """Show a duration in its two largest units: 2 min 5 s, 3 h 20 min, 4 d 2 h."""
+    if not seconds < 100 * 365 * 86400:
+        return "more than a hundred years"
+    whole = round(seconds)
+    for size, unit, smaller, its_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            many, rest = divmod(whole, size)
+            return f"{many} {unit}" + (f" {rest // smaller} {its_unit}" if rest // smaller else "")
+    return f"{whole} s"

@@ -1,0 +1,159 @@
+"""``worldledger serve``: the HTTP service."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+import shlex
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from worldledger.errors import SimulationError
+from worldledger_service.cli.connect import Target, database, own, target
+from worldledger_service.cli.options import DatabaseUrl, Home, OwnProjections, examples
+from worldledger_service.cli.output import plain, put, say
+from worldledger_service.database.address import MOST_PORT
+
+#: Seconds that what listens on the port may take to say what it is.
+_PATIENCE = 3.0
+#: Characters that are repeated of what is no port.
+_MOST_SHOWN = 20
+
+EXAMPLES = examples("worldledger serve", "worldledger serve --port 9000 --home ./data")
+
+
+def command(
+    ctx: typer.Context,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            "--host",
+            metavar="ADDRESS",
+            envvar="WORLDLEDGER_HOST",
+            help="The address to listen on.",
+            show_default="127.0.0.1",
+        ),
+    ] = None,
+    port: Annotated[
+        str | None,
+        typer.Option(
+            "--port",
+            metavar="PORT",
+            envvar="WORLDLEDGER_PORT",
+            help="The port; 0 takes a free one.",
+            show_default="8000",
+        ),
+    ] = None,
+    no_projections: Annotated[
+        bool,
+        typer.Option(
+            "--no-projections", help="Do not feed the projections: `worldledger project` does it, here or elsewhere."
+        ),
+    ] = False,
+    check_port: Annotated[
+        bool,
+        typer.Option(
+            "--check-port", help="Only say whether the port is free (exit code 0), or serves Worldledger already (1)."
+        ),
+    ] = False,
+    projection: OwnProjections = None,
+    database_url: DatabaseUrl = None,
+    home: Home = None,
+) -> None:
+    """Serve the log over HTTP until Ctrl-C or SIGTERM, and feed the projections.
+
+    Every other command works beside it, on the same database. There is no authentication yet, so it listens on this
+    machine alone unless --host says otherwise. A port that is in use is told before anything is started.
+    """
+    number = None if port is None else _port(port)
+    where = target(
+        ctx,
+        database_url,
+        home,
+        host=host,
+        port=number,
+        projections=False if no_projections else None,
+        own_projections=own(projection),
+    )
+    serving = _serving(where.settings.host, where.settings.port)
+    if check_port:
+        if serving:
+            put(f"already serving {serving}")
+        raise typer.Exit(1 if serving else 0)
+    if serving:
+        what = "stop that one, or choose another port (--port, WORLDLEDGER_PORT)"
+        raise SimulationError(f"already serving {serving}: {what}")
+    with database(where, serving=True) as url:
+        from worldledger_service import app  # noqa: PLC0415 - FastAPI and uvicorn are slow to load
+
+        app.run(where.settings, url, ready=lambda address: _ready(where, address, home))
+
+
+def _port(text: str) -> int:
+    """Read the port to listen on. Raises SimulationError where it is none."""
+    if not re.fullmatch("[0-9]{1,5}", text) or int(text) > MOST_PORT:
+        what = f"choose a number up to {MOST_PORT}, or 0 for a free one (--port, WORLDLEDGER_PORT)"
+        raise SimulationError(f"cannot listen on port {plain(text[:_MOST_SHOWN])}, which is none: {what}", port=text)
+    return int(text)
+
+
+def _serving(host: str, port: int) -> str | None:
+    """Return the address of the Worldledger that serves there; None where the port is free.
+
+    Raises SimulationError where another program uses it.
+    """
+    from http.client import HTTPException  # noqa: PLC0415 - slow to load; `--help` needs none of them
+    from urllib.error import URLError  # noqa: PLC0415
+    from urllib.request import ProxyHandler, build_opener  # noqa: PLC0415
+
+    name = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104 - where it is asked
+    try:
+        socket.create_connection((name, port), timeout=_PATIENCE).close()
+    except OSError:  # nobody listens; what else is wrong with the address, listening will say
+        return None
+    address = f"http://{f'[{name}]' if ':' in name else name}:{port}"
+    try:
+        with build_opener(ProxyHandler({})).open(f"{address}/livez", timeout=_PATIENCE) as answer:
+            if json.load(answer) == {"status": "alive"}:
+                return address
+    except (URLError, HTTPException, OSError, ValueError):
+        pass
+    what = "another program uses it; stop that one, or choose another port (--port, WORLDLEDGER_PORT)"
+    raise SimulationError(f"cannot listen on {host} port {port}: {what}", host=host, port=port)
+
+
+def _ready(where: Target, address: str, home: Path | None) -> None:
+    if not _is_loopback(where.settings.host):
+        say(f"listening on {where.settings.host}: whoever can reach this address can read and write every world")
+        say("(there is no authentication yet)")
+    _tell(address, home if where.embedded else None)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _tell(address: str, home: Path | None) -> None:
+    beside = "" if home is None else f" --home {shlex.quote(str(home))}"
+    hints = {
+        f"{address}/openapi.json": "the HTTP interface, for programs; for people: docs/reference/http.md",
+        f"curl {address}/v1/worlds": "the worlds",
+        f"worldledger worlds{beside}": "the same, in another terminal",
+        f"worldledger state WORLD{beside}": "what a world is now, or was at any moment",
+        f"worldledger view WORLD AGENT --at turn:N --truth{beside}": "what an agent believed then, and what was true",
+        f"curl {address}/v1/games": "what projections know of the games; /v1/agents of the players",
+        f"worldledger verify --all{beside}": "has anything been changed?",
+    }
+    width = max(map(len, hints))
+    put(f"Worldledger serves {address} (Ctrl-C stops it). What to try next:")
+    for hint, what in hints.items():
+        put(f"  {hint.ljust(width)}  {what}")

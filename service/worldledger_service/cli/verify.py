@@ -1,0 +1,238 @@
+"""``worldledger verify``: find whatever in the log was changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from worldledger_service.cli.connect import target, with_store
+from worldledger_service.cli.naming import not_found, whole_names
+from worldledger_service.cli.options import DatabaseUrl, Home, Json, examples
+from worldledger_service.cli.output import json_list, put, say
+from worldledger_service.cli.progress import Tell, progress_bar
+from worldledger_service.cli.verify_file import verify_file
+
+if TYPE_CHECKING:
+    from worldledger.chain import Position, Verdict
+    from worldledger_service.store import Store
+
+EXAMPLES = examples(
+    "worldledger verify --all",
+    "worldledger verify my-world --head 120:6f2c…   (as an earlier run printed it)",
+    "worldledger verify my-world --from 120:6f2c…   (only what came since)",
+    "worldledger verify --all --full",
+    "worldledger verify --file my-world.ndjson",
+)
+
+#: Worlds that are verified at the same time: while one is computed, the others' rows are on their way.
+_AT_ONCE = 4
+#: Findings that are repeated at the end of a long list.
+_REPEATED = 100
+
+
+def command(
+    ctx: typer.Context,
+    worlds: Annotated[
+        list[str] | None, typer.Argument(metavar="WORLD", help="Worlds' names.", show_default=False)
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Verify every world of the database.")] = False,
+    heads: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--head",
+            metavar="SEQ:CHECKSUM",
+            help="A head noted earlier, through which the chain must pass; may be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="SEQ:CHECKSUM", help="A position known to be good: look only at what came since."
+        ),
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option("--file", metavar="FILE", help="Verify an exported file instead, without any database."),
+    ] = None,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full",
+            help="Also hold every text to the canonical profile and every effect to its shape, as --file always does.",
+        ),
+    ] = False,
+    as_json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only what is not verified.")] = False,
+    database_url: DatabaseUrl = None,
+    home: Home = None,
+) -> None:
+    """Verify worlds: chain, query columns, order, requests, genesis and head.
+
+    Order: times never go back, causes lie in the past, no uuid and no req_id comes again.
+    The exit code is 0 if everything holds, 1 if something was tampered with (world, seq and what differs are
+    named), 2 if a check could not be run. Keep what is printed as head elsewhere: given as --head later, it finds
+    even a log that was rewritten or cut off as a whole.
+    """
+    from worldledger.chain import ORIGIN, Position  # noqa: PLC0415
+
+    names = list(dict.fromkeys(worlds or []))
+    _check_usage(names, every=every, noted=bool(heads or start), start=start, file=file)
+    noted = [Position.parse(head) for head in heads or []]
+    trusted = ORIGIN if start is None else Position.parse(start)
+    if any(head.global_seq < trusted.global_seq for head in noted):
+        raise typer.BadParameter("a --head lies before --from, where nothing is looked at")
+    where = target(ctx, database_url, home)
+    if file is not None:
+        verify_file(file, noted, max_effect_bytes=where.settings.max_effect_bytes, as_json=as_json, quiet=quiet)
+        return
+    with progress_bar("verifying", quiet=quiet or as_json) as tell:
+        run = _Run(names, noted, trusted, tell, is_full=full)
+        if as_json:
+            with json_list() as item:
+                with_store(where, lambda store: run.verify(store, lambda verdict: item(_object(verdict))))
+        else:
+            with_store(where, lambda store: run.verify(store, lambda verdict: _tell(verdict, trusted, quiet=quiet)))
+    if not quiet:
+        _sum_up(run, findings=not as_json)
+    if run.code:
+        raise typer.Exit(run.code)
+
+
+def _check_usage(names: list[str], *, every: bool, noted: bool, start: str | None, file: str | None) -> None:
+    if sum((bool(names), every, file is not None)) != 1:
+        raise typer.BadParameter("name the worlds to verify, or give --all, or --file FILE")
+    if noted and (every or len(names) > 1):
+        raise typer.BadParameter("--head and --from are about one world: name just that one")
+    if start is not None and file is not None:
+        raise typer.BadParameter("a file is always verified as a whole: --from is of no use with --file")
+
+
+class _Run:
+    """Verifies worlds, a few at a time, and tells the verdicts in the order of the worlds."""
+
+    def __init__(self, names: list[str], noted: list[Position], start: Position, tell: Tell, *, is_full: bool) -> None:
+        self._names = names
+        self._noted = noted
+        self._start = start
+        self._is_full = is_full
+        self._tell = tell
+        self._done: dict[str, int] = {}
+        self._total = 0
+        self.verified = 0
+        self.tampered = 0
+        self.absent = 0
+        self.findings: list[str] = []
+
+    @property
+    def count(self) -> int:
+        """How many worlds were asked for."""
+        return self.verified + self.tampered + self.absent
+
+    @property
+    def code(self) -> int:
+        """The exit code; a finding outweighs what could not be looked at."""
+        return 1 if self.tampered else 2 if self.absent else 0
+
+    async def verify(self, store: Store, put_verdict: Callable[[Verdict], None]) -> None:
+        from worldledger_service.store.verification import every_world  # noqa: PLC0415
+
+        names = self._names if self._noted or self._start.global_seq else await whole_names(store, self._names)
+        names = names or [name async for name in every_world(store.reader)]
+        self._total = sum((await store.reader.head_seqs(names)).values()) - self._start.global_seq
+        async for verdict in self._verdicts(store, names):
+            if verdict is None:
+                self.absent += 1
+                continue
+            put_verdict(verdict)
+            if verdict.verified:
+                self.verified += 1
+                continue
+            self.tampered += 1
+            if len(self.findings) < _REPEATED:
+                self.findings.append(_sentence(verdict, self._start))
+
+    async def _verdicts(self, store: Store, names: list[str]) -> AsyncIterator[Verdict | None]:
+        running: deque[asyncio.Task[Verdict | None]] = deque()
+        try:
+            for name in names:
+                running.append(asyncio.create_task(self._verdict(store, name)))
+                if len(running) == _AT_ONCE:
+                    yield await running.popleft()
+            while running:
+                yield await running.popleft()
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    async def _verdict(self, store: Store, name: str) -> Verdict | None:
+        """Verify one world; None if there is no such world."""
+        from worldledger.errors import InvalidNameError, WorldNotFoundError  # noqa: PLC0415
+        from worldledger_service.store.verification import verify_world  # noqa: PLC0415
+
+        try:
+            return await verify_world(
+                store.reader,
+                name,
+                start=self._start,
+                noted=self._noted,
+                is_full=self._is_full,
+                start_name="--from",
+                progress=lambda done, _: self._advance(name, done),
+            )
+        except InvalidNameError as error:
+            say(error.message)
+            return None
+        except WorldNotFoundError:
+            say(await not_found(store, name))
+            return None
+
+    def _advance(self, name: str, done: int) -> None:
+        self._done[name] = done
+        checked = sum(self._done.values())
+        self._tell(checked, self._total, f"{checked} effects")
+
+
+def _tell(verdict: Verdict, start: Position, *, quiet: bool) -> None:
+    if not (quiet and verdict.verified):
+        put(_sentence(verdict, start))
+
+
+def _sum_up(run: _Run, *, findings: bool) -> None:
+    """Close a run over several worlds: what was found is repeated, so that it is not lost in the list."""
+    if run.count == 0:
+        say("there are no worlds to verify")
+    elif run.count > 1:
+        if findings and run.count > run.tampered:
+            for finding in run.findings:
+                say(finding)
+            if run.tampered > len(run.findings):
+                say(f"… and {run.tampered - len(run.findings)} more, see above")
+        absent = f", {run.absent} not found" if run.absent else ""
+        say(f"{run.verified} verified, {run.tampered} tampered{absent}")
+
+
+def _sentence(verdict: Verdict, start: Position) -> str:
+    if verdict.finding is not None:
+        return f"TAMPERED {verdict.world_id} at seq {verdict.finding.global_seq}: {verdict.finding.what}"
+    since = f" since seq {start.global_seq}" if start.global_seq else ""
+    return f"verified {verdict.world_id} {verdict.effects} effects{since}, head {verdict.position}"
+
+
+def _object(verdict: Verdict) -> dict[str, Any]:
+    finding, head, reached = verdict.finding, verdict.head, verdict.position
+    return {
+        "world_id": verdict.world_id,
+        "verified": verdict.verified,
+        "effects": verdict.effects,
+        "head_seq": None if head is None else head.global_seq,
+        "head_checksum": None if head is None or not head.checksum else head.checksum.hex(),
+        "verified_through": reached.global_seq,
+        "position": str(reached) if reached.global_seq else None,
+        "finding": None if finding is None else {"global_seq": finding.global_seq, "what": finding.what},
+    }

@@ -1,0 +1,184 @@
+"""Processes that share out a computation, none of which is left behind.
+
+Workers only read, so they are killed when they are no longer wanted, and when this process dies they end by
+themselves. Ctrl-C is this process's alone. Those of `share_out` have an event loop and a store of their own each, and
+do the jobs that they are sent, one after another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from worldledger.errors import SimulationError
+
+if TYPE_CHECKING:
+    from worldledger_service.settings import Settings
+    from worldledger_service.store import Store
+
+#: Sends something to the process that gave the job.
+Tell: TypeAlias = Callable[[Any], None]
+#: Does one job; a function of a module, for it is named to another process.
+Work: TypeAlias = "Callable[[Store, Any, Tell], Coroutine[Any, Any, None]]"
+
+#: Database connections of one worker, at most.
+CONNECTIONS: Final = 4
+
+
+def processors() -> int:
+    """Tell how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+async def share_out(
+    url: str, settings: Settings, work: Work, jobs: Sequence[Any], count: int, heard: Callable[[Any], None]
+) -> None:
+    """Do the jobs in ``count`` processes, the first ones first; ``heard`` is given whatever they tell.
+
+    Raises SimulationError where a worker raised one, or ended before its time.
+    """
+    waiting = deque(jobs)
+    settings = settings.model_copy(update={"pool_size": CONNECTIONS, "database_url": None})
+    with started(_work, (url, settings, work), count) as workers:
+        tasks = [asyncio.create_task(_drive(*worker, waiting, heard)) for worker in workers]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _drive(
+    process: BaseProcess, connection: Connection, waiting: deque[Any], heard: Callable[[Any], None]
+) -> None:
+    try:
+        while waiting:
+            connection.send(waiting.popleft())
+            while (message := await received(process, connection)) is not None:
+                if isinstance(message, SimulationError):
+                    raise message
+                heard(message[0])
+    except (EOFError, OSError):
+        raise _ended(process) from None
+
+
+async def received(process: BaseProcess, connection: Connection) -> Any:
+    """Wait for a worker's next message without holding up the others. Raises SimulationError where it has ended."""
+    try:
+        return await _received(connection)
+    except (EOFError, OSError):
+        raise _ended(process) from None
+
+
+def _ended(process: BaseProcess) -> SimulationError:
+    process.join(1)
+    return SimulationError(f"a process that shared the work has ended (exit code {process.exitcode})")
+
+
+async def _received(connection: Connection) -> Any:
+    loop = asyncio.get_running_loop()
+    if not connection.poll():
+        readable = asyncio.Event()
+        loop.add_reader(connection.fileno(), readable.set)
+        try:
+            await readable.wait()
+        finally:
+            loop.remove_reader(connection.fileno())
+    return connection.recv()
+
+
+@contextmanager
+def started(
+    target: Callable[..., None], arguments: tuple[Any, ...], count: int
+) -> Iterator[list[tuple[BaseProcess, Connection]]]:
+    """Lend workers with the connections to them, which run ``target(connection, *arguments)``; at the end none is left.
+
+    ``target`` is a function of a module, for it is named to another process.
+    """
+    context = multiprocessing.get_context("spawn")  # a fork would share this process's connections and loop
+    resource_tracker.ensure_running()  # else the first worker starts it, which lets signals through again
+    workers: list[tuple[BaseProcess, Connection]] = []
+    try:
+        # What is blocked here is blocked in them for ever: a Ctrl-C that is typed reaches the whole group.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            for _ in range(count):
+                ours, theirs = context.Pipe()
+                process: BaseProcess = context.Process(target=target, args=(theirs, *arguments), daemon=True)
+                with _nameless_program():
+                    process.start()
+                theirs.close()
+                workers.append((process, ours))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        yield workers
+    finally:
+        for process, connection in workers:
+            process.kill()
+            connection.close()
+        for process, _ in workers:
+            process.join()
+
+
+@contextmanager
+def _nameless_program() -> Iterator[None]:
+    """Have a process that is started not run this program's file first, as it would, for want of the commands in it."""
+    program = vars(sys.modules["__main__"])
+    file = program.pop("__file__", None)
+    try:
+        yield
+    finally:
+        if file is not None:
+            program["__file__"] = file
+
+
+# -- in a worker ---------------------------------------------------------------------------------------------
+
+
+def _work(connection: Connection, url: str, settings: Settings, work: Work) -> None:
+    from worldledger_service.cli.connect import log_to_stderr  # noqa: PLC0415 - not every worker has a store, and it takes a while
+
+    log_to_stderr()
+    try:
+        asyncio.run(_serve(connection, url, settings, work))
+    except OSError:  # whoever gave the jobs is gone, and wants no answer any more
+        os._exit(1)
+
+
+async def _serve(connection: Connection, url: str, settings: Settings, work: Work) -> None:
+    from worldledger_service.store import Store  # noqa: PLC0415
+
+    jobs: asyncio.Queue[Any] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+
+    def listen() -> None:
+        while True:
+            try:
+                job = connection.recv()
+            except (EOFError, OSError):  # whoever gave the jobs is gone
+                os._exit(1)
+            loop.call_soon_threadsafe(jobs.put_nowait, job)
+
+    threading.Thread(target=listen, daemon=True).start()
+    try:
+        async with Store.open(url, settings) as store:
+            while True:
+                await work(store, await jobs.get(), lambda message: connection.send((message,)))
+                connection.send(None)
+    except SimulationError as error:
+        # As a plain one: others cannot be sent, because they keep something else than what they are made of.
+        connection.send(SimulationError(error.message))

@@ -1,0 +1,262 @@
+"""The files of a home: what ``--home`` names, and how its small files are read and written.
+
+::
+
+    <home>/
+      users.lock, supervisor.lock   lock files, empty (locks.py); never deleted while anything runs
+      server.json                   what the running supervisor serves; absent when there is none
+      password                      the password of the database user "postgres", 0600
+      logs/postgres.log             what the server says; logs/supervisor.log: starts, restarts, stops
+      data/                         the PostgreSQL data folder, 0700, owned by the user that the server runs as
+      run/                          the Unix socket, 0700, same owner
+      data-location                 only if data/ and run/ had to be placed elsewhere (place.py): where
+      socket-location               only if the path of run/ is unfit for a socket (place.py): where
+      postgresql-<version>/         only for root: a copy of the binaries, if the server's user cannot read them
+
+Every file that this module writes appears whole or not at all (written aside, then renamed).
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import secrets
+import tempfile
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from worldledger.errors import EmbeddedServerError
+from worldledger_service.database.embedded.accounts import choose, refusal
+
+# The database's superuser, whose password the home keeps.
+USER: Final = "postgres"
+
+# A log over this size (bytes) is set aside as <name>.1 when a supervisor starts.
+_LOG_LIMIT: Final = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """What the supervisor tells in ``server.json``; true only while ``supervisor.lock`` is held."""
+
+    state: Literal["starting", "ready", "stopping"]
+    supervisor_pid: int
+    postmaster_pid: int | None = None
+    socket_dir: str = ""
+    port: int = 5432
+    tcp_port: int | None = None
+    major: int = 0
+
+
+@dataclass(frozen=True)
+class Home:
+    """An existing home folder, by its resolved path."""
+
+    path: Path
+
+    @property
+    def users_lock(self) -> Path:
+        """Held shared by every process that uses the server."""
+        return self.path / "users.lock"
+
+    @property
+    def supervisor_lock(self) -> Path:
+        """Held exclusively by the supervisor."""
+        return self.path / "supervisor.lock"
+
+    @property
+    def state_file(self) -> Path:
+        """What the supervisor tells about the server."""
+        return self.path / "server.json"
+
+    @property
+    def server_log(self) -> Path:
+        """What PostgreSQL says."""
+        return self.path / "logs" / "postgres.log"
+
+    @property
+    def supervisor_log(self) -> Path:
+        """What the supervisor says."""
+        return self.path / "logs" / "supervisor.log"
+
+    # -- small files ---------------------------------------------------------------------------------------
+
+    def write(self, name: str, text: str, *, durable: bool = True) -> None:
+        """Write a small private file (0600) of the home, on disk when this returns unless it need not be durable.
+
+        Raises ``EmbeddedServerError``.
+        """
+        target = self.path / name
+        aside = self.path / f".{name}.{secrets.token_hex(4)}"
+        try:
+            try:
+                fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                with os.fdopen(fd, "w", encoding="utf-8", errors="surrogateescape") as file:
+                    self._adopt(fd)
+                    file.write(text)
+                    file.flush()
+                    if durable:
+                        os.fsync(fd)
+                aside.rename(target)
+                if durable:
+                    sync_folder(self.path)
+            except OSError:
+                aside.unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise refusal(error, "write", target) from error
+
+    def read(self, name: str) -> str | None:
+        """Read a small file of the home without its last newline; None when there is none."""
+        target = self.path / name
+        try:
+            text = target.read_text(encoding="utf-8", errors="surrogateescape")
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise refusal(error, "read", target) from error
+        return text.removesuffix("\n")
+
+    def delete(self, name: str) -> None:
+        """Delete a small file of the home if it is there."""
+        try:
+            (self.path / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise refusal(error, "delete", self.path / name) from error
+
+    def _adopt(self, fd: int) -> None:
+        # Root at work in someone's home leaves that home's files to its owner.
+        if os.geteuid() == 0:
+            owner = self.path.stat()
+            if owner.st_uid != 0:
+                os.fchown(fd, owner.st_uid, owner.st_gid)
+
+    # -- the server's state and password -------------------------------------------------------------------
+
+    def write_state(self, state: ServerState) -> None:
+        """Publish what the supervisor serves."""
+        self.write("server.json", json.dumps(asdict(state)) + "\n", durable=False)
+
+    def read_state(self) -> ServerState | None:
+        """Read what a supervisor published last; None when there is nothing (or nothing of this version)."""
+        text = self.read("server.json")
+        if text is None:
+            return None
+        try:
+            return ServerState(**json.loads(text))
+        except (ValueError, TypeError):
+            return None
+
+    def password(self) -> str | None:
+        """Give the password of the database user, or None before the first start."""
+        return self.read("password") or None
+
+    def make_password(self) -> str:
+        """Draw a new password, keep it in the home and give it."""
+        password = secrets.token_urlsafe(24)
+        self.write("password", password + "\n")
+        return password
+
+    # -- logs ----------------------------------------------------------------------------------------------
+
+    def open_log(self, path: Path) -> int:
+        """Open a log for appending (0600) and give the descriptor, which the caller closes."""
+        try:
+            if not path.parent.exists():
+                path.parent.mkdir(mode=0o700, exist_ok=True)
+                self._adopt_folder(path.parent)
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            self._adopt(fd)
+        except OSError as error:
+            raise refusal(error, "open the log", path) from error
+        return fd
+
+    def _adopt_folder(self, folder: Path) -> None:
+        if os.geteuid() == 0:
+            owner = self.path.stat()
+            os.chown(folder, owner.st_uid, owner.st_gid, follow_symlinks=False)
+
+    def rotate_logs(self) -> None:
+        """Set logs aside that have grown too long; for the holder of the supervisor's lock, before one is opened."""
+        for log in (self.server_log, self.supervisor_log):
+            with suppress(OSError):
+                if log.stat().st_size > _LOG_LIMIT:
+                    log.replace(log.with_name(log.name + ".1"))
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to disk: a rename is durable only after this. Raises ``OSError``."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def log_size(log: Path) -> int:
+    """Give the length of a log in bytes, 0 when there is none: the mark from which ``log_tail`` reads."""
+    try:
+        return log.stat().st_size
+    except OSError:
+        return 0
+
+
+def log_tail(log: Path, since: int = 0, lines: int = 8) -> str:
+    """Give the last lines that were written to a log after the byte ``since``; empty when there are none."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(since, log_size(log) - 8192))
+            text = file.read().decode("utf-8", errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def open_home(path: Path, *, create: bool = True) -> Home:
+    """Find the home folder, and create it if it is absent and ``create`` is true.
+
+    A new home is private: 0700, and for root 0710 with the group of the server's user, who may pass through
+    it to the data folder but can list nothing. Folders that exist keep their modes and owners.
+
+    Raises ``EmbeddedServerError`` when the path cannot be used; ``FileNotFoundError`` when it is absent and
+    was not to be created.
+    """
+    try:
+        resolved = Path(path).expanduser().resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise EmbeddedServerError(f"cannot use {str(path)!r} as the home: {error}", path=str(path)) from error
+    if any(ord(character) < 32 or ord(character) == 127 for character in str(resolved)):
+        # PostgreSQL keeps the path in files with one value a line.
+        raise EmbeddedServerError(
+            f"cannot use {str(resolved)!r} as the home: its path has control characters; name another folder"
+            " with --home",
+            path=str(resolved),
+        )
+    if not create and not resolved.exists():
+        raise FileNotFoundError(errno.ENOENT, "no such home", str(resolved))
+    try:
+        if not resolved.is_dir():
+            _create(resolved)
+    except OSError as error:
+        raise refusal(error, "create the folder", resolved) from error
+    return Home(resolved)
+
+
+def _create(path: Path) -> None:
+    """Create the folder in one step, mode and group included: another process may look at it at once."""
+    account = choose()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=f".{path.name[:64]}.", dir=path.parent))
+    try:
+        if account.switch:
+            os.chown(aside, 0, account.gid)
+            aside.chmod(0o710)
+        aside.rename(path)
+    except OSError as error:
+        aside.rmdir()
+        # ENOTEMPTY, EEXIST: another process was faster, and its folder is in use already.
+        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST} or not path.is_dir():
+            raise

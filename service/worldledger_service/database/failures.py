@@ -1,0 +1,138 @@
+"""The one table from the database's errors to this project's: what happened, where, and what to do about it.
+
+``explain`` maps one error; ``explained`` is the boundary that code puts around its use of the database. No
+message ever holds a password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import asyncpg
+from worldledger_projections.lock_holders import holders_of
+
+from worldledger.errors import SchemaVersionError, SimulationError, StoreUnavailableError
+from worldledger_service.database.address import EXPECTED_FORM, MOST_PORT, describe, parse_address, wrong_port
+
+#: What using the database may raise, before it is explained; OverflowError where a port is none.
+FOREIGN: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, OverflowError)
+
+_CHECK_LOGIN: Final = "check the user and the password in the address (WORLDLEDGER_DATABASE_URL, --database-url)"
+_UPGRADE: Final = "run `worldledger db upgrade`"
+_ADDRESS: Final = (
+    f"the address is not understood; expected {EXPECTED_FORM}, with the reserved characters of a password "
+    "percent-encoded and no settings that PostgreSQL does not know"
+)
+_NO_PORT: Final = f"a port is a number from 1 to {MOST_PORT}; correct it (WORLDLEDGER_DATABASE_URL, --database-url)"
+_RETRY: Final = "try again; the same req_id makes a retry safe"
+
+#: SQLSTATE (or its class, the first two characters) to what is the matter and what to do.
+#: Source: PostgreSQL documentation, appendix A.
+_UNAVAILABLE: Final = {
+    "28P01": ("refuses the password", _CHECK_LOGIN),
+    "28": ("refuses the login", _CHECK_LOGIN + ", and the server's pg_hba.conf"),
+    "3D000": ("does not exist", "create it first (`createdb NAME`), then " + _UPGRADE),
+    "53100": ("has no disk space left", "free some space on the server; nothing was half-written"),
+    "53300": ("accepts no more connections", "stop other clients, or raise max_connections on the server"),
+    "53": ("is short of resources", _RETRY),
+    "25006": ("is read-only", "use the primary server, not a standby, and check default_transaction_read_only"),
+    "57P01": ("is shutting down", _RETRY),
+    "57P02": ("was restarted after a crash", _RETRY),
+    "57P03": ("is starting up or shutting down", _RETRY),
+    "57P05": ("closed an idle session", _RETRY),
+    "57014": ("took too long and the statement was cancelled", "try again, or raise the timeout"),
+    "55P03": ("is locked by someone else", "try again when the other one has finished"),
+    "40": ("is contended", _RETRY),
+    "58": ("cannot read or write its files", "look at the server's log"),
+    "XX": ("reports an internal error", "look at the server's log"),
+    "08P01": ("does not understand the connection", "connect to PostgreSQL itself, not through a pooler"),
+    "08": ("broke off the connection", _RETRY),
+}
+
+_SCHEMA: Final = frozenset({"42P01", "42703", "42883", "3F000", "42704"})
+_NO_PRIVILEGE: Final = "42501"
+_UNKNOWN_ROLE: Final = "22023"
+
+
+def origin(error: BaseException) -> BaseException:
+    """Find the driver's own error under what SQLAlchemy or Alembic made of it."""
+    seen = error
+    while not isinstance(seen, FOREIGN) and seen.__cause__ is not None:
+        seen = seen.__cause__
+    if isinstance(seen, asyncpg.ConnectionDoesNotExistError) and isinstance(seen.__cause__, asyncpg.PostgresError):
+        return seen.__cause__  # what the server said before it hung up
+    return seen if isinstance(seen, FOREIGN) else error
+
+
+def _of_postgres(error: asyncpg.PostgresError, url: str) -> SimulationError:
+    state = error.sqlstate or ""
+    where = describe(url)
+    said = str(error.args[0]) if error.args else type(error).__name__
+    hint = getattr(error, "hint", None)
+    if said.startswith("unrecognized configuration parameter"):
+        return StoreUnavailableError(f"{where} cannot be used ({said}): {_ADDRESS}", sqlstate=state)
+    if state in _SCHEMA or (state == _UNKNOWN_ROLE and said.startswith("role ")):
+        return SchemaVersionError(f"{where} lacks what this program needs ({said}): {_UPGRADE}", sqlstate=state)
+    if state == _NO_PRIVILEGE:
+        todo = hint or "run `worldledger db check` to see which privileges differ"
+        if said.startswith("permission denied to set role"):
+            role = said.rpartition(" ")[2]
+            address = parse_address(url)
+            user = f'"{address.user}"' if address and address.user else "the user of the address"
+            todo = f"as an administrator: GRANT {role} TO {user}"
+        return StoreUnavailableError(f"{where}: {said}: {todo}", sqlstate=state)
+    if holders := holders_of(error):
+        said += f", {holders}"
+    what, todo = _UNAVAILABLE.get(state) or _UNAVAILABLE.get(state[:2]) or ("refused a statement", hint or "")
+    return StoreUnavailableError(f"{where} {what} ({said})" + (f": {todo}" if todo else ""), sqlstate=state or None)
+
+
+def explain(error: BaseException, url: str) -> SimulationError:
+    """Say what an error of the database means for a user.
+
+    Args:
+        error: what asyncpg, SQLAlchemy or the operating system raised; an error of ours comes back as it is.
+        url: the address that was in use; it is named without its password.
+
+    Returns:
+        A SchemaVersionError where the schema does not fit this program, else a StoreUnavailableError;
+        ``details["sqlstate"]`` is PostgreSQL's code where there was one.
+    """
+    if isinstance(error, SimulationError):
+        return error
+    under = origin(error)
+    if isinstance(under, asyncpg.PostgresError):
+        return _of_postgres(under, url)
+    if isinstance(under, ValueError | OverflowError):
+        # Not the error's own text: it may quote pieces of the address, and so of the password.
+        return StoreUnavailableError(f"{describe(url)} cannot be used: {_ADDRESS}")
+    if isinstance(under, asyncpg.InterfaceError | asyncpg.InternalClientError):
+        return StoreUnavailableError(f"{describe(url)}: {under}")
+    if isinstance(under, TimeoutError):
+        return StoreUnavailableError(f"{describe(url)} did not answer in time: is the server reachable and alive?")
+    if isinstance(under, OSError):
+        return StoreUnavailableError(
+            f"{describe(url)} cannot be reached ({under.strerror or under}): "
+            "is the server running there, and are host and port right?"
+        )
+    return StoreUnavailableError(f"{describe(url)}: unexpected {type(under).__name__}: {under}")
+
+
+def check_port(url: str) -> None:
+    """Raise StoreUnavailableError where an address has a port that is none."""
+    if (port := wrong_port(url)) is not None:
+        what = f"{describe(url)} cannot be used: its port {port[:20]} is no port: {_NO_PORT}"
+        raise StoreUnavailableError(what, port=port[:20])
+
+
+@contextmanager
+def explained(url: str, *also: type[Exception]) -> Iterator[None]:
+    """Explain whatever the database raises inside; ``also`` names more errors that stand for the database's."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, FOREIGN + also):
+            raise explain(error, url) from error
+        raise

@@ -1,0 +1,163 @@
+"""What a reader's login may do besides reading, and how it is taken away.
+
+A login has settings (read-only, timeouts: `guards.ROLES`), but whoever is logged in may set them otherwise. So they
+are no wall: what a reader must not do has to be refused by privileges. PostgreSQL gives three things to everybody that
+change something or hold somebody up: temporary tables, large objects, and advisory locks, for one of which migrations
+wait. The first is the database owner's to take away, the others belong to the superuser: what could not be taken is
+listed by ``worldledger db check``.
+
+What nobody can take away, not even a superuser, is that a session lifts its own ``statement_timeout`` and
+``idle_in_transaction_session_timeout``: PostgreSQL checks no privilege for these. `beyond_privileges` says who could,
+and who has.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from worldledger_service.database.guards import OWNER_ROLE, READER_ROLE, READER_SETTINGS, SERVICE_ROLE
+
+if TYPE_CHECKING:
+    from worldledger_service.database.engine import Connection
+
+#: Functions of PostgreSQL that everybody may call, by what they are for. Nobody loses ``pg_advisory_unlock_all``, which
+#: drivers call when they clean up.
+_FUNCTIONS: Final = {
+    "large objects": (
+        "lo_creat",
+        "lo_create",
+        "lo_from_bytea",
+        "lo_open",
+        "lo_put",
+        "lo_truncate",
+        "lo_truncate64",
+        "lo_unlink",
+        "lowrite",
+    ),
+    "advisory locks": (
+        "pg_advisory_lock",
+        "pg_advisory_lock_shared",
+        "pg_advisory_xact_lock",
+        "pg_advisory_xact_lock_shared",
+        "pg_try_advisory_lock",
+        "pg_try_advisory_lock_shared",
+        "pg_try_advisory_xact_lock",
+        "pg_try_advisory_xact_lock_shared",
+    ),
+    "messages in the write-ahead log": ("pg_logical_emit_message",),
+}
+_NAMES: Final = ", ".join(f"'{name}'" for names in _FUNCTIONS.values() for name in names)
+
+#: To be run by whoever upgrades; what that user may not do stays as it is. What is right already is not touched.
+BOUNDS: Final = f"""
+do $readers$
+declare
+    what regprocedure;
+begin
+    if has_database_privilege('worldledger_reader', current_database(), 'temporary') then
+        begin
+            execute format('grant temporary on database %I to worldledger_owner, worldledger_service',
+                           current_database());
+            execute format('revoke temporary on database %I from public', current_database());
+        exception
+            when insufficient_privilege or internal_error then null;
+        end;
+    end if;
+    for what in
+        select oid from pg_catalog.pg_proc
+        where pronamespace = 'pg_catalog'::regnamespace and proname in ({_NAMES})
+          and pg_has_role(proowner, 'usage') and has_function_privilege('worldledger_reader', oid, 'execute')
+    loop
+        if what = 'pg_advisory_xact_lock(bigint)'::regprocedure then
+            execute format('grant execute on function %s to worldledger_owner', what);  -- for the migrations
+        end if;
+        execute format('revoke execute on function %s from public', what);
+    end loop;
+end
+$readers$
+"""
+
+#: What a reader may do all the same: which kind of thing ($1 the kinds, $2 the names of functions).
+_LEFT: Final = """
+select u.kind from unnest($1::text[], $2::text[]) with ordinality as u (kind, name, n)
+join pg_catalog.pg_proc p on p.proname = u.name and p.pronamespace = 'pg_catalog'::regnamespace
+where has_function_privilege('worldledger_reader', p.oid, 'execute')
+group by u.kind order by min(u.n)
+"""
+_TEMPORARY: Final = "select has_database_privilege('worldledger_reader', current_database(), 'temporary')"
+
+
+#: The settings of the reader's role as they are in this database: name, value, and for which database alone, if any.
+_SETTINGS: Final = """
+select distinct on (split_part(s.setting, '=', 1))
+       split_part(s.setting, '=', 1) as name, substr(s.setting, strpos(s.setting, '=') + 1) as value,
+       case when d.setdatabase <> 0 then format(' IN DATABASE %I', current_database()) else '' end as place
+from pg_catalog.pg_db_role_setting d
+cross join unnest(d.setconfig) as s (setting)
+where d.setrole = (select oid from pg_catalog.pg_roles where rolname = 'worldledger_reader')
+  and d.setdatabase in (0, (select oid from pg_catalog.pg_database where datname = current_database()))
+order by split_part(s.setting, '=', 1), d.setdatabase desc
+"""
+
+
+async def other_settings(connection: Connection) -> list[str]:
+    """Say which settings of the reader's role are not those that it is made with: it may set them itself."""
+    found = {row["name"]: (row["value"], row["place"]) for row in await connection.fetch(_SETTINGS)}
+    lines = []
+    for name, wanted in READER_SETTINGS.items():
+        value, place = found.get(name, (None, ""))
+        if value != wanted:
+            what = "is not set" if value is None else f"is {value!r}"
+            mended = f"ALTER ROLE {READER_ROLE}{place} SET {name} TO '{wanted}'"
+            lines.append(f"reader: {name} {what} for the role, not {wanted!r}: {mended}")
+    return lines
+
+
+async def beyond_reading(connection: Connection) -> list[str]:
+    """Say what a reader's login may do besides reading, a line for each, and who can take it away."""
+    found = []
+    if await connection.fetchval(_TEMPORARY):
+        what = "may make temporary tables, which fill the disk"
+        found.append(f"reader: {what}: run `worldledger db upgrade` as the owner of the database")
+    pairs = [(kind, name) for kind, names in _FUNCTIONS.items() for name in names]
+    for row in await connection.fetch(_LEFT, [kind for kind, _ in pairs], [name for _, name in pairs]):
+        what = f"may use functions of PostgreSQL for {row['kind']}"
+        found.append(f"reader: {what}: run `worldledger db upgrade` as a superuser")
+    return found
+
+
+#: The logins that are readers, and those of their sessions whose statement or transaction has outlasted the limits of
+#: `READER_SETTINGS`. Times are null where the user may not see them.
+_LOGINS: Final = f"""
+select r.rolname as name, r.rolname <> '{READER_ROLE}' and not coalesce(r.rolconfig::text, '') ~ 'statement_timeout'
+       as is_unlimited,
+       not coalesce(r.rolconfig::text, '') ~ 'temp_file_limit' as is_without_files,
+       array(select a.pid from pg_catalog.pg_stat_activity a
+             where a.usesysid = r.oid and a.datname = current_database()
+               and (a.state = 'active' and a.query_start < clock_timestamp() - interval '60 s'
+                    or a.state like 'idle in transaction%' and a.state_change < clock_timestamp() - interval '5 min')
+             order by a.query_start) as overdue
+from pg_catalog.pg_roles r
+where r.rolcanlogin and not r.rolsuper and pg_has_role(r.oid, '{READER_ROLE}', 'member')
+  and not pg_has_role(r.oid, '{SERVICE_ROLE}', 'member') and not pg_has_role(r.oid, '{OWNER_ROLE}', 'member')
+order by r.rolname
+"""
+
+
+async def beyond_privileges(connection: Connection) -> list[str]:
+    """Say of each reader's login what no privilege bounds, and which of its sessions have outlasted their limits."""
+    lines = []
+    for row in await connection.fetch(_LOGINS):
+        name = row["name"]
+        what = f"{name} can lift its statement_timeout, which PostgreSQL lets nobody forbid"
+        if row["is_unlimited"]:
+            what += f"; it has none yet: ALTER ROLE {name} SET statement_timeout TO '60s'"
+        if row["is_without_files"]:
+            what += (
+                f"; and fill the disk by sorting, until a superuser runs ALTER ROLE {name} SET temp_file_limit = '4GB'"
+            )
+        lines.append(what)
+        if row["overdue"]:
+            ends = ", ".join(f"SELECT pg_terminate_backend({pid})" for pid in row["overdue"])
+            lines.append(f"{name} has sessions that have outlasted the limits; to end them: {ends}")
+    return lines

@@ -1,0 +1,211 @@
+"""The schema as a whole: migrate a database, make a fresh one, and tell whether one is as it should be.
+
+The roles come first, in a transaction of their own, by whoever migrates (``guards.ROLES``); everything after
+that is done under the owner's role. Alembic gets a connection that is already so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import asyncpg
+from alembic import command
+from alembic.config import Config
+from alembic.util import CommandError
+from sqlalchemy import Connection as SyncConnection
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import NullPool
+from worldledger_projections.lock_holders import name_holders
+
+from worldledger.errors import SchemaVersionError
+from worldledger_service.database import delivery, guards, holding, projecting, readers, verification
+from worldledger_service.database.address import describe
+from worldledger_service.database.analytics import schema as analytics
+from worldledger_service.database.catalogue import catalogue, check
+from worldledger_service.database.engine import connect_one
+from worldledger_service.database.failures import explained, origin
+from worldledger_service.database.revision import REVISIONS, SchemaState, require_current, revision_state
+from worldledger_service.database.tables import METADATA
+
+__all__ = [
+    "REVISIONS",
+    "SchemaState",
+    "catalogue",
+    "check",
+    "create_fresh",
+    "downgrade",
+    "migrations_dir",
+    "require_current",
+    "revision_state",
+    "upgrade",
+]
+
+_OLDEST_SERVER: Final = 150000
+_MIGRATING: Final = "worldledger migration"
+
+#: How long a migration waits for a lock of a table, while everybody else waits behind it.
+LOCK_TIMEOUT: Final = "10s"
+
+#: Alembic keeps what it is doing in globals: in one process only one database is migrated at a time. A lock of
+#: threads, because callers may have an event loop each.
+_ALEMBIC: Final = threading.Lock()
+
+
+def migrations_dir() -> Path:
+    """Give the folder of the migrations: inside the package when installed, beside it in a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "migrations"
+    return installed if installed.is_dir() else package.parents[1] / "migrations"
+
+
+def _config(connection: SyncConnection) -> Config:
+    config = Config()
+    # A percent sign in a path would be taken for interpolation.
+    config.set_main_option("script_location", str(migrations_dir()).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    config.attributes["metadata"] = METADATA
+    config.attributes["lock_timeout"] = LOCK_TIMEOUT
+    return config
+
+
+async def _as_owner(url: str, work: Callable[[SyncConnection], Any]) -> None:
+    """Run ``work`` on a SQLAlchemy connection under the owner's role, and explain what goes wrong."""
+
+    async def connect(*_: Any, **__: Any) -> Any:
+        return await connect_one(url, role=guards.OWNER_ROLE, application_name=_MIGRATING)
+
+    # asyncpg reads the address, so every form that it knows (sockets, several hosts) works here too.
+    engine = create_async_engine("postgresql+asyncpg://", async_creator=connect, poolclass=NullPool)
+    while not _ALEMBIC.acquire(blocking=False):  # noqa: ASYNC110 - an event belongs to one loop only
+        await asyncio.sleep(0.05)
+    try:
+        with explained(url, SQLAlchemyError):
+            try:
+                async with engine.connect() as connection:
+                    await connection.run_sync(work)
+                    await connection.commit()
+            except SQLAlchemyError as error:
+                await _name_holders(url, origin(error))
+                raise
+    except CommandError as error:
+        raise SchemaVersionError(f"{describe(url)}: {error}") from error
+    finally:
+        _ALEMBIC.release()
+        await engine.dispose()
+
+
+async def _name_holders(url: str, error: BaseException) -> None:
+    if isinstance(error, asyncpg.LockNotAvailableError):
+        connection = await connect_one(url, application_name=_MIGRATING)
+        try:
+            await name_holders(error, connection)
+        finally:
+            await connection.close()
+
+
+async def _prepare(url: str, revision: str) -> bool:
+    """Make the roles and let the owner work in schema public; give False if nothing is to do for the revision.
+
+    A database that is up to date is not touched, so that a user who may not migrate can still ask for it.
+    """
+    connection = await connect_one(url, application_name=_MIGRATING)
+    try:
+        with explained(url):
+            version = await connection.fetchval("select current_setting('server_version_num')::int")
+            if version < _OLDEST_SERVER:
+                raise SchemaVersionError(f"PostgreSQL {version // 10000} is too old: 15 or newer is needed")
+            encoding = await connection.fetchval("select current_setting('server_encoding')")
+            if encoding != "UTF8":
+                raise SchemaVersionError(
+                    f"the database's encoding is {encoding}: create one with "
+                    "`createdb --encoding UTF8 --template template0 NAME`"
+                )
+            state = await revision_state(connection)
+            if state.status == "newer":
+                require_current(state)
+            if state.status == "current" and revision in {"head", state.head}:
+                return False
+            async with connection.transaction():
+                for statement in guards.ROLES:
+                    await connection.execute(statement)
+            return True
+    finally:
+        await connection.close()
+
+
+async def upgrade(url: str, revision: str = "head") -> None:
+    """Bring a database to a revision; a database that is there already is left as it is.
+
+    Two upgrades at once queue up; the second finds nothing to do. All or nothing. What readers may do beyond reading is
+    taken away at every upgrade, as far as the user may (`readers.BOUNDS`).
+
+    Raises:
+        SchemaVersionError: the server is older than PostgreSQL 15, the database is not in UTF-8, or its
+            revision is unknown to this program.
+        StoreUnavailableError: not reachable, or the user may not do it; the message says what an
+            administrator has to run.
+    """
+    if await _prepare(url, revision):
+        await _as_owner(url, lambda connection: command.upgrade(_config(connection), revision))
+    await _bound_readers(url)
+
+
+async def _bound_readers(url: str) -> None:
+    connection = await connect_one(url, application_name=_MIGRATING)
+    try:
+        with explained(url):
+            if not await readers.beyond_reading(connection):
+                return
+            with suppress(asyncpg.InsufficientPrivilegeError):  # `check` lists what stays
+                async with connection.transaction():
+                    await connection.execute(guards.TURN)
+                    await connection.execute(readers.BOUNDS)
+    finally:
+        await connection.close()
+
+
+async def downgrade(url: str, revision: str) -> None:
+    """Take a database back to an older revision (``base``: no tables). Roles stay; what is derived goes.
+
+    Raises:
+        SchemaVersionError: the log has effects and the downgrade would drop them: history is not to be lost.
+        StoreUnavailableError: as ``upgrade``, or something that no projection made stands in the way.
+    """
+    await _prepare(url, revision)
+    await _as_owner(url, lambda connection: command.downgrade(_config(connection), revision))
+
+
+async def create_fresh(url: str) -> None:
+    """Make the newest schema without the migrations, for comparison with what they make."""
+
+    def create(connection: SyncConnection) -> None:
+        METADATA.create_all(connection)
+        for statement in (
+            *verification.VIEWS,
+            *guards.TRIGGERS,
+            *guards.PRIVILEGES,
+            *guards.COMMENTS,
+            *verification.COMMENTS,
+            *projecting.SCHEMA,
+            *projecting.PRIVILEGES,
+            *projecting.COMMENTS,
+            *delivery.PRIVILEGES,
+            *delivery.COMMENTS,
+            *holding.PRIVILEGES,
+            *holding.COMMENTS,
+            *analytics.statements(),
+        ):
+            connection.exec_driver_sql(statement)
+        command.stamp(_config(connection), "head")
+        for statement in guards.VERSION_TABLE:
+            connection.exec_driver_sql(statement)
+
+    await _prepare(url, "head")
+    await _as_owner(url, create)
+    await _bound_readers(url)

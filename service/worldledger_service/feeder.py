@@ -1,0 +1,95 @@
+"""The process that feeds the projections for `serve`, started by `worldledger_service.feeding`.
+
+It is told by one line of JSON on stdin what to do: ``{"url": …, "settings": {…}}``. Whatever comes after that means
+that something was appended. It feeds until stdin ends, which it does however its parent ends, and tells on stdout, a
+line of JSON at a time, what it has counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+import uvloop
+
+from worldledger.errors import SimulationError
+from worldledger_service.collecting import collect_seldom
+from worldledger_service.logs import log_to_stderr
+from worldledger_service.projecting import Projections
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
+
+#: How much this process stands back behind the one that answers requests (see nice(2)).
+_NICENESS: Final = 5
+_AUTOGROUP: Final = Path("/proc/self/autogroup")
+#: Seconds between two reports.
+_REPORTS: Final = 0.5
+#: Longest order, in bytes.
+_LONGEST: Final = 1024 * 1024
+
+
+async def _run() -> None:
+    loop = asyncio.get_running_loop()
+    orders = asyncio.StreamReader(limit=_LONGEST)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
+    first = await orders.readline()
+    if not first:
+        return  # whoever started this is gone already
+    order: dict[str, Any] = json.loads(first)
+    settings = Settings(**order["settings"])
+    async with Store.open(order["url"], settings) as store, Projections.open(store, order["url"], settings) as fed:
+        feeding = loop.create_task(fed.engine.run())
+        reporting = loop.create_task(_report(fed))
+        listening = loop.create_task(_listen(orders, fed))
+        await asyncio.wait({feeding, listening}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (feeding, reporting, listening):
+            task.cancel()
+        await asyncio.wait({feeding, reporting, listening})
+        if not feeding.cancelled():
+            feeding.result()
+
+
+async def _listen(orders: asyncio.StreamReader, fed: Projections) -> None:
+    """Wake the engine whenever something comes, until stdin ends."""
+    while await orders.read(4096):
+        fed.engine.wake()
+
+
+async def _report(fed: Projections) -> None:
+    told = None
+    while True:
+        counted = asdict(fed.engine.counters)
+        if counted != told:
+            sys.stdout.write(json.dumps(counted) + "\n")
+            sys.stdout.flush()
+            told = counted
+        await asyncio.sleep(_REPORTS)
+
+
+def main() -> None:
+    """Feed, until the parent ends this."""
+    with suppress(OSError):
+        os.nice(_NICENESS)
+    # Linux may share the processors among sessions without looking at their processes' niceness (sched(7), autogroup).
+    with suppress(OSError):
+        _AUTOGROUP.write_text(str(_NICENESS))
+    log_to_stderr()
+    collect_seldom()
+    try:
+        asyncio.Runner(loop_factory=uvloop.new_event_loop).run(_run())
+    except BrokenPipeError:
+        return  # the parent died while it was told something
+    except SimulationError as error:
+        structlog.get_logger("worldledger.projections").warning("projections cannot be fed yet", error=error.message)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

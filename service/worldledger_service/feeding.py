@@ -1,0 +1,121 @@
+"""Feeding the projections beside a service, in a process of its own.
+
+What feeding computes would else stand in the way of the requests, for a Python process computes one thing at a time.
+The process ends with its parent, whatever ends that; one that fails is started again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+import structlog
+from worldledger_projections.engine import Counters
+
+if TYPE_CHECKING:
+    from worldledger_service.settings import Settings
+
+#: What runs in the process.
+_COMMAND: Final = (sys.executable, "-m", "worldledger_service.feeder")
+#: Seconds until it is started again after it ended by itself; it doubles, up to the second number.
+_PAUSES: Final = (1.0, 60.0)
+#: Seconds it is given to end in order.
+_FAREWELL: Final = 5.0
+#: Seconds in which all commits are told to it as one.
+_WORDS: Final = 0.01
+
+log = structlog.get_logger("worldledger.projections")
+
+
+class Feeding:
+    """The process that feeds, watched over; make it with `beside`."""
+
+    def __init__(self, database_url: str, settings: Settings) -> None:
+        values = settings.model_dump(mode="json", exclude={"database_url"})
+        self._order = json.dumps({"url": database_url, "settings": values}).encode() + b"\n"
+        self._process: Process | None = None
+        self._telling: asyncio.TimerHandle | None = None
+        #: what it has counted since it was started last
+        self.counters = Counters()
+
+    @classmethod
+    @asynccontextmanager
+    async def beside(cls, database_url: str, settings: Settings) -> AsyncIterator[Feeding]:
+        """Feed beside the block."""
+        feeding = cls(database_url, settings)
+        task = asyncio.get_running_loop().create_task(feeding._keep())
+        try:
+            yield feeding
+        finally:
+            if feeding._telling is not None:
+                feeding._telling.cancel()
+            task.cancel()
+            await asyncio.wait({task})
+
+    def wake(self) -> None:
+        """Tell that something was appended, so that it is looked at before the next poll."""
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(_WORDS, self._tell)
+
+    def _tell(self) -> None:
+        self._telling = None
+        if self._process is not None and self._process.stdin is not None:
+            with suppress(OSError, RuntimeError):  # it may just have ended
+                self._process.stdin.write(b"\n")
+
+    async def _keep(self) -> None:
+        """Have the process run, and start it again when it ends, until cancelled."""
+        loop = asyncio.get_running_loop()
+        first, longest = _PAUSES
+        pause = first
+        while True:
+            began = loop.time()
+            try:
+                code = await self._run()
+                log.error("the process that feeds the projections ended; it is started again", code=code)
+            except OSError as error:
+                log.error("the process that feeds the projections cannot be started", error=str(error))  # noqa: TRY400
+            if loop.time() - began > longest:
+                pause = first
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, longest)
+
+    async def _run(self) -> int:
+        # A session of its own: what is typed at the terminal is for the parent, also while this one is still loading.
+        process = self._process = await asyncio.create_subprocess_exec(
+            *_COMMAND, stdin=PIPE, stdout=PIPE, start_new_session=True
+        )
+        assert process.stdin is not None  # noqa: S101 - asked for
+        assert process.stdout is not None  # noqa: S101
+        try:
+            with suppress(OSError):
+                process.stdin.write(self._order)
+                await process.stdin.drain()
+            async for line in process.stdout:
+                with suppress(ValueError, TypeError):
+                    self.counters = Counters(**json.loads(line))
+            return await process.wait()
+        finally:
+            self._process = None
+            await asyncio.shield(_end(process))
+
+
+async def _end(process: Process) -> None:
+    """Let a process end in order, or else end it."""
+    if process.returncode is not None:
+        return
+    if process.stdin is not None:
+        process.stdin.close()
+    for end in (process.terminate, process.kill):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FAREWELL):
+                await process.wait()
+                return
+        with suppress(ProcessLookupError):
+            end()
+    await process.wait()

@@ -1,0 +1,33 @@
+"""Charts as SVG, by matplotlib: text stays text, the same chart is the same bytes, and nothing outside is referred to.
+
+matplotlib is loaded when something is drawn, and belongs to the extra ``analytics``. Its settings are those here,
+whatever a user has set, and are put back afterwards; its state machine (pyplot) is not used.
+"""
+
+from __future__ import annotations
+
+from worldledger.errors import ExtraMissingError
+from worldledger_service.report.charts import Chart
+
+
+def require_drawing() -> None:
+    """Raise ExtraMissingError where charts cannot be drawn, before the work is done for nothing."""
+    try:
+        import matplotlib as mpl  # noqa: F401, PLC0415 - large, and not always installed
+    except ModuleNotFoundError as error:
+        if error.name != "matplotlib":
+            raise
+        raise ExtraMissingError.of("matplotlib", "analytics") from error
+
+
+def draw(chart: Chart, *, id: str, title: str) -> str:  # noqa: A002 - it is the element's id
+    """Draw a chart as an SVG element to stand in an HTML page.
+
+    ``id`` goes before every id in it, so that no two charts of a page have one in common; ``title`` and what the chart
+    says of itself are for who cannot see it. Raises ExtraMissingError without matplotlib.
+    """
+    require_drawing()
+    from worldledger_service.report.drawing.kinds import draw_chart  # noqa: PLC0415
+    from worldledger_service.report.drawing.svg import clean  # noqa: PLC0415
+
+    return clean(draw_chart(chart), id=id, title=title, said=chart.said)

@@ -1,0 +1,91 @@
+"""How values are written for people, in tables and plots alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from worldledger_service.report.blocks import Kind
+
+#: What stands for a value that is not there.
+NOTHING: Final = "\N{EN DASH}"
+#: Longest text in a cell.
+MOST: Final = 160
+
+
+def writer(kind: Kind, values: Sequence[Any]) -> Callable[[Any], str]:
+    """Give what writes the values of a column: numbers with as many digits, so that they can be compared."""
+    match kind:
+        case "whole":
+            write: Callable[[Any], str] = "{:,}".format
+        case "number":
+            whole = all(float(value).is_integer() for value in values if value is not None)
+            write = number if whole else lambda value: number(value, whole=False)
+        case "share":
+            write = share
+        case "seconds":
+            write = seconds
+        case "time":
+            write = moment
+        case _:
+            write = _text
+    return lambda value: NOTHING if value is None else write(value)
+
+
+def _text(value: Any) -> str:
+    return shown(str(value))
+
+
+def shown(text: str, most: int = MOST) -> str:
+    """Write a text that comes from the data: on one line, with escapes for what cannot be seen, and not too long."""
+    text = text if text.isprintable() else "".join(map(_shown, text))
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _shown(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode()
+
+
+def number(value: float, *, whole: bool = True) -> str:
+    """Write a number: to two digits after the point, more where it is very small, fewer where it is large.
+
+    ``whole``: none where there is nothing after the point.
+    """
+    size = abs(value)
+    if size >= 1e15 or 0 < size < 1e-5:
+        return _signed(f"{value:.2e}")
+    if whole and float(value).is_integer():
+        return _signed(f"{value:,.0f}")
+    if 0 < size < 0.01:
+        return _signed(f"{value:.6f}".rstrip("0"))
+    return _signed(f"{value:,.{0 if size >= 1000 else 1 if size >= 100 else 2}f}")
+
+
+def _signed(text: str) -> str:
+    return text.replace("-", "\N{MINUS SIGN}", 1) if text.startswith("-") else text
+
+
+def share(value: float) -> str:
+    """Write a share as percents."""
+    return f"{value * 100:.1f} %"
+
+
+def seconds(value: float) -> str:
+    """Write a duration in seconds."""
+    return f"{value * 1000:.0f} ms" if 0 < value < 0.1 else f"{number(value)} s"
+
+
+def moment(value: datetime) -> str:
+    """Write a moment, to the second."""
+    return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """Write a count with what is counted."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def listed(names: list[str]) -> str:
+    """Write a list of words."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

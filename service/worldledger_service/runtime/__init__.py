@@ -1,0 +1,38 @@
+"""The runtime: worlds as their agents live in them, in this process.
+
+``from worldledger_service.runtime import Orchestrator`` is the door for programs that run in process; the one over the
+wire is ``from worldledger.client import Client``.
+"""
+
+from worldledger.aio import CancelToken, CircuitBreaker, QueueClosedError, TimedQueue
+from worldledger.config import MemoryConfig, OrchestratorConfig
+from worldledger.intents import Accepted
+from worldledger.observation import LatencyModel, ObservationPolicy, PolicyConfig, ViewCone
+from worldledger.recovery import ErrorRecoveryPolicy
+from worldledger.validation import DefaultEffectValidator, EffectValidator
+from worldledger_service.runtime.handles import AgentHandle
+from worldledger_service.runtime.memory import MemoryManager, MemoryStats
+from worldledger_service.runtime.orchestrator import Orchestrator
+from worldledger_service.runtime.subscriptions import Subscription
+
+__all__ = [
+    "Accepted",
+    "AgentHandle",
+    "CancelToken",
+    "CircuitBreaker",
+    "DefaultEffectValidator",
+    "EffectValidator",
+    "ErrorRecoveryPolicy",
+    "LatencyModel",
+    "MemoryConfig",
+    "MemoryManager",
+    "MemoryStats",
+    "ObservationPolicy",
+    "Orchestrator",
+    "OrchestratorConfig",
+    "PolicyConfig",
+    "QueueClosedError",
+    "Subscription",
+    "TimedQueue",
+    "ViewCone",
+]

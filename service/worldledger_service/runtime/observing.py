@@ -1,0 +1,497 @@
+"""Observing: which agents are attached here, and from where their observations go on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from worldledger.collapsing import beginning, whole
+from worldledger.errors import (
+    MomentNotFoundError,
+    PolicyFailedError,
+    SimulationError,
+    StoreUnavailableError,
+    UnknownAgentError,
+)
+from worldledger.latency import longest_delay
+from worldledger.near import near
+from worldledger_service.runtime.acknowledging import Acknowledged
+from worldledger_service.runtime.attachments import Attachment, Attachments
+from worldledger_service.runtime.digests import Digests
+from worldledger_service.runtime.joining import join
+from worldledger_service.runtime.origins import Origins
+from worldledger_service.runtime.replays import POLICY_ERRORS, Replay, Seen, observed_events, remembers
+from worldledger_service.runtime.starts import Starts
+from worldledger_service.runtime.subscriptions import Subscription
+
+if TYPE_CHECKING:
+    from worldledger.config import OrchestratorConfig
+    from worldledger.observation import ObservationDelta, ObservedEvent, View
+    from worldledger.views import Sighting
+    from worldledger_service.runtime.following import Follower
+    from worldledger_service.runtime.outbox import Outbox
+    from worldledger_service.store import Store
+
+#: Effects before the present that are looked through, to attach an agent, for the one that made its view.
+_LOOKED_BACK: Final = 100
+#: Effects beyond which what an agent has missed is not made one by one: a reader is sent the whole view.
+_FAR: Final = 2_000
+#: Agents that are attached at the same time; of those that remember what they have seen, one. Each has a state of its
+#: own meanwhile.
+_AT_ONCE: Final = 4
+
+#: Effects up to now of which it is told what an agent was shown.
+_SHOWN: Final = 5000
+
+log = structlog.get_logger("worldledger.runtime")
+
+
+class Observing:
+    """Attaches agents, subscribes their readers, and keeps their cursors."""
+
+    def __init__(
+        self, store: Store, follower: Follower, attachments: Attachments, outbox: Outbox, config: OrchestratorConfig
+    ) -> None:
+        self._store = store
+        self._follower = follower
+        self._world_id = follower.world_id
+        self._attachments = attachments
+        self._most = config.max_queued_deltas
+        self._max_patch_ops = config.max_patch_ops
+        self._digests = Digests(attachments, outbox, config.view_digest_every)
+        self._origins = Origins(store, follower.world_id)
+        self._starts = Starts(store, follower.world_id)
+        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._room_to_remember = asyncio.Semaphore(1)
+        #: the replays of agents that remember, on their way from the registration, that an outage has interrupted
+        self._interrupted: dict[str, Replay] = {}
+        self._attaching: dict[str, asyncio.Task[Attachment]] = {}
+        self._acknowledged = Acknowledged(store.cursors, follower.world_id)
+
+    @property
+    def in_use(self) -> bool:
+        """Whether an agent is being attached."""
+        return bool(self._attaching)
+
+    # -- attaching -----------------------------------------------------------------------------------------
+
+    def held(self, agent_id: str) -> AbstractContextManager[None]:
+        """Have the agent, once it is attached, stay so until the end of the block."""
+        return self._attachments.held(agent_id)
+
+    @asynccontextmanager
+    async def attached(self, agent_id: str) -> AsyncIterator[Attachment]:
+        """Give an agent's attachment, and have it stay until the end of the block. Raises as `attach`."""
+        with self.held(agent_id):
+            yield await self.attach(agent_id)
+
+    async def attach(self, agent_id: str) -> Attachment:
+        """Give an agent's attachment, which may go soon if it is not `held`.
+
+        Where it is not here, its view is made as it is now. Raises UnknownAgentError, once it is sure that nobody has
+        registered the agent, and PolicyFailedError.
+        """
+        found = self._attachments.get(agent_id)
+        if found is not None and not found.provisional:
+            return found
+        return await join(self._begin(agent_id))
+
+    def attach_now(self, agent_id: str) -> Attachment:
+        """Give an agent's attachment without waiting: where it is not here, a provisional one of this moment's view.
+
+        It has to be `held`. Raises UnknownAgentError, and PolicyFailedError.
+        """
+        found = self._attachments.get(agent_id)
+        if found is not None:
+            return found
+        views = self._follower.views
+        try:
+            view = views.attach(agent_id)
+        except SimulationError:
+            raise
+        except Exception as error:
+            raise PolicyFailedError(agent_id, error) from error
+        self._begin(agent_id).add_done_callback(_retrieve)
+        return self._attachments.add(Attachment(agent_id, view.view_seq, provisional=True))
+
+    def _begin(self, agent_id: str) -> asyncio.Task[Attachment]:
+        task = self._attaching.get(agent_id)
+        # One that is done may have attached an agent that has been let go again.
+        if task is None or task.done():
+            task = self._attaching[agent_id] = asyncio.get_running_loop().create_task(self._attach(agent_id))
+            task.add_done_callback(lambda done: self._attached(agent_id, done))
+        return task
+
+    def _attached(self, agent_id: str, task: asyncio.Task[Attachment]) -> None:
+        if self._attaching.get(agent_id) is task:
+            del self._attaching[agent_id]
+
+    async def _attach(self, agent_id: str) -> Attachment:
+        follower = self._follower
+        if agent_id not in self.agents:
+            await follower.catch_up()
+        known = self.agents.get(agent_id)
+        if known is None:
+            raise UnknownAgentError(agent_id, self._world_id, near=near(agent_id, self.agents))
+        acknowledged = max(await self._acknowledged.read(agent_id), known["registered_seq"])
+        if acknowledged > follower.seq:  # another process has shown the agent what this one has yet to see
+            await follower.catch_up()
+            acknowledged = min(acknowledged, follower.seq)
+        remembering = self._views_remember(agent_id)
+        async with self._room_to_remember if remembering else self._room:
+            start = await self._start(agent_id, acknowledged)
+            try:
+                replay = await (self._remembered if remembering else self._begun)(agent_id, start)
+                attachment = await self._attachment(agent_id, replay, acknowledged)
+            except PolicyFailedError:
+                # The policy may have failed at something that is over, or be another one by now.
+                replay = await Replay.up_to(
+                    self._store,
+                    self._world_id,
+                    agent_id,
+                    follower.seq,
+                    registered_seq=self._registered(agent_id),
+                    max_patch_ops=self._max_patch_ops,
+                )
+                attachment = await self._attachment(agent_id, replay, None)
+            # Nothing has been waited for since the replay came to where the views are.
+            try:
+                follower.views.adopt(agent_id, replay.views)
+            except Exception as error:
+                self._attachments.drop(agent_id)
+                raise PolicyFailedError(agent_id, error) from error
+            return self._attachments.add(attachment)
+
+    def _views_remember(self, agent_id: str) -> bool:
+        try:
+            return remembers(self._follower.views, agent_id)
+        except POLICY_ERRORS:
+            return False  # whatever is the matter is raised where the view is begun
+
+    async def _start(self, agent_id: str, acknowledged: int) -> int:
+        """Return the seq from which an agent's deltas are made before it is attached.
+
+        They tell which effect made the view that it has, if it is one of the last few: an agent that has seen nothing
+        for longer is not worth reading the log before it may act. And what is still on its way to it has to be known.
+        """
+        now = self._follower.seq
+        registered_seq = self._registered(agent_id)
+        start = now - _LOOKED_BACK
+        try:
+            delay = longest_delay(self._follower.views.registered_policy(agent_id).latency_model)
+        except Exception:  # noqa: BLE001 - as above
+            delay = 0.0
+        if delay:
+            try:
+                world = await self._store.world(self._world_id)
+                due = await self._store.states.seq_at(world, wall_time=time.time() - delay)
+            except MomentNotFoundError:
+                due = registered_seq
+            start = min(start, max(due, acknowledged, now - _FAR))
+        return max(start, registered_seq)
+
+    async def _attachment(self, agent_id: str, replay: Replay, acknowledged: int | None) -> Attachment:
+        """Make an agent's attachment as of now, with what it was to see after where the replay stands."""
+        # Where nobody knows what made the view there, it counts as made there until it is asked for by a seq.
+        made_seq = replay.made_seq
+        attachment = Attachment(
+            agent_id,
+            replay.seq if made_seq is None else made_seq,
+            acknowledged=acknowledged,
+            sure=made_seq is not None,
+        )
+
+        def keep(each: Seen) -> None:
+            attachment.keep(each.delta, each.on_loop(), each.size, each.sight)
+
+        while replay.seq < self._follower.seq:
+            await replay.go(self._follower.seq, keep)
+        return attachment
+
+    async def _begun(self, agent_id: str, start: int) -> Replay:
+        fold = await self._starts.fold(start)
+        return await Replay.begin(
+            self._store, self._world_id, agent_id, start, fold=fold, max_patch_ops=self._max_patch_ops
+        )
+
+    async def _remembered(self, agent_id: str, start: int) -> Replay:
+        """Replay the view of an agent that remembers what it has seen, from its registration up to ``start``."""
+        replay = self._interrupted.pop(agent_id, None)
+        if replay is None or replay.seq > start:
+            registered_seq = self._registered(agent_id)
+            replay = await Replay.begin(
+                self._store, self._world_id, agent_id, registered_seq, max_patch_ops=self._max_patch_ops
+            )
+        try:
+            await replay.go(start)
+        except StoreUnavailableError:
+            self._interrupted[agent_id] = replay
+            raise
+        return replay
+
+    def _registered(self, agent_id: str) -> int:
+        registered_seq: int = self.agents[agent_id]["registered_seq"]
+        return registered_seq
+
+    @property
+    def agents(self) -> dict[str, dict[str, Any]]:
+        """What is known of every registered agent, as far as this process has followed the world."""
+        agents: dict[str, dict[str, Any]] = self._follower.views.fold.state.metadata["agents"]
+        return agents
+
+    def let_go(self, attachment: Attachment) -> None:
+        """Take note that an agent is attached no longer."""
+        with suppress(SimulationError):  # nobody is, where the following has ended
+            self._follower.views.detach(attachment.agent_id)
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    def subscribe_here(self, agent_id: str, view_seq: int | None, *, with_view: bool) -> Subscription | None:
+        """Do as `subscribe` without asking the database; give None where that has to be."""
+        attachment = self._attachments.get(agent_id)
+        if attachment is None or attachment.provisional:
+            return None
+        registered_seq = self._registered(agent_id)
+        if view_seq is not None and view_seq < registered_seq and not with_view:
+            return None
+        start = max(attachment.view_seq if view_seq is None else view_seq, registered_seq)
+        view = self._kept_view(attachment, start) if with_view else None
+        if view is not None:
+            start = view.view_seq
+        kept = attachment.after(start)
+        if start > self._follower.seq or kept is None or (with_view and view is None):
+            return None
+        subscription = self._subscription(agent_id, start, view)
+        for sent in kept:
+            subscription.put(sent.delta, sent.deliver_at, sent.size)
+        attachment.subscriptions.add(subscription)
+        return subscription
+
+    async def subscribe(self, agent_id: str, view_seq: int | None, *, with_view: bool) -> Subscription:
+        """Give the deltas after a view (None: the agent's latest), with that view if it is asked for.
+
+        Before its registration an agent has no view; after that comes a delta with the whole of its first one.
+        """
+        async with self.attached(agent_id) as attachment:
+            asked = attachment.view_seq if view_seq is None else view_seq
+            start = max(asked, self._registered(agent_id))
+            if start > self._follower.seq:
+                await self._follower.catch_up()
+            if start > self._follower.seq:
+                raise MomentNotFoundError(
+                    f"view_seq {start} lies beyond the world's head",
+                    global_seq=start,
+                    head_seq=self._follower.seq,
+                )
+            from_nothing = asked < start and not with_view
+            view = await self._view_at(attachment, start) if with_view else None
+            if view is not None:  # nothing was shown to the agent between the two
+                start = view.view_seq
+            subscription = self._subscription(agent_id, asked if from_nothing else start, view)
+            if from_nothing:
+                with suppress(PolicyFailedError):
+                    subscription.put(beginning(await self._view_at(attachment, start)), 0.0)
+            await self._fill(attachment, subscription, start, far=from_nothing and not len(subscription))
+            return subscription
+
+    async def resume(self, agent_id: str, view_seq: int | None) -> Subscription:
+        """Give the deltas after a view (None: the one that the agent acknowledged), with that view."""
+        async with self.attached(agent_id) as attachment:
+            start = attachment.acknowledged if view_seq is None else view_seq
+            return await self.subscribe(agent_id, start, with_view=True)
+
+    def _subscription(self, agent_id: str, start: int, view: View | None) -> Subscription:
+        return Subscription(
+            agent_id,
+            start,
+            view,
+            most=self._most,
+            max_patch_ops=self._max_patch_ops,
+            source=lambda: self._follower.views,
+            on_close=self._closed,
+        )
+
+    async def _fill(self, attachment: Attachment, subscription: Subscription, start: int, *, far: bool) -> None:
+        """Queue what came after ``start`` (if it is ``far``, the whole view), and have it fed from there on."""
+        kept = None if far else attachment.after(start)
+        far = far or (kept is None and self._follower.seq - start > _FAR)
+        if kept is None and not far:
+            far = not await self._replay_into(subscription, start)
+        # From here on nothing waits, so that no effect is missed or told twice.
+        views = self._follower.views  # raises where the world was closed meanwhile
+        if self._attachments.get(attachment.agent_id) is not attachment:
+            raise PolicyFailedError(attachment.agent_id, RuntimeError("the agent was let go meanwhile"))
+        for sent in kept or ():
+            subscription.put(sent.delta, sent.deliver_at, sent.size)
+        if far and attachment.made_seq > min(start, subscription.view_seq):
+            view = views.view(attachment.agent_id).model_copy(update={"view_seq": attachment.made_seq})
+            subscription.put(whole(view, stands_for=self._follower.seq - start), attachment.last_at)
+        attachment.subscriptions.add(subscription)
+
+    async def _replay_into(self, subscription: Subscription, start: int) -> bool:
+        """Queue what the agent was to see after ``start``; give False, with nothing queued, where its policy fails."""
+        source = subscription.source
+        try:
+            replay = await Replay.begin(
+                self._store, self._world_id, subscription.agent_id, start, max_patch_ops=self._max_patch_ops
+            )
+            subscription.source = lambda: replay.views
+            while replay.seq < self._follower.seq:
+                await replay.go(
+                    self._follower.seq, lambda each: subscription.put(each.delta, each.on_loop(), each.size)
+                )
+        except PolicyFailedError:
+            subscription.clear()
+            return False
+        finally:
+            subscription.source = source
+        return True
+
+    def acknowledged(self, agent_id: str) -> int | None:
+        """Give the view_seq that an agent which is attached here has acknowledged; None if it is not."""
+        attachment = self._attachments.get(agent_id)
+        return None if attachment is None or attachment.provisional else attachment.acknowledged
+
+    def view_here(self, agent_id: str, at_seq: int | None) -> View | None:
+        """Do as `view` without asking the database; give None where that has to be."""
+        attachment = self._attachments.get(agent_id)
+        if attachment is None or attachment.provisional or (at_seq is not None and attachment.origin(at_seq) is None):
+            return None
+        return self._kept_view(attachment, attachment.view_seq if at_seq is None else at_seq)
+
+    def _kept_view(self, attachment: Attachment, seq: int) -> View | None:
+        """Give the view that an agent had at a seq, if that is the one that is kept here."""
+        views = self._follower.views
+        if seq != attachment.made_seq and (seq > views.seq or attachment.origin(seq) != attachment.made_seq):
+            return None
+        view = views.view(attachment.agent_id)
+        made_seq = attachment.made_seq
+        return view if view.view_seq == made_seq else view.model_copy(update={"view_seq": made_seq})
+
+    async def view(self, agent_id: str, at_seq: int | None) -> View:
+        """Give an agent's view, the latest that it may know, or the one that it had at a seq."""
+        if at_seq is None:
+            async with self.attached(agent_id) as attachment:
+                return await self._view_at(attachment, attachment.view_seq)
+        if at_seq > self._follower.seq:
+            await self._follower.catch_up()
+        if not 1 <= at_seq <= self._follower.seq:
+            raise MomentNotFoundError(
+                f"there is no seq {at_seq} in this world",
+                global_seq=at_seq,
+                head_seq=self._follower.seq,
+            )
+        known = self.agents.get(agent_id)
+        if known is None:
+            raise UnknownAgentError(agent_id, self._world_id, near=near(agent_id, self.agents))
+        if at_seq < (registered_seq := known["registered_seq"]):
+            raise UnknownAgentError(agent_id, self._world_id, at_seq=at_seq, registered_seq=registered_seq)
+        here = self._attachments.get(agent_id)
+        if here is not None and here.origin(at_seq) is not None:
+            return await self._view_at(here, at_seq)
+        view = await self._origins.view(agent_id, at_seq, registered_seq=known["registered_seq"])
+        if here is not None:
+            here.found(at_seq, view.view_seq)
+        return view
+
+    async def _view_at(self, attachment: Attachment, seq: int) -> View:
+        """Give the view that an attached agent had at a seq; its view_seq is that of the effect which made it."""
+        agent_id = attachment.agent_id
+        if self._attachments.get(agent_id) is attachment:
+            view = self._kept_view(attachment, seq)
+            if view is not None:
+                return view
+        made_seq = attachment.origin(seq)
+        if made_seq is None and seq == attachment.view_seq:
+            made_seq = seq  # as which it counts
+        if made_seq is None:
+            return await self._origins.view(agent_id, seq, registered_seq=self._registered(agent_id))
+        view = (await Replay.begin(self._store, self._world_id, agent_id, made_seq)).view()
+        return view if view.view_seq == made_seq else view.model_copy(update={"view_seq": made_seq})
+
+    async def shown_since(self, agent_id: str, seq: int) -> list[ObservationDelta]:
+        """Return what an agent was shown after a seq, up to now; of very much, the last of it. Raises as `view`."""
+        async with self.attached(agent_id) as attachment:
+            until = attachment.view_seq
+            start = max(seq, self._registered(agent_id), until - _SHOWN)
+            kept = attachment.after(start)
+            if kept is not None:
+                return [sent.delta for sent in kept if sent.delta["view_seq"] <= until]
+            found: list[ObservationDelta] = []
+            if start < until:
+                replay = await Replay.begin(self._store, self._world_id, agent_id, start)
+                await replay.go(until, lambda each: found.append(each.delta))
+            return found
+
+    async def events(
+        self, agent_id: str, after_seq: int, until_seq: int | None, kinds: Collection[str] | None, limit: int
+    ) -> tuple[list[ObservedEvent], int]:
+        """Give events that the agent could see; see `worldledger_service.runtime.replays.observed_events`."""
+        async with self.attached(agent_id) as attachment:
+            # What is still on its way to the agent is not known to it yet.
+            due = self._follower.seq if attachment.view_seq == attachment.made_seq else attachment.view_seq
+            return await observed_events(
+                self._store,
+                self._world_id,
+                agent_id,
+                registered_seq=self._registered(agent_id),
+                after_seq=after_seq,
+                until_seq=due if until_seq is None else min(until_seq, due),
+                kinds=kinds,
+                limit=limit,
+            )
+
+    def _closed(self, subscription: Subscription) -> None:
+        attachment = self._attachments.get(subscription.agent_id)
+        if attachment is not None:
+            attachment.subscriptions.discard(subscription)
+
+    # -- cursors and digests -------------------------------------------------------------------------------
+
+    def acknowledge(self, agent_id: str, view_seq: int) -> None:
+        """Note that an agent has a view; it is written with others, a little later."""
+        attachment = self._attachments.get(agent_id)
+        if attachment is None or not attachment.acknowledged < view_seq <= attachment.made_seq:
+            return
+        attachment.acknowledged = view_seq
+        self._acknowledged.move(agent_id, view_seq)
+
+    def seen(self, kind: str, sightings: Sequence[Sighting]) -> list[str]:
+        """Do what follows from an effect of this kind besides its delivery; give the agents that had to be let go.
+
+        A ViewDigest is put out for each agent for which one is due (`worldledger_service.runtime.digests`). An agent
+        whose policy has failed is not attached any more, and its readers are told.
+        """
+        self._digests.note(kind, sightings, self._follower.views.fold.ruleset.digest_after)
+        failed = self._follower.views.failed
+        return self._turn_out(failed) if failed else []
+
+    def _turn_out(self, failed: dict[str, Exception]) -> list[str]:
+        agents = list(failed)
+        for agent_id in agents:
+            cause = failed.pop(agent_id)
+            why = f"{type(cause).__name__}: {cause}"
+            log.warning("an agent is let go", world_id=self._world_id, agent_id=agent_id, error=why)
+            self._attachments.drop(agent_id)
+        return agents
+
+    async def close(self) -> None:
+        """Tell all readers, and write the cursors that are not written yet."""
+        self._attachments.close()
+        for task in list(self._attaching.values()):
+            task.cancel()
+        await asyncio.gather(*self._attaching.values(), return_exceptions=True)
+        self._starts.close()
+        self._interrupted.clear()
+        await self._acknowledged.close()
+
+
+def _retrieve(task: asyncio.Task[Attachment]) -> None:
+    """Look at a task's error, so that asyncio does not complain where nobody awaits it."""
+    if not task.cancelled() and task.exception() is not None:
+        log.debug("an agent could not be attached", error=str(task.exception()))

@@ -1,0 +1,634 @@
+"""The orchestrator: one world as its agents live in it, durable, in this process.
+
+Source: seeds/simulation_core.md, "Orchestrator Interface". Any number of processes may have an orchestrator of the same
+world: what they share is the log, and each follows it.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from worldledger.aio import CancelToken
+from worldledger.config import OrchestratorConfig, read_config
+from worldledger.effects import EffectDraft
+from worldledger.errors import (
+    InvalidEffectError,
+    InvalidIntentError,
+    SimulationError,
+    UnknownGenerationError,
+)
+from worldledger.genesis import NewWorld, Order
+from worldledger.intents import Accepted, Held
+from worldledger.moments import HEAD, Moment, seq_or_moment
+from worldledger.observation import ObservedEvent, View
+from worldledger.protocols import ObservationPolicyProtocol
+from worldledger.staleness import (
+    NOT_GIVEN,
+    InterruptPolicy,
+    Threshold,
+    WorldStaleness,
+    check_about,
+)
+from worldledger.time_authority import TimeAuthority
+from worldledger.validation import DefaultEffectValidator, EffectValidator
+from worldledger_service.runtime.attachments import Attachment, Attachments
+from worldledger_service.runtime.clocks import Clocks, Tick
+from worldledger_service.runtime.following import Follower
+from worldledger_service.runtime.gauges import Gauges
+from worldledger_service.runtime.generations import Generations
+from worldledger_service.runtime.handles import AgentHandle
+from worldledger_service.runtime.lists import IntentLists
+from worldledger_service.runtime.memory import MemoryManager, MemoryStats
+from worldledger_service.runtime.observing import Observing
+from worldledger_service.runtime.outbox import Outbox
+from worldledger_service.runtime.placing import Placing
+from worldledger_service.runtime.registrations import Registrations
+from worldledger_service.runtime.settings_of_staleness import StalenessSettings
+from worldledger_service.runtime.sightings import Sightings, sights_of
+from worldledger_service.runtime.submitting import Submitting
+from worldledger_service.runtime.subscriptions import Subscription
+from worldledger_service.runtime.ticks import Ticks
+from worldledger_service.settings import Settings
+from worldledger_service.store import Receipt, Store
+from worldledger_service.store.units import have_req_ids
+from worldledger_service.store.watch import HeadWatcher
+
+if TYPE_CHECKING:
+    from worldledger.effects import Effect
+    from worldledger.rulesets import Ruleset
+    from worldledger.staleness import Sight
+    from worldledger.time_authority import Silence
+    from worldledger.views import Sighting
+    from worldledger.world import WorldState
+    from worldledger_service.runtime.guarding import StoreGuard
+    from worldledger_service.store.closing import TickReceipt
+    from worldledger_service.store.event_log import EventLog
+
+
+class Orchestrator(Gauges):
+    """One world: agents observe it, submit intents to it, and are interrupted when what they know has gone stale.
+
+    Get it from `Orchestrator.open`. It is safe for any number of concurrent callers on its event loop.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        watcher: HeadWatcher,
+        event_log: EventLog,
+        config: OrchestratorConfig,
+        ruleset: Ruleset,
+        effect_validator: EffectValidator | None = None,
+        *,
+        order: Order = "arrival",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.world_id = event_log.world_id
+        self.config = config
+        self.effect_validator: EffectValidator = effect_validator or DefaultEffectValidator()
+        self.event_log = event_log
+        #: the seed's table: every handle that was given out here and is still open
+        self.agent_handles: dict[str, AgentHandle] = {}
+        self._store = store
+        self._outbox = Outbox(event_log)
+        self._follower = Follower(store, watcher, self.world_id, self._on_effect, max_patch_ops=config.max_patch_ops)
+        self._attachments = Attachments(
+            config.memory.view_cache_size, arrived=self._arrived, let_go=self._let_go, upkeep=self._upkeep
+        )
+        self._sightings = Sightings(store, self._follower, lambda: self._observing, max_patch_ops=config.max_patch_ops)
+        self._lists = IntentLists()
+        self._generations = Generations(
+            config, self._outbox.put, self._attachments.hold, self._sightings, self._lists, uuid.uuid4().hex[:12]
+        )
+        self._observing = Observing(store, self._follower, self._attachments, self._outbox, config)
+        self._staleness = StalenessSettings(event_log, self._follower, config)
+        placing = Placing(self._generations, self._staleness)
+        self._registrations = Registrations(store, event_log, self._follower, config)
+        self._submitting = Submitting(
+            event_log,
+            config,
+            follower=self._follower,
+            observing=self._observing,
+            sightings=self._sightings,
+            generations=self._generations,
+            lists=self._lists,
+            placing=placing,
+            validator=self.effect_validator,
+            ruleset=ruleset,
+            outages=store.outages,
+            clock=clock,
+        )
+        #: what holds intents until the next tick, in a world that is ordered by ticks
+        self._ticks: Ticks | None = None
+        if order == "tick":
+            self._ticks = Ticks(
+                store.holding,
+                event_log,
+                config,
+                follower=self._follower,
+                observing=self._observing,
+                sightings=self._sightings,
+                placing=placing,
+                guard=self._submitting.guard,
+                validator=self.effect_validator,
+                ruleset=ruleset,
+                held=self._generations.finish,
+                clock=clock,
+            )
+        self._clocks = Clocks(event_log, self._ticks, silence_s=config.authority_silence_s)
+        self.memory = MemoryManager(
+            config.memory,
+            attachments=self._attachments,
+            views=lambda: self._follower.views,
+            generations=self._generations,
+            requests=self._submitting.requests,
+        )
+
+    # -- opening -------------------------------------------------------------------------------------------
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        database_url: str,
+        *,
+        world_id: str = "default",
+        config: OrchestratorConfig | None = None,
+        effect_validator: EffectValidator | None = None,
+        ruleset: str = "sandbox",
+        world_config: dict[str, Any] | None = None,
+        time_authority: str = "wall",
+        order: Order = "arrival",
+        settings: Settings | None = None,
+    ) -> AsyncIterator[Orchestrator]:
+        """Open a world in this process, with a connection pool of its own; a world that is not there is created.
+
+        ``config`` goes before the one in the world's genesis; a new world gets it as its own. ``ruleset``,
+        ``world_config`` (the ruleset's own), ``time_authority`` and ``order`` (``tick``: intents are held until the
+        next tick) are for a new world. Raises StoreUnavailableError, SchemaVersionError, InvalidNameError,
+        UnknownRulesetError, InvalidConfigError, FoldError or TamperedError.
+        """
+        settings = settings or Settings()
+        async with (
+            Store.open(database_url, settings) as store,
+            HeadWatcher.over(store, interval=settings.poll_interval, url=database_url) as watcher,
+        ):
+            given = {"config": world_config or {}, "time_authority": time_authority, "order": order}
+            await store.ensure_world(NewWorld(world_id=world_id, ruleset=ruleset, orchestrator=config, **given))
+            async with cls.over(store, watcher, world_id, config=config, effect_validator=effect_validator) as world:
+                yield world
+
+    @classmethod
+    @asynccontextmanager
+    async def over(
+        cls,
+        store: Store,
+        watcher: HeadWatcher,
+        world_id: str,
+        *,
+        config: OrchestratorConfig | None = None,
+        effect_validator: EffectValidator | None = None,
+    ) -> AsyncIterator[Orchestrator]:
+        """Open a world of an open store.
+
+        Raises WorldNotFoundError, InvalidConfigError (of the genesis), FoldError, TamperedError, StoreUnavailableError.
+        """
+        event_log = await store.log(world_id)
+        rules = await store.states.rules(world_id)
+        if config is None:
+            config = OrchestratorConfig() if rules.orchestrator is None else read_config(rules.orchestrator)
+        world = cls(store, watcher, event_log, config, rules.ruleset, effect_validator, order=rules.order)
+        await world._follower.start()
+        try:
+            await world._begin_watching()
+            yield world
+        finally:
+            await world._close()
+
+    async def _begin_watching(self) -> None:
+        seq = self._follower.seq
+        self._clocks.begin(await self._store.time_authority(self.world_id, seq), seq)
+
+    async def _close(self) -> None:
+        """Stop; whoever waits is told. What has happened so far is written, if the database is not away for long."""
+        self._generations.close()
+        self._clocks.close()
+        for handle in list(self.agent_handles.values()):
+            handle.close()
+        self._attachments.close()
+        if self._ticks is not None:
+            self._ticks.close()
+        async with AsyncExitStack() as closing:
+            closing.push_async_callback(self._observing.close)
+            closing.push_async_callback(self._outbox.close)
+            closing.push_async_callback(self._clocks.settled)
+            closing.push_async_callback(self._sightings.close)
+            closing.push_async_callback(self._follower.close)
+
+    @property
+    def world_state(self) -> WorldState:
+        """The world's state as far as it is followed here; it goes on changing, and is only to be read (seed)."""
+        return self._follower.views.fold.state
+
+    async def orchestrator_config(self) -> OrchestratorConfig:
+        """Return how the world's agents are served here: ``config``, for programs that run over the wire too."""
+        return self.config
+
+    # -- agents --------------------------------------------------------------------------------------------
+
+    async def register_agent(
+        self,
+        agent_id: str,
+        policy: ObservationPolicyProtocol | None = None,
+        permissions: Collection[str] | None = None,
+        *,
+        weight: int = 1,
+        staleness_threshold: Threshold = NOT_GIVEN,
+        interrupt_policy: InterruptPolicy | None = None,
+    ) -> AgentHandle:
+        """Register an agent, or give a registered one this policy, and these permissions (None: the seed's five).
+
+        A registration is an effect, so that it survives; the same again writes nothing. ``weight`` is the agent's
+        share among those that wait. Without a policy the world's ruleset gives it one; ``staleness_threshold`` and
+        ``interrupt_policy`` are the world's where they are left out. Raises UnregisteredPolicyError,
+        InvalidPolicyError, TooManyAgentsError, InvalidEffectError and what an append raises.
+        """
+        self._staleness.world.check(staleness_threshold)
+        await self._guard.write(
+            self._registrations.register(agent_id, policy, permissions, weight, staleness_threshold, interrupt_policy)
+        )
+        return await self.agent(agent_id)
+
+    async def agent(self, agent_id: str, *, view_seq: int | None = None) -> AgentHandle:
+        """Give the handle of a registered agent; its observations go on after ``view_seq``, or where it acknowledged.
+
+        One handle of an agent is open at a time: an earlier one is closed. Raises UnknownAgentError, and
+        MomentNotFoundError for a view_seq that the log has not come to.
+        """
+        start = self._observing.acknowledged(agent_id) if view_seq is None else view_seq
+        subscription = self._observing.subscribe_here(agent_id, start, with_view=True) if start is not None else None
+        if subscription is None:
+            subscription = await self._guard.read(self._observing.resume(agent_id, view_seq), Subscription.close)
+        before = self.agent_handles.get(agent_id)
+        if before is not None:
+            before.close()
+        handle = self.agent_handles[agent_id] = AgentHandle(agent_id, self, subscription)
+        return handle
+
+    async def acknowledged(self, agent_id: str) -> int:
+        """Give the view_seq after which an agent's observations go on where it names none. Raises UnknownAgentError."""
+        found = self._observing.acknowledged(agent_id)
+        return (await self._guard.read(self._observing.attach(agent_id))).acknowledged if found is None else found
+
+    async def agents(self) -> Mapping[str, Mapping[str, Any]]:
+        """Give what is known of every registered agent: policy, permissions, weight, registered_seq."""
+        return self._observing.agents
+
+    def forget_handle(self, handle: AgentHandle) -> None:
+        """Take note that a handle was closed."""
+        if self.agent_handles.get(handle.agent_id) is handle:
+            del self.agent_handles[handle.agent_id]
+
+    # -- intents and events --------------------------------------------------------------------------------
+
+    async def submit_intent(self, intent: Mapping[str, Any]) -> Accepted:
+        """Take an intent through all stages of the pipeline (`pipeline`); return its effect's uuid.
+
+        The same req_id of the agent again gives the first answer. Raises InvalidIntentError, UnknownAgentError,
+        StaleContextError, QuotaExceededError, BackpressureError, DeadlineExceededError, PermissionDeniedError,
+        IntentConflictError, IntentRefusedError, IllegalEffectError, RequestConflictError, CircuitBreakerOpenError,
+        StoreUnavailableError and whatever else an append raises. In a world that is ordered by ticks it is held, and
+        this returns when the next tick has decided it.
+        """
+        if self._ticks is not None:
+            return await self._ticks.submit(intent)
+        return await self._submitting.one(intent)
+
+    async def submit_intents(
+        self, intents: Sequence[Mapping[str, Any]], *, atomic: bool = False, ordered: bool = True
+    ) -> list[Accepted | SimulationError]:
+        """Submit several intents: ``atomic`` all or none, else each by itself, in this order as far as they wait.
+
+        By themselves each gets its answer or its error. Atomic, the first refusal is raised and names the ``index``.
+        In a world that is ordered by ticks a list keeps its inner order, unless it is not ``ordered``.
+        """
+        if self._ticks is not None:
+            return await self._ticks.submit_each(intents, atomic=atomic, ordered=ordered)
+        return list(await self._submitting.together(intents)) if atomic else await self._submitting.each(intents)
+
+    async def hold_intent(self, intent: Mapping[str, Any]) -> Held | Accepted:
+        """Hold an intent until the next tick of a world that is ordered by ticks; return once that is durable.
+
+        The same req_id again tells what became of it: still held, accepted, or the error that refused it; a request
+        that was refused may be made anew from another context, or with another body. Raises InvalidIntentError (also
+        in a world that is ordered by arrival), UnknownAgentError, StaleContextError (as of the tick before),
+        BackpressureError, OverloadedError, RequestConflictError, CircuitBreakerOpenError and StoreUnavailableError.
+        """
+        return await self._holding().hold(intent)
+
+    async def hold_intents(
+        self, intents: Sequence[Mapping[str, Any]], *, atomic: bool = False, ordered: bool = True
+    ) -> list[Held | Accepted | SimulationError]:
+        """Hold several intents until the next tick; see `hold_intent` and `submit_intents`."""
+        return await self._holding().hold_each(intents, atomic=atomic, ordered=ordered)
+
+    async def decision(self, held: Held) -> Accepted:
+        """Wait for what its tick decides of an intent that is held; raise what it is refused with.
+
+        Raises StoreUnavailableError once this process lets the world go: the intent stays held.
+        """
+        return await self._holding().decision(held)
+
+    async def decisions(
+        self, answers: Sequence[Held | Accepted | SimulationError], *, atomic: bool = False
+    ) -> list[Accepted | SimulationError]:
+        """Wait for what is decided of each that is held of these (`hold_intents`); the others stay as they are.
+
+        Of an ``atomic`` list the refusal is raised.
+        """
+        return await self._holding().decisions(answers, atomic=atomic)
+
+    @property
+    def holds_intents(self) -> bool:
+        """Whether intents are held here until the next tick: the world is ordered by ticks."""
+        return self._ticks is not None
+
+    def _holding(self) -> Ticks:
+        if self._ticks is None:
+            raise InvalidIntentError(f"world {self.world_id!r} is ordered by arrival: no intent is held in it")
+        return self._ticks
+
+    async def broadcast_event(self, draft: EffectDraft) -> Receipt:
+        """Append an effect as the world's operator, and return once its observers' tokens were looked at here.
+
+        No pipeline, no permissions: agents submit intents. What becomes of a draft without a req_id could not be asked
+        for later, so it is waited for until ``append_deadline``, also where the database is silent. Raises what
+        `EventLog.append` raises, and, before anything is written, CircuitBreakerOpenError and what has ended the
+        following of the world.
+        """
+        self._follower.raise_if_ended()
+        append = self._guard.call(self.event_log.append_all, [draft])
+        (receipt,) = await (self._guard.write(append) if have_req_ids([draft]) else append)
+        with suppress(SimulationError):  # what was written stays so, whether it is seen to come here or not
+            await self._guard.read(self._follower.reached(receipt.global_seq))
+        return receipt
+
+    # -- interruption --------------------------------------------------------------------------------------
+
+    def issue_cancel_token(
+        self,
+        agent_id: str,
+        req_id: str,
+        context_seq: int | None = None,
+        *,
+        staleness_threshold: Threshold = NOT_GIVEN,
+        about: Collection[str] | None = None,
+    ) -> CancelToken:
+        """Issue the token of a generation that begins now, live at once; the effect GenerationStarted follows.
+
+        ``context_seq`` is the view it is made from, by default the agent's latest; however far the agent reads
+        meanwhile, it stays so. ``staleness_threshold`` goes before the agent's and the world's; ``about`` names what it
+        concerns, for the policy ``only_conflict``. A context that is stale already gives a token that is cancelled.
+        Raises UnknownAgentError, RequestConflictError and InvalidIntentError.
+        """
+        try:
+            named = check_about(about)
+            self._staleness.world.check(staleness_threshold)
+        except InvalidEffectError as error:
+            raise InvalidIntentError(error.reason, error.path) from None
+        with self._observing.held(agent_id):
+            attachment = self._observing.attach_now(agent_id)
+            staleness = self._staleness.of(agent_id, staleness_threshold, "generation")
+            return self._generations.issue(
+                attachment,
+                req_id,
+                context_seq,
+                staleness,
+                head_seq=self._follower.seq,
+                staleness_threshold=staleness_threshold,
+                about=named,
+            )
+
+    async def cancel_if_stale(self, agent_id: str, req_id: str, new_view_seq: int) -> bool:
+        """Cancel a generation if what its agent was shown up to this view makes it stale; tell if it did (seed)."""
+        if self._generations.get(agent_id, req_id) is None:
+            return False
+        return await self._guard.read(self._cancel_if_stale(agent_id, req_id, new_view_seq))
+
+    async def _cancel_if_stale(self, agent_id: str, req_id: str, new_view_seq: int) -> bool:
+        async with self._observing.attached(agent_id) as attachment:
+            return await self._generations.cancel_if_stale(attachment, req_id, new_view_seq)
+
+    async def cancel_generation(self, agent_id: str, req_id: str, reason: str = "user_requested") -> None:
+        """Cancel a generation, wherever it runs. Raises UnknownGenerationError."""
+        try:
+            self._generations.cancel(agent_id, req_id, reason)
+        except UnknownGenerationError:
+            await self._guard.read(self._follower.catch_up())  # another process may have begun it a moment ago
+            self._generations.cancel(agent_id, req_id, reason)
+
+    async def finish_generation(self, agent_id: str, req_id: str) -> bool:
+        """Take note that a generation has ended without an intent of its req_id; give False if none runs here."""
+        return self._generations.finish(agent_id, req_id)
+
+    def generation(self, agent_id: str, req_id: str) -> CancelToken | None:
+        """Give the token of a generation of this process, also for a while after it has ended."""
+        return self._generations.get(agent_id, req_id)
+
+    def generation_context(self, agent_id: str, req_id: str, *, here: bool = False) -> int | None:
+        """Give the context of a generation that is under way, in this process (``here``) or any; None where none is."""
+        begun = self._generations.begun(agent_id, req_id, here=here)
+        return None if begun is None else begun.context_seq
+
+    # -- staleness -----------------------------------------------------------------------------------------
+
+    @property
+    def staleness(self) -> WorldStaleness:
+        """The world's settings of staleness, as they stand."""
+        return self._staleness.world
+
+    async def set_staleness(
+        self,
+        *,
+        staleness_threshold: Threshold = NOT_GIVEN,
+        interrupt_policy: InterruptPolicy | None = None,
+        max_staleness_threshold: Threshold = NOT_GIVEN,
+    ) -> Receipt:
+        """Set when what agents are about to do is stale, for what begins from now on; what is left out stays.
+
+        Raises InvalidEffectError where the threshold would exceed the maximum, and what an append raises.
+        """
+        setting = self._staleness.set(staleness_threshold, interrupt_policy, max_staleness_threshold)
+        return await self._guard.write(setting)
+
+    # -- observation ---------------------------------------------------------------------------------------
+
+    async def view(self, agent_id: str, *, at_seq: int | None = None, at: str | None = None) -> View:
+        """Give an agent's view: the latest that it may know, or the one that it had at a seq or a moment (``at``).
+
+        Either way its view_seq is that of the effect which made it: the last up to there that gave the agent a delta.
+        Raises UnknownAgentError (also where it was not registered then), MomentNotFoundError, and
+        UnreadableMomentError (a ValueError) for what is no moment (`worldledger.moments`).
+        """
+        moment = seq_or_moment(at_seq, at)
+        if moment not in {HEAD, Moment(seq=moment.seq)}:
+            at_seq = await self._guard.read(self._seq_at(moment))
+        else:
+            at_seq = moment.seq
+        found = self._observing.view_here(agent_id, at_seq)
+        return await self._guard.read(self._observing.view(agent_id, at_seq)) if found is None else found
+
+    async def _seq_at(self, moment: Moment) -> int:
+        return await self._store.states.seq_at(await self._store.world(self.world_id), **moment._asdict())
+
+    async def subscribe(self, agent_id: str, *, view_seq: int | None = None) -> Subscription:
+        """Give the agent's observations after a view, or, where none is named, from now on with the view to begin with.
+
+        Raises UnknownAgentError, and MomentNotFoundError for a view_seq that the log has not come to.
+        """
+        with_view = view_seq is None
+        found = self._observing.subscribe_here(agent_id, view_seq, with_view=with_view)
+        if found is not None:
+            return found
+        subscribing = self._observing.subscribe(agent_id, view_seq, with_view=with_view)
+        return await self._guard.read(subscribing, Subscription.close)
+
+    def acknowledge(self, agent_id: str, view_seq: int) -> None:
+        """Take note that the agent has a view; where it comes back without naming one, it goes on from there."""
+        self._observing.acknowledge(agent_id, view_seq)
+
+    async def observed_events(
+        self,
+        agent_id: str,
+        *,
+        after_seq: int = 0,
+        until_seq: int | None = None,
+        kinds: Collection[str] | None = None,
+        limit: int = 100,
+    ) -> tuple[list[ObservedEvent], int]:
+        """Give events of the past that the agent could see, from the log, and the seq to go on after.
+
+        Raises UnknownAgentError and MomentNotFoundError.
+        """
+        return await self._guard.read(self._observing.events(agent_id, after_seq, until_seq, kinds, limit))
+
+    # -- time ----------------------------------------------------------------------------------------------
+
+    def set_sim_time_authority(
+        self, authority: str, *, zero: float | None = None, force: bool = True
+    ) -> Awaitable[Receipt]:
+        """Have an adapter ("unity", "unreal" …) set sim_time from here on, any "client", or ("none") the wall clock.
+
+        ``zero`` is the world's sim_time at which the authority's own 0.0 lies: by default where the world stands when
+        the effect is written, and for "client" 0.0. The wall clock goes on from where the world stands. Without
+        ``force``, which is an operator's, an adapter takes over only from another one that is silent.
+
+        The call is the seed's: its effect follows, before any later tick of this process. What it gives may be awaited
+        for the effect's receipt, and raises InvalidEffectError for what is no adapter's name, and without ``force``
+        TimeAuthorityHeldError.
+        """
+        return self._clocks.set_authority(authority, zero, force=force)
+
+    async def time_authority(self) -> TimeAuthority:
+        """Return who sets sim_time as of the world's head, what is added to its own time, and whether it is silent."""
+        return await self._guard.read(self._store.time_authority(self.world_id))
+
+    @property
+    def authority_silent(self) -> Silence | None:
+        """That the adapter with the time authority is not heard any more, if it is so: until its next tick."""
+        return self._clocks.authority.silence
+
+    def on_authority_silent(self, listener: Callable[[Silence], None]) -> Callable[[], None]:
+        """Have a function called whenever the time authority falls silent; call what is returned to end that."""
+        return self._clocks.on_silence(listener)
+
+    async def wait_for_tick(self) -> Tick:
+        """Wait for the next tick that is seen here.
+
+        Raises AuthoritySilentError where the time authority is silent or falls silent, StoreUnavailableError where the
+        world is closed meanwhile.
+        """
+        return await self._clocks.wait_for_tick()
+
+    def authority_disconnected(self, adapter: str, tick_seq: int | None, since_seq: int = 1) -> None:
+        """Take note that the connection by which an adapter's tick came has ended.
+
+        Where no tick came by it, only the word that the adapter takes over, ``tick_seq`` is None and ``since_seq`` the
+        effect WorldTimeAuthoritySet (1: the genesis). If that was the last that was heard of the time authority, the
+        effect WorldTimeAuthoritySilent follows.
+        """
+        self._clocks.disconnected(TimeAuthority(adapter, since_seq=since_seq, last_tick_seq=tick_seq))
+
+    async def tick(self, adapter: str, sim_time: float) -> Receipt | TickReceipt:
+        """Move sim_time on, to the adapter's own time plus its offset.
+
+        In a world that is ordered by ticks this closes the tick: all intents that are held become effects or are
+        refused, in one order and one transaction, before time moves on. There each tick is later than the one before.
+
+        Raises TimeAuthorityError for a foreign adapter, SimTimeOrderError for going backwards.
+        """
+        return await self._clocks.tick(adapter, sim_time)
+
+    async def close_tick(self, source: str) -> TickReceipt:
+        """Close the tick of a world that is ordered by ticks without setting sim_time.
+
+        ``source`` names who closes it: where an adapter has the authority over time, that adapter. Raises
+        TimeAuthorityError, and InvalidEffectError in a world that is ordered by arrival.
+        """
+        return await self._clocks.close_tick(source)
+
+    # -- memory --------------------------------------------------------------------------------------------
+
+    def memory_stats(self) -> MemoryStats:
+        """Give what this world takes of this process' memory."""
+        return self.memory.estimate_memory_usage()
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Wait until the effects that follow what has happened so far are written, at most ``timeout`` seconds."""
+        await self._outbox.flush(self._patience(timeout))
+
+    async def fold_known(self, timeout: float) -> None:
+        """Wait, at most so many seconds, until what this process knows to be in the log is folded."""
+        await self._follower.fold_known(timeout if self._guard.closed else 0.0)
+
+    async def reached(self, seq: int, timeout: float | None = None) -> bool:
+        """Wait until this process has folded an effect; give False if it has not after ``timeout`` seconds."""
+        return await self._follower.reached(seq, self._patience(timeout))
+
+    def _patience(self, timeout: float | None) -> float | None:
+        """Nobody waits for a database that answers nobody, but without a limit."""
+        return timeout if timeout is None or self._guard.closed else 0.0
+
+    @property
+    def _guard(self) -> StoreGuard:
+        return self._submitting.guard
+
+    # -- inside --------------------------------------------------------------------------------------------
+
+    def _on_effect(self, effect: Effect, sightings: list[Sighting], size: int) -> None:
+        self._lists.took(effect)
+        self._clocks.seen(effect)
+        if self._ticks is not None:
+            self._ticks.seen(effect)
+        self._generations.seen(effect)  # first: an intent's own effect ends its generation
+        for sighting, sight in zip(sightings, sights_of(effect, sightings), strict=True):
+            self._attachments.deliver(sighting, size, sight)
+        for agent_id in self._observing.seen(effect["kind"], sightings):
+            self._generations.cancel_all(agent_id, "policy_failed")
+
+    def _arrived(self, attachment: Attachment, sight: Sight | None) -> None:
+        self._sightings.arrived(attachment, sight)
+
+    def _upkeep(self, agent_id: str) -> int:
+        try:
+            views = self._follower.views
+            return views.size(agent_id) if views.policy(agent_id).remove_operations else 0
+        except (SimulationError, KeyError):  # the following has ended, or the policy has failed
+            return 0
+
+    def _let_go(self, attachment: Attachment) -> None:
+        self._observing.let_go(attachment)

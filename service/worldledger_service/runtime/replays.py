@@ -1,0 +1,230 @@
+"""Replays: what an agent could see between two moments, worked out anew from the log alone."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import aclosing, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import orjson
+
+from worldledger.errors import (
+    FoldError,
+    InvalidPolicyError,
+    PolicyFailedError,
+    SimulationError,
+    UnknownAgentError,
+    UnregisteredPolicyError,
+)
+from worldledger.staleness import Sight, is_news, shown_by
+from worldledger.views import Views
+
+if TYPE_CHECKING:
+    from worldledger.folding import Fold
+    from worldledger.observation import ObservationDelta, ObservedEvent, View
+    from worldledger_service.store import Store
+
+#: Effects up to which a replay runs on the event loop, and entities of a world up to which an agent's view is begun
+#: there. More are for `Store.aside`.
+_AT_ONCE: Final = 20
+#: Effects before a seq that are looked at for the one that made the view there, before it is looked for.
+_BEFORE: Final = 20
+#: What an agent's policy may come to grief by: it failed itself, or this process cannot make it.
+POLICY_ERRORS: Final = (PolicyFailedError, UnregisteredPolicyError, InvalidPolicyError)
+
+
+class Seen(NamedTuple):
+    """A delta, when it was to be delivered, by the wall clock (epoch seconds), and the bytes of its effect.
+
+    ``sight`` is what it counts as where its agent's intents and generations are asked whether they are stale.
+    """
+
+    delta: ObservationDelta
+    deliver_at: float
+    size: int
+    sight: Sight | None = None
+
+    def on_loop(self) -> float:
+        """Give the time by the event loop's clock: now, for what should have been delivered already."""
+        return asyncio.get_running_loop().time() + max(self.deliver_at - time.time(), 0.0)
+
+
+class Replay:
+    """One agent's view at some seq of the log, and the way forward from there. It shares nothing with others.
+
+    ``made_seq`` is the global_seq of the effect that made the view what it is: the last that gave the agent a delta,
+    or the agent's registration. It is None where that lies before the replay, which has not looked there.
+    """
+
+    def __init__(self, store: Store, agent_id: str, views: Views, made_seq: int | None) -> None:
+        self._store = store
+        self._agent_id = agent_id
+        self.began_at = views.seq
+        self.made_seq = made_seq
+        self.views = views
+
+    @classmethod
+    async def begin(
+        cls,
+        store: Store,
+        world_id: str,
+        agent_id: str,
+        seq: int,
+        *,
+        fold: Fold | None = None,
+        max_patch_ops: int | None = None,
+    ) -> Replay:
+        """Begin with the agent's view at a seq at which it was registered.
+
+        What a policy lets an agent remember is worked out from its registration on. A ``fold`` at that seq, if there is
+        one, is used up. ``max_patch_ops``: see `Views`. Raises UnknownAgentError, PolicyFailedError, what
+        `policy_from_spec` and `States.fold_at` raise.
+        """
+        if fold is None:
+            fold = await store.states.fold_at(world_id, seq)
+        known = fold.state.metadata["agents"].get(agent_id)
+        if known is None:
+            raise UnknownAgentError(agent_id, world_id)
+        views, registered = Views(fold, max_patch_ops=max_patch_ops), known["registered_seq"]
+        if registered < seq and remembers(views, agent_id):
+            replay = await cls.begin(store, world_id, agent_id, registered, max_patch_ops=max_patch_ops)
+            await replay.go(seq)
+            replay.began_at = seq
+            return replay
+        await _attach(store, views, agent_id)
+        return cls(store, agent_id, views, registered if registered == seq else None)
+
+    @classmethod
+    async def up_to(
+        cls,
+        store: Store,
+        world_id: str,
+        agent_id: str,
+        seq: int,
+        *,
+        registered_seq: int,
+        max_patch_ops: int | None = None,
+    ) -> Replay:
+        """Begin a little before a seq, where the policy did not fail there, and go to it: then made_seq may be known.
+
+        Raises as `begin`.
+        """
+        start = max(seq - _BEFORE, registered_seq)
+        try:
+            replay = await cls.begin(store, world_id, agent_id, start, max_patch_ops=max_patch_ops)
+            await replay.go(seq)
+        except POLICY_ERRORS:
+            return await cls.begin(store, world_id, agent_id, seq, max_patch_ops=max_patch_ops)
+        return replay
+
+    @property
+    def seq(self) -> int:
+        """Where it stands."""
+        return self.views.seq
+
+    def view(self) -> View:
+        """Give the agent's view here. Its view_seq is ``made_seq``, or where the replay began if that is not known."""
+        seq = self.began_at if self.made_seq is None else self.made_seq
+        view = self.views.view(self._agent_id)
+        return view if view.view_seq == seq else view.model_copy(update={"view_seq": seq})
+
+    async def go(self, until: int, seen: Callable[[Seen], None] | None = None, *, digests: bool | None = None) -> None:
+        """Go forward to a seq that the log has, and tell of each delta on the way.
+
+        Deltas that nobody is told of have no digest; nor have others without ``digests``. Raises PolicyFailedError,
+        FoldError and what `Reader.batches` raises; it may be gone on with after StoreUnavailableError.
+        """
+        world_id = self.views.fold.world_id
+        wanted = seen is not None if digests is None else digests
+        async with aclosing(self._store.reader.batches(world_id, after_seq=self.seq, until_seq=until)) as batches:
+            async for batch in batches:
+                texts = [row.text for row in batch]
+                if len(texts) > _AT_ONCE:
+                    found = await self._store.aside.run(partial(self._apply, texts, digests=wanted))
+                else:
+                    found = self._apply(texts, digests=wanted)
+                for each in found:
+                    self.made_seq = each.delta["view_seq"]
+                    if seen is not None:
+                        seen(each)
+        if self.seq < until:
+            what = f"world {world_id}: the effect at seq {self.seq + 1} is not in the log any more"
+            raise FoldError(what, world_id=world_id)
+
+    def _apply(self, texts: list[bytes], *, digests: bool) -> list[Seen]:
+        found = []
+        for text in texts:
+            effect = orjson.loads(text)
+            at = effect["wall_time"]
+            for _, delta, delay in self.views.apply(effect, digests=digests):
+                sight = Sight(delta["view_seq"], shown_by(delta, effect)) if is_news(effect, self._agent_id) else None
+                found.append(Seen(delta, at + delay, len(text), sight))
+        failed = self.views.failed.get(self._agent_id)
+        if failed is not None:
+            raise PolicyFailedError(self._agent_id, failed) from failed
+        return found
+
+
+def remembers(views: Views, agent_id: str) -> bool:
+    """Tell whether an agent's view depends on what it has seen before. Raises as `Replay.begin`."""
+    with _policys_errors(agent_id):
+        return not views.registered_policy(agent_id).remove_operations
+
+
+async def _attach(store: Store, views: Views, agent_id: str) -> None:
+    with _policys_errors(agent_id):
+        if len(views.fold.state.entities) > _AT_ONCE:
+            await store.aside.run(partial(views.attach, agent_id))
+        else:
+            views.attach(agent_id)
+
+
+@contextmanager
+def _policys_errors(agent_id: str) -> Iterator[None]:
+    """Raise PolicyFailedError for what a policy raises itself."""
+    try:
+        yield
+    except SimulationError:
+        raise
+    except Exception as error:
+        raise PolicyFailedError(agent_id, error) from error
+
+
+async def observed_events(
+    store: Store,
+    world_id: str,
+    agent_id: str,
+    *,
+    registered_seq: int,
+    after_seq: int,
+    until_seq: int,
+    kinds: Collection[str] | None,
+    limit: int,
+) -> tuple[list[ObservedEvent], int]:
+    """Give the events that an agent could see in a stretch of the log, and how far was looked.
+
+    Begins where the agent was registered, if that is later. Raises as `Replay.begin` and `Replay.go`.
+    """
+    if after_seq >= until_seq:
+        return [], after_seq
+    start = max(after_seq, registered_seq)
+    if start >= until_seq:
+        return [], until_seq
+    replay = await Replay.begin(store, world_id, agent_id, start)
+    events: list[ObservedEvent] = []
+    deltas: list[ObservationDelta] = []
+
+    def seen(each: Seen) -> None:
+        deltas.append(each.delta)
+
+    while replay.seq < until_seq and len(events) < limit:
+        await replay.go(min(replay.seq + 1000, until_seq), seen, digests=False)
+        events += [event for delta in deltas for event in delta["events"] if kinds is None or event["kind"] in kinds]
+        deltas.clear()
+    if len(events) > limit:
+        events = events[:limit]
+        return events, events[-1]["global_seq"]
+    return events, replay.seq

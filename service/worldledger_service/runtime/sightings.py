@@ -1,0 +1,375 @@
+"""Sightings: what agents were shown of others' doings, and whether that makes stale what they are about to do.
+
+`worldledger.staleness` says what a sighting is. For each agent that is attached here the latest ones are kept, as far
+back as is known; where that is not far enough, older ones are worked out from the log, once, and kept with them. So the
+verdict is the same in every process, after a restart, and beyond the deltas that are kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from worldledger.errors import SimulationError, StoreUnavailableError
+from worldledger.staleness import Sight, is_news, shown_by
+from worldledger_service.runtime.replays import POLICY_ERRORS, Replay
+
+if TYPE_CHECKING:
+    from worldledger.effects import Effect
+    from worldledger.staleness import Staleness
+    from worldledger.views import Sighting
+    from worldledger_service.runtime.attachments import Attachment
+    from worldledger_service.runtime.following import Follower
+    from worldledger_service.runtime.observing import Observing
+    from worldledger_service.runtime.replays import Seen
+    from worldledger_service.store import Store
+
+#: Sightings of an agent that are kept, and most where somebody needs more of them.
+_KEPT: Final = 1024
+_MOST: Final = 16_384
+#: Effects of the first stretch that older sightings are looked for in; each one after it has twice as many.
+_FIRST: Final = 1000
+#: Seconds after which what could not be counted is tried again.
+_PAUSE: Final = 0.5
+
+log = structlog.get_logger("worldledger.runtime")
+
+
+class Record:
+    """The latest due sightings of one agent, ascending: all of those after ``known_from``."""
+
+    def __init__(self, known_from: int) -> None:
+        self.known_from = known_from
+        #: older ones that are not due yet, by their seqs
+        self.coming: dict[int, Sight] = {}
+        self._sights: deque[Sight] = deque()
+        self._most = _KEPT
+        self._growing = 0
+        self._lock = asyncio.Lock()
+
+    def __len__(self) -> int:
+        return len(self._sights)
+
+    def take(self, sight: Sight) -> None:
+        """Take the next one; one that is known already, or older than what is known, changes nothing."""
+        sights = self._sights
+        self.coming.pop(sight.seq, None)
+        if sight.seq <= self.known_from:
+            return
+        if not sights or sights[-1].seq < sight.seq:
+            sights.append(sight)
+            self._trim()
+        elif all(each.seq != sight.seq for each in sights):
+            self._sights = deque(sorted([*sights, sight], key=lambda each: each.seq))
+
+    def after(self, seq: int) -> list[Sight]:
+        """Give those after a seq, ascending."""
+        found = []
+        for sight in reversed(self._sights):
+            if sight.seq <= seq:
+                break
+            found.append(sight)
+        found.reverse()
+        return found
+
+    @contextmanager
+    def growing(self, most: int) -> Iterator[None]:
+        """Let none go until the end of the block, and from then on keep so many, within bounds."""
+        self._most = max(self._most, min(most, _MOST))
+        self._growing += 1
+        try:
+            yield
+        finally:
+            self._growing -= 1
+            self._trim()
+
+    @property
+    def lock(self) -> asyncio.Lock:
+        """Held by the one who looks for older ones."""
+        return self._lock
+
+    def begin_at(self, known_from: int, sights: Sequence[Sight]) -> None:
+        """Take those between ``known_from`` and where the record has begun so far."""
+        self._sights.extendleft(reversed(sights))
+        self.known_from = known_from
+
+    def _trim(self) -> None:
+        if self._growing:
+            return
+        while len(self._sights) > self._most:
+            self.known_from = self._sights.popleft().seq
+
+
+class Watch:
+    """Something that an agent is about to do from the view at ``context_seq``, and how many sightings came after.
+
+    ``names``: what it is about. ``left_out`` tells of a seq whether it came out of the same list of intents.
+    ``stale_at`` is the seq of the sighting that has made it stale; ``became_stale`` is told.
+    """
+
+    def __init__(
+        self,
+        agent_id: str,
+        context_seq: int,
+        staleness: Staleness,
+        names: frozenset[str] = frozenset(),
+        *,
+        left_out: Callable[[int], bool] | None = None,
+        became_stale: Callable[[], None] | None = None,
+    ) -> None:
+        self.agent_id = agent_id
+        self.context_seq = context_seq
+        self.staleness = staleness
+        #: whether all that came before what is seen now was counted
+        self.counted = staleness.threshold is None
+        self.stale_at: int | None = None
+        self._names = names if staleness.interrupt_policy == "only_conflict" else None
+        self._left_out = left_out
+        self._counts_all = self._names is None and left_out is None
+        self._limit = inf if staleness.threshold is None else staleness.threshold
+        self._became_stale = became_stale
+        self._counted_to = context_seq
+        self._count = 0
+        # What is told of its staleness has no need of the seqs of those that counted, but for the newest.
+        keeps = 1 if became_stale is not None or staleness.threshold is None else staleness.threshold + 1
+        self._latest: deque[int] = deque(maxlen=keeps)
+
+    @property
+    def expected_seq(self) -> int:
+        """The oldest context that would not be stale now, of something that is."""
+        return self._latest[0] if self._latest else self.context_seq
+
+    def begin(self, sights: Sequence[Sight]) -> None:
+        """Count what came up to now: if that makes it stale already, then as of the newest of them."""
+        self.counted = True
+        for sight in sights:
+            self._count_one(sight)
+        self._look()
+
+    def take(self, sight: Sight) -> None:
+        """Count a sighting, the next one that is due."""
+        seq = sight.seq
+        if not self.counted or seq <= self._counted_to:
+            return
+        self._counted_to = seq
+        # Written out, for an agent may have thousands of intents that wait, and each is told of each sighting.
+        if self._counts_all or self._counts(sight):
+            self._count += 1
+            self._latest.append(seq)
+            if self._count > self._limit and self.stale_at is None:
+                self._look()
+
+    def over(self, sights: Sequence[Sight]) -> bool:
+        """Tell whether these alone, the latest there are, make it stale."""
+        threshold = self.staleness.threshold
+        return threshold is not None and sum(map(self._counts, sights)) > threshold
+
+    def _counts(self, sight: Sight) -> bool:
+        if self._names is not None and not sight.concerns(self.agent_id, self._names):
+            return False
+        return self._left_out is None or not self._left_out(sight.seq)
+
+    def _count_one(self, sight: Sight) -> None:
+        self._counted_to = sight.seq
+        if self._counts(sight):
+            self._count += 1
+            self._latest.append(sight.seq)
+
+    def _look(self) -> None:
+        if self.stale_at is None and self._count > self._limit:
+            self.stale_at = self._latest[-1]
+            if self._became_stale is not None:
+                self._became_stale()
+
+
+class Sightings:
+    """Counts the sightings of one world's agents for what they are about to do here."""
+
+    def __init__(
+        self,
+        store: Store,
+        follower: Follower,
+        observing: Callable[[], Observing],
+        *,
+        max_patch_ops: int | None = None,
+    ) -> None:
+        self._store = store
+        self._follower = follower
+        self._observing = observing
+        self._max_patch_ops = max_patch_ops
+        self._watches: dict[str, dict[Watch, None]] = {}
+        self._counting: set[asyncio.Task[None]] = set()
+        #: what takes those that were worked out from the log before they were due
+        self._late: set[asyncio.TimerHandle] = set()
+
+    # -- what happens --------------------------------------------------------------------------------------
+
+    def arrived(self, attachment: Attachment, sight: Sight | None) -> None:
+        """Take note of what an agent may know of from now on."""
+        if sight is None:
+            return
+        attachment.sightings.take(sight)
+        watches = self._watches.get(attachment.agent_id)
+        if watches:
+            for watch in list(watches):
+                watch.take(sight)
+
+    # -- watching ------------------------------------------------------------------------------------------
+
+    def begin(self, watch: Watch) -> None:
+        """Count what comes for a watch, until `end`."""
+        if watch.staleness.threshold is not None:
+            self._watches.setdefault(watch.agent_id, {})[watch] = None
+
+    def end(self, watch: Watch) -> None:
+        """Count for it no longer. Doing it twice does no harm."""
+        watches = self._watches.get(watch.agent_id)
+        if watches is not None and watches.pop(watch, watch) is None and not watches:
+            del self._watches[watch.agent_id]
+
+    def count_now(self, watch: Watch, attachment: Attachment) -> bool:
+        """Count what has come already, if that is known here; else tell that it is not."""
+        if watch.counted:
+            return True
+        sights = attachment.sightings.after(watch.context_seq)
+        if attachment.sightings.known_from > watch.context_seq and not watch.over(sights):
+            return False
+        watch.begin(sights)
+        return True
+
+    async def count(self, watch: Watch, attachment: Attachment) -> None:
+        """Count what has come already, working out from the log what is not known here.
+
+        Raises PolicyFailedError for an agent that was let go meanwhile, and StoreUnavailableError.
+        """
+        if self.count_now(watch, attachment):
+            return
+        record = attachment.sightings
+        threshold = watch.staleness.threshold or 0
+        with record.growing(threshold + 1):
+            async with record.lock:
+                stretch = _FIRST
+                while not self.count_now(watch, attachment):
+                    await self._reach_back(attachment, watch.context_seq, stretch)
+                    stretch *= 2
+
+    async def count_as_of(self, watch: Watch, attachment: Attachment, seq: int) -> None:
+        """Count what was made for the agent up to a seq, due or not, for a watch that was not begun. Raises as `count`.
+
+        So the verdict follows from the log and nothing else.
+        """
+        record, threshold = attachment.sightings, watch.staleness.threshold
+        if threshold is None:
+            return
+        with record.growing(threshold + 1):
+            async with record.lock:
+                stretch = _FIRST
+                while True:
+                    sights = [sight for sight in attachment.sights_after(watch.context_seq) if sight.seq <= seq]
+                    if record.known_from <= watch.context_seq or watch.over(sights):
+                        break
+                    await self._reach_back(attachment, watch.context_seq, stretch)
+                    stretch *= 2
+        watch.begin(sights)
+
+    def count_later(self, watch: Watch) -> None:
+        """Count what has come already as soon as it is known."""
+        task = asyncio.get_running_loop().create_task(self._count_later(watch))
+        self._counting.add(task)
+        task.add_done_callback(self._counting.discard)
+
+    async def _count_later(self, watch: Watch) -> None:
+        observing = self._observing()
+        while watch in self._watches.get(watch.agent_id, ()):
+            try:
+                async with observing.attached(watch.agent_id) as attachment:
+                    await self.count(watch, attachment)
+            except StoreUnavailableError as error:
+                if self._follower.error is not None:
+                    return
+                log.debug("sightings are counted later", agent_id=watch.agent_id, error=error.message)
+            except SimulationError as error:  # who is let go is told so
+                log.debug("sightings are not counted", agent_id=watch.agent_id, error=error.message)
+                return
+            else:
+                return
+            await asyncio.sleep(_PAUSE)
+
+    async def _reach_back(self, attachment: Attachment, seq: int, stretch: int) -> None:
+        """Add the sightings of a stretch before those that are known; further back than ``seq`` nobody asks."""
+        record, agent_id = attachment.sightings, attachment.agent_id
+        known = self._follower.views.fold.state.metadata["agents"].get(agent_id)
+        registered_seq = 0 if known is None else known["registered_seq"]
+        end = record.known_from
+        start = end
+        found: list[Seen] = []
+        failing: int | None = None
+        trial = max(end - stretch, seq, registered_seq)
+        while trial < start and trial != failing:
+            seen: list[Seen] = []
+            try:
+                replay = await Replay.begin(
+                    self._store, self._follower.world_id, agent_id, trial, max_patch_ops=self._max_patch_ops
+                )
+                await replay.go(end, seen.append, digests=False)
+            except POLICY_ERRORS:
+                failing = trial
+            else:
+                start, found = trial, seen
+            if failing is None:
+                break
+            trial = (failing + start) // 2
+        if failing is not None or start <= registered_seq:
+            # Before its policy failed an agent had a view that is no more: what it saw then makes nothing stale.
+            start = 0
+        record.begin_at(start, self._due(attachment, found))
+
+    def _due(self, attachment: Attachment, found: Sequence[Seen]) -> list[Sight]:
+        """Give the sightings that are due; take those that are not when they are."""
+        loop, now = asyncio.get_running_loop(), time.time()
+        due: list[Sight] = []
+        deliver_at = 0.0
+        for each in found:
+            deliver_at = max(each.deliver_at, deliver_at)
+            if each.sight is None:
+                continue
+            if deliver_at <= now:
+                due.append(each.sight)
+            else:
+                attachment.sightings.coming[each.sight.seq] = each.sight
+                self._late = {timer for timer in self._late if timer.when() > loop.time()}
+                self._late.add(loop.call_later(deliver_at - now, self.arrived, attachment, each.sight))
+        return due
+
+    async def close(self) -> None:
+        """Count no more."""
+        for timer in self._late:
+            timer.cancel()
+        for task in self._counting:
+            task.cancel()
+        if self._counting:
+            await asyncio.wait(self._counting)
+
+
+def sights_of(effect: Effect, sightings: Sequence[Sighting]) -> list[Sight | None]:
+    """Give what each agent's delta is as a sighting (None: it is none); agents who are shown the same share it."""
+    made: dict[tuple[int, int], Sight] = {}
+    found: list[Sight | None] = []
+    for agent_id, delta, _ in sightings:
+        if not is_news(effect, agent_id):
+            found.append(None)
+            continue
+        patches, events = delta["patches"], delta["events"]
+        key = (id(patches) if patches else 0, id(events[0]) if events else 0)
+        sight = made.get(key)
+        if sight is None:
+            sight = made[key] = Sight(effect["global_seq"], shown_by(delta, effect))
+        found.append(sight)
+    return found

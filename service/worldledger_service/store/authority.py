@@ -1,0 +1,52 @@
+"""Who sets a world's sim_time: its genesis says so first, and the kinds of `worldledger.time_authority` what follows.
+
+A process that writes a world remembers the authority. It stays true as long as nobody else moves the head; so
+whoever reads the head anew, or takes its lock, looks for a later word in the log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from worldledger.time_authority import TIME_KINDS, WALL, TimeAuthority
+from worldledger_service.store import statements
+
+if TYPE_CHECKING:
+    from worldledger_service.database.engine import PooledConnection
+    from worldledger_service.store.sealing import Sealer
+
+_KINDS: Final = sorted(TIME_KINDS)
+
+
+async def look_up_authority(connection: PooledConnection, sealer: Sealer, head_seq: int) -> None:
+    """Bring what a sealer knows of the time authority up to the head, as this connection sees it."""
+    known = sealer.authority
+    if sealer.authority_seq == 0:
+        known = await _of_genesis(connection, sealer.world_id, known)
+    sealer.authority = await _moved_on(connection, sealer.world_id, known, sealer.authority_seq, head_seq)
+    sealer.authority_seq = head_seq
+
+
+async def authority_at(connection: PooledConnection, world_id: str, seq: int) -> TimeAuthority:
+    """Return who sets sim_time after the effect at ``seq``."""
+    known = await _of_genesis(connection, world_id, TimeAuthority(WALL))
+    return await _moved_on(connection, world_id, known, 0, seq)
+
+
+async def _moved_on(
+    connection: PooledConnection, world_id: str, known: TimeAuthority, after_seq: int, until_seq: int
+) -> TimeAuthority:
+    """Return the authority after a range of effects; one that cannot be read says nothing, as in the fold."""
+    for row in await connection.fetch(statements.LAST_OF_AUTHORITY, world_id, _KINDS, after_seq, until_seq):
+        try:
+            known = known.after(row["kind"], orjson.loads(row["payload"]), row["global_seq"])
+        except ValueError:
+            known = await _moved_on(connection, world_id, known, after_seq, row["global_seq"] - 1)
+    return known
+
+
+async def _of_genesis(connection: PooledConnection, world_id: str, otherwise: TimeAuthority) -> TimeAuthority:
+    payload = await connection.fetchval(statements.GENESIS_PAYLOAD, world_id)
+    return otherwise if payload is None else TimeAuthority.of_genesis(orjson.loads(payload))

@@ -1,0 +1,394 @@
+"""The committer: one task takes what has gathered for all worlds and writes it in one statement.
+
+Waiting callers are what makes the next group larger: there is no timer and no added latency. A world whose head
+was moved by another process, or whose outcome is in doubt, is settled aside (`settle.py`) while the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from worldledger.chain import StoredEffect
+from worldledger.drafts import CheckedDraft
+from worldledger.errors import OverloadedError, SimulationError, StoreUnavailableError, WorldNotFoundError
+from worldledger_service.store import statements
+from worldledger_service.store.authority import look_up_authority
+from worldledger_service.store.echoes import Echoes
+from worldledger_service.store.live import StateNeededError, confirm, confirm_group
+from worldledger_service.store.outages import Outages, leaves_doubt
+from worldledger_service.store.records import Head, Receipt
+from worldledger_service.store.sealing import Group, Sealer
+from worldledger_service.store.settle import Settler
+from worldledger_service.store.units import Unit
+from worldledger_service.store.writing import write_groups
+
+if TYPE_CHECKING:
+    from worldledger_service.database.engine import PooledConnection
+    from worldledger_service.settings import Settings
+    from worldledger_service.store.states import States
+
+#: Drafts that wait for one world from which on they are written on a connection of their own.
+_WIDE = 200
+
+
+class WorldQueue:
+    """One world as the committer sees it: its head as last known, and the units that wait."""
+
+    __slots__ = ("busy", "head", "pending", "sealer")
+
+    def __init__(self, sealer: Sealer, head: Head | None) -> None:
+        self.sealer = sealer
+        self.head = head
+        self.pending: deque[Unit] = deque()
+        self.busy = False
+
+    @property
+    def world_id(self) -> str:
+        """The world's name."""
+        return self.sealer.world_id
+
+
+class Committer:
+    """Writes the units of all worlds of this process; `commit` puts one in line."""
+
+    def __init__(
+        self, pool: asyncpg.Pool, settings: Settings, url: str, *, outages: Outages, states: States, echoes: Echoes
+    ) -> None:
+        self._pool = pool
+        self._settings = settings
+        self._outages = outages
+        self._echoes = echoes
+        self._settler = Settler(pool, settings, url, outages, states)
+        self._ready: dict[WorldQueue, None] = {}
+        self._waiting = 0
+        self._waiting_bytes = 0
+        self._running = False
+        self._stopped = asyncio.Event()
+        self._alone = True
+        self._connection: PooledConnection | None = None
+        self._aside: set[asyncio.Task[None]] = set()
+        self._closing = False
+        #: told the world and its new head_seq after each commit of this process
+        self.on_commit: Callable[[str, int], None] | None = None
+
+    @property
+    def waiting(self) -> int:
+        """How many effects wait for their commit."""
+        return self._waiting
+
+    async def commit(self, queue: WorldQueue, unit: Unit) -> list[Receipt]:
+        """Put a unit in line, wait for its commit and give its receipts.
+
+        Raises OverloadedError when too much waits already, StoreUnavailableError once the store is closing, and
+        whatever becomes of the unit.
+        """
+        self._check_room(unit)
+        if self._alone and not self._running and not self._ready and unit.close is None:
+            # A lone caller writes by itself: a task of its own would only add two turns of the event loop.
+            self._begin()
+            try:
+                await self._lead(queue, unit)
+            except asyncio.CancelledError:
+                unit.future.cancel()
+                raise
+            finally:
+                self._end()
+        else:
+            self._enlist(queue, unit)
+            self._wake()
+        return await unit.future
+
+    async def write_alone(self, queue: WorldQueue, draft: CheckedDraft) -> Receipt | None:
+        """Write the single effect of a lone caller, who has no req_id, with nothing around its one statement.
+
+        This is the common case of a program that appends one effect after another, and what stands around the
+        statement is felt there. Gives None, with nothing written, where the ordinary way is to be taken: when
+        others write or wait, when the head is not known or not the known one, and when the draft is refused.
+        """
+        head, connection = queue.head, self._connection
+        if self._running or self._ready or queue.busy or self._closing or not self._alone:
+            return None
+        if head is None or connection is None:
+            return None
+        sealer = queue.sealer
+        wall_time = sealer.now(head)
+        try:
+            decided = sealer.decide(draft, head.seq) if draft.kind in sealer.checked_kinds else draft
+            text, uuid, sim_time = sealer.effect(decided, head.seq + 1, sim_time=head.sim_time, wall_time=wall_time)
+        except (SimulationError, StateNeededError):
+            return None
+        digest = sha256(head.checksum.hex().encode() + text)
+        after = Head(head.seq + 1, digest.digest(), sim_time, wall_time)
+        receipt = Receipt(after.seq, uuid, digest.hexdigest())
+        group = None
+        self._begin()
+        queue.busy = True
+        try:
+            with self._outages.silence.asked():
+                status = await connection.execute(
+                    statements.APPEND_ONE,
+                    sealer.world_id,
+                    head.seq,
+                    text.decode(),
+                    after.checksum,
+                    sim_time,
+                    wall_time,
+                    decided.kind,
+                    decided.source_id,
+                )
+        except BaseException as error:
+            # What is settled is decided anew, so it is the draft as it was given.
+            group = Group.of_one(sealer.world_id, head, after, text.decode(), receipt, given=draft, decided=decided)
+            self._failed(error, [(queue, group, [])])
+            if isinstance(error, asyncio.CancelledError):
+                group.units[0][0].future.cancel()
+            if not isinstance(error, Exception):
+                raise
+        else:
+            written = status == "INSERT 0 1"
+            queue.head = after if written else None
+            if written and (sealer.live is not None or sealer.recent is not None):
+                confirm(sealer, head.seq, [text.decode()], [after.checksum])
+            if written and sealer.world_id in self._echoes:
+                row = StoredEffect(after.seq, text, after.checksum, decided.kind, decided.source_id, sim_time)
+                self._echoes.add(sealer.world_id, head.seq, [row])
+            self._done(queue)
+            if written and self.on_commit is not None:
+                self.on_commit(sealer.world_id, after.seq)
+        finally:
+            self._end()
+        if group is not None:
+            return (await group.units[0][0].future)[0]
+        return receipt if written else None
+
+    def _check_room(self, unit: Unit) -> None:
+        if self._closing:
+            raise StoreUnavailableError("the store is closing; nothing of this call was written")
+        if (
+            self._waiting + len(unit.drafts) > self._settings.max_waiting
+            or self._waiting_bytes + unit.size > self._settings.max_waiting_bytes
+        ):
+            raise OverloadedError(
+                f"{self._waiting} effects ({self._waiting_bytes} bytes) wait for their commit; try again later",
+                waiting=self._waiting,
+            )
+
+    def _enlist(self, queue: WorldQueue, unit: Unit) -> None:
+        self._waiting += len(unit.drafts)
+        self._waiting_bytes += unit.size
+        queue.pending.append(unit)
+        if not queue.busy:
+            self._ready[queue] = None
+
+    async def close(self) -> None:
+        """Write what waits, then stop. Further calls are refused."""
+        self._closing = True
+        while self._running or self._aside:
+            if self._running:
+                await self._stopped.wait()
+            else:
+                await asyncio.wait(self._aside)
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            await self._pool.release(connection)
+
+    # -- the lane ------------------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        if self._ready and not self._running:
+            self._begin()
+            self._start(self._run())
+
+    def _begin(self) -> None:
+        self._running = True
+        self._stopped.clear()
+
+    def _end(self) -> None:
+        self._running = False
+        self._wake()
+        if not self._running:
+            self._stopped.set()
+
+    async def _lead(self, queue: WorldQueue, unit: Unit) -> None:
+        """Write one unit for which nobody else has to wait."""
+        if queue.busy or queue.head is None or self._connection is None:
+            self._enlist(queue, unit)
+            if self._ready:
+                await self._write_next()
+        else:
+            queue.busy = True
+            await self._write(self._connection, [(queue, [unit])])
+
+    async def _run(self) -> None:
+        """Write groups until nothing is ready."""
+        try:
+            while self._ready:
+                await self._write_next()
+                if not self._alone:
+                    # Those who were just answered get their turn, and come back in time for the next group.
+                    await asyncio.sleep(0)
+        finally:
+            self._end()
+
+    async def _write_next(self) -> None:
+        """Write what waits now. The connection is kept: getting one costs as much as a write."""
+        taken = self._take()
+        self._alone = len(taken) == 1 and len(taken[0][1]) == 1
+        try:
+            with self._outages.silence.asked():
+                if self._connection is None:
+                    self._connection = await self._pool.acquire()
+                    await self._connection.execute(statements.FOR_COMMITTING)
+                    self._outages.answered()
+                for queue, _ in taken:
+                    if queue.head is None:
+                        queue.head = await self._load_head(self._connection, queue.sealer)
+        except BaseException as error:
+            for queue, units in taken:
+                self._settle_aside(queue, units, None)
+            self._drop_connection()
+            if not isinstance(error, Exception):
+                raise
+        else:
+            await self._write(self._connection, taken)
+
+    def _take(self) -> list[tuple[WorldQueue, list[Unit]]]:
+        """Take the waiting units of the ready worlds, up to what one statement may hold."""
+        taken: list[tuple[WorldQueue, list[Unit]]] = []
+        room = self._settings.max_group
+        for queue in list(self._ready):
+            if room <= 0:
+                break
+            del self._ready[queue]
+            units, count = self._take_units(queue)
+            if (count >= _WIDE and (self._ready or taken)) or any(unit.close is not None for unit in units):
+                # A long group must not hold up the short ones of other worlds. And what closes a tick needs its lock.
+                self._settle_aside(queue, units, None)
+                continue
+            room -= count
+            taken.append((queue, units))
+        return taken
+
+    def _take_units(self, queue: WorldQueue) -> tuple[list[Unit], int]:
+        queue.busy = True
+        units: list[Unit] = []
+        count = 0
+        pending = queue.pending
+        while pending and (not units or count + len(pending[0].drafts) <= self._settings.max_group):
+            unit = pending.popleft()
+            count += len(unit.drafts)
+            units.append(unit)
+            self._waiting -= len(unit.drafts)
+            self._waiting_bytes -= unit.size
+        return units, count
+
+    @staticmethod
+    async def _load_head(connection: PooledConnection, sealer: Sealer) -> Head:
+        row = await connection.fetchrow(statements.HEAD, sealer.world_id)
+        if row is None:
+            raise WorldNotFoundError(f"no world named {sealer.world_id!r}", world_id=sealer.world_id)
+        head = Head(*row)
+        await look_up_authority(connection, sealer, head.seq)
+        return head
+
+    async def _write(self, connection: PooledConnection, taken: list[tuple[WorldQueue, list[Unit]]]) -> None:
+        """Write the groups in one statement and answer their callers."""
+        sealed: list[tuple[WorldQueue, Group, list[Unit]]] = []
+        for queue, units in taken:
+            assert queue.head is not None  # noqa: S101 - loaded just before
+            try:
+                group, later, refused = queue.sealer.seal(queue.head, units)
+            except Exception as error:  # noqa: BLE001 - a broken clock, say: its callers are told, the world goes on
+                for unit in units:
+                    unit.fail(error)
+                self._done(queue)
+                continue
+            queue.pending.extendleft(reversed(later))
+            self._waiting += sum(len(unit.drafts) for unit in later)
+            self._waiting_bytes += sum(unit.size for unit in later)
+            if group.texts:
+                sealed.append((queue, group, refused))
+            else:
+                group.answer()
+                self._go_on(queue, refused)
+        if not sealed:
+            return
+        try:
+            with self._outages.silence.asked():
+                written = await write_groups(connection, [group for _, group, _ in sealed])
+        except BaseException as error:
+            self._failed(error, sealed)
+            if not isinstance(error, Exception):
+                raise
+            return
+        self._outages.answered()
+        for queue, group, refused in sealed:
+            if group.world_id in written:
+                queue.head = group.after
+                confirm_group(queue.sealer, group)
+                if group.world_id in self._echoes:
+                    self._echoes.add(group.world_id, group.before.seq, group.rows())
+                group.answer()
+                self._tell(queue)
+                self._go_on(queue, refused)
+            else:
+                self._settle_aside(queue, [*(unit for unit, _ in group.units), *refused], None)
+
+    def _failed(self, error: BaseException, sealed: list[tuple[WorldQueue, Group, list[Unit]]]) -> None:
+        """Have the groups settled whose statement failed, or may not have."""
+        lost = leaves_doubt(error)
+        for queue, group, refused in sealed:
+            self._settle_aside(queue, [*(unit for unit, _ in group.units), *refused], group if lost else None)
+        if lost:
+            self._drop_connection()
+
+    def _go_on(self, queue: WorldQueue, refused: list[Unit]) -> None:
+        """Let the world's next units come; what was refused is judged again under the lock before it is told so."""
+        if refused:
+            self._settle_aside(queue, refused, None)
+        else:
+            self._done(queue)
+
+    def _tell(self, queue: WorldQueue) -> None:
+        """Tell whoever follows heads (`worldledger_service.store.watch`) where this world's now is."""
+        if self.on_commit is not None and queue.head is not None:
+            self.on_commit(queue.world_id, queue.head.seq)
+
+    def _done(self, queue: WorldQueue) -> None:
+        queue.busy = False
+        if queue.pending:
+            self._ready[queue] = None
+
+    def _drop_connection(self) -> None:
+        """Give a broken connection back to the pool, which makes a new one in its place."""
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            with suppress(asyncpg.InterfaceError):  # the pool has noticed by itself and taken it back
+                connection.terminate()
+            self._start(self._pool.release(connection))
+
+    # -- aside ---------------------------------------------------------------------------------------------
+
+    def _settle_aside(self, queue: WorldQueue, units: list[Unit], in_doubt: Group | None) -> None:
+        self._start(self._settle(queue, units, in_doubt))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._aside.add(task)
+        task.add_done_callback(self._aside.discard)
+
+    async def _settle(self, queue: WorldQueue, units: list[Unit], in_doubt: Group | None) -> None:
+        queue.head = None  # whatever happens, what was known is no longer to be relied on
+        try:
+            queue.head = await self._settler.settle(queue.sealer, units, in_doubt)
+        finally:
+            self._done(queue)
+            self._tell(queue)
+            self._wake()

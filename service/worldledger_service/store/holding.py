@@ -1,0 +1,360 @@
+"""Holding: intents of worlds that are ordered by ticks, kept durably until a tick decides them.
+
+Those that come to one world at a time in this process are held in one transaction, under the lock of the open tick.
+So the tick that an intent belongs to, and its place among the agent's own, are the same for all processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from uuid import UUID
+
+import orjson
+
+from worldledger.errors import BackpressureError, OverloadedError, SimulationError
+from worldledger.time_authority import TIME_SET_KIND
+from worldledger_service.database.engine import transaction
+from worldledger_service.database.failures import explain
+from worldledger_service.store import statements
+from worldledger_service.store.outages import Outages, retrying
+from worldledger_service.store.records import Receipt
+from worldledger_service.store.units import conflict
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from worldledger_service.database.engine import PooledConnection
+    from worldledger_service.settings import Settings
+
+#: Most intents that are held in one statement.
+_AT_ONCE: Final = 1000
+
+#: Whose intent, and its req_id.
+Key: TypeAlias = tuple[str, str]
+
+
+class OpenTick(NamedTuple):
+    """The tick for which a world holds intents now.
+
+    ``after_seq`` is the global_seq of the effect that closed the one before, ``sim_time`` and ``source_id`` are that
+    effect's; 0 and None before the first.
+    """
+
+    number: int
+    after_seq: int
+    sim_time: float | None
+    source_id: str | None
+
+
+class Wanted(NamedTuple):
+    """An intent that is to be held.
+
+    ``place``: its order field, or None for its count within the tick. ``intent`` is canonical text, ``body_sha256``
+    the digest of its draft, by which requests of the log are told apart too. ``tick`` is the open tick as its caller
+    knows it: where another is open, the intent is not held. ``context_seq`` is the one that the request names; the
+    intent's own is that of the view which it was really made from. ``refused``: what a request is refused with, as of
+    the tick before, unless it is known already.
+    """
+
+    agent_id: str
+    req_id: str
+    place: int | None
+    intent: str
+    body_sha256: bytes
+    context_seq: int | None
+    tick: int
+    list_id: UUID | None = None
+    list_index: int | None = None
+    list_atomic: bool = False
+    list_ordered: bool = False
+    refused: SimulationError | None = None
+
+    @property
+    def key(self) -> Key:
+        """Whose intent, and its req_id."""
+        return (self.agent_id, self.req_id)
+
+
+class HeldIntent(NamedTuple):
+    """An intent that is held, as the one who closes the tick finds it."""
+
+    agent_id: str
+    req_id: str
+    tick: int
+    place: int
+    intent: str
+    list_id: UUID | None
+    list_index: int | None
+    list_atomic: bool
+    list_ordered: bool
+
+    @property
+    def key(self) -> Key:
+        """Whose intent, and its req_id."""
+        return (self.agent_id, self.req_id)
+
+
+class HeldAt(NamedTuple):
+    """An intent is held for this tick; ``again``: it was already."""
+
+    tick: int
+    place: int
+    again: bool = False
+
+
+class RefusedAt(NamedTuple):
+    """An intent was refused by this tick; ``outcome`` is what was said of it then."""
+
+    tick: int
+    outcome: Mapping[str, Any]
+
+
+class OtherTick(NamedTuple):
+    """Nothing is held: another tick is open."""
+
+    open: OpenTick
+
+
+#: What became of an intent that was to be held; a Receipt is that of the effect which it has become.
+Answer: TypeAlias = HeldAt | RefusedAt | Receipt | OtherTick | SimulationError
+
+
+class Limits(NamedTuple):
+    """How many intents a world and each of its agents may have held."""
+
+    most: int
+    most_per_agent: int
+
+
+@dataclass(slots=True)
+class _Call:
+    """What one caller wants held; ``atomic``: all of it or nothing."""
+
+    wanted: Sequence[Wanted]
+    limits: Limits
+    atomic: bool
+    future: asyncio.Future[list[Answer]]
+
+
+async def lock_tick(connection: PooledConnection, world_id: str) -> OpenTick:
+    """Take the lock of a world's open tick on a connection, until the end of its transaction."""
+    row = await connection.fetchrow(statements.LOCK_TICK, world_id)
+    if row is None:
+        first = OpenTick(1, 0, None, None)
+        last = await connection.fetchrow(statements.LAST_TICK, world_id, TIME_SET_KIND)
+        if last is not None and last["tick"].isdecimal() and len(last["tick"]) <= 16:
+            first = OpenTick(int(last["tick"]) + 1, last["global_seq"], last["sim_time"], last["source_id"])
+        await connection.execute(statements.OPEN_FIRST_TICK, world_id, *first)
+        row = await connection.fetchrow(statements.LOCK_TICK, world_id)
+        assert row is not None  # noqa: S101 - it was put there just before, or was there already
+    return OpenTick(*row)
+
+
+class Holding:
+    """Holds intents of all worlds of this process; `hold` puts some in line."""
+
+    def __init__(self, pool: asyncpg.Pool, settings: Settings, url: str, outages: Outages) -> None:
+        self._pool = pool
+        self._settings = settings
+        self._url = url
+        self._outages = outages
+        self._waiting: dict[str, deque[_Call]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def hold(
+        self, world_id: str, wanted: Sequence[Wanted], limits: Limits, *, atomic: bool = False
+    ) -> list[Answer]:
+        """Hold intents until the next tick, durably; give what became of each.
+
+        A request that is held or was accepted already is not held again. Of an ``atomic`` list none is held if one
+        cannot be. Raises StoreUnavailableError; holding the same again does no harm.
+        """
+        call = _Call(wanted, limits, atomic, asyncio.get_running_loop().create_future())
+        line = self._waiting.get(world_id)
+        if line is None:
+            self._waiting[world_id] = deque([call])
+            task = asyncio.get_running_loop().create_task(self._work(world_id))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            line.append(call)
+        return await call.future
+
+    async def open_tick(self, world_id: str) -> OpenTick:
+        """Give the tick that is open now. Raises StoreUnavailableError."""
+        async for attempt in retrying(self._settings.append_deadline):
+            with attempt, self._outages.noticed():
+                async with self._pool.acquire() as connection, transaction(connection):
+                    return await lock_tick(connection, world_id)
+        raise AssertionError("an attempt returns or raises")
+
+    async def known(self, world_id: str, keys: Sequence[Key]) -> dict[Key, HeldAt | RefusedAt | Receipt]:
+        """Give what is known of intents that were held; nothing of those that are not known any more."""
+        async with self._pool.acquire() as connection:
+            found = await self._look(connection, world_id, keys)
+            told: dict[Key, HeldAt | RefusedAt | Receipt] = {}
+            for key, row in found.items():
+                if row["first_seq"] is not None:
+                    told[key] = await _receipt(connection, world_id, row)
+                elif row["outcome"] is not None:
+                    told[key] = RefusedAt(row["tick"], orjson.loads(row["outcome"]))
+                else:
+                    told[key] = HeldAt(row["tick"], row["place"], again=True)
+            return told
+
+    async def close(self) -> None:
+        """Hold what waits to be."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    # -- the line ------------------------------------------------------------------------------------------
+
+    async def _work(self, world_id: str) -> None:
+        """Hold what gathers for one world until nothing does."""
+        line = self._waiting[world_id]
+        try:
+            while line:
+                calls: list[_Call] = []
+                count = 0
+                while line and (not calls or count + len(line[0].wanted) <= _AT_ONCE):
+                    count += len(line[0].wanted)
+                    calls.append(line.popleft())
+                await self._hold(world_id, [call for call in calls if not call.future.done()])
+        finally:
+            del self._waiting[world_id]
+
+    async def _hold(self, world_id: str, calls: Sequence[_Call]) -> None:
+        try:
+            async for attempt in retrying(self._settings.append_deadline):
+                with attempt, self._outages.noticed(), self._outages.silence.asked():
+                    async with self._pool.acquire() as connection:
+                        round_ = _Round(world_id, calls, self._settings.max_waiting_bytes)
+                        async with transaction(connection):
+                            await round_.run(connection)
+        except Exception as error:  # noqa: BLE001 - every caller must be told, whatever it was
+            explained = explain(error, self._url)
+            for call in calls:
+                if not call.future.done():
+                    call.future.set_exception(explained)
+            return
+        for call, answers in zip(calls, round_.answers, strict=True):
+            if not call.future.done():
+                call.future.set_result(answers)
+
+    @staticmethod
+    async def _look(connection: PooledConnection, world_id: str, keys: Sequence[Key]) -> dict[Key, asyncpg.Record]:
+        agents, requests = [agent_id for agent_id, _ in keys], [req_id for _, req_id in keys]
+        rows = await connection.fetch(statements.HELD_OR_KNOWN, world_id, agents, requests)
+        return {(row["agent_id"], row["req_id"]): row for row in rows}
+
+
+class _Round:
+    """One transaction that holds intents, under the lock of the open tick."""
+
+    def __init__(self, world_id: str, calls: Sequence[_Call], most_bytes: int) -> None:
+        self._world_id = world_id
+        self._calls = calls
+        self._most_bytes = most_bytes
+        self._new: dict[Key, tuple[Wanted, int]] = {}
+        self._held: dict[str | None, int] = {}
+        self._counted: dict[str, int] = {}
+        self._bytes = 0
+        self.answers: list[list[Answer]] = []
+
+    async def run(self, connection: PooledConnection) -> None:
+        open_tick = await lock_tick(connection, self._world_id)
+        keys = list({wanted.key: None for call in self._calls for wanted in call.wanted})
+        found = await Holding._look(connection, self._world_id, keys)  # noqa: SLF001 - the same file's
+        agents = list({agent_id for agent_id, _ in keys})
+        for row in await connection.fetch(statements.HELD_NOW, self._world_id, agents):
+            self._held[row["agent_id"]] = row["held"]
+            if row["agent_id"] is None:
+                self._bytes = row["bytes"]
+            else:
+                self._counted[row["agent_id"]] = row["counted_to"]
+        for call in self._calls:
+            self.answers.append(await self._take(connection, call, open_tick, found))
+        if self._new:
+            rows = [
+                (*wanted.key, place, wanted.place is None, *wanted[3:6], *wanted[7:11])
+                for wanted, place in self._new.values()
+            ]
+            columns = list(zip(*rows, strict=True))
+            await connection.execute(statements.HOLD, self._world_id, open_tick.number, *columns)
+
+    async def _take(
+        self, connection: PooledConnection, call: _Call, open_tick: OpenTick, found: Mapping[Key, asyncpg.Record]
+    ) -> list[Answer]:
+        """Decide on one call; where it is atomic and one of it cannot be held, what it has put there goes again."""
+        mark = (dict(self._new), dict(self._held), dict(self._counted), self._bytes) if call.atomic else None
+        answers = [
+            await self._one(connection, wanted, open_tick, found.get(wanted.key), call.limits) for wanted in call.wanted
+        ]
+        if mark is not None and any(isinstance(each, SimulationError | OtherTick) for each in answers):
+            self._new, self._held, self._counted, self._bytes = mark
+        return answers
+
+    async def _one(
+        self,
+        connection: PooledConnection,
+        wanted: Wanted,
+        open_tick: OpenTick,
+        row: asyncpg.Record | None,
+        limits: Limits,
+    ) -> Answer:
+        if row is not None and row["first_seq"] is not None:
+            if row["known_sha256"] != wanted.body_sha256 or row["first_seq"] != row["last_seq"]:
+                return conflict(wanted.req_id, global_seq=row["first_seq"])
+            return await _receipt(connection, self._world_id, row)
+        if wanted.key in self._new:
+            first, place = self._new[wanted.key]
+            if first.body_sha256 != wanted.body_sha256:
+                return conflict(wanted.req_id)
+            return HeldAt(open_tick.number, place, again=True)
+        if row is not None:
+            same = row["body_sha256"] == wanted.body_sha256
+            if row["outcome"] is None:
+                return HeldAt(row["tick"], row["place"], again=True) if same else conflict(wanted.req_id)
+            if same and _same_context(row, wanted):
+                return RefusedAt(row["tick"], orjson.loads(row["outcome"]))
+        if wanted.tick != open_tick.number:
+            return OtherTick(open_tick)
+        if wanted.refused is not None:
+            return wanted.refused
+        agent_id = wanted.agent_id
+        if self._held.get(None, 0) >= limits.most or self._held.get(agent_id, 0) >= limits.most_per_agent:
+            return BackpressureError(agent_id, "drop_newest")
+        size = len(wanted.intent.encode())
+        if self._bytes + size > self._most_bytes:
+            return OverloadedError(f"{self._bytes} bytes of intents are held for the next tick")
+        if wanted.place is None:
+            self._counted[agent_id] = self._counted.get(agent_id, 0) + 1
+        place = self._counted[agent_id] if wanted.place is None else wanted.place
+        self._held[agent_id] = self._held.get(agent_id, 0) + 1
+        self._held[None] = self._held.get(None, 0) + 1
+        self._bytes += size
+        self._new[wanted.key] = (wanted, place)
+        return HeldAt(open_tick.number, place)
+
+
+def _same_context(row: asyncpg.Record, wanted: Wanted) -> bool:
+    """Tell whether a request that was refused comes again from the context that it was refused with.
+
+    What the requests name is compared, not which view that meant when they came. One that names none is another where
+    it ends a generation that began from another view.
+    """
+    if row["context_seq"] is not None or wanted.context_seq is not None:
+        return bool(row["context_seq"] == wanted.context_seq)
+    made_from = orjson.loads(wanted.intent)["context_seq"]
+    return made_from is None or bool(made_from == row["made_from"])
+
+
+async def _receipt(connection: PooledConnection, world_id: str, row: asyncpg.Record) -> Receipt:
+    first = row["first_seq"]
+    effect = await connection.fetchrow(statements.EFFECTS_BETWEEN, world_id, first, first)
+    assert effect is not None  # noqa: S101 - a request is written together with its effects
+    return Receipt(first, effect["uuid"], effect["checksum"].hex(), replayed=True)

@@ -1,0 +1,251 @@
+"""Reading the log: batches of bounded size, single effects, heads."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from worldledger.chain import StoredEffect, Verdict
+from worldledger.errors import EffectNotFoundError
+from worldledger.ports import Span, WorldHead
+from worldledger_service.database.address import describe
+from worldledger_service.database.failures import explained
+from worldledger_service.store import statements
+from worldledger_service.store.outages import Outages, is_outage
+from worldledger_service.store.silence import unanswered
+from worldledger_service.store.verification import verify_world
+
+if TYPE_CHECKING:
+    from worldledger_service.database.engine import PooledConnection
+    from worldledger_service.settings import Settings
+
+#: Larger than any global_seq.
+END = 2**62
+#: What PostgreSQL cannot hold in a text, so that nothing there can equal a text that has one.
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_MOST_ROWS = 1000
+#: As `statements.GATHER` says.
+_MOST_GATHERED = 10_000
+
+
+class BulkWrites:
+    """How many bulk writes are under way in this process, for work that is to wait until they are over."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Count one until the end of the block."""
+        self._count += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._count -= 1
+            if not self._count:
+                self._idle.set()
+
+    @property
+    def under_way(self) -> bool:
+        """Whether there is any."""
+        return self._count > 0
+
+    async def idle(self) -> None:
+        """Wait until there is none."""
+        await self._idle.wait()
+
+
+class Reader:
+    """Reads effects as they are stored. It is the LogReader that projections are handed."""
+
+    def __init__(self, pool: asyncpg.Pool, settings: Settings, url: str, outages: Outages) -> None:
+        self._pool = pool
+        self._url = url
+        self._outages = outages
+        self._settings = settings
+        #: the bulk writes of this process
+        self.bulk = BulkWrites()
+        #: held while a long sort has a connection: only one at a time, so that others are left for short questions
+        self.sorting = asyncio.Lock()
+
+    @property
+    def place(self) -> str:
+        """Which database this is, for messages: never with a password."""
+        return describe(self._url)
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[PooledConnection]:
+        """Lend a connection; what the database refuses comes out as an error of ours."""
+        with explained(self._url), self._outages.silence.asked():
+            async with self._pool.acquire(timeout=self._settings.command_timeout) as connection:
+                yield connection
+            self._outages.answered()
+
+    async def fetch(self, statement: str, *arguments: Any) -> list[asyncpg.Record]:
+        """Read rows. A pooled connection that turns out to be dead is replaced, once: reading twice does no harm."""
+        for last in (False, True):
+            with explained(self._url), self._outages.silence.asked():
+                async with self._pool.acquire(timeout=self._settings.command_timeout) as connection:
+                    try:
+                        rows = await connection.fetch(statement, *arguments)
+                    except Exception as error:
+                        if last or not is_outage(error):
+                            raise
+                        with suppress(asyncpg.InterfaceError):  # the pool may have noticed, and taken it back
+                            connection.terminate()
+                        continue
+                self._outages.answered()
+                return rows
+        raise AssertionError  # the second round returns or raises
+
+    async def _patiently(self, statement: str, *arguments: Any) -> list[asyncpg.Record]:
+        """Read rows, unless the database falls silent: then StoreUnavailableError is raised."""
+        return await self._outages.silence.bear(self.fetch(statement, *arguments), lambda _: unanswered())
+
+    async def batches(
+        self,
+        world_id: str,
+        *,
+        after_seq: int = 0,
+        until_seq: int | None = None,
+        kind: str | None = None,
+        source_id: str | None = None,
+        limit: int | None = None,
+    ) -> AsyncGenerator[list[StoredEffect], None]:
+        """Give rows with after_seq < global_seq <= until_seq, ascending, filtered if asked.
+
+        A batch holds at most 1,000 rows and about ``read_batch_bytes`` stored bytes, and no connection is held
+        between batches, so a slow consumer costs the database nothing. ``limit`` is the most rows in all.
+        """
+        rows = self.records(
+            world_id, after_seq=after_seq, until_seq=until_seq, kind=kind, source_id=source_id, limit=limit
+        )
+        async with aclosing(rows):
+            async for batch in rows:
+                yield [StoredEffect(*row) for row in batch]
+
+    async def records(
+        self,
+        world_id: str,
+        *,
+        after_seq: int = 0,
+        until_seq: int | None = None,
+        kind: str | None = None,
+        source_id: str | None = None,
+        limit: int | None = None,
+    ) -> AsyncGenerator[list[Any], None]:
+        """Give the same rows as `batches`, as they come from the driver: no tuples, but like a `StoredRow`."""
+        statement, filters = _batch_statement(kind, source_id)
+        if not all(map(storable, (world_id, *filters))):
+            return
+        until = END if until_seq is None else min(until_seq, END)
+        left = END if limit is None else limit
+        position = max(after_seq, 0)
+        while left > 0 and position < until:
+            most = min(left, _MOST_ROWS)
+            rows = await self._patiently(
+                statement, world_id, position, until, most, self._settings.read_batch_bytes, *filters
+            )
+            if not rows:
+                return
+            yield rows
+            position = rows[-1][0]
+            left -= len(rows)
+
+    async def gather(self, spans: Sequence[Span], *, limit: int) -> list[list[StoredEffect]]:
+        """Give the first rows of each span, in one query; see `worldledger.ports.LogReader`.
+
+        At most ``limit`` rows and about ``read_batch_bytes`` stored bytes are given in all.
+        """
+        limit = min(limit, _MOST_GATHERED)
+        worlds: list[str] = []
+        after: list[int] = []
+        until: list[int] = []
+        for span in spans:
+            if limit <= 0:
+                break
+            # The log has no gaps, so what the numbers promise is what the rows will be.
+            last = min(span.until_seq, span.after_seq + limit)
+            worlds.append(span.world_id)
+            after.append(span.after_seq)
+            until.append(last)
+            limit -= max(last - span.after_seq, 0)
+        found: list[list[StoredEffect]] = [[] for _ in spans]
+        if worlds:
+            rows = await self.fetch(statements.GATHER, worlds, after, until, self._settings.read_batch_bytes)
+            for row in rows:
+                found[row[0] - 1].append(StoredEffect(*row[1:]))
+        return found
+
+    async def world_heads(self, *, after: str = "", limit: int = 1000) -> list[WorldHead]:
+        """Give worlds by name, those after ``after``, with their present heads."""
+        return [WorldHead(*row) for row in await self.fetch(statements.WORLD_HEADS, after, limit)]
+
+    async def effect(self, world_id: str, global_seq: int) -> StoredEffect:
+        """Give one stored effect. Raises EffectNotFoundError, which names the head."""
+        if 0 < global_seq < END and storable(world_id):
+            for row in await self.fetch(statements.EFFECT_AT, world_id, global_seq):
+                return StoredEffect(*row)
+        head = (await self.head_seqs([world_id])).get(world_id)
+        raise EffectNotFoundError(
+            f"world {world_id!r} has no effect {global_seq}; its head is {head}",
+            world_id=world_id,
+            global_seq=global_seq,
+            head_seq=head,
+        )
+
+    async def head_seqs(self, world_ids: list[str]) -> dict[str, int]:
+        """Give the present head_seq of each of these worlds that exists."""
+        known = await self.fetch(statements.HEADS, [*filter(storable, world_ids)])
+        return {row["world_id"]: row["head_seq"] for row in known}
+
+    def on(self, connection: PooledConnection) -> Reader:
+        """Give the same reader on one connection, inside its transaction."""
+        return ReaderOn(self._pool, self._settings, self._url, self._outages, connection)
+
+    async def verify(self, world_id: str) -> Verdict:
+        """Verify one world; see `worldledger_service.store.verification.verify_world`."""
+        return await verify_world(self, world_id)
+
+
+class ReaderOn(Reader):
+    """The same reader on one connection, inside its transaction."""
+
+    def __init__(
+        self, pool: asyncpg.Pool, settings: Settings, url: str, outages: Outages, connection: PooledConnection
+    ) -> None:
+        super().__init__(pool, settings, url, outages)
+        self._connection = connection
+
+    async def fetch(self, statement: str, *arguments: Any) -> list[asyncpg.Record]:
+        """Read rows on the connection; what goes wrong is left to whoever holds the transaction."""
+        rows = await self._connection.fetch(statement, *arguments)
+        self._outages.answered()
+        return rows
+
+    async def _patiently(self, statement: str, *arguments: Any) -> list[asyncpg.Record]:
+        """Read rows on the connection, which could not be left while it reads."""
+        return await self.fetch(statement, *arguments)
+
+
+def storable(text: str) -> bool:
+    """Tell whether PostgreSQL can hold a text; asking it by any other would be an error of the statement."""
+    return _UNSTORABLE.search(text) is None
+
+
+def _batch_statement(kind: str | None, source_id: str | None) -> tuple[str, list[Any]]:
+    if kind is not None and source_id is not None:
+        return statements.BATCH_OF_KIND_AND_SOURCE, [kind, source_id]
+    if kind is not None:
+        return statements.BATCH_OF_KIND, [kind]
+    if source_id is not None:
+        return statements.BATCH_OF_SOURCE, [source_id]
+    return statements.BATCH, []

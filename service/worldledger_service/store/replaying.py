@@ -1,0 +1,280 @@
+"""Replaying a world from its log alone, and proving that it comes out at the same states.
+
+Every effect is checked against the chain and folded; at each seq for which the log holds a StateDigest, and at each
+snapshot, the state's digest is computed anew and compared. So are the views that agents had, wherever the log holds a
+ViewDigest (`worldledger_service.store.proving_views`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import orjson
+
+from worldledger.chain import StoredEffect, Verifier
+from worldledger.errors import FoldError, TamperedError
+from worldledger.folding import Fold
+from worldledger.rulesets import Ruleset
+from worldledger_service.store import statements
+from worldledger_service.store.ahead import ahead
+from worldledger_service.store.proving_views import ViewProof
+from worldledger_service.store.view_digests import ViewDigests
+
+if TYPE_CHECKING:
+    from worldledger_service.store.reader import Reader
+    from worldledger_service.store.records import WorldRecord
+
+#: Told how many effects were replayed, and how many there are.
+Progress = Callable[[int, int], None]
+
+#: What a replay may find. ``tampered``: the chain does not hold. ``ruleset_changed``: a state differs from the digest
+#: that another version of the ruleset wrote. ``diverged``: it differs from this version's own. ``snapshot``: a
+#: snapshot is damaged (it is a cache; the log is well). ``failed``: the ruleset could not fold an effect.
+#: ``view_differs``: a ViewDigest does not hold, though no state is known to differ.
+Kind = Literal["tampered", "ruleset_changed", "diverged", "view_differs", "snapshot", "failed"]
+
+
+class Told(NamedTuple):
+    """What somebody has said of the state at a seq; ``said_at`` is the StateDigest's seq, 0 for a snapshot."""
+
+    at_seq: int
+    digest: str
+    ruleset: str
+    version: int
+    said_at: int
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The first seq at which a replay comes out otherwise than it should, and how."""
+
+    kind: Kind
+    global_seq: int
+    what: str
+
+
+@dataclass(frozen=True)
+class ReplayVerdict:
+    """The outcome for one world: how many effects were replayed, and what was found.
+
+    ``digests`` (StateDigests), ``snapshots`` and ``views`` (ViewDigests) are how many agreed; where there is none of
+    them the replay had nothing to be compared with. ``agreed_seq`` is the last seq whose state was proved to be the
+    recorded one; 0 if none. ``unchecked_views`` are ViewDigests that this program cannot check, for want of a policy,
+    which says nothing about the log; ``unchecked_because`` is why, of the first.
+    """
+
+    world_id: str
+    effects: int
+    digests: int
+    snapshots: int
+    agreed_seq: int
+    finding: Divergence | None = None
+    views: int = 0
+    unchecked_views: int = 0
+    unchecked_because: str | None = None
+
+    @property
+    def agreed(self) -> bool | None:
+        """Whether everything came out as recorded; None where all is well, but nothing was recorded to compare with."""
+        if self.finding is not None:
+            return False
+        return True if self.agreed_seq or self.views else None
+
+
+async def check_replay(
+    reader: Reader, world: WorldRecord, ruleset: Ruleset, progress: Progress | None = None
+) -> ReplayVerdict:
+    """Replay one world from its genesis to the head that its record names. Raises StoreUnavailableError."""
+    return await _Replay(reader, world, ruleset).run(progress)
+
+
+class _Replay:
+    def __init__(self, reader: Reader, world: WorldRecord, ruleset: Ruleset) -> None:
+        self._reader = reader
+        self._world = world
+        self._fold = Fold(world.world_id, ruleset)
+        self._verifier = Verifier(world.world_id, spill=TemporaryFile)
+        self._agreed_seq = 0
+        self._digests = 0
+        self._snapshots = 0
+        #: what was found of states and snapshots; whether the chain holds has the last word
+        self._found: Divergence | None = None
+        self._damaged: Divergence | None = None
+        #: None where the log says nothing of views
+        self._proof: ViewProof | None = None
+        #: a view that differs; told unless the next StateDigest shows that the state has differed since before it
+        self._view_found: Divergence | None = None
+
+    async def run(self, progress: Progress | None) -> ReplayVerdict:
+        with closing(self._verifier):
+            return await self._run(progress)
+
+    async def _run(self, progress: Progress | None) -> ReplayVerdict:
+        head = self._world.head.position
+        told = await self._told(head.global_seq)
+        said = ViewDigests(self._reader, self._world.world_id, head.global_seq)
+        await said.read_on()
+        if said.due:
+            self._proof = ViewProof(self._fold, said)
+        rows = self._reader.batches(self._world.world_id, until_seq=head.global_seq)
+        async with ahead(rows) as batches:
+            async for batch in batches:
+                left = await asyncio.to_thread(self._take, batch, told)
+                while left:
+                    await said.read_on()
+                    left = await asyncio.to_thread(self._fold_on, left, told)
+                if self._verifier.finding is not None:
+                    break
+                if progress is not None:
+                    progress(self._verifier.effects, head.global_seq)
+        finding = (await asyncio.to_thread(self._verifier.finish, head)).finding
+        if finding is not None:
+            return self._verdict(Divergence("tampered", finding.global_seq, finding.what))
+        self._found = self._found or self._view_found
+        if self._found is None and told:
+            self._found = _beyond(told[-1], head.global_seq)
+        return self._verdict(self._found or self._damaged)
+
+    def _verdict(self, found: Divergence | None) -> ReplayVerdict:
+        proof = self._proof
+        return ReplayVerdict(
+            self._world.world_id,
+            self._verifier.effects,
+            self._digests,
+            self._snapshots,
+            self._agreed_seq,
+            found,
+            *(() if proof is None else (proof.agreed, proof.unchecked, proof.because)),
+        )
+
+    async def _told(self, head_seq: int) -> list[Told]:
+        """Give all that was said of states, the last seq first."""
+        world_id = self._world.world_id
+        told = [
+            _read(row["global_seq"], row["payload"])
+            for row in await self._reader.fetch(statements.STATE_DIGESTS, world_id, head_seq)
+        ]
+        name, version = self._fold.ruleset.name, self._fold.ruleset.version
+        told += [
+            # One whose text is not the one that was digested says nothing.
+            Told(
+                row["global_seq"],
+                row["state_digest"].hex() * (row["state_digest"] == row["text_digest"]),
+                name,
+                version,
+                0,
+            )
+            for row in await self._reader.fetch(statements.SNAPSHOT_DIGESTS, world_id, head_seq)
+            if row["ruleset_version"] == version
+        ]
+        # Of one seq what the log says comes first: a snapshot is only a cache.
+        return sorted(told, key=lambda each: (each.at_seq, each.said_at == 0), reverse=True)
+
+    def _take(self, batch: Sequence[StoredEffect], told: list[Told]) -> Sequence[StoredEffect]:
+        """Check and fold a batch; give what of it is left to fold once more ViewDigests have been read.
+
+        Once a state differs nothing more is folded; the chain is checked to its end all the same, for what was said
+        stands in it.
+        """
+        holds = self._verifier.feed(batch)
+        good = batch if holds else batch[: self._verifier.position.global_seq - (batch[0].global_seq - 1)]
+        return self._fold_on(good, told)
+
+    def _fold_on(self, good: Sequence[StoredEffect], told: list[Told]) -> Sequence[StoredEffect]:
+        """Fold rows, stopping wherever something was said of the state or a view; give what is left, as `_take`."""
+        proof = self._proof
+        try:
+            while good and self._found is None:
+                if proof is not None:
+                    self._compare_views(proof)
+                    if proof.wants_more:
+                        return good
+                if told and told[-1].at_seq <= self._fold.seq:
+                    self._found = _beyond(told[-1], self._fold.seq)
+                    break
+                count = min(len(good), told[-1].at_seq - self._fold.seq) if told else len(good)
+                if proof is None:
+                    self._fold.feed(good[:count])
+                else:
+                    count = proof.feed(good[:count])
+                good = good[count:]
+                self._compare(told)
+        except FoldError as error:
+            self._found = self._view_found or Divergence("failed", error.details["global_seq"], error.message)
+        except TamperedError as error:
+            self._found = Divergence("tampered", error.details["global_seq"], error.details["what"])
+        return ()
+
+    def _compare_views(self, proof: ViewProof) -> None:
+        """Compare views with all that was said of this seq, after the state itself was compared."""
+        proof.compare()
+        if proof.differs is None or self._view_found is not None:
+            return
+        seq, what = proof.differs
+        ruleset = self._fold.ruleset
+        if self._world.ruleset_version != ruleset.version:
+            what += (
+                f"; the world began under {ruleset.name} {self._world.ruleset_version}, replayed is {ruleset.version}"
+            )
+        self._view_found = Divergence("view_differs", seq, what)
+
+    def _compare(self, told: list[Told]) -> None:
+        """Compare the state with all that was said of this seq."""
+        seq = self._fold.seq
+        if not told or told[-1].at_seq != seq:
+            return
+        digest = self._fold.state.digest()
+        while told and told[-1].at_seq == seq and self._found is None:
+            said = told.pop()
+            if said.digest == digest:
+                self._agreed_seq = seq
+                self._digests += bool(said.said_at)
+                self._snapshots += not said.said_at
+                if said.said_at:  # the state is the recorded one, so it is the view alone that differs
+                    self._found = self._view_found
+            elif said.said_at:
+                self._found = (self._view_found if not said.digest else None) or self._divergence(said, digest)
+            else:
+                self._damaged = self._damaged or self._divergence(said, digest)
+
+    def _divergence(self, said: Told, digest: str) -> Divergence:
+        ruleset = self._fold.ruleset
+        since = f"the last that agreed is seq {self._agreed_seq}" if self._agreed_seq else "none before it was recorded"
+        differ = f"the replayed state's digest is {digest[:16]}…, recorded is {said.digest[:16]}…"
+        if not said.digest and said.said_at:
+            return Divergence("diverged", said.said_at, "this StateDigest cannot be read")
+        if not said.digest:
+            return Divergence("snapshot", said.at_seq, "the snapshot is damaged: its state is not what was digested")
+        if not said.said_at:
+            return Divergence("snapshot", said.at_seq, f"the snapshot is damaged: {differ}")
+        where = f"{differ} (in seq {said.said_at}; {since})"
+        if self._view_found is not None:
+            where += f"; a view differs as early as seq {self._view_found.global_seq}"
+        if (said.ruleset, said.version) != (ruleset.name, ruleset.version):
+            what = (
+                f"the ruleset has changed: recorded under {said.ruleset} {said.version}, replayed under "
+                f"{ruleset.name} {ruleset.version}: {where}"
+            )
+            return Divergence("ruleset_changed", said.at_seq, what)
+        return Divergence("diverged", said.at_seq, where)
+
+
+def _read(seq: int, payload: str | None) -> Told:
+    """Read a StateDigest; one that cannot be read names a state that no world has."""
+    value = None if payload is None else orjson.loads(payload)
+    if not isinstance(value, dict):
+        value = {}
+    at_seq, version = value.get("at_seq"), value.get("ruleset_version")
+    if type(at_seq) is not int or not 1 <= at_seq < seq or type(version) is not int:
+        return Told(max(seq - 1, 1), "", str(value.get("ruleset")), 0, seq)
+    return Told(at_seq, str(value.get("state_digest")), str(value.get("ruleset")), version, seq)
+
+
+def _beyond(said: Told, seq: int) -> Divergence:
+    what = f"something was said of the state at seq {said.at_seq}, which does not lie before seq {seq}"
+    return Divergence("diverged", said.at_seq, what)

@@ -1,0 +1,370 @@
+"""Sealing: how the units that wait become the rows that follow a world's head. Pure: no I/O, the clock is handed in.
+
+A group is what one statement writes to one world.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+import orjson
+
+from worldledger.canonical import canonical_json
+from worldledger.chain import StoredEffect
+from worldledger.drafts import CheckedDraft, effect_text
+from worldledger.errors import (
+    EffectTooLargeError,
+    InvalidEffectError,
+    SimTimeOrderError,
+    SimulationError,
+    TimeAuthorityError,
+    TimeAuthorityHeldError,
+)
+from worldledger.rulesets import Ruleset
+from worldledger.time_authority import (
+    TIME_AUTHORITY_KIND,
+    TIME_KINDS,
+    TIME_SET_KIND,
+    TIME_SILENT_KIND,
+    WALL,
+    TimeAuthority,
+    hand_over,
+)
+from worldledger.world import WorldState
+from worldledger_service.store.live import LiveState, Recent, StateNeededError
+from worldledger_service.store.records import Head, Receipt
+from worldledger_service.store.units import Unit
+
+
+@dataclass(slots=True)
+class Group:
+    """The rows of one write to one world, and who waits for them."""
+
+    world_id: str
+    before: Head
+    after: Head
+    texts: list[str] = field(default_factory=list)
+    checksums: list[bytes] = field(default_factory=list)
+    kinds: list[str] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
+    sim_times: list[float] = field(default_factory=list)
+    requests: list[tuple[str, str, bytes, int, int]] = field(default_factory=list)
+    units: list[tuple[Unit, dict[int, Receipt]]] = field(default_factory=list)
+    #: who sets sim_time from here on, where an effect of the group says something of it
+    authority: TimeAuthority | None = None
+
+    @classmethod
+    def of_one(
+        cls,
+        world_id: str,
+        before: Head,
+        after: Head,
+        text: str,
+        receipt: Receipt,
+        *,
+        given: CheckedDraft,
+        decided: CheckedDraft,
+    ) -> Group:
+        """Make the group of a single effect that was sealed by itself. Its unit holds the draft as it was given."""
+        kinds, sources = [decided.kind], [decided.source_id]
+        group = cls(world_id, before, after, [text], [after.checksum], kinds, sources, [after.sim_time])
+        group.units.append((Unit((given,), ()), {0: receipt}))
+        return group
+
+    def cut(self, mark: int) -> None:
+        """Drop the rows from ``mark`` on."""
+        for column in (self.texts, self.checksums, self.kinds, self.sources, self.sim_times):
+            del column[mark:]
+
+    def rows(self) -> list[StoredEffect]:
+        """Give the rows as they are stored."""
+        columns = (self.texts, self.checksums, self.kinds, self.sources, self.sim_times)
+        return [
+            StoredEffect(seq, text.encode(), checksum, kind, source_id, sim_time)
+            for seq, (text, checksum, kind, source_id, sim_time) in enumerate(
+                zip(*columns, strict=True), self.before.seq + 1
+            )
+        ]
+
+    def answer(self) -> None:
+        """Tell every caller, after the commit."""
+        for unit, written in self.units:
+            unit.answer(written)
+
+
+class Sealer:
+    """Turns the waiting units of a world into the rows that follow its head."""
+
+    def __init__(
+        self,
+        world_id: str,
+        authority: TimeAuthority,
+        *,
+        clock: Callable[[], float],
+        new_uuid: Callable[[], str],
+        max_effect_bytes: int,
+        ruleset: Ruleset | None = None,
+    ) -> None:
+        self.world_id = world_id
+        self.ruleset = ruleset or Ruleset()
+        #: the kinds that the ruleset is asked about; it need not be for others
+        self.checked_kinds = self.ruleset.checked_kinds
+        #: the state that drafts are judged by, where it is here; see `worldledger_service.store.live`
+        self.live: LiveState | None = None
+        #: what was written lately, where somebody takes snapshots from it
+        self.recent: Recent | None = None
+        #: who sets sim_time as of the effect at ``authority_seq``; see `worldledger_service.store.authority`
+        self.authority = authority
+        self.authority_seq = 0
+        self._clock = clock
+        self._new_uuid = new_uuid
+        self._max_effect_bytes = max_effect_bytes
+
+    def _check_authority(self, draft: CheckedDraft, authority: TimeAuthority, index: int | None) -> None:
+        if authority.allows(draft.source_id):
+            return
+        who = f"the adapter {authority.name!r} alone" if authority.is_adapter else "the wall clock alone"
+        path, advice = "$.sim_time", "leave sim_time out"
+        if draft.kind == TIME_SET_KIND:  # a tick is nothing without its time; its adapter needs the authority
+            path, advice = "$.adapter", "PUT …/time-authority (set_sim_time_authority) says who does"
+        raise TimeAuthorityError(
+            f"world {self.world_id}: {who} sets sim_time, not {draft.source_id!r}; {advice}",
+            world_id=self.world_id,
+            time_authority=authority.name,
+            path=path,
+            index=index,
+        )
+
+    def check_closing(self, draft: CheckedDraft, authority: TimeAuthority | None) -> None:
+        """Raise TimeAuthorityError unless a tick that states no time may be closed by this draft's source.
+
+        Whoever has the authority over time closes the ticks; where that is no adapter, anybody does.
+        """
+        authority = self.authority if authority is None else authority
+        if authority.is_adapter and not authority.allows(draft.source_id):
+            raise TimeAuthorityError(
+                f"world {self.world_id}: the adapter {authority.name!r} alone closes ticks, not {draft.source_id!r}",
+                world_id=self.world_id,
+                time_authority=authority.name,
+                path="$.source",
+            )
+
+    def seal(
+        self, head: Head, units: Sequence[Unit], *, final: bool = False, onto: Group | None = None
+    ) -> tuple[Group, list[Unit], list[Unit]]:
+        """Write the units' effects after the head, in the promised order; ``onto`` a group in the order they have.
+
+        Gives the group, the units that must wait for the next one, because they repeat a request of this one, and
+        those that are refused; these take no place. A refusal is ``final``, and stands in the unit, only when the head
+        is locked and the units' requests were looked up: else the head may be an old one, or the request known. Even
+        then it rests on what stands before it in the group: nobody is told before that is committed.
+        """
+        wall_time = self.now(head)
+        if onto is None and self.live is not None and self.live.provisional:
+            self.live = None  # what was folded into it may never have been written
+        group = Group(self.world_id, head, head) if onto is None else onto
+        later: list[Unit] = []
+        refused: list[Unit] = []
+        requested: set[tuple[str, str]] = set()
+        keys: set[tuple[str, str]] = set()
+        if len(units) == 1 or onto is not None:
+            ordered = units
+        else:
+            ordered = sorted(units, key=lambda unit: unit.key(head, self.authority))
+        for unit in ordered:
+            if unit.future.cancelled():
+                continue  # its caller went away before anything was written
+            if unit.requests:
+                keys = {(request.source_id, request.req_id) for request in unit.requests}
+                if not requested.isdisjoint(keys):
+                    later.append(unit)
+                    continue
+            try:
+                self._add(group, unit, wall_time)
+            except StateNeededError:
+                # Under the lock the state was there; it is gone because a unit before this one was refused midway.
+                (later if final else refused).append(unit)
+            except Exception as error:  # noqa: BLE001 - a judge that fails fails for its own unit
+                unit.refusal = error if final else None
+                refused.append(unit)
+            else:
+                if unit.requests:
+                    requested |= keys
+        return group, later, refused
+
+    def _add(self, group: Group, unit: Unit, wall_time: float) -> None:
+        """Add one unit to the group; on an error the group is as it was."""
+        mark = len(group.texts)
+        seq, checksum, sim_time, _ = group.after
+        prefix = checksum.hex().encode()
+        written: dict[int, Receipt] = {}
+        several = len(unit.drafts) > 1
+        authority_before = group.authority
+        try:
+            for index, given in enumerate(unit.drafts):
+                if index in unit.known or (several and unit.aliases and index in unit.aliases):
+                    continue
+                draft = given
+                judge = unit.judges.get(index) if unit.judges else None
+                if judge is not None:
+                    judge(self._state(group.before.seq, group.texts))
+                if given.kind in self.checked_kinds:
+                    try:
+                        draft = self.decide(given, group.before.seq, group.texts, index if several else None)
+                    except InvalidEffectError as error:
+                        if (told := getattr(judge, "told", None)) is None:
+                            raise
+                        raise told(error, self._state(group.before.seq, group.texts)) from error
+                seq += 1
+                text, uuid, sim_time = self.effect(
+                    draft,
+                    seq,
+                    sim_time=sim_time,
+                    wall_time=wall_time,
+                    index=index if several else None,
+                    authority=group.authority,
+                )
+                if draft.kind in TIME_KINDS:
+                    known = self.authority if group.authority is None else group.authority
+                    group.authority = known.after(draft.kind, orjson.loads(text)["payload"], seq)
+                digest = sha256(prefix + text)
+                checksum = digest.digest()
+                hexdigest = digest.hexdigest()
+                prefix = hexdigest.encode()
+                group.texts.append(text.decode())
+                group.checksums.append(checksum)
+                group.kinds.append(draft.kind)
+                group.sources.append(draft.source_id)
+                group.sim_times.append(sim_time)
+                written[index] = Receipt(seq, uuid, hexdigest)
+        except BaseException:
+            if self.live is not None and self.live.provisional and len(group.texts) > mark:
+                self.live = None  # it may have folded in what is cut off now
+            group.cut(mark)
+            group.authority = authority_before
+            raise
+        if written:
+            group.after = Head(seq, checksum, sim_time, wall_time)
+        for request in unit.requests:
+            if request.first in written:
+                first, last = written[request.first].global_seq, written[request.last].global_seq
+                group.requests.append((request.source_id, request.req_id, request.body_sha256, first, last))
+        group.units.append((unit, written))
+
+    def decide(
+        self, draft: CheckedDraft, seq: int, texts: Sequence[str] = (), index: int | None = None
+    ) -> CheckedDraft:
+        """Ask the ruleset about a draft that is to follow ``texts``, which follow the effect at ``seq``.
+
+        Raises what the ruleset refuses it with, naming ``index`` if given, and StateNeededError where it must look at
+        the state and that is not here.
+        """
+        state = self._state(seq, texts) if draft.kind in self.ruleset.stateful else None
+        try:
+            decided = self.ruleset.decide(draft, state)
+            return decided if decided is draft else decided.asked_as(draft)
+        except InvalidEffectError as error:
+            raise (error if index is None else error.at(index)) from None
+
+    def _state(self, seq: int, texts: Sequence[str]) -> WorldState:
+        if self.live is None:
+            raise StateNeededError(f"world {self.world_id}: the state is not here")
+        try:
+            return self.live.after(seq, texts)
+        except (SimulationError, StateNeededError):
+            self.live = None  # it is behind, or was left in the middle of an effect
+            raise
+
+    def needs_state(self, units: Iterable[Unit]) -> bool:
+        """Tell whether somebody must look at the state to decide on these units: a judge, or the ruleset."""
+        stateful = self.ruleset.stateful
+        return any(unit.judges or (stateful and any(draft.kind in stateful for draft in unit.drafts)) for unit in units)
+
+    def effect(
+        self,
+        draft: CheckedDraft,
+        seq: int,
+        *,
+        sim_time: float,
+        wall_time: float,
+        index: int | None = None,
+        authority: TimeAuthority | None = None,
+    ) -> tuple[bytes, str, float]:
+        """Write the effect that a draft becomes at ``seq``, after an effect at ``sim_time``.
+
+        ``authority`` sets sim_time there, where it is not the one that is known of the log. The draft of a
+        WorldTimeAuthoritySet says who, where its ``zero`` lies, and with ``force: false`` that an adapter that has it
+        and is heard is to keep it (TimeAuthorityHeldError); the effect has the ``offset`` that follows. That an
+        authority is silent is refused where it was heard since.
+
+        Gives the canonical bytes, the uuid and the effect's sim_time. Raises TimeAuthorityError,
+        SimTimeOrderError, InvalidEffectError (caused_by) and EffectTooLargeError, naming ``index`` if given.
+        """
+        if authority is None:
+            authority = self.authority
+        if draft.sim_time is not None:
+            sim_time = self._stated_time(draft, draft.sim_time, sim_time, authority, index)
+        elif authority.name == WALL:
+            now = wall_time + authority.offset
+            sim_time = now if now > sim_time else sim_time  # noqa: FURB136 - max() takes twice as long
+        if draft.kind == TIME_AUTHORITY_KIND:
+            draft = self._with_offset(draft, authority, sim_time, wall_time, index)
+        elif draft.kind == TIME_SILENT_KIND and (authority.silence is not None or draft.req_id != authority.silence_id):
+            what = f"world {self.world_id}: since then the time authority was heard, or is known to be silent"
+            raise TimeAuthorityError(what, world_id=self.world_id, time_authority=authority.name, index=index)
+        if draft.caused_by is not None and draft.caused_by >= seq:
+            what = f"caused_by names seq {draft.caused_by}, which does not come before this effect (seq {seq})"
+            raise InvalidEffectError(what, "$.caused_by", index)
+        uuid = self._new_uuid()
+        text = effect_text(
+            draft, world_id=self.world_id, global_seq=seq, uuid=uuid, sim_time=sim_time, wall_time=wall_time
+        )
+        if len(text) > self._max_effect_bytes:
+            what = f"the effect has {len(text)} bytes; at most {self._max_effect_bytes}"
+            raise EffectTooLargeError(what, "$", index, limit=self._max_effect_bytes)
+        return text, uuid, sim_time
+
+    def now(self, head: Head) -> float:
+        """Give the wall time of an effect after this head: the clock's, but never before the head's."""
+        return max(self._clock(), head.wall_time)
+
+    def _stated_time(
+        self, draft: CheckedDraft, own: float, before: float, authority: TimeAuthority, index: int | None
+    ) -> float:
+        """Return the world's sim_time where a draft states a time of the authority's own."""
+        self._check_authority(draft, authority, index)
+        sim_time = authority.sim_time(own)
+        if not math.isfinite(sim_time):
+            what = f"with the authority's offset of {authority.offset} this is beyond any sim_time"
+            raise InvalidEffectError(what, "$.sim_time", index)
+        if sim_time < before:
+            shifted = f" (with the authority's offset, {sim_time})" if authority.offset else ""
+            raise SimTimeOrderError(
+                f"world {self.world_id}: sim_time {own}{shifted} is lower than the world's {before}",
+                world_id=self.world_id,
+                expected_min=authority.own_time(before),
+                sim_time=own,
+                path="$.sim_time",
+                index=index,
+            )
+        return sim_time
+
+    def _with_offset(
+        self, draft: CheckedDraft, before: TimeAuthority, sim_time: float, wall_time: float, index: int | None
+    ) -> CheckedDraft:
+        """Return the setting of an authority with what is added to that authority's own time from here on."""
+        payload = orjson.loads(draft.payload)
+        name = payload["authority"]
+        if payload.get("force") is False and before.holds_against(name):
+            raise TimeAuthorityHeldError(
+                f"world {self.world_id}: the adapter {before.name!r} has the time authority and is not silent",
+                world_id=self.world_id,
+                time_authority=before.name,
+                path="$.authority",
+                index=index,
+            )
+        authority = hand_over(name, payload.get("zero"), sim_time=sim_time, wall_time=wall_time)
+        return draft.rewritten(canonical_json({"authority": authority.name, "offset": authority.offset}))

@@ -1,0 +1,299 @@
+"""States at any moment: the newest snapshot that holds, and the log from there on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from worldledger.errors import MomentNotFoundError
+from worldledger.folding import Fold
+from worldledger.genesis import Order
+from worldledger.rulesets import Ruleset, load_ruleset
+from worldledger.world import WorldState
+from worldledger_service.store import statements
+from worldledger_service.store.advancing import NEVER, Forward, Keep, Progress, advance
+from worldledger_service.store.live import LiveStates
+from worldledger_service.store.moments import Units
+from worldledger_service.store.snapshots import Base, Gathering, SnapshotRecord, Snapshots, Taken, take
+
+if TYPE_CHECKING:
+    from worldledger_service.database.engine import PooledConnection
+    from worldledger_service.settings import Settings
+    from worldledger_service.store.import_snapshots import ImportSnapshots
+    from worldledger_service.store.reader import Reader
+    from worldledger_service.store.records import WorldRecord
+    from worldledger_service.store.sealing import Sealer
+
+_HALF_A_MICROSECOND = 0.5e-6
+#: Worlds whose ruleset one process remembers.
+_REMEMBERED = 10_000
+
+
+class StateAt(NamedTuple):
+    """A world's state at a seq.
+
+    ``checksum`` (hex) is the chain's there; ``text`` is the state in the profile ``state/1``, and ``state_digest`` its
+    SHA-256 (hex).
+    """
+
+    world_id: str
+    global_seq: int
+    checksum: str
+    ruleset: str
+    ruleset_version: int
+    state_digest: str
+    state: WorldState
+    text: bytes
+
+
+class Rules(NamedTuple):
+    """How a world is folded and served: its ruleset, and after how many effects a snapshot is due.
+
+    ``orchestrator`` is the configuration that its genesis has for its agents (a JSON value), if there is one, and
+    ``order`` says when their intents become effects (`worldledger.genesis.NewWorld`).
+    """
+
+    ruleset: Ruleset
+    every: int
+    orchestrator: Any = None
+    order: Order = "arrival"
+
+
+class States:
+    """Gives states of all worlds. It is the StateReader that projections are handed."""
+
+    def __init__(self, reader: Reader, settings: Settings, world: Callable[[str], Awaitable[WorldRecord]]) -> None:
+        self._reader = reader
+        self._world = world
+        self._every = settings.snapshot_every
+        self._rules: OrderedDict[str, Rules] = OrderedDict()
+        #: the imported worlds whose snapshots are being taken; set where that is over, or waits for something
+        self._imported: dict[str, asyncio.Event] = {}
+        self.snapshots = Snapshots(reader, most=settings.snapshots_kept)
+        self.units = Units(reader)
+        self._live = LiveStates(settings.live_states, settings.live_state_bytes)
+
+    # -- moments -------------------------------------------------------------------------------------------
+
+    async def seq_at(
+        self,
+        world: WorldRecord,
+        *,
+        seq: int | None = None,
+        sim_time: float | None = None,
+        wall_time: float | None = None,
+        unit: tuple[str, int] | None = None,
+    ) -> int:
+        """Give the seq of a moment: a seq, or the last effect at or before a time; the head where none is given.
+
+        The fields are those of `worldledger.moments.Moment`. Of a ``unit`` with its number (a turn, a round, a step) it
+        is the last effect before the next one begins. ``wall_time`` is in epoch seconds; times that
+        people read and write back are rounded to the microsecond, so it means that microsecond. Raises
+        MomentNotFoundError for a seq or unit that the world does not have, and for a time before its first effect.
+        """
+        head = world.head_seq
+        if seq is not None:
+            if not 1 <= seq <= head:
+                raise MomentNotFoundError(
+                    f"world {world.world_id!r} has no seq {seq}; its head is {head}",
+                    world_id=world.world_id,
+                    global_seq=seq,
+                    head_seq=head,
+                )
+            return seq
+        if unit is not None:
+            return (await self.units.at(world, *unit)).last_seq
+        if sim_time is None and wall_time is None:
+            return head
+        by_sim_time = sim_time is not None
+        statement = statements.SEQ_AT_SIM_TIME if by_sim_time else statements.SEQ_AT_WALL_TIME
+        when = sim_time if wall_time is None else wall_time + _HALF_A_MICROSECOND
+        for row in await self._reader.fetch(statement, world.world_id, head, when):
+            if row["low"]:
+                found: int = row["low"]
+                return found
+        what = "sim_time" if by_sim_time else "wall_time"
+        raise MomentNotFoundError(
+            f"world {world.world_id!r} has no effect at or before {what} {sim_time if by_sim_time else wall_time}",
+            world_id=world.world_id,
+            head_seq=head,
+            **{what: sim_time if by_sim_time else wall_time},
+        )
+
+    # -- states --------------------------------------------------------------------------------------------
+
+    async def state_at(self, world_id: str, seq: int, progress: Progress | None = None) -> StateAt:
+        """Give the state at a seq that the world has. Raises as `fold_at` does."""
+        reached = await self._reach(world_id, seq, progress)
+        taken = await asyncio.to_thread(take, reached.fold, reached.checksum)
+        return StateAt(
+            world_id,
+            seq,
+            reached.checksum.hex(),
+            reached.fold.ruleset.name,
+            reached.fold.ruleset.version,
+            taken.digest,
+            reached.fold.state,
+            taken.text,
+        )
+
+    async def fold_at(self, world_id: str, global_seq: int) -> Fold:
+        """Give a fold of one's own at a seq that the world has (0: before its first effect).
+
+        Snapshots that are due on the way are written. Raises WorldNotFoundError, MomentNotFoundError, FoldError,
+        TamperedError, UnknownRulesetError or StoreUnavailableError.
+        """
+        if global_seq == 0:
+            return Fold(world_id, (await self.rules(world_id)).ruleset)
+        return (await self._reach(world_id, global_seq)).fold
+
+    async def base_at(self, world_id: str, global_seq: int) -> Base:
+        """Give a fold of one's own at a seq and the chain's checksum there, to go on from. Raises as `fold_at`."""
+        reached = await self._reach(world_id, global_seq)
+        return Base(reached.fold, reached.checksum, 0)
+
+    async def _reach(
+        self, world_id: str, seq: int, progress: Progress | None = None, base: Base | None = None
+    ) -> Forward:
+        rules = await self.rules(world_id)
+        if base is None:
+            if (under_way := self._imported.get(world_id)) is not None:
+                await under_way.wait()  # rather than fold the same beside it
+            base = await self.snapshots.before(world_id, seq, rules.ruleset)
+
+        # Behind the newest snapshot the gaps are those that thinning left; they are not to be filled by reading.
+        every = rules.every
+        if seq - base.fold.seq >= every and await self.snapshots.any_after(world_id, base.fold.seq, rules.ruleset):
+            every = NEVER
+        gathering = Gathering(self.snapshots, world_id, rules.ruleset)
+        try:
+            return await advance(self._reader, base, seq, every=every, keep=gathering.keep, progress=progress)
+        finally:
+            await gathering.write()
+
+    async def rules(self, world_id: str) -> Rules:
+        """Give how a world is folded. Raises WorldNotFoundError, InvalidNameError or UnknownRulesetError."""
+        found = self._rules.get(world_id)
+        if found is not None:
+            self._rules.move_to_end(world_id)
+            return found
+        await self._world(world_id)  # is there such a world?
+        (row,) = await self._reader.fetch(statements.WORLD_RULES, world_id)
+        asked = row["snapshot_every"] or ""
+        every = int(asked) if asked.isdecimal() and 0 < len(asked) < 10 else self._every
+        orchestrator = None if row["orchestrator"] is None else orjson.loads(row["orchestrator"])
+        found = self._rules[world_id] = Rules(
+            load_ruleset(row["ruleset"]), max(every, 2), orchestrator, "tick" if row["order"] == "tick" else "arrival"
+        )
+        if len(self._rules) > _REMEMBERED:
+            self._rules.popitem(last=False)
+        return found
+
+    # -- snapshots -----------------------------------------------------------------------------------------
+
+    async def snapshot(
+        self, world_id: str, progress: Progress | None = None, *, seq: int | None = None
+    ) -> Taken | None:
+        """Take a snapshot at a seq that the world has, or at its head; the caller writes its digest into the log.
+
+        Returns None where there is one of that state already: nothing but its own digest has been written since.
+        """
+        seq = (await self._world(world_id)).head_seq if seq is None else seq
+        rules = await self.rules(world_id)
+        base = await self.snapshots.before(world_id, seq, rules.ruleset)
+        if base.fold.seq and await self._reader.fetch(statements.ONLY_A_DIGEST_SINCE, world_id, base.fold.seq, seq):
+            return None
+        if base.fold.seq == seq and (await self.page(world_id, after=seq - 1, limit=1))[0].digest_seq is not None:
+            return None
+        reached = await self._reach(world_id, seq, progress, base)
+        taken = await asyncio.to_thread(take, reached.fold, reached.checksum)
+        await self.snapshots.write(world_id, rules.ruleset, taken)
+        return taken
+
+    async def forward(self, world_id: str, until: int, keep: Keep) -> Forward:
+        """Fold a world up to a seq, so as to go on from there; ``keep`` is handed the snapshots that are due."""
+        rules = await self.rules(world_id)
+        base = await self.snapshots.before(world_id, until, rules.ruleset)
+        return await advance(self._reader, base, until, every=rules.every, keep=keep)
+
+    async def keep(self, world_id: str, snapshots: ImportSnapshots) -> int:
+        """Write the snapshots that were taken beside the import of a world; return the newest one's seq, 0 if none."""
+        newest = 0
+        with self._under_way(world_id):
+            gathering = Gathering(self.snapshots, world_id, (await self.rules(world_id)).ruleset)
+            for taken in await snapshots.finish(self.snapshots.most):
+                await gathering.keep(taken)
+                newest = taken.global_seq
+            await gathering.write()
+        return newest
+
+    async def after_import(self, world_id: str, head_seq: int, newest: int = 0) -> None:
+        """Take the snapshots of an imported world after the ``newest`` that it has, when nothing is being imported."""
+        rules = await self.rules(world_id)
+        if head_seq - newest < rules.every:
+            return
+        gathering = Gathering(self.snapshots, world_id, rules.ruleset)
+
+        async def keep(taken: Taken) -> None:
+            if self._reader.bulk.under_way:
+                under_way.set()
+                await self._reader.bulk.idle()
+            await gathering.keep(taken)
+
+        await self._reader.bulk.idle()
+        base = await self.snapshots.before(world_id, head_seq, rules.ruleset)
+        with self._under_way(world_id) as under_way:
+            try:
+                await advance(self._reader, base, head_seq, every=rules.every, keep=keep)
+            finally:
+                await gathering.write()
+
+    @contextmanager
+    def _under_way(self, world_id: str) -> Iterator[asyncio.Event]:
+        """Have those who ask for a state wait until the end of the block, or until the event is set."""
+        under_way = self._imported[world_id] = asyncio.Event()
+        try:
+            yield under_way
+        finally:
+            del self._imported[world_id]
+            under_way.set()
+
+    async def page(self, world_id: str, *, after: int = 0, limit: int = 100) -> list[SnapshotRecord]:
+        """Give a page of a world's snapshots, ascending. Raises as `rules` does."""
+        return await self.snapshots.page(world_id, (await self.rules(world_id)).ruleset, after=after, limit=limit)
+
+    async def newest(self, world_id: str, seq: int | None = None) -> list[SnapshotRecord]:
+        """Return the newest snapshot of a world up to a seq, or its head, if there is one."""
+        seq = (await self._world(world_id)).head_seq if seq is None else seq
+        base = await self.snapshots.before(world_id, seq, (await self.rules(world_id)).ruleset)
+        return await self.page(world_id, after=base.fold.seq - 1, limit=1) if base.fold.seq else []
+
+    # -- live states ---------------------------------------------------------------------------------------
+
+    async def warm(self, sealer: Sealer) -> None:
+        """Have a live state near the head, so that little is left to be done under the head's lock."""
+        if sealer.live is None or sealer.live.provisional:
+            world = await self._world(sealer.world_id)
+            reached = await self._reach(sealer.world_id, world.head_seq)
+            self._live.keep(sealer, reached.fold, reached.size)
+
+    async def bring(self, sealer: Sealer, seq: int, connection: PooledConnection) -> None:
+        """Bring a sealer's live state to the head, whose lock is held on this connection.
+
+        Raises TamperedError or FoldError where there is no state, and whatever the database raises.
+        """
+        world_id = sealer.world_id
+        reader = self._reader.on(connection)
+        live = sealer.live
+        if live is None or live.provisional or live.seq > seq:
+            base = await self.snapshots.before(world_id, seq, sealer.ruleset, reader)
+            reached = await advance(reader, base, seq)
+            self._live.keep(sealer, reached.fold, reached.size)
+        elif live.seq < seq:
+            live.after(live.seq, ())
+            live.grow((await advance(reader, Base(live.fold, b"", 0), seq)).size)

@@ -1,0 +1,467 @@
+"""The store: worlds, their logs, and everything that is written to them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, BinaryIO
+from weakref import WeakValueDictionary
+
+import asyncpg
+import orjson
+
+from worldledger.agent_names import namesakes, taken
+from worldledger.canonical import MAX_INT
+from worldledger.chain import Finding
+from worldledger.config import default_priority_of
+from worldledger.core_kinds import AGENT_REGISTERED_KIND
+from worldledger.drafts import check_draft
+from worldledger.effects import EffectDraft
+from worldledger.errors import (
+    EffectTooLargeError,
+    InvalidConfigError,
+    StoreUnavailableError,
+    WorldExistsError,
+    WorldNotFoundError,
+)
+from worldledger.genesis import NewWorld, check_world_name, genesis_draft
+from worldledger.near import meant, near
+from worldledger.rulesets import Ruleset, known_rulesets, load_ruleset
+from worldledger.time_authority import TimeAuthority
+from worldledger_service.database.engine import connect_pool
+from worldledger_service.database.revision import require_current, revision_state
+from worldledger_service.settings import Settings
+from worldledger_service.store import statements
+from worldledger_service.store.advancing import Progress
+from worldledger_service.store.aside import Aside
+from worldledger_service.store.authority import authority_at, look_up_authority
+from worldledger_service.store.bulk import BulkWriter, MovedOnError, callers_errors_as_they_are
+from worldledger_service.store.committer import Committer, WorldQueue
+from worldledger_service.store.copying import bulk_transaction
+from worldledger_service.store.cursors import AgentCursors
+from worldledger_service.store.echoes import Echoes
+from worldledger_service.store.event_log import EventLog
+from worldledger_service.store.holding import Holding
+from worldledger_service.store.identity import Uuids
+from worldledger_service.store.import_snapshots import ImportSnapshots
+from worldledger_service.store.outages import Outages, is_outage, retrying
+from worldledger_service.store.reader import Reader, storable
+from worldledger_service.store.records import Head, WorldRecord
+from worldledger_service.store.sealing import Sealer
+from worldledger_service.store.snapshots import SnapshotRecord
+from worldledger_service.store.snapshotter import Snapshotter
+from worldledger_service.store.states import States
+from worldledger_service.store.transfer import import_export
+
+if TYPE_CHECKING:
+    from worldledger.transfer import CheckedExport
+    from worldledger_service.database.engine import PooledConnection
+
+#: Worlds whose heads one process remembers; the least recently used idle ones go first.
+_REMEMBERED = 10_000
+
+
+class Store:
+    """One database full of worlds. Open it with `Store.open`; it is safe for any number of concurrent callers."""
+
+    def __init__(
+        self,
+        pool: asyncpg.Pool,
+        settings: Settings,
+        url: str,
+        *,
+        clock: Callable[[], float],
+        new_uuid: Callable[[], str],
+    ) -> None:
+        self._pool = pool
+        self._settings = settings
+        self._clock = clock
+        self._new_uuid = new_uuid
+        #: what is told when the database goes away, and when it is back
+        self.outages = Outages(url, patience=settings.outage_patience)
+        self._logs: OrderedDict[str, EventLog] = OrderedDict()
+        #: every log that somebody still holds, remembered or not: a world never has two in one process
+        self._held: WeakValueDictionary[str, EventLog] = WeakValueDictionary()
+        self.reader = Reader(pool, settings, url, self.outages)
+        #: how far agents have come
+        self.cursors = AgentCursors(self.reader)
+        #: states at any moment, and snapshots
+        self.states = States(self.reader, settings, self.world)
+        #: where views and replays are computed
+        self.aside = Aside()
+        #: what those who follow worlds in this process need not read back
+        self.echoes = Echoes()
+        #: intents of worlds that are ordered by ticks, until a tick decides them
+        self.holding = Holding(pool, settings, url, self.outages)
+        self._committer = Committer(pool, settings, url, outages=self.outages, states=self.states, echoes=self.echoes)
+        self._snapshotter = Snapshotter(self.states, self.log, self._sealer_of)
+        self._listener: Callable[[str, int], None] | None = None
+        self._committer.on_commit = self._committed
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        database_url: str,
+        settings: Settings | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+        new_uuid: Callable[[], str] | None = None,
+    ) -> AsyncIterator[Store]:
+        """Connect under the service's role, check that the schema is this version's, and close at the end.
+
+        ``clock`` gives epoch seconds, ``new_uuid`` 32 hex digits. Raises StoreUnavailableError or
+        SchemaVersionError. On leaving, what waits is still written.
+        """
+        settings = settings or Settings()
+        pool = await connect_pool(
+            database_url, min_size=1, max_size=settings.pool_size, command_timeout=settings.command_timeout
+        )
+        try:
+            async with pool.acquire() as connection:
+                require_current(await revision_state(connection))
+            store = cls(pool, settings, database_url, clock=clock, new_uuid=new_uuid or Uuids())
+            try:
+                yield store
+            finally:
+                await store.close()
+        finally:
+            await pool.close()
+
+    async def close(self) -> None:
+        """Write what waits and refuse anything further."""
+        await self._snapshotter.close()
+        await self.holding.close()
+        await self._committer.close()
+        self.aside.close()
+        await self.outages.silence.close()
+
+    @property
+    def waiting(self) -> int:
+        """How many effects wait for their commit in this process."""
+        return self._committer.waiting
+
+    @property
+    def on_commit(self) -> Callable[[str, int], None] | None:
+        """What is told the world and its new head_seq after each commit of this store, if anything."""
+        return self._listener
+
+    @on_commit.setter
+    def on_commit(self, tell: Callable[[str, int], None] | None) -> None:
+        self._listener = tell
+
+    def _committed(self, world_id: str, head_seq: int) -> None:
+        self.outages.written()
+        self._snapshotter.committed(world_id, head_seq)
+        if self._listener is not None:
+            self._listener(world_id, head_seq)
+
+    async def ping(self) -> None:
+        """Raise StoreUnavailableError or SchemaVersionError unless the database answers and fits."""
+        async with self.reader.connection() as connection:
+            require_current(await revision_state(connection))
+
+    # -- worlds --------------------------------------------------------------------------------------------
+
+    async def create_world(self, world: NewWorld) -> WorldRecord:
+        """Create a world: its genesis is global_seq 1, and what its ruleset opens it with follows.
+
+        Raises InvalidNameError, InvalidConfigError, UnknownRulesetError, EffectTooLargeError or WorldExistsError.
+        """
+        return await self.import_world(world, [])
+
+    async def ensure_world(self, world: NewWorld) -> None:
+        """Create a world unless one of its name is there, whatever that is like. Raises as `create_world`."""
+        try:
+            await self.world(world.world_id)
+        except WorldNotFoundError:
+            with suppress(WorldExistsError):
+                await self.create_world(world)
+
+    async def import_world(
+        self, world: NewWorld, drafts: Iterable[EffectDraft], progress: Callable[[int], None] | None = None
+    ) -> WorldRecord:
+        """Create a world together with its first effects, by COPY, in one transaction: whole or not at all.
+
+        Raises as `create_world` and for the first draft that is refused (InvalidEffectError with its index).
+        """
+        world = world.checked()
+        ruleset = load_ruleset(world.ruleset)
+        world_uuid = uuid.UUID(self._new_uuid())
+        # A large configuration takes a while.
+        world, opening = await asyncio.to_thread(_opened, world, ruleset, world_uuid.hex, new=not drafts)
+        now = max(self._clock(), 0.0)
+        genesis = genesis_draft(world, world_uuid=world_uuid.hex, ruleset_version=ruleset.version, wall_time=now)
+        sealer = self._sealer(world.world_id, TimeAuthority.of_genesis(genesis["payload"]), ruleset)
+        first = self._first_head(sealer, genesis)
+        with self._import_snapshots(world) as snapshots:
+            async with self._bulk_transaction() as connection:
+                created = await connection.fetchval(
+                    statements.INSERT_WORLD,
+                    world.world_id,
+                    world_uuid,
+                    world.ruleset,
+                    ruleset.version,
+                    orjson.dumps(world.config, option=orjson.OPT_SORT_KEYS).decode(),
+                    world.experiment,
+                    world.time_authority,
+                )
+                if created is None:
+                    raise WorldExistsError(
+                        f"a world named {world.world_id!r} is already there", world_id=world.world_id
+                    )
+                writer = BulkWriter(connection, sealer, first, system=True, wall_time=now, snapshots=snapshots)
+                await writer.write([genesis, *opening])
+                if drafts:
+                    writer = BulkWriter(connection, sealer, writer.head, recorded=True, snapshots=snapshots)
+                    await writer.write(drafts, progress)
+        self.imported(world.world_id, writer.head.seq, every=world.snapshot_every, snapshots=snapshots)
+        return await self.world(world.world_id)
+
+    async def time_authority(self, world_id: str, seq: int = MAX_INT) -> TimeAuthority:
+        """Return who sets a world's sim_time after ``seq`` (by default the last effect), and whether it is silent."""
+        async with self.reader.connection() as connection:
+            return await authority_at(connection, world_id, seq)
+
+    async def import_log(
+        self, stream: BinaryIO, checked: CheckedExport, *, name: str, progress: Callable[[int], None] | None = None
+    ) -> bool:
+        """Restore a world from an export that was checked; see `worldledger_service.store.transfer.import_export`.
+
+        The world's ruleset need not be installed here.
+        """
+        world = checked.world
+        if world.ruleset not in known_rulesets():
+            return await import_export(self.reader, stream, checked, name=name, progress=progress)
+        with self._import_snapshots(world) as snapshots:
+            written = await import_export(
+                self.reader, stream, checked, name=name, progress=progress, snapshots=snapshots
+            )
+        if written:
+            count = checked.trailer.count
+            self.imported(world.world_id, count, every=world.snapshot_every, snapshots=snapshots)
+        return written
+
+    def _import_snapshots(self, world: NewWorld) -> ImportSnapshots:
+        every = world.snapshot_every or self._settings.snapshot_every
+        return ImportSnapshots(world.world_id, world.ruleset, every)
+
+    def imported(
+        self,
+        world_id: str,
+        head_seq: int,
+        *,
+        every: int | None = None,
+        snapshots: ImportSnapshots | None = None,
+    ) -> None:
+        """Have the snapshots of a world that was just imported taken, in the background.
+
+        ``every`` is the spacing that its genesis names, if it does: shorter worlds have no snapshots. ``snapshots`` are
+        those that were taken beside the import.
+        """
+        if head_seq >= (every or self._settings.snapshot_every):
+            self._snapshotter.imported(world_id, head_seq, snapshots)
+
+    @asynccontextmanager
+    async def _bulk_transaction(self) -> AsyncIterator[PooledConnection]:
+        with callers_errors_as_they_are():
+            try:
+                async with bulk_transaction(self.reader) as connection:
+                    yield connection
+            except StoreUnavailableError as error:
+                self.outages.failed(error)
+                raise
+        self.outages.written()
+
+    def _first_head(self, sealer: Sealer, genesis: EffectDraft) -> Head:
+        """Give the head before the genesis, once it is clear that the genesis can be written."""
+        start = Head(0, b"", 0.0, 0.0)
+        try:
+            sealer.effect(check_draft(genesis, system=True), 1, sim_time=0.0, wall_time=0.0)
+        except EffectTooLargeError as error:
+            raise InvalidConfigError(f"the config is too large: {error.reason}", path="$.config") from None
+        return start
+
+    async def bulk_append(
+        self,
+        world_id: str,
+        drafts: Iterable[EffectDraft],
+        progress: Callable[[int], None] | None = None,
+        *,
+        after_seq: int | None = None,
+        recorded: bool = False,
+    ) -> Head:
+        """Append very many effects to a world by COPY, in the order given, all or none, in bounded memory.
+
+        The world's head is locked meanwhile: other appends to it wait. Gives the new head. Raises MovedOnError where
+        ``after_seq`` is given and is not the head. ``recorded``: see `check_draft`.
+        """
+        log = await self.log(world_id)
+        async with self._bulk_transaction() as connection:
+            row = await connection.fetchrow(statements.LOCK_HEAD, world_id)
+            if row is None:
+                raise WorldNotFoundError(f"no world named {world_id!r}", world_id=world_id)
+            if after_seq not in (None, row["head_seq"]):
+                raise MovedOnError
+            await look_up_authority(connection, log.sealer, row["head_seq"])
+            writer = BulkWriter(
+                connection,
+                log.sealer,
+                Head(*row),
+                default_priority=0 if recorded else log.default_priority,
+                recorded=recorded,
+            )
+            head = await writer.write(drafts, progress)
+        self._committed(world_id, head.seq)
+        return head
+
+    async def snapshot(
+        self, world_id: str, progress: Progress | None = None, *, seq: int | None = None
+    ) -> SnapshotRecord:
+        """Take a snapshot of a world at a seq that it has, or at its head, write its digest into the log.
+
+        Where nothing has happened since the last one before, that is returned and nothing written. Raises
+        WorldNotFoundError, FoldError, TamperedError or StoreUnavailableError.
+        """
+        taken = await self.states.snapshot(world_id, progress, seq=seq)
+        if taken is None:
+            (newest,) = await self.states.newest(world_id, seq)
+            return newest
+        await self._snapshotter.record(world_id, taken)
+        (made,) = await self.states.page(world_id, after=taken.global_seq - 1, limit=1)
+        return made
+
+    async def world(self, world_id: str) -> WorldRecord:
+        """Give a world with its present head. Raises WorldNotFoundError, and TamperedError if its head is gone."""
+        check_world_name(world_id)
+        for row in await self.reader.fetch(statements.WORLD, world_id):
+            if row["headless"]:
+                what = "the row of this world is missing from the table heads"
+                raise Finding(world_id, 1, what).error()
+            return WorldRecord.of(row)
+        alike = near(world_id, [row["world_id"] for row in await self.reader.fetch(statements.NAMES_AROUND, world_id)])
+        more = {"near": alike} if alike else {}
+        raise WorldNotFoundError(f"no world named {world_id!r}{meant(alike)}", world_id=world_id, **more)
+
+    async def worlds_beginning(self, text: str, limit: int) -> list[str]:
+        """Return the names of worlds that begin with a text, by name; of a world that is called just so, that alone."""
+        rows = await self.reader.fetch(statements.NAMES_FROM, text, limit) if storable(text) else []
+        names = [row["world_id"] for row in rows if row["world_id"].startswith(text)]
+        return names[:1] if text in names else names
+
+    async def experiments(self) -> list[str]:
+        """Return the names of experiments, the first 1,000 by name."""
+        return [row["experiment"] for row in await self.reader.fetch(statements.EXPERIMENTS)]
+
+    async def sources(self, world: WorldRecord) -> list[str]:
+        """Return the sources of a world's effects, at most 1,000. It reads the whole log of the world."""
+        rows = await self.reader.fetch(statements.SOURCES_OF_WORLD, world.world_id, world.head_seq)
+        return [row["source_id"] for row in rows]
+
+    async def near_effects(self, world: WorldRecord, kind: str | None, source_id: str | None) -> list[str]:
+        """Return the kinds and sources that may have been meant by a kind or source that a world does not have."""
+        known = []
+        if kind is not None:
+            known.append((kind, await self.states.units.kinds(world)))
+        if source_id is not None:
+            known.append((source_id, await self.sources(world)))
+        return [guess for name, names in known if name not in names for guess in near(name, names)]
+
+    async def near_experiments(self, name: str) -> list[str]:
+        """Return the experiments that may have been meant by one that is not there."""
+        known = await self.experiments()
+        return [] if name in known else near(name, known)
+
+    async def worlds(self, *, experiment: str | None = None, after: str = "", limit: int = 100) -> list[WorldRecord]:
+        """Give a page of worlds by name, those after ``after``."""
+        if experiment is not None and not storable(experiment):
+            return []
+        if experiment is None:
+            rows = await self.reader.fetch(statements.WORLDS, after, limit)
+        else:
+            rows = await self.reader.fetch(statements.EXPERIMENT_WORLDS, after, limit, experiment)
+        return [WorldRecord.of(row) for row in rows]
+
+    async def every_world(self, *, experiment: str | None = None) -> AsyncIterator[WorldRecord]:
+        """Give all worlds by name, page by page."""
+        after = ""
+        while page := await self.worlds(experiment=experiment, after=after, limit=500):
+            for world in page:
+                yield world
+            after = page[-1].world_id
+
+    # -- logs ----------------------------------------------------------------------------------------------
+
+    def known_log(self, world_id: str) -> EventLog | None:
+        """Give the log of a world that was met before, without asking the database; None for others."""
+        return self._logs.get(world_id)
+
+    async def log(self, world_id: str) -> EventLog:
+        """Give a world's log, to append to.
+
+        Where the world was not met before it is looked up, and while the database is away that is tried again until
+        ``append_deadline``, as the append itself is. Raises WorldNotFoundError, InvalidNameError, UnknownRulesetError
+        or StoreUnavailableError.
+        """
+        log = self._logs.get(world_id)
+        if log is not None:
+            self._logs.move_to_end(world_id)
+            return log
+        async for attempt in retrying(self._settings.append_deadline, on=self._may_pass):
+            with attempt, self.outages.noticed():
+                record = await self.world(world_id)
+                authority = TimeAuthority(record.time_authority)  # the genesis says more, which is looked up next
+                sealer = self._sealer(world_id, authority, load_ruleset(record.ruleset))
+                rules = await self.states.rules(world_id)
+                async with self.reader.connection() as connection:
+                    await look_up_authority(connection, sealer, record.head_seq)
+        log = self._held.get(world_id)  # another caller may have been quicker
+        if log is None:
+            queue = WorldQueue(sealer, record.head)
+            log = EventLog(
+                world_id,
+                queue=queue,
+                committer=self._committer,
+                reader=self.reader,
+                max_unit=self._settings.max_unit,
+                default_priority=default_priority_of(rules.orchestrator),
+            )
+            self._held[world_id] = log
+        self._logs[world_id] = log
+        if len(self._logs) > _REMEMBERED:
+            self._logs.popitem(last=False)
+        return log
+
+    def _sealer_of(self, world_id: str) -> Sealer | None:
+        log = self._held.get(world_id)
+        return None if log is None else log.sealer
+
+    def _may_pass(self, error: Exception) -> bool:
+        return is_outage(error) and not self._pool.is_closing()
+
+    def _sealer(self, world_id: str, authority: TimeAuthority, ruleset: Ruleset) -> Sealer:
+        return Sealer(
+            world_id,
+            authority,
+            clock=self._clock,
+            new_uuid=self._new_uuid,
+            max_effect_bytes=self._settings.max_effect_bytes,
+            ruleset=ruleset,
+        )
+
+
+def _opened(world: NewWorld, ruleset: Ruleset, world_uuid: str, *, new: bool) -> tuple[NewWorld, Sequence[EffectDraft]]:
+    """Give a world with its configuration as its ruleset has it written, and the effects that it opens with.
+
+    Of a ``new`` one, which was not recorded before, no two agents have the same name in different Unicode forms.
+    """
+    world = world.model_copy(update={"config": ruleset.check_config(world.config)}).checked()
+    opening = ruleset.opening(world.config, world_uuid=world_uuid, checkpoint=world.checkpoint)
+    registered = [draft["payload"]["agent_id"] for draft in opening if draft["kind"] == AGENT_REGISTERED_KIND]
+    for name, other in namesakes(registered) if new else ():
+        raise InvalidConfigError(taken(name, other), path="$.config", agent_id=other)
+    return world, opening

@@ -1,0 +1,235 @@
+"""Export and import of whole worlds: the stored bytes out to a file, and a file's own bytes in again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from hashlib import sha256
+from itertools import islice
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, BinaryIO
+from uuid import UUID
+
+import asyncpg
+import orjson
+
+from worldledger.chain import ORIGIN, Finding, Position
+from worldledger.drafts import asked_by
+from worldledger.errors import FileRefusedError, WorldExistsError
+from worldledger.exports import ExportWriter, Trailer
+from worldledger.genesis import genesis_problem
+from worldledger.requests import Requests
+from worldledger.transfer import CheckedExport, read_lines
+from worldledger_service.store import statements
+from worldledger_service.store.ahead import ahead
+from worldledger_service.store.copying import bulk_transaction, copy_rows
+from worldledger_service.store.tampering import beyond_the_head
+
+if TYPE_CHECKING:
+    from worldledger_service.database.engine import PooledConnection
+    from worldledger_service.store.bulk import Row
+    from worldledger_service.store.import_snapshots import ImportSnapshots
+    from worldledger_service.store.reader import Reader
+    from worldledger_service.store.records import WorldRecord
+
+#: Told how many effects there are so far.
+Progress = Callable[[int], None]
+
+#: Effects in one COPY. Several to a transaction, so that the requests gathered meanwhile do not grow with the file.
+_CHUNK = 20_000
+
+
+async def export_world(
+    reader: Reader, world: WorldRecord, write: Callable[[bytes], object], progress: Progress | None = None
+) -> Trailer:
+    """Write a world's log up to the head that its record names, in the format of `worldledger.exports`.
+
+    ``write`` is handed pieces of a few MiB at most. Effects that are appended meanwhile are left out. Raises
+    TamperedError where the log does not hold, by all that `verify` looks at in effects and genesis: such a log makes no
+    export. What comes again is only found after the last effect.
+    """
+    head = world.head.position
+    written = 0
+    with closing(ExportWriter(world.world_id, head, TemporaryFile)) as writer:
+        async with ahead(reader.batches(world.world_id, until_seq=head.global_seq)) as batches:
+            async for batch in batches:
+                lines = writer.lines(batch)
+                problem = None if written else genesis_problem(batch[0].text, world.genesis_columns())
+                if problem is not None:
+                    raise Finding(world.world_id, 1, problem).error()
+                write(lines)
+                written += len(batch)
+                if progress is not None:
+                    progress(written)
+        trailer = await asyncio.to_thread(writer.trailer)
+    write(trailer.line() + b"\n")
+    return trailer
+
+
+async def import_export(
+    reader: Reader,
+    stream: BinaryIO,
+    checked: CheckedExport,
+    *,
+    name: str,
+    progress: Progress | None = None,
+    snapshots: ImportSnapshots | None = None,
+) -> bool:
+    """Restore a world from an export that `check_export` has looked at; ``stream`` is read from its beginning.
+
+    Everything goes in by one transaction: the effects as the bytes of the file, the world's row from the genesis, the
+    requests from the effects' req_ids. Gives False, and writes nothing, where the very same log is there already.
+    Raises WorldExistsError where another log of that name is, telling how they differ, and FileRefusedError if the
+    file is no longer the one that was checked. ``snapshots`` are handed the effects; see `Store.import_log`.
+    """
+    stream.seek(0)
+    async with bulk_transaction(reader) as connection:
+        if await _insert_world(connection, checked):
+            await _Restorer(connection, stream, checked, name, progress, snapshots).run()
+            return True
+    await _compare(reader, stream, checked, name)
+    return False
+
+
+async def _insert_world(connection: PooledConnection, checked: CheckedExport) -> bool:
+    world = checked.world
+    inserted = await connection.fetchval(
+        statements.INSERT_WORLD_OF_GENESIS,
+        world.world_id,
+        UUID(checked.trailer.world_uuid),
+        world.ruleset,
+        checked.ruleset_version,
+        checked.genesis.decode(),
+        world.experiment,
+        world.time_authority,
+    )
+    return inserted is not None
+
+
+class _Restorer:
+    """Copies a checked file into the log, inside the caller's transaction."""
+
+    def __init__(
+        self,
+        connection: PooledConnection,
+        stream: BinaryIO,
+        checked: CheckedExport,
+        name: str,
+        progress: Progress | None,
+        snapshots: ImportSnapshots | None,
+    ) -> None:
+        self._connection = connection
+        self._snapshots = snapshots
+        self._stream = stream
+        self._checked = checked
+        self._name = name
+        self._progress = progress
+        self._world_id = checked.world.world_id
+        self._position = ORIGIN
+        self._asked = Requests()
+
+    async def run(self) -> None:
+        checked = self._checked
+        lines = _effect_lines(self._stream, checked, self._name)
+        while self._position.global_seq < checked.trailer.count:
+            rows = self._rows(islice(lines, _CHUNK))
+            if self._snapshots is not None:
+                rows = self._snapshots.through(rows)
+            with beyond_the_head(self._world_id, self._position.global_seq):
+                await copy_rows(self._connection, "effects", rows, statements.EFFECT_COLUMNS)
+            await self._copy_requests()
+            if self._progress is not None:
+                self._progress(self._position.global_seq)
+        await self._copy_requests(is_over=True)
+        if self._position != checked.trailer.head:
+            raise self._changed()
+        await self._connection.execute(
+            statements.INSERT_HEAD, self._world_id, *self._position, checked.sim_time, checked.wall_time
+        )
+
+    def _rows(self, lines: Iterator[bytes]) -> Iterator[Row]:
+        """Give the rows of the lines, chained anew: it must come out at the trailer's checksum again."""
+        seq, checksum = self._position
+        for line in lines:
+            text = line.removesuffix(b"\n")
+            seq += 1
+            checksum = sha256(checksum.hex().encode() + text).digest()
+            try:
+                effect = orjson.loads(text)
+                if effect["req_id"] is not None:
+                    self._asked.take([asked_by(effect, text, seq)])
+                yield (
+                    self._world_id,
+                    seq,
+                    text.decode(),
+                    checksum,
+                    effect["kind"],
+                    effect["source_id"],
+                    effect["sim_time"],
+                )
+            except (ValueError, TypeError, KeyError):
+                raise self._changed() from None
+        if seq == self._position.global_seq:
+            raise self._changed()  # fewer lines than before
+        self._position = Position(seq, checksum)
+
+    # -- requests --------------------------------------------------------------------------------------------
+
+    async def _copy_requests(self, *, is_over: bool = False) -> None:
+        rows = [(self._world_id, *request) for request in self._asked.ended(is_over=is_over)]
+        if not rows:
+            return
+        try:
+            await copy_rows(self._connection, "requests", rows, statements.REQUEST_COLUMNS)
+        except asyncpg.UniqueViolationError:  # the file that was checked has no request twice
+            raise self._changed() from None
+
+    def _changed(self) -> FileRefusedError:
+        return FileRefusedError("the file was changed while it was being imported; nothing was kept", file=self._name)
+
+
+def _effect_lines(stream: BinaryIO, checked: CheckedExport, name: str) -> Iterator[bytes]:
+    try:
+        yield from islice(read_lines(stream, limit=checked.longest), checked.trailer.count)
+    except OSError as error:  # which would else be taken for the database's
+        raise FileRefusedError(f"cannot be read any more ({error.strerror or error})", file=name) from error
+
+
+async def _compare(reader: Reader, stream: BinaryIO, checked: CheckedExport, name: str) -> None:
+    """Raise WorldExistsError, saying where the logs part, unless the very same log is there."""
+    world_id = checked.world.world_id
+    async with reader.connection() as connection:
+        head = await connection.fetchrow(statements.HEAD, world_id)
+    if head is not None and (head["head_seq"], head["head_checksum"]) == checked.trailer.head:
+        return
+    stream.seek(0)
+    here, there = (head["head_seq"] if head is not None else 0), checked.trailer.count
+    same = await _common(reader, world_id, _effect_lines(stream, checked, name))
+    if same < min(here, there):
+        how = f"differs from seq {same + 1} on" if same else "is another one from its genesis on"
+    elif here > there:
+        how = f"has the whole file and goes on, to seq {here}; the file ends at seq {there}"
+    elif here < there:
+        how = f"ends at seq {here}, where the file goes on to seq {there}; import it into another database"
+    else:
+        how = "has another head; run `worldledger verify`"
+    raise WorldExistsError(
+        f"a world named {world_id!r} is already there, and its log {how}; nothing was imported",
+        world_id=world_id,
+        head_seq=here,
+        global_seq=same + 1,
+    )
+
+
+async def _common(reader: Reader, world_id: str, lines: Iterator[bytes]) -> int:
+    """Give the seq up to which a world's log and the lines are the same."""
+    seq = 0
+    async with ahead(reader.batches(world_id)) as batches:
+        async for batch in batches:
+            for row in batch:
+                line = next(lines, None)
+                if line is None or row.text != line.removesuffix(b"\n"):
+                    return seq
+                seq = row.global_seq
+    return seq

@@ -1,0 +1,248 @@
+"""Verifying worlds in the database with the library's Verifier: chain, query columns, requests, genesis and head."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import aclosing, asynccontextmanager, closing
+from dataclasses import replace
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, NamedTuple
+
+import orjson
+
+from worldledger.chain import ORIGIN, Finding, Position, Verdict, Verifier
+from worldledger.errors import EffectNotFoundError, WorldNotFoundError
+from worldledger.genesis import check_world_name, genesis_problem
+from worldledger_service.store import statements
+from worldledger_service.store.ahead import ahead
+from worldledger_service.store.records import WorldRecord
+from worldledger_service.store.request_rows import RequestRows
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from worldledger_service.store.reader import Reader
+
+#: Told how many effects were checked, and how many there are.
+Progress = Callable[[int, int], None]
+
+
+async def verify_world(
+    reader: Reader,
+    world_id: str,
+    *,
+    start: Position = ORIGIN,
+    noted: Iterable[Position] = (),
+    is_full: bool = False,
+    progress: Progress | None = None,
+    start_name: str = "from",
+) -> Verdict:
+    """Verify one world from ``start`` to the head it has when the check begins.
+
+    Looked at are every link of the chain, every query column, what each log obeys (`worldledger.log_rules`), the
+    world's row against its genesis, its requests against the effects, the head against the last effect, and that
+    nothing stands beyond the head. ``noted`` are positions that someone kept: the chain must pass through each.
+    ``is_full`` also holds each text to the canonical profile and each effect to its shape, as a check of the world's
+    export would. ``start_name`` is what findings call ``start``. Raises WorldNotFoundError if there is no trace of the
+    world, and nobody kept a position of it.
+    """
+    log = _Log(reader, world_id, start, start_name, list(noted), is_full=is_full)
+    verdict = await log.quickly(progress)
+    if verdict is not None:
+        return verdict
+    # Something does not hold: what it is, and where, is found by another look.
+    async with log.verified(None) as (verdict, rows):
+        return verdict if verdict.finding is not None else replace(verdict, finding=await rows.problem())
+
+
+@asynccontextmanager
+async def verified_log(
+    reader: Reader, world_id: str, progress: Progress | None = None
+) -> AsyncIterator[tuple[Verdict, RequestRows]]:
+    """Verify all of a world but its requests; lend the verdict, and the rows to compare with the log's requests."""
+    async with _Log(reader, world_id, ORIGIN, "from", [], is_full=False).verified(progress) as found:
+        yield found
+
+
+class _Begun(NamedTuple):
+    """What is known of a log before its effects are read; ``before`` is the text of the effect at the start."""
+
+    end: Position
+    extent: asyncpg.Record
+    world: WorldRecord
+    before: bytes | None
+
+
+class _Log:
+    """One world's log, from a trusted position on."""
+
+    def __init__(
+        self, reader: Reader, world_id: str, start: Position, start_name: str, noted: list[Position], *, is_full: bool
+    ) -> None:
+        self._reader = reader
+        self._world_id = world_id
+        self._start = start
+        self._start_name = start_name
+        self._noted = noted
+        self._is_full = is_full
+
+    async def quickly(self, progress: Progress | None) -> Verdict | None:
+        """Verify the log and its requests; None if something does not hold."""
+        begun = await self._begin()
+        if isinstance(begun, Verdict):
+            return begun
+        async with aclosing(self._rows(begun)) as rows:
+            rows.begin()
+            verdict = await self._read(begun, rows, progress, hears_repeats=True)
+            rows.end()
+            return verdict if verdict.verified and await rows.agree() else None
+
+    @asynccontextmanager
+    async def verified(self, progress: Progress | None) -> AsyncIterator[tuple[Verdict, RequestRows]]:
+        """Verify all but the requests; lend the verdict, and the rows to compare with the log's requests."""
+        begun = await self._begin()
+        async with aclosing(self._rows(begun)) as rows:
+            verdict = begun if isinstance(begun, Verdict) else await self._read(begun, rows, progress)
+            rows.end()
+            yield verdict, rows
+
+    def _rows(self, begun: _Begun | Verdict) -> RequestRows:
+        if isinstance(begun, _Begun):
+            until, skipped = begun.end, _asked(begun.before)
+        else:
+            until, skipped = begun.head or ORIGIN, None
+        return RequestRows(self._reader, self._world_id, until.global_seq, self._start.global_seq, skipped)
+
+    async def _begin(self) -> _Begun | Verdict:
+        """Look at what is there besides the effects; give the verdict if nothing else needs to be looked at."""
+        world_id, start = self._world_id, self._start
+        (extent,) = await self._reader.fetch(statements.EXTENT, world_id)  # always one row
+        row = next(iter(await self._reader.fetch(statements.WORLD, world_id)), None)
+        end = None if extent["head_seq"] is None else Position(extent["head_seq"], extent["head_checksum"])
+        if row is None and end is None and extent["last_seq"] is None and not extent["has_requests"]:
+            return _nothing_left(world_id, start, self._noted, self._start_name)
+        if row is None or end is None:
+            missing = "worlds" if row is None else "heads"
+            what = f"the row of this world is missing from the table {missing}"
+            return Verdict(world_id, ORIGIN, 0, Finding(world_id, 1, what), end)
+        begun = _Begun(end, extent, WorldRecord.of(row), None)
+        if start == ORIGIN:
+            return begun
+        before = await _at_start(self._reader, world_id, start, end, self._start_name)
+        if isinstance(before, Finding):
+            return Verdict(world_id, ORIGIN, 0, before, end)
+        return begun._replace(before=before)
+
+    async def _read(
+        self, begun: _Begun, requests: RequestRows, progress: Progress | None, *, hears_repeats: bool = False
+    ) -> Verdict:
+        verifier = Verifier(
+            self._world_id,
+            start=self._start,
+            heads=self._noted,
+            before=begun.before,
+            is_full=self._is_full,
+            spill=TemporaryFile,
+            heard=requests.hear,
+            hears_repeats=hears_repeats,
+        )
+        with closing(verifier):
+            return await self._fed(verifier, begun, requests, progress)
+
+    async def _fed(
+        self, verifier: Verifier, begun: _Begun, requests: RequestRows, progress: Progress | None
+    ) -> Verdict:
+        world_id, start = self._world_id, self._start
+        end, extent, world, _ = begun
+        total = max(end.global_seq - start.global_seq, 0)
+        last: bytes | None = None
+        rows = self._reader.records(world_id, after_seq=start.global_seq, until_seq=end.global_seq)
+        async with ahead(rows) as batches:
+            async for batch in batches:
+                holds = verifier.feed(batch)
+                requests.take()
+                if last is None and start == ORIGIN and verifier.position.global_seq > 0:
+                    problem = genesis_problem(batch[0]["text"], world.genesis_columns())
+                    if problem is not None:
+                        return Verdict(world_id, ORIGIN, 0, Finding(world_id, 1, problem), end)
+                if not holds:
+                    break
+                last = batch[-1]["text"]
+                if progress is not None:
+                    progress(verifier.effects, total)
+        verdict = await asyncio.to_thread(verifier.finish, end)
+        finding = verdict.finding or _ending_problem(world_id, extent, last)
+        return Verdict(world_id, verdict.position, verdict.effects, finding, end)
+
+
+def _nothing_left(world_id: str, start: Position, noted: list[Position], start_name: str) -> Verdict:
+    """Judge a world without a trace: whoever kept a position of it knows that it was there."""
+    kept = [(f"the given {start_name}", start)] if start != ORIGIN else []
+    kept = [*(("the given head", position) for position in noted), *kept]
+    if not kept:
+        raise WorldNotFoundError(f"no world named {world_id!r}", world_id=world_id)
+    check_world_name(world_id)
+    who, position = max(kept, key=lambda each: each[1])
+    what = f"nothing of it is left; {who} names seq {position.global_seq}"
+    return Verdict(world_id, ORIGIN, 0, Finding(world_id, 1, what))
+
+
+async def _at_start(reader: Reader, world_id: str, start: Position, end: Position, start_name: str) -> bytes | Finding:
+    """Return the text of the effect at a trusted position; a finding if another stands there, or none."""
+    seq = start.global_seq
+    if seq > end.global_seq:
+        what = f"the log ends at seq {end.global_seq}, before the given {start_name} {seq}"
+        return Finding(world_id, end.global_seq + 1, what)
+    try:
+        row = await reader.effect(world_id, seq)
+    except EffectNotFoundError:
+        return Finding(world_id, seq, f"missing: there is no effect where the given {start_name} names one")
+    if row.checksum != start.checksum:
+        what = f"the checksum at seq {seq} is {row.checksum.hex()[:16]}…"
+        return Finding(world_id, seq, f"{what}, {start_name} says {start.checksum.hex()[:16]}…")
+    try:
+        effect = orjson.loads(row.text)
+        if all(type(effect[name]) in {int, float} for name in ("sim_time", "wall_time")):
+            return row.text
+    except (ValueError, TypeError, KeyError):
+        pass
+    return Finding(world_id, seq, f"the text at the given {start_name} is not an effect")
+
+
+def _asked(text: bytes | None) -> tuple[str, str] | None:
+    """Return the request of an effect."""
+    if text is None:
+        return None
+    effect = orjson.loads(text)
+    return None if effect.get("req_id") is None else (effect.get("source_id"), effect["req_id"])
+
+
+def _ending_problem(world_id: str, extent: asyncpg.Record, last: bytes | None) -> Finding | None:
+    """Look at what the chain alone does not tell: the head's clocks, and rows beyond the head."""
+    head_seq = extent["head_seq"]
+    if extent["last_seq"] is not None and extent["last_seq"] > head_seq:
+        return Finding(world_id, head_seq + 1, f"the log goes on beyond its head (seq {head_seq})")
+    if extent["first_seq"] is not None and extent["first_seq"] < 1:
+        return Finding(world_id, extent["first_seq"], "an effect stands before seq 1")
+    if head_seq == 0:
+        return Finding(world_id, 1, "the log is empty: there is no genesis")
+    if last is not None:
+        effect = orjson.loads(last)
+        for name in ("sim_time", "wall_time"):
+            if effect[name] != extent[name]:
+                what = f"the head's {name} is {extent[name]!r}, the last effect's is {effect[name]!r}"
+                return Finding(world_id, head_seq, what)
+    return None
+
+
+async def every_world(reader: Reader) -> AsyncIterator[str]:
+    """Give every name that stands anywhere in the log's tables, so that no orphan escapes verification."""
+    position = ""
+    while True:
+        names = [row["world_id"] for row in await reader.fetch(statements.EVERY_WORLD, position)]
+        for name in names:
+            yield name
+        if not names:
+            return
+        position = names[-1]
