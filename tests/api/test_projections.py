@@ -208,7 +208,7 @@ async def test_what_was_set_aside_is_told_and_tried_again(
     """A world whose effect cannot be digested is named with its error; a read that waits for it is not kept waiting."""
     await new_game(client, "g2")
     await client.post("/v1/worlds/g2/effects", json=[started(), moved("e2e4")])
-    with mock.patch("projections.games._Game", side_effect=ZeroDivisionError("broken")):
+    with mock.patch("worldledger_chess.projections.games._Game", side_effect=ZeroDivisionError("broken")):
         await catch_up(services)
     found = await _stands(client, "games")
     (parked,) = found["parked_worlds"]

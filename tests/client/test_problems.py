@@ -107,7 +107,13 @@ def test_an_error_is_the_same_on_the_other_side(error: SimulationError) -> None:
 
 def test_every_class_of_the_tree_is_tried() -> None:
     """There is a sample of every error that may come over the wire."""
-    alone = {"EmbeddedServerError", "FileRefusedError", "SchemaVersionError", "StoreUnavailableError"}
+    alone = {
+        "EmbeddedServerError",
+        "FileRefusedError",
+        "InvalidKindError",
+        "SchemaVersionError",
+        "StoreUnavailableError",
+    }
     beside = {"RecoveryAction", "Problem", "dotted"}
     named = set(errors.__all__) - beside - alone
     assert {type(error).__name__ for error in SAMPLES} == named

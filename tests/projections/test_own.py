@@ -132,7 +132,7 @@ def test_pure_modules_may_be_used(folder: Path) -> None:
         ("broken:Words", "cannot be read"),
         ("failing:Words", r"cannot be loaded \(ZeroDivisionError"),
         ("nameless:Words", "lacks name"),
-        ("other:Words", "a projection named 'games' already, projections.games:Games"),
+        ("other:Words", "a projection named 'games' already, worldledger_chess.projections.games:Games"),
         ("unkeyed:Words", "columns and key begin with world_id"),
     ],
 )

@@ -79,7 +79,7 @@ def test_feedback_by_round_and_condition(ledger: str, examples: Report) -> None:
             f"""
             select condition, round_number, count(*), avg(mean), stddev_samp(mean)
             from (select s.condition, f.round_number, avg(f.{field}) as mean
-                  from projections.feedback f join worldledger_social_rl.projections.runs s using (world_id)
+                  from projections.feedback f join projections.social_runs s using (world_id)
                   join worlds w using (world_id) where w.experiment = 'examples'
                   group by s.condition, f.world_id, f.round_number) m
             group by 1, 2 order by 1, 2
@@ -140,7 +140,7 @@ def test_games(ledger: str, examples: Report) -> None:
         select p, count(*) filter (where result is not null),
                count(*) filter (where result = case when p = white then 'white_wins' else 'black_wins' end),
                count(*) filter (where result = 'draw')
-        from worldledger_chess.projections.games, unnest(array[white, black]) p where experiment = 'examples' group by p
+        from projections.games, unnest(array[white, black]) p where experiment = 'examples' group by p
         """,
     )
     assert {(row["agent_id"], row["games"], row["won"], row["drawn"]) for row in found["players"]} == set(players)

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from worldledger.chain import ORIGIN, Position, StoredEffect, Verdict, Verifier
+from worldledger.effects import SERVICE_SOURCE, is_system_kind
 
 
 def canonical_json(obj: dict[str, Any]) -> bytes:
@@ -26,14 +27,15 @@ def chain_checksum(effect: dict[str, Any], prev_checksum: str | None) -> str:
 
 
 def make_effect(world_id: str, seq: int, **changed: Any) -> dict[str, Any]:
-    """Make one effect of a world."""
+    """Make one effect of a world, by default of somebody who may write its kind."""
+    kind = changed.get("kind", "EntityMoved" if seq > 1 else "WorldCreated")
     return {
         "uuid": f"{seq:032x}",
-        "kind": "EntityMoved" if seq > 1 else "WorldCreated",
+        "kind": kind,
         "payload": {"x": seq, "ä": [1.5, None, {"b": "€"}]},
         "global_seq": seq,
         "sim_time": seq / 4,
-        "source_id": "worldledger" if seq == 1 and "kind" not in changed else f"agent-{seq % 3}",
+        "source_id": SERVICE_SOURCE if is_system_kind(kind) else f"agent-{seq % 3}",
         "schema_version": "1.0.0",
         "world_id": world_id,
         "priority": 0,

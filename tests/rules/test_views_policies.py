@@ -11,7 +11,7 @@ from worldledger_sandbox.rules import Sandbox
 from tests.rules.seeing import Personal, World, registered
 from tests.rulesets.sandboxes import Said
 from worldledger.effects import Effect
-from worldledger.errors import FoldError, UnregisteredPolicyError
+from worldledger.errors import TamperedError, UnregisteredPolicyError
 from worldledger.folding import Fold
 from worldledger.observation import (
     LatencyModel,
@@ -218,5 +218,5 @@ def test_a_fold_that_fails_is_told_to_the_caller() -> None:
     """The views end where the fold ends."""
     world = World()
     world.agent("ann")
-    with pytest.raises(FoldError):
+    with pytest.raises(TamperedError):
         world.does("WorldCreated", {})

@@ -80,7 +80,7 @@ def test_the_wheel_holds_what_it_needs_and_no_more(wheel: Path) -> None:
         *KINDS,
     }
     revisions = {path.name for path in (ROOT / "migrations" / "versions").glob("*.py")}
-    assert {f"worldledger_service/worldledger_service/migrations/versions/{name}" for name in revisions} <= names
+    assert {f"worldledger_service/migrations/versions/{name}" for name in revisions} <= names
     games = {path.name for path in (ROOT / "examples" / "games").glob("*.pgn")}
     assert games
     assert {f"worldledger_service/example_games/{name}" for name in games} <= names
@@ -95,7 +95,7 @@ def test_the_wheel_holds_what_it_needs_and_no_more(wheel: Path) -> None:
     assert runs
     assert {f"worldledger_service/example_{name}" for name in runs} <= names
     assert {
-        "service/worldledger_service/migrations/env.py",
+        "worldledger_service/migrations/env.py",
         "worldledger/py.typed",
         "worldledger_service/py.typed",
     } <= names

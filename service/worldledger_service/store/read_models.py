@@ -50,7 +50,7 @@ select agent_id, sum(games_played)::bigint as games_played, sum(games_won)::bigi
        coalesce((sum(total_thinking_time::numeric) / nullif(sum(timed_moves), 0))::double precision, 0)
            as average_thinking_time,
        sum(illegal_moves_attempted)::bigint as illegal_moves_attempted, sum(timeouts)::bigint as timeouts
-from worldledger_chess.projections.agent_stats join worlds using (world_id)
+from projections.agent_stats join worlds using (world_id)
 where agent_id = $1 and experiment = $2
 group by agent_id
 """
