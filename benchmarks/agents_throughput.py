@@ -43,7 +43,7 @@ class Town:
         return statistics.median(self._slowest[1:])  # without the round that warms up
 
     async def act(self, seconds: float) -> float:
-        """Have everybody act, one intent after another, and look; give the intents per second of all together."""
+        """Have everybody act, one intent after another, and look; return the intents per second of all together."""
         counts = [0] * len(self._actors)
         seen = 0
         first, group = self._actors[0]

@@ -38,7 +38,7 @@ class Crowd:
         return [(f"looker-{group}-{n}", group) for n in range(self.looking_on) for group in range(self.groups)]
 
     def seats(self, here: str, there: str | None = None) -> list[Seat]:
-        """Give everybody a socket of the world at the address ``here``; those that only look on, ``there``."""
+        """Return everybody a socket of the world at the address ``here``; those that only look on, ``there``."""
         return [
             *(Seat(here, agent_id, group) for agent_id, group in self.actors),
             *(Seat(there or here, agent_id, group, acts=False) for agent_id, group in self.onlookers),
@@ -69,7 +69,7 @@ class Server:
     pid: int
 
     def world(self, world_id: str) -> str:
-        """Give the address of a world, for sockets."""
+        """Return the address of a world, for sockets."""
         return f"ws://127.0.0.1:{self.port}/v1/worlds/{world_id}"
 
 

@@ -89,7 +89,7 @@ class World:
                 yield self._effect("Move", {"to": here}, name)
 
     def rate(self) -> tuple[float, float]:
-        """Give the effects per second that are folded and shown, and how many see each."""
+        """Return the effects per second that are folded and shown, and how many see each."""
         effects = list(self._doings())
         apply = self._views.apply
         start = time.perf_counter()

@@ -83,7 +83,7 @@ async def _in_the_log(store: Store, found: Found) -> int:
 
 
 async def _own(server: Server, store: Store) -> float:
-    """Have the service play by itself; give its moves a second, once all have begun."""
+    """Have the service play by itself; return its moves a second, once all have begun."""
     caller = await Caller.open(server.port)
     games = [f"own-{number}" for number in range(GAMES)]
     for game in games:

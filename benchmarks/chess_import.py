@@ -58,7 +58,7 @@ async def run(report: Report, url: str, folder: Path) -> None:
 
 
 def _write_games(folder: Path) -> tuple[list[Path], int, int]:
-    """Write files of games; give them, how many games there are, and the bytes of all."""
+    """Write files of games; return them, how many games there are, and the bytes of all."""
     folder.mkdir()
     games = []
     for path in sorted(REAL.rglob("*.pgn") if REAL.is_dir() else (PROJECT / "examples" / "games").glob("*.pgn")):

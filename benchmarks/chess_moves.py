@@ -205,7 +205,7 @@ async def _taken(work: Awaitable[object]) -> float:
 
 
 def _of_python(moves: list[str], times: dict[str, Times]) -> tuple[list[dict[str, Any]], list[tuple[str, BoardState]]]:
-    """Measure what needs no database; give the moves' payloads, and the positions after them."""
+    """Measure what needs no database; return the moves' payloads, and the positions after them."""
     payloads, positions = [], []
     theirs, ours = chess.Board(), chess.Board()
     taken: dict[str, list[float]] = {"python-chess": [], "ours": [], "position": [], "JSON": []}

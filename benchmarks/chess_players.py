@@ -68,7 +68,7 @@ class Caller:
         return cls(*await asyncio.open_connection("127.0.0.1", port))
 
     async def post(self, path: str, body: Any) -> tuple[int, bytes]:
-        """Post; give the status and the body of the answer."""
+        """Post; return the status and the body of the answer."""
         text = orjson.dumps(body)
         head = (
             f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(text)}"

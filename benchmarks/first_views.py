@@ -133,7 +133,7 @@ def _ask(report: Report, port: int) -> None:
 
 @contextmanager
 def _others(port: int) -> Iterator[list[float]]:
-    """Ask for a world's record, again and again, from another thread; give the times."""
+    """Ask for a world's record, again and again, from another thread; return the times."""
     times: list[float] = []
     over = threading.Event()
 

@@ -42,7 +42,7 @@ class Goal:
         return self.value >= self.bound if self.at_least else self.value <= self.bound
 
     def line(self) -> str:
-        """Give the goal as a row of a Markdown table."""
+        """Return the goal as a row of a Markdown table."""
         sign = "at least" if self.at_least else "at most"
         unit = f" {self.unit}" if self.unit else ""
         verdict = "kept" if self.met else "**missed**"
@@ -105,7 +105,7 @@ def say(text: str) -> None:
 
 
 def draft(index: int) -> dict[str, object]:
-    """Give a draft whose effect has about 370 bytes."""
+    """Return a draft whose effect has about 370 bytes."""
     return {
         "kind": "Move",
         "payload": {

@@ -84,7 +84,7 @@ async def _append_rate(log: Any) -> float:
 
 
 def command(arguments: list[str], *, allowed: int = 0) -> float:
-    """Run a command to its end, whose exit code is 0 or the one allowed; give its peak memory in MiB."""
+    """Run a command to its end, whose exit code is 0 or the one allowed; return its peak memory in MiB."""
     done = subprocess.run([sys.executable, "-c", PEAK, *arguments], capture_output=True, text=True, check=False)
     if done.returncode not in {0, allowed}:
         raise RuntimeError(f"{' '.join(arguments)} failed: {done.stderr}")

@@ -61,7 +61,7 @@ def _state() -> State:
 
 
 def _config() -> ObservabilityConfig:
-    """Give one by which everybody sees all of everybody, with noise on others: the most that there is to do."""
+    """Return one by which everybody sees all of everybody, with noise on others: the most that there is to do."""
     names = [f"agent-{number}" for number in range(AGENTS)]
     return ObservabilityConfig.model_validate(
         {
@@ -74,7 +74,7 @@ def _config() -> ObservabilityConfig:
 
 
 def _median(work: Callable[[], object], rounds: int) -> float:
-    """Give the median of the seconds that the work takes."""
+    """Return the median of the seconds that the work takes."""
     work()
     gc.collect()
     times = []

@@ -38,12 +38,12 @@ create table bare_files (run text collate "C", file text collate "C", body json 
 
 
 def text(pick: random.Random, words: int) -> str:
-    """Give some words."""
+    """Return some words."""
     return " ".join(pick.choices(WORDS, k=words)) + "."
 
 
 def round_of(pick: random.Random, number: int, messages: int, words: int) -> dict[str, Any]:
-    """Give a round, as large as those of real runs."""
+    """Return a round, as large as those of real runs."""
     agents = [f"Worker+Agent{n}" for n in range(AGENTS)]
     said = [
         {
@@ -95,7 +95,7 @@ def round_of(pick: random.Random, number: int, messages: int, words: int) -> dic
 
 
 def write_runs(folder: Path) -> int:
-    """Write the runs; give how many bytes they have."""
+    """Write the runs; return how many bytes they have."""
     pick = random.Random(1)
     size = 0
     for run in range(RUNS):

@@ -35,7 +35,7 @@ REQUESTS = 400
 
 
 def moved(index: int) -> dict[str, object]:
-    """Give a movement of one of a hundred entities, about 370 bytes as an effect."""
+    """Return a movement of one of a hundred entities, about 370 bytes as an effect."""
     return {
         "kind": "Move",
         "payload": {

@@ -83,18 +83,18 @@ _KINDS: list[tuple[dict[str, Any], Any, Any]] = [
 
 
 def definitions(count: int) -> dict[str, Any]:
-    """Give ``count`` scalar variables: floats, ints, bools and categoricals in turn."""
+    """Return ``count`` scalar variables: floats, ints, bools and categoricals in turn."""
     return {f"scalar_{index}": _KINDS[index % len(_KINDS)][0] for index in range(count)}
 
 
 def handwritten(base: type[BaseModel], count: int) -> type[BaseModel]:
-    """Give the model with the same scalars, as Pydantic's own annotations."""
+    """Return the model with the same scalars, as Pydantic's own annotations."""
     fields: dict[str, Any] = {f"scalar_{index}": _KINDS[index % len(_KINDS)][1:] for index in range(count)}
     return create_model("Handwritten", __base__=base, **fields)
 
 
 def state(pick: random.Random, name: str, scalars: int, *, typed: bool) -> dict[str, Any]:
-    """Give the state of one agent."""
+    """Return the state of one agent."""
     values: dict[str, Any] = {"name": name}
     for index in range(scalars):
         values[f"scalar_{index}"] = [

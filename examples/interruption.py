@@ -31,7 +31,7 @@ ANSWER = "Then you first, B: I am all ears."
 
 
 async def generate(text: str, token: CancelToken, begun: asyncio.Event) -> str | None:
-    """Say a text word by word; give it whole, or None if the token was cancelled on the way."""
+    """Say a text word by word; return it whole, or None if the token was cancelled on the way."""
     print("A  ", end="")
     for number, word in enumerate(text.split()):
         if number == 4:
@@ -86,7 +86,7 @@ async def conversation(world: World) -> None:
 
 
 async def whole_log(world: World) -> list[EventLogEntry]:
-    """Give the log, once it tells of the end of every generation: that is written a moment after it."""
+    """Return the log, once it tells of the end of every generation: that is written a moment after it."""
     while True:
         entries = await world.event_log.get_entries_since(0)
         kinds = [entry.effect["kind"] for entry in entries]

@@ -39,7 +39,7 @@ Player = Callable[[chess.Board, random.Random], chess.Move]
 
 
 def gain(board: chess.Board, move: chess.Move) -> int:
-    """Give the material that a move wins at once, in pawns."""
+    """Return the material that a move wins at once, in pawns."""
     victim = board.piece_type_at(move.to_square) if board.is_capture(move) else None
     won = VALUES[victim] if victim else int(board.is_en_passant(move))
     return won + (VALUES[move.promotion] - 1 if move.promotion else 0)
@@ -280,7 +280,7 @@ FILES: dict[str, list[Callable[[], chess.pgn.Game | str]]] = {
 
 
 def texts() -> dict[str, str]:
-    """Give every file's text by its name."""
+    """Return every file's text by its name."""
     return {
         name: "\n\n".join(str(make()).removesuffix("\n") for make in makers) + "\n" for name, makers in FILES.items()
     }

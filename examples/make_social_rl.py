@@ -61,11 +61,11 @@ class Agent:
         return self.agent_id.partition("+")[2]
 
     def pull(self, cue: str) -> float:
-        """Give how strongly a cue pulls: 0 where it is not active."""
+        """Return how strongly a cue pulls: 0 where it is not active."""
         return self.cues.get(cue, 0.0)
 
     def said(self, messages: Sequence[SocialRLMessage]) -> str:
-        """Give all that it has said."""
+        """Return all that it has said."""
         return " ".join(message.content for message in messages if message.agent_id == self.agent_id)
 
 
@@ -100,7 +100,7 @@ class Run:
         return items[int(self.rng.random() * len(items))]
 
     def meta_file(self) -> dict[str, Any]:
-        """Give what is known of the whole run: the seed's fields, and what makes this run another than the others."""
+        """Return what is known of the whole run: the seed's fields, and what makes this run another than the others."""
         agents = [*AGENTS, COACH]
         return {
             **self.meta.to_value(),
@@ -111,7 +111,7 @@ class Run:
         }
 
     def policy(self) -> PolicyState:
-        """Give the policy that the run begins with."""
+        """Return the policy that the run begins with."""
         roles = []
         for role, cues in STREAM["policy"].items():
             states = {cue: CueState(cue_id=cue, active=True, intensity=pull) for cue, pull in cues.items()}
@@ -193,7 +193,7 @@ class Run:
         )
 
     def frame(self, agent: Agent, number: int, whispers: str) -> ContextFrame:
-        """Give what an agent is told before it speaks first in a round."""
+        """Return what an agent is told before it speaks first in a round."""
         known = agent.feedback
         return ContextFrame(
             base_scenario=STREAM["scenario"],
@@ -287,12 +287,12 @@ def adapted(agent: Agent, known: AgentFeedback) -> list[PolicyAdaptation]:
 
 
 def concepts_in(text: str) -> list[str]:
-    """Give the concepts that a text expresses."""
+    """Return the concepts that a text expresses."""
     return [name for name, concept in CONCEPTS.items() if any(word in text for word in concept["heard_by"])]
 
 
 def snapshot(feedback: AgentFeedback) -> dict[str, float]:
-    """Give what an agent is told of its feedback."""
+    """Return what an agent is told of its feedback."""
     return {
         "engagement": feedback.engagement,
         "theoretical_alignment": feedback.theoretical_alignment,
@@ -301,7 +301,7 @@ def snapshot(feedback: AgentFeedback) -> dict[str, float]:
 
 
 def texts() -> dict[str, str]:
-    """Give every file's text by its path below the folder of the runs."""
+    """Return every file's text by its path below the folder of the runs."""
     found: dict[str, Any] = {}
     for run in (Run(condition, seed) for condition in CONDITIONS for seed in SEEDS):
         found[f"{run.name}/meta.json"] = run.meta_file()

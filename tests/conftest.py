@@ -116,7 +116,7 @@ def _set_up_properties(items: list[pytest.Item], *, thorough: bool) -> None:
 
 
 def with_database(url: str, database: str) -> str:
-    """Give the same server's address with another database."""
+    """Return the same server's address with another database."""
     return urlunsplit(urlsplit(url)._replace(path=f"/{database}"))
 
 
@@ -142,7 +142,7 @@ class Servers:
         self._connections: dict[str, asyncpg.Connection[asyncpg.Record]] = {}
 
     def url(self, kind: str) -> str:
-        """Give a superuser's address on the server of that kind, starting it at first use."""
+        """Return a superuser's address on the server of that kind, starting it at first use."""
         if kind not in self._urls:
             self._urls[kind] = self._start(kind)
         return self._urls[kind]
@@ -162,7 +162,7 @@ class Servers:
         return server.url()
 
     def template(self, kind: str) -> str:
-        """Give the name of a migrated database to clone; the first worker to come makes it."""
+        """Return the name of a migrated database to clone; the first worker to come makes it."""
         if kind not in self._templates:
             url = self.url(kind)
             name = f"wl_{self._run[:12]}_template"
@@ -184,7 +184,7 @@ class Servers:
             await connection.close()
 
     def create(self, kind: str, template: str | None) -> str:
-        """Create a database, empty or from the template; give its address."""
+        """Create a database, empty or from the template; return its address."""
         name = f"wl_{self._run[:12]}_{os.getpid()}_{next(_counter)}"
         # Copying files takes half of the time of writing every page to the WAL, and dropping such a database a quarter.
         self.execute(kind, f"create database {name} template {template or 'template1'} strategy file_copy")
@@ -230,7 +230,7 @@ class Servers:
 
 
 def _roomy_memory() -> Path | None:
-    """Give a file system in memory, if there is one with room: thousands of databases are made and dropped.
+    """Return a file system in memory, if there is one with room: thousands of databases are made and dropped.
 
     The servers are the same there, fsync and all; but no disk is waited for, which takes half of the time.
     """
@@ -273,13 +273,13 @@ def server_kind(request: pytest.FixtureRequest, servers: Servers) -> str:
 
 @pytest.fixture
 def server_url(servers: Servers, server_kind: str) -> str:
-    """Give a superuser's address of the server's database ``postgres``."""
+    """Return a superuser's address of the server's database ``postgres``."""
     return servers.url(server_kind)
 
 
 @pytest.fixture
 def make_database(servers: Servers, server_kind: str) -> Iterator[Callable[..., str]]:
-    """Give a maker of databases (``migrated=True`` by default), each dropped after the test."""
+    """Return a maker of databases (``migrated=True`` by default), each dropped after the test."""
     made: list[str] = []
 
     def make(*, migrated: bool = True) -> str:
@@ -293,13 +293,13 @@ def make_database(servers: Servers, server_kind: str) -> Iterator[Callable[..., 
 
 @pytest.fixture
 def database_url(make_database: Callable[..., str]) -> str:
-    """Give a superuser's address of a migrated database that only this test uses."""
+    """Return a superuser's address of a migrated database that only this test uses."""
     return make_database()
 
 
 @pytest.fixture
 def empty_database_url(make_database: Callable[..., str]) -> str:
-    """Give a superuser's address of an empty database that only this test uses."""
+    """Return a superuser's address of an empty database that only this test uses."""
     return make_database(migrated=False)
 
 

@@ -48,7 +48,7 @@ MARKET: dict[str, Any] = {
 
 
 def market(**changes: Any) -> dict[str, Any]:
-    """Give the configuration, with other sections where they are named."""
+    """Return the configuration, with other sections where they are named."""
     return {**deepcopy(MARKET), **changes}
 
 

@@ -95,10 +95,10 @@ def write_run(folder: Path, files: Mapping[str, Any]) -> Path:
 
 
 def rounds(*numbers: int) -> dict[str, Any]:
-    """Give the files of these rounds."""
+    """Return the files of these rounds."""
     return {f"round{number}_social_rl.json": round_of(number) for number in numbers}
 
 
 def content(folder: Path) -> dict[str, Any]:
-    """Give what the JSON files of a folder hold."""
+    """Return what the JSON files of a folder hold."""
     return {path.name: json.loads(path.read_bytes()) for path in folder.glob("*.json")}

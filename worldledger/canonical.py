@@ -61,7 +61,7 @@ def decode(profile: str, text: bytes | str) -> Any:
 
 
 def child(path: str, key: str | int) -> str:
-    """Give the JSON path of a member or an element (RFC 9535, with dots where the key is a plain word)."""
+    """Return the JSON path of a member or an element (RFC 9535, with dots where the key is a plain word)."""
     if isinstance(key, int):
         return f"{path}[{key}]"
     if _PLAIN_KEY.match(key):
@@ -193,7 +193,7 @@ def _bounded_int(digits: str) -> int | float:
 
 
 def _find(value: Any, wanted: set[int], path: str) -> tuple[str, int] | None:
-    """Find the first of the wanted objects inside a parsed value; give its path and id."""
+    """Find the first of the wanted objects inside a parsed value; return its path and id."""
     stack: list[tuple[Any, str]] = [(value, path)]
     while stack:
         item, where = stack.pop()
@@ -210,7 +210,7 @@ _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]')
 
 
 def _path_at_depth(text: str, path: str) -> str:
-    """Give the path at which a text goes below MAX_DEPTH, without recursion."""
+    """Return the path at which a text goes below MAX_DEPTH, without recursion."""
     places: list[str | int] = []
     last = ""
     for match in _TOKEN.finditer(text):

@@ -26,7 +26,7 @@ _POSITION = re.compile(r"([1-9][0-9]{0,17}):([0-9a-fA-F]{64})\Z")
 
 
 def link(previous: bytes | None, text: bytes) -> bytes:
-    """Give the 32 checksum bytes of an effect's canonical text after the previous effect's checksum."""
+    """Return the 32 checksum bytes of an effect's canonical text after the previous effect's checksum."""
     return sha256(previous.hex().encode() + text if previous else text).digest()
 
 
@@ -93,7 +93,7 @@ class Finding:
     what: str
 
     def error(self) -> TamperedError:
-        """Give the finding as an error to raise."""
+        """Return the finding as an error to raise."""
         return TamperedError(
             f"world {self.world_id}, seq {self.global_seq}: {self.what}",
             world_id=self.world_id,
@@ -172,7 +172,7 @@ class Verifier:
                 self.finding = Finding(world_id, head.global_seq, "the given head lies before the start of the check")
 
     def close(self) -> None:
-        """Give back the files that were lent."""
+        """Return the files that were lent."""
         self._used.close()
 
     def feed_chain(self, rows: Iterable[ChainRow | StoredEffect]) -> bool:

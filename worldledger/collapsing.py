@@ -13,7 +13,7 @@ MOST_EVENTS: Final = 100
 
 
 def collapse(deltas: Sequence[ObservationDelta]) -> ObservationDelta:
-    """Give one delta that does what these do one after another; a single one stays as it is.
+    """Return one delta that does what these do one after another; a single one stays as it is.
 
     It says how many deltas it stands for, and how many of their events it leaves out.
     """
@@ -38,7 +38,7 @@ def collapse(deltas: Sequence[ObservationDelta]) -> ObservationDelta:
 
 
 def beginning(view: View) -> ObservationDelta:
-    """Give the delta that turns any view of the agent, and none, into this one."""
+    """Return the delta that turns any view of the agent, and none, into this one."""
     return ObservationDelta(
         view_seq=view.view_seq,
         patches=replacing(view.visible_entities, view.visible_relationships),
@@ -55,7 +55,7 @@ def replacing(entities: dict[str, Any], relationships: dict[str, list[str]]) -> 
 
 
 def whole(view: View, *, stands_for: int) -> ObservationDelta:
-    """Give the delta that turns any view of the agent into this one, for a reader that deltas cannot bring there.
+    """Return the delta that turns any view of the agent into this one, for a reader that deltas cannot bring there.
 
     ``stands_for``: how many deltas it may stand for at most; so many events may be missing.
     """

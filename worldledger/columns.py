@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def unique_names(names: Iterable[str]) -> list[str]:
-    """Give names of which one that comes again has a number behind it, ``n_2``, that no other name has."""
+    """Return names of which one that comes again has a number behind it, ``n_2``, that no other name has."""
     names = list(names)
     own = set(names)
     found: dict[str, None] = {}

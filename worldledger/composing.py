@@ -11,7 +11,7 @@ _NOTHING: Final = object()
 
 
 def compose(first: Iterable[dict[str, Any]], then: Iterable[dict[str, Any]]) -> Patch:
-    """Give the patch that does what two patches do, one after the other. See `Composition`."""
+    """Return the patch that does what two patches do, one after the other. See `Composition`."""
     composition = Composition()
     composition.follow(first)
     composition.follow(then)
@@ -45,7 +45,7 @@ class Composition:
             self._take(name, tokens, operation.get("value"), pointer)
 
     def patch(self) -> Patch:
-        """Give the one patch."""
+        """Return the one patch."""
         return list(self._root.operations(""))
 
     def _take(self, name: str, tokens: list[str], value: Any, pointer: str) -> None:
@@ -111,7 +111,7 @@ class _Place:
             found[last] = value
 
     def _copied(self, value: Any, pointer: str) -> Any:
-        """Give an object that may be changed."""
+        """Return an object that may be changed."""
         if id(value) in self.own:
             return value
         if type(value) is dict:

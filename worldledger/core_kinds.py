@@ -129,7 +129,7 @@ HANDLERS: Final[Mapping[str, Handler]] = {
 
 
 def _staleness(payload: Mapping[str, Any], checks: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
-    """Give the settings of staleness that a payload has."""
+    """Return the settings of staleness that a payload has."""
     try:
         return {name: check(payload[name]) for name, check in checks.items() if name in payload}
     except InvalidEffectError as error:

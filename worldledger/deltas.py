@@ -161,7 +161,7 @@ AnyDelta: TypeAlias = ObservationDelta | DeltaMembers
 
 
 def apply_delta(view: View, delta: AnyDelta) -> View:
-    """Give what a view becomes by the delta that follows it; the view stays as it is.
+    """Return what a view becomes by the delta that follows it; the view stays as it is.
 
     Raises ValueError for a delta older than the view, which has it already; if a patch cannot be applied, or the result
     has not the digest that the delta promises: then a delta is missing, and the view has to be asked for anew.
@@ -183,7 +183,7 @@ def apply_delta(view: View, delta: AnyDelta) -> View:
 
 
 def remembering(old: View, new: View) -> View:
-    """Give the new view with what the old one knew of entities that are out of sight or gone, as last seen.
+    """Return the new view with what the old one knew of entities that are out of sight or gone, as last seen.
 
     Relationships of what is out of sight stay likewise. Where something in sight has no visible relationship any more,
     an empty list stands, for nothing is ever removed.

@@ -75,7 +75,7 @@ class CheckedDraft(NamedTuple):
     source_metadata: bytes | None
 
     def body_digest(self) -> bytes:
-        """Give SHA-256 over what makes two requests the same, 32 bytes.
+        """Return SHA-256 over what makes two requests the same, 32 bytes.
 
         req_id itself and sim_time are left out: the first is the key, the second is compared with the stored
         effect where a draft states it. Where what is written differs from the request as it came, the digest of the
@@ -98,7 +98,7 @@ class CheckedDraft(NamedTuple):
         return self._as_it_came()._replace(priority=priority)
 
     def rewritten(self, payload: bytes) -> CheckedDraft:
-        """Give the draft with another payload (canonical), as a ruleset wants it written.
+        """Return the draft with another payload (canonical), as a ruleset wants it written.
 
         The digest of the request as it came is kept in ``source_metadata``, so that it follows from the log alone.
         """
@@ -126,7 +126,7 @@ class CheckedDraft(NamedTuple):
 def body_digest(
     kind: str, payload: bytes, source_id: str, schema_version: str, priority: int, caused_by: int | None
 ) -> bytes:
-    """Give the digest of a request's body; see `CheckedDraft.body_digest`. ``payload`` is canonical."""
+    """Return the digest of a request's body; see `CheckedDraft.body_digest`. ``payload`` is canonical."""
     head = canonical_json([kind, source_id, schema_version, priority, caused_by])
     return sha256(head + payload).digest()
 
@@ -351,12 +351,12 @@ def effect_text(
 
 
 def check_req_id(value: Any) -> str:
-    """Give an idempotency key back if a draft may have it; raise InvalidEffectError if not."""
+    """Return an idempotency key back if a draft may have it; raise InvalidEffectError if not."""
     return read_word({"req_id": value}, "req_id")
 
 
 def read_word(value: Mapping[str, Any], name: str, path: str = "$") -> str:
-    """Give a member that is a string of 1 to 200 characters; raise InvalidEffectError if it is not.
+    """Return a member that is a string of 1 to 200 characters; raise InvalidEffectError if it is not.
 
     ``path`` is the JSON path of ``value``.
     """
@@ -410,6 +410,6 @@ def missing_or(value: Mapping[str, Any], name: str, wanted: str) -> str:
 
 
 def json_name(value: Any) -> str:
-    """Give what JSON calls this kind of value."""
+    """Return what JSON calls this kind of value."""
     names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
     return "null" if value is None else names.get(type(value), f"a {type(value).__name__}")

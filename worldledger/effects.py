@@ -121,7 +121,7 @@ class EventLogEntry(BaseModel):
 
 
 def order_key(sim_time: float, priority: int, source_id: str) -> tuple[float, int, str]:
-    """Give the key by which units that wait together are sorted: the seed's order, higher priority first.
+    """Return the key by which units that wait together are sorted: the seed's order, higher priority first.
 
     Units with equal keys keep the order of their arrival.
     """

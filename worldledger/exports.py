@@ -55,7 +55,7 @@ class Marks:
                 self.every *= 2
 
     def written(self) -> WrittenMarks:
-        """Give the marks as they stand in a trailer."""
+        """Return the marks as they stand in a trailer."""
         return WrittenMarks(every=self.every, checksums="".join(self._marks))
 
     def first_difference(self, other: WrittenMarks) -> tuple[int, int] | None:
@@ -125,7 +125,7 @@ class ExportWriter:
         self._genesis: dict[str, Any] = {}
 
     def lines(self, rows: Sequence[StoredEffect]) -> bytes:
-        """Give the lines of the next rows. Raises TamperedError where the log does not hold."""
+        """Return the lines of the next rows. Raises TamperedError where the log does not hold."""
         if not self._verifier.feed(rows):
             raise self._finding().error()
         if not self._genesis:
@@ -149,7 +149,7 @@ class ExportWriter:
         )
 
     def close(self) -> None:
-        """Give back the files that were lent."""
+        """Return the files that were lent."""
         self._verifier.close()
 
     def _finding(self) -> Finding:

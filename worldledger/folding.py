@@ -128,14 +128,14 @@ class Fold:
 
 
 def fold(world_id: str, ruleset: Ruleset, rows: Iterable[StoredEffect]) -> WorldState:
-    """Give the state after a world's rows, from the first on."""
+    """Return the state after a world's rows, from the first on."""
     folded = Fold(world_id, ruleset)
     folded.feed(list(rows))
     return folded.state
 
 
 def _handlers(ruleset: Ruleset) -> dict[str, Handler]:
-    """Give what folds each kind: the core's word on system kinds, the ruleset's on the others."""
+    """Return what folds each kind: the core's word on system kinds, the ruleset's on the others."""
     found = {kind: handler for kind, handler in ruleset.handlers.items() if not is_system_kind(kind)}
     upcasting = ruleset.upcasting
     for kind in upcasting.kinds & found.keys():

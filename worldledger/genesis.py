@@ -37,7 +37,7 @@ TIME_ZERO: Final = "time_zero"
 
 
 def check_world_name(name: str) -> str:
-    """Give the name back if it is allowed (see NAME_RULE); raise InvalidNameError if not."""
+    """Return the name back if it is allowed (see NAME_RULE); raise InvalidNameError if not."""
     if not _NAME.match(name):
         raise InvalidNameError(f"{name!r} cannot be a world's name; allowed: {NAME_RULE}", world_id=name)
     return name
@@ -91,7 +91,7 @@ class NewWorld(BaseModel):
     parent: Parent | None = None
 
     def checked(self) -> NewWorld:
-        """Give the same world if its name, labels, config and the shape of its parent are fit to be kept.
+        """Return the same world if its name, labels, config and the shape of its parent are fit to be kept.
 
         Raises InvalidNameError for the name, InvalidConfigError with the path for anything else.
         """
@@ -160,7 +160,7 @@ def genesis_draft(world: NewWorld, *, world_uuid: str, ruleset_version: int, wal
 
 
 def genesis_problem(text: bytes, columns: Mapping[str, Any]) -> str | None:
-    """Compare a world's first stored effect with its row in ``worlds``; give what differs, or None.
+    """Compare a world's first stored effect with its row in ``worlds``; return what differs, or None.
 
     ``columns`` has world_id, world_uuid (text), ruleset, ruleset_version, config (a value), experiment and
     time_authority.

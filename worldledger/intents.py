@@ -116,7 +116,7 @@ class CheckedIntent(NamedTuple):
     staleness_threshold: Threshold = NOT_GIVEN
 
     def to_intent(self) -> Intent:
-        """Give the seed's Intent, its payload a copy: whoever is handed it can change nothing here."""
+        """Return the seed's Intent, its payload a copy: whoever is handed it can change nothing here."""
         intent: Intent = {
             "kind": self.kind,
             "payload": orjson.loads(orjson.dumps(self.payload)),
@@ -194,7 +194,7 @@ def _checked(value: Any, default_priority: int) -> CheckedIntent:
 
 
 def intent_draft(intent: CheckedIntent) -> EffectDraft:
-    """Give the draft of the effect that a checked intent asks for; its source is the agent.
+    """Return the draft of the effect that a checked intent asks for; its source is the agent.
 
     ``source_metadata`` says what it was made from, and what it said of that itself.
     """
@@ -287,7 +287,7 @@ def _tokens(payload: dict[str, Any]) -> int:
 
 
 def _point(value: Any, path: str) -> list[float]:
-    """Give a position as three floats; of two, z is 0.0 (seed)."""
+    """Return a position as three floats; of two, z is 0.0 (seed)."""
     if type(value) is not list or not 2 <= len(value) <= 3:
         raise InvalidIntentError("a position is a list of 2 or 3 numbers", path)
     point = [_number(item, f"{path}[{index}]", "a coordinate") for index, item in enumerate(value)]
@@ -304,12 +304,12 @@ def _number(value: Any, path: str, what: str) -> float:
 
 
 def permission_for(kind: str) -> str:
-    """Give the permission that an intent of this kind needs besides ``submit_intent``: ``intent:move`` … (seed)."""
+    """Return the permission that an intent of this kind needs besides ``submit_intent``: ``intent:move`` … (seed)."""
     return f"intent:{kind.lower()}"
 
 
 def check_agent_id(value: Any, path: str = "$.agent_id") -> str:
-    """Give an agent's id back if it may be one: 1 to 200 characters, and not the service's own name.
+    """Return an agent's id back if it may be one: 1 to 200 characters, and not the service's own name.
 
     Raises InvalidEffectError or ReservedKindError.
     """
@@ -330,7 +330,7 @@ def _not_the_service(agent_id: str, path: str) -> str:
 
 
 def check_permissions(value: Iterable[Any] | None, path: str = "$.permissions") -> list[str]:
-    """Give permissions sorted, each once; None stands for DEFAULT_PERMISSIONS.
+    """Return permissions sorted, each once; None stands for DEFAULT_PERMISSIONS.
 
     Any name may be a permission: a validator may ask for some of its own. Raises InvalidEffectError.
     """
@@ -344,7 +344,7 @@ def check_permissions(value: Iterable[Any] | None, path: str = "$.permissions") 
 
 
 def check_weight(value: Any, path: str = "$.weight") -> int:
-    """Give an agent's weight in the round-robin back if it is one: 1 to MAX_WEIGHT. Raises InvalidEffectError."""
+    """Return an agent's weight in the round-robin back if it is one: 1 to MAX_WEIGHT. Raises InvalidEffectError."""
     if type(value) is not int or not 1 <= value <= MAX_WEIGHT:
         raise InvalidEffectError(f"weight is a whole number from 1 to {MAX_WEIGHT}", path)
     return value
@@ -358,7 +358,7 @@ def registration_draft(
     staleness_threshold: Threshold = NOT_GIVEN,
     interrupt_policy: str | None = None,
 ) -> EffectDraft:
-    """Give the draft of the effect that registers an agent, or registers it anew; written by the service.
+    """Return the draft of the effect that registers an agent, or registers it anew; written by the service.
 
     ``policy_spec`` is what `worldledger.policies.policy_spec` gives. Raises InvalidEffectError for anything else.
     """

@@ -24,15 +24,15 @@ class LatencyModel:
     """
 
     def calculate_delay(self, from_agent: str, to_agent: str, effect: Effect) -> float:
-        """Give the seconds until ``to_agent`` sees an effect whose source is ``from_agent``."""
+        """Return the seconds until ``to_agent`` sees an effect whose source is ``from_agent``."""
         raise NotImplementedError(f"{type(self).__name__} says neither calculate_delay nor delay")
 
     def delay(self, from_agent: str, to_agent: str, effect: Effect, world_state: WorldState) -> float:
-        """Give the same, knowing the state after the effect. By default that does not matter."""
+        """Return the same, knowing the state after the effect. By default that does not matter."""
         return self.calculate_delay(from_agent, to_agent, effect)
 
     def config(self) -> dict[str, Any]:
-        """Give the keyword arguments that make the same model anew: unless overridden, its public attributes."""
+        """Return the keyword arguments that make the same model anew: unless overridden, its public attributes."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
 
@@ -65,7 +65,7 @@ class NoLatency(LatencyModel):
     """Everything is seen at once."""
 
     def calculate_delay(self, from_agent: str, to_agent: str, effect: Effect) -> float:
-        """Give 0.0."""
+        """Return 0.0."""
         return 0.0
 
 
@@ -77,7 +77,7 @@ class FixedLatency(LatencyModel):
         self.seconds = _seconds("seconds", seconds)
 
     def calculate_delay(self, from_agent: str, to_agent: str, effect: Effect) -> float:
-        """Give the fixed time, or 0.0 to oneself."""
+        """Return the fixed time, or 0.0 to oneself."""
         return 0.0 if from_agent == to_agent else self.seconds
 
 
@@ -95,11 +95,11 @@ class DistanceLatency(LatencyModel):
         self.max_seconds = None if max_seconds is None else _seconds("max_seconds", max_seconds)
 
     def calculate_delay(self, from_agent: str, to_agent: str, effect: Effect) -> float:
-        """Give the delay where no distance is known."""
+        """Return the delay where no distance is known."""
         return 0.0 if from_agent == to_agent else self._limited(self.base_seconds)
 
     def delay(self, from_agent: str, to_agent: str, effect: Effect, world_state: WorldState) -> float:
-        """Give ``base_seconds`` and the time for the distance, at most ``max_seconds``."""
+        """Return ``base_seconds`` and the time for the distance, at most ``max_seconds``."""
         if from_agent == to_agent:
             return 0.0
         here, there = world_state.spatial_index.get(to_agent), world_state.spatial_index.get(from_agent)
@@ -123,7 +123,7 @@ def longest_delay(model: LatencyModel) -> float:
 
 
 def bounded(delay: float) -> float:
-    """Give a delay that can be waited for: from 0.0 to MAX_DELAY, 0.0 for NaN."""
+    """Return a delay that can be waited for: from 0.0 to MAX_DELAY, 0.0 for NaN."""
     return min(max(0.0, delay), MAX_DELAY)
 
 

@@ -139,7 +139,7 @@ class UsedOnce:
         return min(found, default=None)
 
     def close(self) -> None:
-        """Give back the files that were lent."""
+        """Return the files that were lent."""
         self._uuids.close()
         self._asked.close()
 

@@ -53,7 +53,7 @@ TOLD_BY_PATCHES: Final = frozenset(
 
 
 def names_in(effect: Effect) -> list[str]:
-    """Give the ids that an effect names: its source, and those in the usual places of its payload."""
+    """Return the ids that an effect names: its source, and those in the usual places of its payload."""
     return [effect["source_id"], *names_of(effect["payload"])]
 
 
@@ -244,7 +244,7 @@ class ObservationPolicy:
     # -- how it is used in a world ----------------------------------------------------------------------------
 
     def for_world(self, world_uuid: str) -> ObservationPolicy:
-        """Give the policy that is registered in the world of this uuid (32 hex digits) instead; usually itself."""
+        """Return the policy that is registered in the world of this uuid (32 hex digits) instead; usually itself."""
         return self
 
     def check_usable(self) -> None:
@@ -253,7 +253,7 @@ class ObservationPolicy:
     # -- the seed's three -------------------------------------------------------------------------------------
 
     def filter_world_state(self, world_state: WorldState, agent_id: str) -> View:
-        """Give what the agent sees of this state; ``view_seq`` is the seq of the last effect in it."""
+        """Return what the agent sees of this state; ``view_seq`` is the seq of the last effect in it."""
         seen = {
             entity_id: self.show_entity_to(world_state, agent_id, entity_id)
             for entity_id in world_state.entities
@@ -295,7 +295,7 @@ class ObservationPolicy:
         return any(knows(world_state, agent_id, name) for name in present)
 
     def calculate_observation_delta(self, old_view: View, new_view: View) -> ObservationDelta:
-        """Give the delta between two views of an agent, the new one as `filter_world_state` gives it; no events.
+        """Return the delta between two views of an agent, the new one as `filter_world_state` gives it; no events.
 
         Without remove operations the delta leads to ``remembering(old_view, new_view)``.
         """
@@ -398,15 +398,15 @@ class ObservationPolicy:
         return placed
 
     def show_entity(self, entity: Mapping[str, Any]) -> dict[str, Any]:
-        """Give an entity as it is shown: a new object, whose values may be the entity's own."""
+        """Return an entity as it is shown: a new object, whose values may be the entity's own."""
         return self._shown(entity)
 
     def show_entity_to(self, world_state: WorldState, agent_id: str, entity_id: str) -> dict[str, Any]:
-        """Give an entity of the world as it is shown to this agent; as `show_entity`, unless it is overridden."""
+        """Return an entity of the world as it is shown to this agent; as `show_entity`, unless it is overridden."""
         return self.show_entity(world_state.entities[entity_id])
 
     def show_event(self, effect: Effect) -> ObservedEvent | None:
-        """Give an observed effect as it is shown, or None if the patches tell all there is to tell."""
+        """Return an observed effect as it is shown, or None if the patches tell all there is to tell."""
         kind = effect["kind"]
         if kind in TOLD_BY_PATCHES or is_system_kind(kind):
             return None
@@ -420,7 +420,7 @@ class ObservationPolicy:
         }
 
     def show_event_to(self, effect: Effect, agent_id: str, world_state: WorldState) -> ObservedEvent | None:
-        """Give an observed effect as it is shown to this agent, given the state after it; as `show_event` otherwise."""
+        """Return an observed effect as shown to this agent, given the state after it; as `show_event` otherwise."""
         return self.show_event(effect)
 
     def _shown(self, fields: Mapping[str, Any]) -> dict[str, Any]:

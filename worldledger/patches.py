@@ -40,7 +40,7 @@ class PatchError(ValueError):
 
 
 def diff(before: Any, after: Any, *, path: str = "") -> list[dict[str, Any]]:
-    """Give the patch that turns one JSON value into the other: the same one for the same values, everywhere.
+    """Return the patch that turns one JSON value into the other: the same one for the same values, everywhere.
 
     ``path`` is the JSON Pointer of the place where the values stand in what will be patched.
 
@@ -112,7 +112,7 @@ def _copy(value: Any) -> Any:
 
 
 def apply_patch(document: Any, operations: Any, *, max_bytes: int = MAX_BYTES, level: int = 1) -> Any:
-    """Give what a document becomes by a patch, one operation after another; neither is changed, nor shared.
+    """Return what a document becomes by a patch, one operation after another; neither is changed, nor shared.
 
     ``operations`` may be any JSON value. The document and the result must pass the write gate as values at the
     nesting level ``level``. The result has at most ``max_bytes`` canonical bytes, and so has all that the patch
@@ -147,7 +147,7 @@ def apply_patch(document: Any, operations: Any, *, max_bytes: int = MAX_BYTES, l
 
 
 def _apply(document: Any, operation: Any, room: int, level: int) -> tuple[Any, int]:
-    """Apply one operation in place; give the document and how many bytes were copied or moved."""
+    """Apply one operation in place; return the document and how many bytes were copied or moved."""
     if not isinstance(operation, dict):
         raise PatchError("an operation is an object")
     name = operation.get("op")
@@ -185,7 +185,7 @@ def _apply(document: Any, operation: Any, room: int, level: int) -> tuple[Any, i
 
 
 def _put(document: Any, name: str, path: list[str], value: Any) -> Any:
-    """Add a value, or replace one that was found; give the document: at the root that is the value itself."""
+    """Add a value, or replace one that was found; return the document: at the root that is the value itself."""
     if not path:
         return value
     parent = _find(document, path[:-1])
@@ -206,7 +206,7 @@ def _remove(document: Any, path: list[str]) -> None:
 
 
 def _with_library(document: Any, operation: Any) -> Any:
-    """Apply a checked operation in place by the library; give the document."""
+    """Apply a checked operation in place by the library; return the document."""
     return jsonpatch.JsonPatch([operation]).apply(document, in_place=True)
 
 
@@ -219,7 +219,7 @@ def _tokens(operation: dict[str, Any], name: str) -> list[str]:
 
 
 def _find(document: Any, tokens: list[str]) -> Any:
-    """Give the value at a place.
+    """Return the value at a place.
 
     Stricter than the library, some of whose versions take 01 for a place in a list: the same log must give the same
     state under each of them.

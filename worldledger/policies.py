@@ -83,7 +83,7 @@ class _Registry(Generic[_Base]):
         self._names[cls] = (name, version)
 
     def name_of(self, cls: type) -> tuple[str, int]:
-        """Give name and version of a class; raise UnregisteredPolicyError if it has none of its own."""
+        """Return name and version of a class; raise UnregisteredPolicyError if it has none of its own."""
         known = self._names.get(cls)
         if known is None:
             raise UnregisteredPolicyError(
@@ -96,7 +96,7 @@ class _Registry(Generic[_Base]):
         return known
 
     def find(self, name: str, version: int | None) -> type[_Base]:
-        """Give the class of that name and version (None: the newest)."""
+        """Return the class of that name and version (None: the newest)."""
         self._search(name)
         versions = [its for its_name, its in self._classes if its_name == name]
         if version is None and versions:
@@ -117,7 +117,7 @@ class _Registry(Generic[_Base]):
         return [] if issubclass(cls, self._base) else lacking(cls, self._methods, methods=True)
 
     def known(self) -> list[str]:
-        """Give what is registered, as ``name version``, sorted."""
+        """Return what is registered, as ``name version``, sorted."""
         return [f"{name} {version}" for name, version in sorted(self._classes)]
 
     def _search(self, name: str) -> None:
@@ -216,7 +216,7 @@ def as_policy(policy: ObservationPolicyProtocol) -> ObservationPolicy:
 
 
 def policy_spec(policy: ObservationPolicyProtocol) -> dict[str, Any]:
-    """Give a policy as it is stored: ``{"name", "version", "config"}``, every setting written out.
+    """Return a policy as it is stored: ``{"name", "version", "config"}``, every setting written out.
 
     Raises UnregisteredPolicyError if its class or that of its latency model is not registered, InvalidPolicyError if
     its configuration cannot be written as JSON.

@@ -38,15 +38,15 @@ class LogReader(Protocol):
         source_id: str | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[list[StoredEffect]]:
-        """Give rows with after_seq < global_seq <= until_seq, ascending, in batches of bounded size."""
+        """Return rows with after_seq < global_seq <= until_seq, ascending, in batches of bounded size."""
         ...
 
     async def head_seqs(self, world_ids: list[str]) -> dict[str, int]:
-        """Give the present head_seq of each of these worlds that exists."""
+        """Return the present head_seq of each of these worlds that exists."""
         ...
 
     async def gather(self, spans: Sequence[Span], *, limit: int) -> list[list[StoredEffect]]:
-        """Give the first rows of each span, in one query: a list for each span, in their order.
+        """Return the first rows of each span, in one query: a list for each span, in their order.
 
         At most about ``limit`` rows are given in all, so a span may come back short or empty; ask again from where
         it ended. At least one row is given if any span has one.
@@ -54,7 +54,7 @@ class LogReader(Protocol):
         ...
 
     async def world_heads(self, *, after: str = "", limit: int = 1000) -> list[WorldHead]:
-        """Give worlds by name, those after ``after``, with their present heads."""
+        """Return worlds by name, those after ``after``, with their present heads."""
         ...
 
 
@@ -62,5 +62,5 @@ class StateReader(Protocol):
     """Gives states; who needs a world's state at some seq is handed one."""
 
     async def fold_at(self, world_id: str, global_seq: int) -> Fold:
-        """Give a fold of one's own at this seq. Raises WorldNotFoundError or MomentNotFoundError."""
+        """Return a fold of one's own at this seq. Raises WorldNotFoundError or MomentNotFoundError."""
         ...

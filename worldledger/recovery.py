@@ -40,19 +40,19 @@ class ErrorRecoveryPolicy:
         self.quota_exceeded = _one_of("quota_exceeded", quota_exceeded, QUOTA_EXCEEDED)
 
     def handle_stale_context(self, error: StaleContextError) -> RecoveryAction:
-        """Give RETRY, ABORT or REGENERATE."""
+        """Return RETRY, ABORT or REGENERATE."""
         return self.stale_context
 
     def handle_intent_conflict(self, error: IntentConflictError) -> RecoveryAction:
-        """Give RETRY_WITH_DELAY, ABORT or MODIFY_INTENT."""
+        """Return RETRY_WITH_DELAY, ABORT or MODIFY_INTENT."""
         return self.intent_conflict
 
     def handle_quota_exceeded(self, error: QuotaExceededError) -> RecoveryAction:
-        """Give DEFER, ABORT or SHED_OLDEST."""
+        """Return DEFER, ABORT or SHED_OLDEST."""
         return self.quota_exceeded
 
     def action_for(self, error: SimulationError) -> RecoveryAction:
-        """Give what to do about any error of this project."""
+        """Return what to do about any error of this project."""
         if isinstance(error, StaleContextError):
             return self.handle_stale_context(error)
         if isinstance(error, IntentConflictError):

@@ -111,7 +111,7 @@ class Repeats:
         return self._trace(traced) if len(traced) else None
 
     def close(self) -> None:
-        """Give the file back."""
+        """Return the file back."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -13,13 +13,13 @@ _DIGITS: Final = 6
 
 
 def slug(text: str, most: int | None = None) -> str:
-    """Give what of a text can be written in ``[a-z0-9-]``, at most so many characters; of some it is nothing."""
+    """Return what of a text can be written in ``[a-z0-9-]``, at most so many characters; of some it is nothing."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:most].rstrip("-")
 
 
 def experiment_label(experiment: str) -> str:
-    """Give what stands for an experiment in its worlds' names, in ``[a-z0-9-]``.
+    """Return what stands for an experiment in its worlds' names, in ``[a-z0-9-]``.
 
     It is the experiment itself where that consists of these characters and is short, else a slug of it with some
     digits of its hash: two experiments never share a label.
@@ -32,5 +32,5 @@ def experiment_label(experiment: str) -> str:
 
 
 def labelled(name: str, experiment: str | None) -> str:
-    """Give the name of an imported world, after its experiment's label where it has one."""
+    """Return the name of an imported world, after its experiment's label where it has one."""
     return name if experiment is None else f"{experiment_label(experiment)}-{name}"

@@ -106,7 +106,7 @@ class SpatialIndex:
         return entity_id in self._places
 
     def position(self, entity_id: str) -> Point | None:
-        """Give where an entity stands; None for one that is not here."""
+        """Return where an entity stands; None for one that is not here."""
         place = self._places.get(entity_id)
         return None if place is None else place[0]
 
@@ -149,7 +149,7 @@ class SpatialIndex:
     # -- queries ----------------------------------------------------------------------------------------------
 
     def entities_within_range(self, center: Sequence[float], radius: float) -> list[str]:
-        """Give the ids of the entities at most ``radius`` away, sorted (seed). A negative radius holds none."""
+        """Return the ids of the entities at most ``radius`` away, sorted (seed). A negative radius holds none."""
         return sorted(self.within(_point(center), radius))
 
     def entities_in_view_cone(
@@ -159,7 +159,7 @@ class SpatialIndex:
         angle: float,
         range: float,  # noqa: A002 - the seed's name
     ) -> list[str]:
-        """Give the ids of the entities in a cone, sorted (seed).
+        """Return the ids of the entities in a cone, sorted (seed).
 
         The cone opens from ``observer`` along ``direction`` (of any length over 0). ``angle`` is its full opening in
         degrees: 90 sees 45 to each side, 360 all around. ``range`` is how far it reaches. Borders are included; so is
@@ -176,7 +176,7 @@ class SpatialIndex:
         return [entity_id for entity_id in near if view.is_ahead(self._places[entity_id][0])]
 
     def within(self, center: Point, radius: float) -> list[str]:
-        """Give the same as `entities_within_range` for three floats, in no particular order: the fast way."""
+        """Return the same as `entities_within_range` for three floats, in no particular order: the fast way."""
         return [
             entity_id
             for cell in self._around(center, radius)
@@ -185,7 +185,7 @@ class SpatialIndex:
         ]
 
     def _around(self, center: Point, radius: float) -> Iterable[dict[str, Point]]:
-        """Give the cells that may hold points of a sphere, and maybe some more."""
+        """Return the cells that may hold points of a sphere, and maybe some more."""
         size, cells = self._size, self._cells
         spans = []
         count = 1
@@ -231,7 +231,7 @@ def _is_ahead(here: Point, there: Point, ahead: Point, most: float) -> bool:
 
 
 def _unit(vector: Point) -> Point:
-    """Give the vector's direction, of length 1, however long or short it is."""
+    """Return the vector's direction, of length 1, however long or short it is."""
     most = max(map(abs, vector))
     if most == inf:  # the difference of two far points
         vector = (_clamp(vector[0]), _clamp(vector[1]), _clamp(vector[2]))
@@ -248,7 +248,7 @@ def _clamp(number: float) -> float:
 
 
 def _between(one: Point, other: Point) -> float:
-    """Give the angle between two directions, in radians."""
+    """Return the angle between two directions, in radians."""
     # Not by the arc cosine, which would be far off near 0 and 180 degrees.
     (a, b, c), (x, y, z) = one, other
     return atan2(hypot(b * z - c * y, c * x - a * z, a * y - b * x), a * x + b * y + c * z)

@@ -86,7 +86,7 @@ def shown_by(delta: ObservationDelta, effect: Effect) -> frozenset[str] | None:
 
 
 def names_of(payload: Mapping[str, Any]) -> list[str]:
-    """Give the ids that a payload has in the usual places."""
+    """Return the ids that a payload has in the usual places."""
     return [name for key in NAMING if isinstance(name := payload.get(key), str)]
 
 
@@ -104,7 +104,7 @@ class Staleness(NamedTuple):
     setting: str
 
     def details(self) -> dict[str, Any]:
-        """Give it as a refusal tells of it."""
+        """Return it as a refusal tells of it."""
         return {
             "setting": self.setting,
             "staleness_threshold": self.threshold,
@@ -120,7 +120,7 @@ class WorldStaleness(NamedTuple):
     maximum: int | None
 
     def set_anew(self, changes: Mapping[str, Any] | None) -> WorldStaleness:
-        """Give them after the effects WorldStalenessSet, as the state has them in ``metadata["staleness"]``."""
+        """Return them after the effects WorldStalenessSet, as the state has them in ``metadata["staleness"]``."""
         if not changes:
             return self
         return WorldStaleness(
@@ -142,7 +142,7 @@ class WorldStaleness(NamedTuple):
         )
 
     def of(self, agent: Mapping[str, Any], given: Threshold = NOT_GIVEN, by: str = "intent") -> Staleness:
-        """Give what holds for something of an agent: the most specific threshold, within the maximum.
+        """Return what holds for something of an agent: the most specific threshold, within the maximum.
 
         ``agent`` is what the state knows of it, ``given`` what the intent or the generation (``by``) itself says.
         """
@@ -158,7 +158,7 @@ class WorldStaleness(NamedTuple):
 
 
 def check_threshold(value: Any, path: str = "$.staleness_threshold") -> int | None:
-    """Give a threshold back if it is one: a whole number from 0 on, or None. Raises InvalidEffectError."""
+    """Return a threshold back if it is one: a whole number from 0 on, or None. Raises InvalidEffectError."""
     if value is not None and (type(value) is not int or not 0 <= value <= MAX_INT):
         raise InvalidEffectError("a staleness threshold is a whole number of sightings from 0 on, or null", path)
     threshold: int | None = value
@@ -166,7 +166,7 @@ def check_threshold(value: Any, path: str = "$.staleness_threshold") -> int | No
 
 
 def check_interrupt_policy(value: Any, path: str = "$.interrupt_policy") -> InterruptPolicy:
-    """Give an interrupt policy back if it is one. Raises InvalidEffectError."""
+    """Return an interrupt policy back if it is one. Raises InvalidEffectError."""
     for policy in INTERRUPT_POLICIES:
         if value == policy:
             return policy
@@ -174,7 +174,7 @@ def check_interrupt_policy(value: Any, path: str = "$.interrupt_policy") -> Inte
 
 
 def check_about(value: Any, path: str = "$.about") -> frozenset[str]:
-    """Give the ids that something is about; None stands for none. Raises InvalidEffectError."""
+    """Return the ids that something is about; None stands for none. Raises InvalidEffectError."""
     if value is None:
         return frozenset()
     if not isinstance(value, list | tuple | set | frozenset):
@@ -188,7 +188,7 @@ def check_about(value: Any, path: str = "$.about") -> frozenset[str]:
 
 
 def about_of(about: Iterable[str], payload: Mapping[str, Any]) -> frozenset[str]:
-    """Give what an intent is about: what it says itself, and what its payload names in the usual places."""
+    """Return what an intent is about: what it says itself, and what its payload names in the usual places."""
     return frozenset([*about, *names_of(payload)])
 
 

@@ -52,7 +52,7 @@ class CheckedExport:
 
 
 def read_lines(stream: BinaryIO, *, limit: int) -> Iterator[bytes]:
-    """Give the lines with their ends; of a longer line than ``limit`` bytes only so much that its length shows."""
+    """Return the lines with their ends; of a longer line than ``limit`` bytes only so much that its length shows."""
     while line := stream.readline(limit + 2):
         yield line
 
@@ -189,7 +189,7 @@ class _Check:
                 raise self._refusal(what, seq=self.seq)
 
     def _read_genesis(self, effect: dict[str, Any]) -> NewWorld:
-        """Give the world that the first effect makes."""
+        """Return the world that the first effect makes."""
         payload = effect.get("payload")
         if effect.get("kind") != GENESIS_KIND or not isinstance(payload, dict):
             what = f"the first line is not the effect {GENESIS_KIND}: this is not the beginning of an export"

@@ -47,7 +47,7 @@ class Upcasters:
         return frozenset(self._steps)
 
     def apply(self, effect: Effect) -> Effect:
-        """Give the effect in its newest version: itself where there is nothing to do."""
+        """Return the effect in its newest version: itself where there is nothing to do."""
         steps = self._steps.get(effect["kind"])
         if steps is None or effect["schema_version"] not in steps:
             return effect

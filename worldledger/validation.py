@@ -80,7 +80,7 @@ def judge_intent(
 
 
 def missing_permission(kind: str, agent: Mapping[str, Any], custom: str | None = None) -> str | None:
-    """Give the first permission that an intent of this kind needs and the agent lacks, or None.
+    """Return the first permission that an intent of this kind needs and the agent lacks, or None.
 
     ``agent`` is its entry in ``metadata["agents"]``. For a Custom intent the permission ``intent:custom:<kind>`` of its
     own kind (``custom``) is enough, in place of the one for all kinds.

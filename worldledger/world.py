@@ -41,7 +41,7 @@ class WorldState(BaseModel):
 
     @classmethod
     def initial(cls) -> WorldState:
-        """Give the state before the first effect."""
+        """Return the state before the first effect."""
         return cls(
             metadata={
                 "agents": {},
@@ -70,7 +70,7 @@ class WorldState(BaseModel):
             raise ValueError(f"this is no state ({type(error).__name__}: {error})") from None
 
     def to_value(self) -> dict[str, Any]:
-        """Give the state as the object that its text is written from: not a copy."""
+        """Return the state as the object that its text is written from: not a copy."""
         return {
             "entities": self.entities,
             "relationships": self.relationships,
@@ -99,7 +99,7 @@ class WorldState(BaseModel):
         return _in_pieces(self.to_value()).encode()
 
     def digest(self) -> str:
-        """Give the state's digest: 64 lower-case hex digits."""
+        """Return the state's digest: 64 lower-case hex digits."""
         return state_digest(self.text())
 
 
@@ -130,7 +130,7 @@ def _in_pieces(value: Any, level: int = 0) -> str:
 
 
 def state_digest(text: bytes) -> str:
-    """Give the digest of a text in the profile ``state/1``: SHA-256 as 64 lower-case hex digits."""
+    """Return the digest of a text in the profile ``state/1``: SHA-256 as 64 lower-case hex digits."""
     return sha256(text).hexdigest()
 
 

@@ -79,7 +79,7 @@ class _Events(Reader, Scanner, Parser):
 
 
 def events_of(text: str) -> Iterator[Event]:
-    """Give the events of a text. Raises RefusedError where it is no YAML, after the events before."""
+    """Return the events of a text. Raises RefusedError where it is no YAML, after the events before."""
     if not text.isascii() and (found := _OTHER_BREAK.search(text)):
         what = f"the character U+{ord(found[0]):04X}, which may be a line break or not: write it as an escape"
         raise RefusedError(what, _place_at(text, found.start()))
@@ -118,7 +118,7 @@ def check_tag(event: CollectionStartEvent) -> None:
 
 
 def read_scalar(event: ScalarEvent) -> Any:
-    """Give what a scalar says: None, a bool, an int, a finite float or a string. Raises RefusedError."""
+    """Return what a scalar says: None, a bool, an int, a finite float or a string. Raises RefusedError."""
     text, tag = event.value, event.tag
     kind = None if tag is None else tag.removeprefix(_TAG)
     if tag is not None and (not tag.startswith(_TAG) or kind not in {"str", *_KINDS}):

@@ -65,7 +65,7 @@ SIDES: Final = {"bid": -1, "ask": 1}
 
 
 def with_order(agents: Mapping[str, Any], side: str, good: str) -> list[dict[str, Any]]:
-    """Give those who have an order for a good: the best price first, then by name."""
+    """Return those who have an order for a good: the best price first, then by name."""
     found = [agent for agent in agents.values() if agent[side]["good"] == good and agent[side]["amount"]]
     return sorted(found, key=lambda agent: (SIDES[side] * agent[side]["price"], agent["name"]))
 
@@ -114,7 +114,7 @@ def live(agent: dict[str, Any], harvest: float, eaten: Mapping[str, float]) -> N
 
 
 def drafts(turn: int, agents: Mapping[str, Any], world: Mapping[str, Any], settled: Settled) -> list[EffectDraft]:
-    """Give the effects that end a turn. Each has a req_id, so it is one effect however often it is sent."""
+    """Return the effects that end a turn. Each has a req_id, so it is one effect however often it is sent."""
     made = []
     for name, before in agents.items():
         if patch := diff(before, settled.agents[name]):

@@ -93,7 +93,7 @@ class Truth:
         return turn
 
     def waiting(self) -> list[str]:
-        """Give the traders that have yet to act in the open turn."""
+        """Return the traders that have yet to act in the open turn."""
         acted, agents = self.course["acted"], self.course["agents"]
         return [name for name, known in agents.items() if not known["paused"] and name not in acted]
 
@@ -240,7 +240,7 @@ async def here(database_url: str, config: SimulationConfig, wanted: argparse.Nam
 
 
 def client_of(wanted: argparse.Namespace) -> Client | None:
-    """Give the client of the service that was named, if one was. Raises ValueError for a URL that is none."""
+    """Return the client of the service that was named, if one was. Raises ValueError for a URL that is none."""
     if wanted.url is None:
         return None
     from worldledger.client import Client  # noqa: PLC0415 - not needed in this process

@@ -70,7 +70,7 @@ def order(
 
 
 def price_of(side: str, good: str, others: Seen, heard: float) -> tuple[float, str]:
-    """Give a fair price: near what is heard of the market's, more where the others seem to have little."""
+    """Return a fair price: near what is heard of the market's, more where the others seem to have little."""
     for name, other in others.items():
         rival = other.get(side)  # only insiders see one
         if rival is not None and rival["good"] == good and rival["amount"]:

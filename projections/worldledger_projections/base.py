@@ -77,7 +77,7 @@ class WorldProjection(ABC):
 
     @abstractmethod
     def take_changes(self) -> Changes:
-        """Give what changed since the last call, and forget it."""
+        """Return what changed since the last call, and forget it."""
 
 
 class AppendingWorld(WorldProjection):
@@ -88,7 +88,7 @@ class AppendingWorld(WorldProjection):
         self._rows: list[Row] = []
 
     def take_changes(self) -> Changes:
-        """Give the rows that are new."""
+        """Return the rows that are new."""
         rows, self._rows = self._rows, []
         return Changes(upserts=rows)
 
@@ -128,7 +128,7 @@ class Projection(ABC):
 
     @abstractmethod
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
-        """Give the world's fold at its cursor: at the start, or where an earlier runner left it.
+        """Return the world's fold at its cursor: at the start, or where an earlier runner left it.
 
         ``rows`` are the world's rows so far (those of ``newest_by`` where that is set), in the order of ``columns``,
         where ``needs_rows``; ``fold`` is there where ``needs_state``.

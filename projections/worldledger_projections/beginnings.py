@@ -29,7 +29,7 @@ class Beginnings:
         self._load_ruleset = load_ruleset
 
     def upcasting(self, ruleset: str) -> Upcasters | None:
-        """Give the upcasters of a world's ruleset; None where it has none or is not installed."""
+        """Return the upcasters of a world's ruleset; None where it has none or is not installed."""
         try:
             found = self._load_ruleset(ruleset).upcasting
         except UnknownRulesetError:

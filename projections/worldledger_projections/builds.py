@@ -67,7 +67,7 @@ class Builds:
         self._projections = projections
 
     async def all(self) -> list[Build]:
-        """Give every build there is."""
+        """Return every build there is."""
         return _builds(await self._pool.fetch(statements.BUILDS))
 
     async def make_lacking(self, builds: Iterable[Build]) -> bool:
@@ -93,11 +93,11 @@ class Builds:
                             await self._set_views(connection, table)
 
     async def begin(self, projection: Projection) -> str:
-        """Give the build that is to replace the live one: the one under way, or else a new one."""
+        """Return the build that is to replace the live one: the one under way, or else a new one."""
         return await self._make(projection, anew=True)
 
     async def _make(self, projection: Projection, *, anew: bool) -> str:
-        """Make what lacks, ``anew`` also beside a live build of the same version; give the build to be filled."""
+        """Make what lacks, ``anew`` also beside a live build of the same version; return the build to be filled."""
         async with transaction(self._pool, begin=_DEFINING) as connection:
             await connection.execute(statements.LOCK_BUILDS)
             mine = [b for b in _builds(await connection.fetch(statements.BUILDS)) if b.projection == projection.name]
@@ -177,7 +177,7 @@ class Builds:
             raise SwapHeldBackError(f"{new} is behind {live}, in world {behind} for one")
 
     async def cancel(self, projection: str) -> bool:
-        """Drop the build under way; give whether there was one."""
+        """Drop the build under way; return whether there was one."""
         async with transaction(self._pool, begin=_DEFINING) as connection:
             await connection.execute(statements.LOCK_BUILDS)
             builds = _builds(await connection.fetch(statements.BUILDS))
@@ -188,7 +188,7 @@ class Builds:
         return bool(found)
 
     async def drop(self, build: Build) -> bool:
-        """Drop a retired build; give False where somebody still reads its table, so that it is to be tried again."""
+        """Drop a retired build; return False where somebody still reads its table, so that it is to be tried again."""
         for statement in statements.FORGET_BUILD:  # most of it here, where nobody has to wait for it
             await self._pool.execute(statement, build.name)
         with suppress(asyncpg.LockNotAvailableError):

@@ -110,7 +110,7 @@ class Checking:
         return worlds, rows, await self._strays(table) or await self._overlooked(table)
 
     async def _page(self, build: str, after: str) -> list[str]:
-        """Give the next worlds that are compared together."""
+        """Return the next worlds that are compared together."""
         page: list[str] = []
         effects = 0
         for row in await self._pool.fetch(statements.CURSOR_PAGE, build, after, _WORLDS):

@@ -35,7 +35,7 @@ class Discovery:
         self._after = ""
 
     async def news(self, tables: Iterable[Table]) -> bool:
-        """Note the worlds that have moved; give whether there may be more."""
+        """Note the worlds that have moved; return whether there may be more."""
         after = self._after
         async with transaction(self._pool, begin=self._begin) as connection:
             found = await connection.fetch(feeding_statements.DISCOVER, after, WORLDS_AT_ONCE, *reading(tables))
@@ -44,7 +44,7 @@ class Discovery:
         return self._after != after
 
     async def scan(self, table: Table, build: Build) -> bool:
-        """Go on with a build's first pass over all worlds; give whether it is not at its end."""
+        """Go on with a build's first pass over all worlds; return whether it is not at its end."""
         rulesets = table.projection.rulesets
         position = build.scanned_to
         if position == "":

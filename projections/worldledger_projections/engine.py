@@ -127,7 +127,7 @@ class Engine:
         return await self._runner.waited_for()
 
     async def step(self) -> bool:
-        """Do one round of a runner; give whether more is to be done at once."""
+        """Do one round of a runner; return whether more is to be done at once."""
         return await self._runner.step()
 
     def wake(self) -> None:
@@ -137,17 +137,17 @@ class Engine:
     # -- how they stand ------------------------------------------------------------------------------------
 
     async def status(self) -> list[ProjectionStatus]:
-        """Give how each projection stands, by name."""
+        """Return how each projection stands, by name."""
         builds = await self._builds.all()
         return await status_of(self._pool, self._projections, builds, self._runner.held_back)
 
     async def parked(self, name: str, limit: int = 100) -> list[ParkedWorld]:
-        """Give the worlds that a projection has set aside. Raises ProjectionNotFoundError."""
+        """Return the worlds that a projection has set aside. Raises ProjectionNotFoundError."""
         self._projection(name)
         return [ParkedWorld(*row) for row in await self._pool.fetch(statements.PARKED, name, limit)]
 
     async def wait_for(self, name: str, world_id: str, seq: int, timeout: float) -> int:
-        """Wait until a projection's live build holds a world up to ``seq``; give where it is then.
+        """Wait until a projection's live build holds a world up to ``seq``; return where it is then.
 
         That is less than ``seq`` when the time is over, and at once where the world is set aside. A world that the
         projection does not read needs no waiting. Raises ProjectionNotFoundError or WorldNotFoundError.
@@ -184,7 +184,7 @@ class Engine:
         self.wake()
 
     async def retry(self, name: str, world_id: str | None = None) -> int:
-        """Release the worlds that a projection has set aside, or one of them, for another attempt; give how many."""
+        """Release the worlds that a projection has set aside, or one of them, for another attempt; return how many."""
         self._projection(name)
         builds = [build.name for build in await self._of(name)]
         released = await self._pool.fetch(feeding_statements.RELEASE_PARKED, builds, world_id)
@@ -194,7 +194,7 @@ class Engine:
         return len(released)
 
     async def rebuild(self, name: str, *, accept_parked: bool = False) -> str:
-        """Begin a build that is to replace the live one, or go on with the one under way; give the build's name.
+        """Begin a build that is to replace the live one, or go on with the one under way; return the build's name.
 
         Whichever runner is at work fills it, this engine's or another's, and lets it take over when it has caught up;
         `status` shows the progress. With ``accept_parked`` this engine's runner takes it over, and lets it go live even
@@ -208,11 +208,11 @@ class Engine:
         return build
 
     async def rebuild_world(self, name: str, world_id: str, progress: Callable[[int, int], None] | None = None) -> int:
-        """Make one world's rows anew in the live build; give its head. See `worldledger_projections.rebuilding`."""
+        """Make one world's rows anew in the live build; return its head. See `worldledger_projections.rebuilding`."""
         return await rebuild_world(self._pool, self._refolding, self._projection(name), world_id, progress)
 
     async def cancel(self, name: str) -> bool:
-        """Drop the build under way; give whether there was one. A runner of a newer version begins it again.
+        """Drop the build under way; return whether there was one. A runner of a newer version begins it again.
 
         Raises ProjectionNotFoundError, or ProjectionRefusedError where the live build is of an older version.
         """
@@ -231,7 +231,7 @@ class Engine:
         return await self._checking.check(self._projection(name), progress)
 
     async def drop_retired(self) -> int:
-        """Drop the tables of builds that were replaced, without waiting; give how many are left, still being read."""
+        """Drop the tables of builds that were replaced, without waiting; return how many are left, still being read."""
         retired = [build for build in await self._builds.all() if build.status == "retired"]
         return sum([not await self._builds.drop(build) for build in retired])
 

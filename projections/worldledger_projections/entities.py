@@ -86,7 +86,7 @@ class Entities(Projection):
     needs_state = True
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
-        """Give the entities' fold: the state's, and what it touches."""
+        """Return the entities' fold: the state's, and what it touches."""
         if fold is None:
             raise ValueError("entities are made from the world's state")
         return _World(world_id, fold)

@@ -55,7 +55,7 @@ class Feeder:
         self._batch = batch
 
     async def feed(self, lane: Lane, tables: Mapping[str, Table], tokens: Mapping[str, int]) -> bool:
-        """Feed one batch to the builds of ``tables``; give whether more is due, and this one got anywhere.
+        """Feed one batch to the builds of ``tables``; return whether more is due, and this one got anywhere.
 
         While more is due the batch is still being written when this returns, and the next one is read and folded
         meanwhile. ``tokens`` are the builds' leases. Raises LeasesLostError, or what the database says, of this batch
@@ -129,13 +129,13 @@ class Feeder:
         await asyncio.to_thread(fold, groups)
 
     async def _careful(self, target: Target, rows: _Rows) -> Target:
-        """Give the target, folded once more where the first time failed or could not begin."""
+        """Return the target, folded once more where the first time failed or could not begin."""
         if not target.failed and not (target.poison and target.key in rows):
             return target
         return await self._isolation.again(target, rows[target.key])
 
     async def _write(self, targets: list[Target], rows: _Rows, tokens: Mapping[str, int]) -> list[Target]:
-        """Write targets, without those that somebody else has moved; give what was written.
+        """Write targets, without those that somebody else has moved; return what was written.
 
         Where the database refuses rows, those that it refuses are found by halves.
         """

@@ -74,13 +74,13 @@ class Target:
         return self.poison is None and self.reached < self.head
 
     def anew(self, seq: int | None = None) -> Target:
-        """Give the same target, untouched; at ``seq``, where it has come to since."""
+        """Return the same target, untouched; at ``seq``, where it has come to since."""
         if seq is None:
             return Target(self.table, self.world_id, self.ruleset, self.seq, self.head, self.fresh)
         return Target(self.table, self.world_id, self.ruleset, seq, self.head, fresh=False)
 
     def ready(self) -> WorldProjection:
-        """Give the fold, begun if need be."""
+        """Return the fold, begun if need be."""
         if self.projection is None:
             if self.held is not None:
                 self.projection, self.fold = self.held.projection, self.held.fold
@@ -91,7 +91,7 @@ class Target:
         return self.projection
 
     def keep(self) -> Held:
-        """Give the fold as it is to be kept, now that what it made is written."""
+        """Return the fold as it is to be kept, now that what it made is written."""
         rows = self.held.rows if self.held is not None else len(self.rows)
         return Held(self.reached, self.ready(), self.fold, rows)
 
@@ -194,7 +194,7 @@ class Merged:
         self._rows.update(zip(keys, (*[None] * len(changes.deletes), *changes.upserts), strict=True))
 
     def changes(self) -> Changes:
-        """Give what they come to."""
+        """Return what they come to."""
         return Changes(
             upserts=[row for row in self._rows.values() if row is not None],
             deletes=[key for key, row in self._rows.items() if row is None],

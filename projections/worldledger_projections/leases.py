@@ -33,7 +33,7 @@ class Leases:
         self._looked = -ttl
 
     async def acquire(self, names: Iterable[str], *, at_once: bool = False) -> list[str]:
-        """Try for those that are not held, now and then unless ``at_once``; give those that were had."""
+        """Try for those that are not held, now and then unless ``at_once``; return those that were had."""
         wanted = [name for name in names if name not in self.held]
         now = self._clock()
         if not wanted or (not at_once and self._seen.keys() >= set(wanted) and now < self._looked + self._ttl / 4):
@@ -78,7 +78,7 @@ class Leases:
         self.drop(name for name, token in held.items() if name not in kept and self.held.get(name) == token)
 
     async def release(self, names: Iterable[str]) -> None:
-        """Give leases back."""
+        """Return leases back."""
         tokens = {name: self.held.pop(name) for name in list(names) if name in self.held}
         for name in tokens:
             self._seen.pop(name, None)

@@ -14,7 +14,7 @@ _LAST: Final = LATEST.timestamp()
 
 
 def moment(epoch: float) -> datetime:
-    """Give a wall_time (epoch seconds) in UTC, to the microsecond.
+    """Return a wall_time (epoch seconds) in UTC, to the microsecond.
 
     A time outside of the years 1 to 9999, which only an export made by hand can have, is `EARLIEST` or `LATEST`.
     """

@@ -74,5 +74,5 @@ async def transaction(pool: Pool, *, begin: str = "begin") -> AsyncIterator[Conn
 
 
 def brief(*, idle: float, lock: float) -> str:
-    """Give the beginning of a short transaction: seconds that it may stand idle, and wait for a lock."""
+    """Return the beginning of a short transaction: seconds that it may stand idle, and wait for a lock."""
     return feeding_statements.BEGIN.format(idle=round(idle * 1000), lock=round(lock * 1000))

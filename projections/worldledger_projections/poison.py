@@ -36,7 +36,7 @@ class Isolation:
         return fresh
 
     async def write(self, target: Target, rows: Sequence[StoredEffect], tokens: Mapping[str, int]) -> list[Target]:
-        """Write a target of a batch whose rows the database refused; give what was written.
+        """Write a target of a batch whose rows the database refused; return what was written.
 
         Where this target is to blame, fewer and fewer effects are tried, down to the one whose rows are refused.
         """
@@ -76,7 +76,7 @@ def missing(span: Span, rows: Sequence[StoredEffect]) -> Poison:
 
 
 def contiguous(rows: list[StoredEffect], seq: int) -> list[StoredEffect]:
-    """Give the rows that follow a seq without a gap."""
+    """Return the rows that follow a seq without a gap."""
     if not rows or (rows[0].global_seq == seq + 1 and rows[-1].global_seq == seq + len(rows)):
         return rows
     return [row for n, row in enumerate(rows, seq + 1) if row.global_seq == n]

@@ -163,7 +163,7 @@ class Runner:
     # -- a round -------------------------------------------------------------------------------------------
 
     async def _look(self) -> list[Build]:
-        """Give the builds there are, once what lacks is made."""
+        """Return the builds there are, once what lacks is made."""
         builds = await self.builds.all()
         changed = await self.builds.make_lacking(builds)
         now = self._clock()

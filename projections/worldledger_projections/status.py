@@ -76,7 +76,7 @@ class ParkedWorld:
 async def status_of(
     pool: Any, projections: Mapping[str, Projection], builds: Iterable[Any], held_back: Mapping[str, str]
 ) -> list[ProjectionStatus]:
-    """Give the status of every projection of this program, and of those that only the database knows."""
+    """Return the status of every projection of this program, and of those that only the database knows."""
     tables = [Table(projections[build.projection], build.name) for build in builds if build.projection in projections]
     rows = await pool.fetch(statements.STATUS, *reading(tables))
     parked = {row["projection"]: row for row in rows if row["status"] == "live"}

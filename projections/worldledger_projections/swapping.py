@@ -54,7 +54,7 @@ class Swapping:
         self.held_back: dict[str, str] = {}
 
     async def attempt(self, new: Build, builds: Sequence[Build], folds: Folds) -> bool:
-        """Attempt the swap of a build that has caught up; give whether another round is to be done at once."""
+        """Attempt the swap of a build that has caught up; return whether another round is to be done at once."""
         until, _ = self._waiting.get(new.name, (-inf, 0.0))
         if self._clock() < until:
             return False

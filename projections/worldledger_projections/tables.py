@@ -43,7 +43,7 @@ class Table:
         return self.projection.rulesets is None or ruleset in self.projection.rulesets
 
     def checked(self, world_id: str, changes: Changes) -> Changes:
-        """Give the changes. Raises RowError for rows of another world or shape, which would break other folds."""
+        """Return the changes. Raises RowError for rows of another world or shape, which would break other folds."""
         for rows, width in ((changes.upserts, self._width), (changes.deletes, self._key_width)):
             for row in rows:
                 if len(row) != width or row[0] != world_id:
@@ -51,7 +51,7 @@ class Table:
         return changes
 
     def key_of(self, row: Row) -> Row:
-        """Give a row's key."""
+        """Return a row's key."""
         return tuple(row[place] for place in self._key_places)
 
     @cached_property
@@ -80,7 +80,7 @@ class Table:
         return ", ".join(quoted(column.name) for column in self.projection.columns)
 
     def upsert_into(self, where: str) -> str:
-        """Give the statement that writes rows into a table: a parameter, an array, for each column."""
+        """Return the statement that writes rows into a table: a parameter, an array, for each column."""
         projection = self.projection
         values = ", ".join(_value(n, column.type) for n, column in enumerate(projection.columns, 1))
         arrays = ", ".join(f"${n}::{_sent(column.type)}[]" for n, column in enumerate(projection.columns, 1))
@@ -94,7 +94,7 @@ class Table:
         return f"{statement} on conflict ({_list(projection.key)}) do {action}"
 
     def delete_from(self, where: str) -> str:
-        """Give the statement that deletes the rows with some keys: a parameter, an array, for each of its columns."""
+        """Return the statement that deletes the rows with some keys: a parameter, an array, for each of its columns."""
         key = [column for name in self.projection.key for column in self.projection.columns if column.name == name]
         arrays = ", ".join(f"${n}::{_sent(column.type)}[]" for n, column in enumerate(key, 1))
         names = ", ".join(f"c{n}" for n in range(1, len(key) + 1))
@@ -104,7 +104,7 @@ class Table:
     # -- definitions ---------------------------------------------------------------------------------------
 
     def creation(self) -> Iterator[str]:
-        """Give the statements that create the build's table."""
+        """Return the statements that create the build's table."""
         projection = self.projection
         room = "" if projection.append_only else " with (fillfactor = 80)"  # updates stay on their page
         yield f"create table {self.place} ({self._definition()}){room}"
@@ -115,7 +115,7 @@ class Table:
             yield f"comment on column {self.place}.{quoted(column.name)} is {literal(column.comment)}"
 
     def shadow(self, name: str) -> str:
-        """Give the statement that creates a table of the same columns and key for one transaction."""
+        """Return the statement that creates a table of the same columns and key for one transaction."""
         return f"create temp table {quoted(name)} ({self._definition()}) on commit drop"
 
     def _definition(self) -> str:
@@ -126,7 +126,7 @@ class Table:
         return ", ".join([*columns, f"primary key ({_list(self.projection.key)})"])
 
     def views(self) -> Iterator[str]:
-        """Give the statements that let the views read this build, each view before those that are made from it.
+        """Return the statements that let the views read this build, each view before those that are made from it.
 
         Those that are made upon other projections' views too are not among them: see `view`.
         """
@@ -141,7 +141,7 @@ class Table:
                 yield from self.view(further)
 
     def view(self, further: View) -> Iterator[str]:
-        """Give the statements that make one of the projection's further views."""
+        """Return the statements that make one of the projection's further views."""
         view = place(further.name, further.schema)
         yield f"create or replace view {view} as {self._select(further)}"
         yield f"comment on view {view} is {literal(further.comment)}"
@@ -149,7 +149,7 @@ class Table:
             yield f"comment on column {view}.{quoted(column)} is {literal(comment)}"
 
     def selects(self) -> Iterator[tuple[str, str, list[str]]]:
-        """Give each view that reads this build: its place, what it selects, and the views that it is made upon."""
+        """Return each view that reads this build: its place, what it selects, and the views that it is made upon."""
         yield place(self.projection.name), self._own_select, []
         for further in further_views(self.projection):
             yield place(further.name, further.schema), self._select(further), [place(name) for name in further.upon]
@@ -164,7 +164,7 @@ class Table:
     # -- comparing -----------------------------------------------------------------------------------------
 
     def difference(self, shadow: str) -> str:
-        """Give the query for the first row that differs between the build and a shadow of some worlds ($1).
+        """Return the query for the first row that differs between the build and a shadow of some worlds ($1).
 
         Its columns: whether the build's row is ``missing``, whether it is ``extra``, then for each column the build's
         text and the shadow's.
@@ -188,7 +188,7 @@ class Table:
         )
 
     def stray(self) -> str:
-        """Give the query for the first row of a world in which the build ($1) has no cursor, as texts."""
+        """Return the query for the first row of a world in which the build ($1) has no cursor, as texts."""
         texts = ", ".join(f"t.{quoted(column.name)}::text as l{n}" for n, column in enumerate(self.projection.columns))
         order = ", ".join(f"t.{quoted(name)}" for name in self.projection.key)
         return (
@@ -198,7 +198,7 @@ class Table:
 
 
 def arrays(rows: Sequence[Row]) -> Iterator[list[tuple[Any, ...]]]:
-    """Give rows as parameters for one statement after another: an array for each column."""
+    """Return rows as parameters for one statement after another: an array for each column."""
     for start in range(0, len(rows), ROWS_AT_ONCE):
         yield list(zip(*rows[start : start + ROWS_AT_ONCE], strict=True))
 
@@ -238,7 +238,7 @@ def check_definitions(projections: Iterable[Projection]) -> None:
 
 
 def further_views(projection: Projection) -> list[View]:
-    """Give a projection's views besides its own, the published one last."""
+    """Return a projection's views besides its own, the published one last."""
     views: list[View] = [*projection.views]
     if projection.published is not None:
         views.append(_published(projection, projection.published))
@@ -246,7 +246,7 @@ def further_views(projection: Projection) -> list[View]:
 
 
 def _published(projection: Projection, names: Mapping[str, str]) -> View:
-    """Give the view of the schema ``analytics``: the same rows, with the world's experiment behind its name."""
+    """Return the view of the schema ``analytics``: the same rows, with the world's experiment behind its name."""
     columns = {column.name: (f"p.{quoted(column.name)}", column.comment) for column in projection.columns}
     columns.setdefault("experiment", ("w.experiment", "The experiment that the world belongs to; null for none."))
     order = [*_FIRST, *(name for name in columns if name not in _FIRST)]
@@ -261,17 +261,17 @@ def _published(projection: Projection, names: Mapping[str, str]) -> View:
 
 
 def place(name: str, schema: str = SCHEMA) -> str:
-    """Give the qualified name of a table or view, for a statement."""
+    """Return the qualified name of a table or view, for a statement."""
     return f"{schema}.{quoted(name)}"
 
 
 def quoted(name: str) -> str:
-    """Give a name for a statement, be it a word of SQL or not."""
+    """Return a name for a statement, be it a word of SQL or not."""
     return f'"{name}"'
 
 
 def literal(text: str) -> str:
-    """Give a text for a statement that takes no parameters."""
+    """Return a text for a statement that takes no parameters."""
     return "'" + text.replace("'", "''") + "'"
 
 

@@ -133,5 +133,5 @@ class WorldSummaries(Projection):
     needs_rows = True
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
-        """Give the summary's fold from its row on."""
+        """Return the summary's fold from its row on."""
         return _World(world_id, rows)

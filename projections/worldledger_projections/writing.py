@@ -157,5 +157,5 @@ async def _copy(connection: Connection, copies: Iterable[tuple[str, list[Row]]])
 
 
 def columns(rows: Sequence[Sequence[Any]], width: int) -> list[tuple[Any, ...]]:
-    """Give rows as arrays, one for each of their columns, also where there are none."""
+    """Return rows as arrays, one for each of their columns, also where there are none."""
     return list(zip(*rows, strict=True)) if rows else [()] * width

@@ -99,15 +99,15 @@ class Projections:
     # -- how they stand ------------------------------------------------------------------------------------
 
     async def status(self) -> list[ProjectionStatus]:
-        """Give how each projection stands, by name."""
+        """Return how each projection stands, by name."""
         return await self._read(self.engine.status)
 
     async def parked(self, name: str, limit: int = 100) -> list[ParkedWorld]:
-        """Give the worlds that a projection has set aside. Raises ProjectionNotFoundError."""
+        """Return the worlds that a projection has set aside. Raises ProjectionNotFoundError."""
         return await self._read(lambda: self.engine.parked(name, limit))
 
     async def wait_for(self, name: str, world_id: str, seq: int, timeout: float) -> int:
-        """Wait until a projection has come to a world's seq; give where it is. See `Engine.wait_for`."""
+        """Wait until a projection has come to a world's seq; return where it is. See `Engine.wait_for`."""
         return await self._read(lambda: self.engine.wait_for(name, world_id, seq, timeout))
 
     # -- what is to be done with them ----------------------------------------------------------------------

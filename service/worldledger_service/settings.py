@@ -21,7 +21,7 @@ _LONGEST_WINDOW = 86_400
 
 
 def default_home() -> Path:
-    """Give the folder of the embedded server when nobody names one."""
+    """Return the folder of the embedded server when nobody names one."""
     return Path("~/.worldledger").expanduser()
 
 

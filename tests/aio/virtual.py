@@ -45,7 +45,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.set_exception_handler(lambda _, context: self.errors.append(context))
 
     def time(self) -> float:
-        """Give the seconds that have passed."""
+        """Return the seconds that have passed."""
         return self._now
 
     def call_at(
@@ -77,7 +77,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def loop() -> VirtualLoop:
-    """Give the running loop."""
+    """Return the running loop."""
     running = asyncio.get_running_loop()
     assert isinstance(running, VirtualLoop)
     return running
@@ -106,7 +106,7 @@ async def settle() -> None:
 
 
 def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Give the result of a coroutine that must not yield to the event loop."""
+    """Return the result of a coroutine that must not yield to the event loop."""
     try:
         coroutine.send(None)
     except StopIteration as stop:

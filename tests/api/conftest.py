@@ -42,7 +42,7 @@ async def app(database_url: str) -> AsyncIterator[FastAPI]:
 
 @pytest.fixture(scope="module")
 def shared_url(servers: Servers, server_kind: str) -> Iterator[str]:
-    """Give a superuser's address of a migrated database that a module's tests share."""
+    """Return a superuser's address of a migrated database that a module's tests share."""
     url = servers.create(server_kind, servers.template(server_kind))
     yield url
     servers.drop(server_kind, url)
@@ -66,7 +66,7 @@ async def shared_client(shared_app: FastAPI) -> AsyncIterator[httpx2.AsyncClient
 
 @pytest.fixture
 def services(app: FastAPI) -> Services:
-    """Give what the application's routes are handed."""
+    """Return what the application's routes are handed."""
     found: Services = app.state.services
     return found
 
@@ -80,7 +80,7 @@ async def client(app: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
 
 @pytest.fixture
 async def world(client: httpx2.AsyncClient) -> str:
-    """Create a world whose drafts may set sim_time; give its name."""
+    """Create a world whose drafts may set sim_time; return its name."""
     response = await client.post("/v1/worlds", json={"world_id": "town", "time_authority": "client"})
     assert response.status_code == 201, response.text
     return "town"

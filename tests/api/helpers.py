@@ -36,7 +36,7 @@ def settings(**changes: Any) -> Settings:
 
 
 def problem(response: httpx2.Response, status: int, code: str, **members: Any) -> dict[str, Any]:
-    """Check that a response is a whole problem of this status and code, with these members; give it."""
+    """Check that a response is a whole problem of this status and code, with these members; return it."""
     assert response.headers["content-type"] == "application/problem+json", response.text
     found: dict[str, Any] = response.json()
     assert (response.status_code, found["code"]) == (status, code), found
@@ -154,7 +154,7 @@ class Tail:
         self._lines = response.aiter_lines()
 
     async def block(self) -> list[str]:
-        """Give the lines of the next event or comment; nothing at the end of the stream."""
+        """Return the lines of the next event or comment; nothing at the end of the stream."""
         lines: list[str] = []
         async for line in self._lines:
             if not line:
@@ -163,7 +163,7 @@ class Tail:
         return lines
 
     async def events(self, count: int) -> list[Event]:
-        """Give the next events; comments are passed over."""
+        """Return the next events; comments are passed over."""
         found: list[Event] = []
         while len(found) < count:
             lines = await self.block()

@@ -13,7 +13,7 @@ AGENTS: dict[str, Any] = {"white": {"agent_id": "w"}, "black": {"agent_id": "b"}
 
 
 async def made(client: httpx2.AsyncClient, **fields: Any) -> dict[str, Any]:
-    """Make a game without a limit of time; give it as it was answered."""
+    """Make a game without a limit of time; return it as it was answered."""
     response = await client.post("/v1/games", json={**AGENTS, "deadline_s": None, **fields})
     assert response.status_code == 201, response.text
     found: dict[str, Any] = response.json()
@@ -26,7 +26,7 @@ async def attempt(client: httpx2.AsyncClient, game_id: str, agent_id: str, move:
 
 
 async def played(client: httpx2.AsyncClient, game_id: str, *moves: str) -> list[dict[str, Any]]:
-    """Make legal moves in turn, from the start on; give their outcomes."""
+    """Make legal moves in turn, from the start on; return their outcomes."""
     outcomes = []
     for n, move in enumerate(moves):
         response = await attempt(client, game_id, "wb"[n % 2], move)
@@ -37,7 +37,7 @@ async def played(client: httpx2.AsyncClient, game_id: str, *moves: str) -> list[
 
 
 async def stands(client: httpx2.AsyncClient, game_id: str, query: str = "") -> dict[str, Any]:
-    """Give a game as it stands."""
+    """Return a game as it stands."""
     response = await client.get(f"/v1/games/{game_id}{query}")
     assert response.status_code == 200, response.text
     games_shapes.Game.model_validate_json(response.content)

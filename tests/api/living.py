@@ -24,7 +24,7 @@ INTENTS = "/v1/worlds/town/intents"
 
 
 def of(agent_id: str, *rest: str) -> str:
-    """Give the path of an agent of the world ``town``, or of something below it."""
+    """Return the path of an agent of the world ``town``, or of something below it."""
     return "/".join([AGENTS, *(quote(part, safe="") for part in (agent_id, *rest))])
 
 
@@ -42,7 +42,7 @@ async def new_world(client: httpx2.AsyncClient, world_id: str = "town", **orches
 
 
 async def register(client: httpx2.AsyncClient, *agent_ids: str, **fields: Any) -> dict[str, Any]:
-    """Register agents in ``town``; give what was answered for the last."""
+    """Register agents in ``town``; return what was answered for the last."""
     found: dict[str, Any] = {}
     for agent_id in agent_ids:
         response = await client.post(AGENTS, json={"agent_id": agent_id, **fields})
@@ -52,7 +52,7 @@ async def register(client: httpx2.AsyncClient, *agent_ids: str, **fields: Any) -
 
 
 async def speak(client: httpx2.AsyncClient, req_id: str, agent_id: str = "alice", **fields: Any) -> int:
-    """Have an agent speak; give the effect's global_seq."""
+    """Have an agent speak; return the effect's global_seq."""
     response = await client.post(INTENTS, json=intent(req_id, agent_id=agent_id, **fields))
     assert response.status_code in {200, 201}, response.text
     found: int = response.json()["global_seq"]
@@ -86,7 +86,7 @@ class Socket:
         await self.connection.send(orjson.dumps({"type": kind, **body}).decode())
 
     async def receive(self, kind: str | None = None) -> dict[str, Any]:
-        """Give the next message; those of other kinds are passed over where one is named."""
+        """Return the next message; those of other kinds are passed over where one is named."""
         while True:
             found: dict[str, Any] = orjson.loads(await self.connection.recv())
             if kind in {None, found["type"]}:
@@ -99,7 +99,7 @@ class Socket:
 
 
 def address(served: Served, agent_id: str = "alice", query: str = "", world: str = "town") -> str:
-    """Give the address of an agent's socket."""
+    """Return the address of an agent's socket."""
     path = f"/v1/worlds/{quote(world)}/agents/{quote(agent_id, safe='')}/ws"
     return served.url.replace("http://", "ws://") + path + query
 
@@ -138,7 +138,7 @@ class Wire:
         self.writer.write(head + (bytes(4) if mask else b"") + payload)
 
     async def frame(self) -> tuple[int, bytes]:
-        """Give opcode and payload of the next frame; raises IncompleteReadError or ConnectionError at the end."""
+        """Return opcode and payload of the next frame; raises IncompleteReadError or ConnectionError at the end."""
         first, second = await self.reader.readexactly(2)
         size = second
         if second == 126:
@@ -148,7 +148,7 @@ class Wire:
         return first & 0x0F, await self.reader.readexactly(size)
 
     async def closed(self) -> int:
-        """Read on until the server says that it closes; give its code."""
+        """Read on until the server says that it closes; return its code."""
         while True:
             opcode, payload = await self.frame()
             if opcode == 8:

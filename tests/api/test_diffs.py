@@ -17,7 +17,7 @@ PATH = "/v1/worlds/town/diff"
 
 @pytest.fixture
 async def lived(client: httpx2.AsyncClient, world: str) -> str:
-    """Give a world of 7 effects in which entities come, move, change and go."""
+    """Return a world of 7 effects in which entities come, move, change and go."""
     said: list[tuple[str, dict[str, Any]]] = [
         ("EntityCreated", {"entity_id": "a/b~c", "entity_data": {"hp": 3}, "position": [1, 2]}),
         ("EntityCreated", {"entity_id": "gate", "entity_data": {"open": False, "tags": ["x"]}}),

@@ -38,7 +38,7 @@ _STEPS = "5k1r/8/8/8/8/8/8/5K1R w Hh - 0 1"
 
 
 async def _log(client: httpx2.AsyncClient, world: str) -> list[Effect]:
-    """Give the whole log of a world, which must be whole."""
+    """Return the whole log of a world, which must be whole."""
     verified = (await client.get(f"/v1/worlds/{world}/verification")).json()
     assert verified["verified"], verified
     log: list[Effect] = []

@@ -18,14 +18,14 @@ GENERATIONS = of("alice", "generations")
 
 @pytest.fixture
 async def town(client: httpx2.AsyncClient) -> httpx2.AsyncClient:
-    """Give a client of a world in which a view is stale as soon as there is another; alice and bob live in it."""
+    """Return a client of a world in which a view is stale as soon as there is another; alice and bob live in it."""
     await new_world(client, staleness_threshold=0)
     await register(client, "alice", "bob")
     return client
 
 
 async def _kinds(client: httpx2.AsyncClient, kinds: int = 0) -> list[dict[str, Any]]:
-    """Give the effects about generations, once there are so many: they follow what they tell of."""
+    """Return the effects about generations, once there are so many: they follow what they tell of."""
     for _ in range(1000):
         effects = (await client.get("/v1/worlds/town/effects?limit=1000")).json()["effects"]
         found = [effect for effect in effects if effect["kind"].startswith("Generation")]

@@ -15,7 +15,7 @@ from .living import INTENTS, intent, new_world, of, register, speak
 
 @pytest.fixture
 async def town(client: httpx2.AsyncClient) -> httpx2.AsyncClient:
-    """Give a client of a world in which alice and bob live; its head is 3."""
+    """Return a client of a world in which alice and bob live; its head is 3."""
     await new_world(client)
     await register(client, "alice", "bob")
     return client

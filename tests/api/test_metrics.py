@@ -16,7 +16,7 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 async def _samples(client: httpx2.AsyncClient) -> Samples:
-    """Give every sample by its name and labels."""
+    """Return every sample by its name and labels."""
     response = await client.get("/metrics")
     assert response.status_code == 200
     assert response.headers["content-type"].startswith("text/plain; version=0.0.4")

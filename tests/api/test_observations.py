@@ -28,7 +28,7 @@ def created(name: str) -> dict[str, Any]:
 
 @pytest.fixture
 async def town(client: httpx2.AsyncClient) -> httpx2.AsyncClient:
-    """Give a client of a world in which alice and bob live; its head is 3."""
+    """Return a client of a world in which alice and bob live; its head is 3."""
     await new_world(client)
     await register(client, "alice", "bob")
     return client
@@ -36,7 +36,7 @@ async def town(client: httpx2.AsyncClient) -> httpx2.AsyncClient:
 
 @asynccontextmanager
 async def _started(url: str) -> AsyncIterator[httpx2.AsyncClient]:
-    """Give a client of a service that is started for the block."""
+    """Return a client of a service that is started for the block."""
     app = create_app(settings(), url)
     async with (
         app.router.lifespan_context(app),

@@ -29,7 +29,7 @@ METHODS = {"get", "post", "put", "patch", "delete"}
 
 @pytest.fixture
 async def document(client: httpx2.AsyncClient) -> dict[str, Any]:
-    """Give the document as clients get it."""
+    """Return the document as clients get it."""
     found: dict[str, Any] = (await client.get("/openapi.json")).json()
     return found
 

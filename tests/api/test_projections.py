@@ -36,7 +36,7 @@ async def _stands(client: httpx2.AsyncClient, name: str) -> dict[str, Any]:
 
 
 async def _until(client: httpx2.AsyncClient, name: str, job: str) -> dict[str, Any]:
-    """Give a job once it is over."""
+    """Return a job once it is over."""
     async with asyncio.timeout(100):
         while True:
             found: dict[str, Any] = (await _stands(client, name))[job]

@@ -30,14 +30,14 @@ def client(shared_client: httpx2.AsyncClient) -> httpx2.AsyncClient:
 
 @pytest.fixture(scope="module")
 def services(shared_app: FastAPI) -> Services:
-    """Give what its routes are handed."""
+    """Return what its routes are handed."""
     found: Services = shared_app.state.services
     return found
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def filled(client: httpx2.AsyncClient) -> str:
-    """Give a world of 26 effects, of two kinds and two sources, which these tests read and leave as it is."""
+    """Return a world of 26 effects, of two kinds and two sources, which these tests read and leave as it is."""
     await client.post("/v1/worlds", json={"world_id": "town", "time_authority": "client"})
     drafts = [
         draft(n, kind="Odd" if n % 2 else "Even", source_id="alice" if n < 10 else "bob", sim_time=n / 4)
@@ -49,7 +49,7 @@ async def filled(client: httpx2.AsyncClient) -> str:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def path(client: httpx2.AsyncClient) -> str:
-    """Give the path of the effects of a new world that only this test uses."""
+    """Return the path of the effects of a new world that only this test uses."""
     name = f"world-{next(_numbers)}"
     assert (await client.post("/v1/worlds", json={"world_id": name})).status_code == 201
     return f"/v1/worlds/{name}/effects"

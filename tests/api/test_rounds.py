@@ -37,7 +37,7 @@ async def intend(client: httpx2.AsyncClient, who: str, req_id: str, kind: str, *
 
 
 async def effects(client: httpx2.AsyncClient) -> list[dict[str, Any]]:
-    """Give the world's effects."""
+    """Return the world's effects."""
     found: list[dict[str, Any]] = (await client.get(f"{WORLD}/effects", params={"limit": 1000})).json()["effects"]
     return found
 

@@ -50,7 +50,7 @@ _THERE: Final = {
 
 
 def _cases(operation: Any) -> st.SearchStrategy[Case[Any]]:
-    """Give cases that the document allows, with names of what is there or not, and cases that it forbids."""
+    """Return cases that the document allows, with names of what is there or not, and cases that it forbids."""
     named = {each.name for each in operation.path_parameters}
     there = {name: value for name, value in _THERE.items() if name in named}
     if "game_id" in there and operation.method == "post":
@@ -64,7 +64,7 @@ def _cases(operation: Any) -> st.SearchStrategy[Case[Any]]:
 
 
 def _shortened(case: Case[Any]) -> Case[Any]:
-    """Give a case that waits for nothing long."""
+    """Return a case that waits for nothing long."""
     query = case.query
     if query and str(query.get("wait", "")).replace(".", "").isdigit():
         case.query = {**query, "wait": min(float(query["wait"]), 0.01)}
@@ -151,7 +151,7 @@ def share(servers: Servers, filled: str) -> Iterator[Callable[[bool], str]]:
 
 @contextmanager
 def _in_thread(database_url: str, *, projections: bool) -> Iterator[str]:
-    """Serve in a thread's own loop; give the address."""
+    """Serve in a thread's own loop; return the address."""
     address: Future[str] = Future()
     over = threading.Event()
 

@@ -25,7 +25,7 @@ class Silence:
         self.released = asyncio.Event()
 
     def method(self) -> Callable[[Any], Coroutine[Any, Any, None]]:
-        """Give it as the method of a class."""
+        """Return it as the method of a class."""
 
         async def silent(_: Any) -> None:
             await self.wait()
@@ -45,7 +45,7 @@ class Silence:
 
 @pytest.fixture
 async def silence(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Silence]:
-    """Give a silence, and little patience with it."""
+    """Return a silence, and little patience with it."""
     for module, name in ((health, "_PATIENCE"), (health, "_SHORT_PATIENCE"), (metrics, "_PATIENCE")):
         assert getattr(module, name) <= 3.0
         monkeypatch.setattr(module, name, 0.05)

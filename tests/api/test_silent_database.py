@@ -23,7 +23,7 @@ _APART = ("/livez", "/readyz", "/metrics", "/v1/queries", "/v1/schemas", "/v1/se
 
 
 def _reads() -> list[str]:
-    """Give the path of every route that reads the log or what was made of it."""
+    """Return the path of every route that reads the log or what was made of it."""
     paths = create_app(Settings(), "postgresql://nobody@localhost/nothing").openapi()["paths"]
     found = [
         path.format(**_THERE, name="games")

@@ -16,7 +16,7 @@ EFFECTS = "/v1/worlds/town/effects"
 
 
 async def context_of(client: httpx2.AsyncClient, global_seq: int) -> Any:
-    """Give the context that the log tells of an intent."""
+    """Return the context that the log tells of an intent."""
     return (await client.get(f"{EFFECTS}/{global_seq}")).json()["source_metadata"]["context_seq"]
 
 

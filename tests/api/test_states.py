@@ -30,14 +30,14 @@ def move(n: int, **fields: Any) -> dict[str, Any]:
 
 @pytest.fixture
 async def walked(client: httpx2.AsyncClient, world: str) -> str:
-    """Give a world of 21 effects: ``a1`` steps along x, at sim_time 0.0, 0.5, 1.0 …"""
+    """Return a world of 21 effects: ``a1`` steps along x, at sim_time 0.0, 0.5, 1.0 …"""
     drafts = [move(n, sim_time=n / 2) for n in range(20)]
     assert (await client.post(f"/v1/worlds/{world}/effects", json=drafts)).status_code == 201
     return world
 
 
 async def _x(client: httpx2.AsyncClient, query: str) -> tuple[int, float | None]:
-    """Give the seq of the state that is asked for, and where a1 stands in it."""
+    """Return the seq of the state that is asked for, and where a1 stands in it."""
     response = await client.get(f"{PATH}?{query}")
     assert response.status_code == 200, response.text
     found = response.json()

@@ -26,7 +26,7 @@ class Source:
         self._error = error
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """Give the chunks."""
+        """Return the chunks."""
         try:
             for number in range(self._chunks):
                 self.asked += 1
@@ -48,7 +48,7 @@ class Connection:
         self._asked = False
 
     async def receive(self) -> Message:
-        """Give the request, then nothing until the client leaves."""
+        """Return the request, then nothing until the client leaves."""
         if not self._asked:
             self._asked = True
             return {"type": "http.request", "body": b"", "more_body": False}

@@ -37,7 +37,7 @@ def patch(kind: str, *operations: tuple[Any, ...], **payload: Any) -> dict[str, 
 
 
 def sandbox(gold: int, x: float, key: str, secret: Any) -> dict[str, Any]:
-    """Give a sandbox: A sees as far as 50, and no field called secret."""
+    """Return a sandbox: A sees as far as 50, and no field called secret."""
     policy = {"name": "default", "config": {"distance_limit": 50, "field_visibility": {"secret": False}}}
     return {
         "world": {"ruleset": "sandbox"},
@@ -68,7 +68,7 @@ SANDBOX_INTENTS = [
 
 
 def simulation(note: str, plan: list[int], other: float, until: int) -> dict[str, Any]:
-    """Give a simulation whose A is external of itself, and of nobody else."""
+    """Return a simulation whose A is external of itself, and of nobody else."""
     variables = {
         "gold": {"type": "float", "default": 1},
         "note": {"type": "str"},
@@ -124,7 +124,7 @@ def _plain(data: bytes | str, world: str) -> str:
 
 
 async def _play(client: httpx2.AsyncClient, served: Served, name: str, told: dict[str, Any], intents: list[Any]) -> Any:
-    """Have A live in a world; give all that it is answered."""
+    """Have A live in a world; return all that it is answered."""
     how = {"staleness_threshold": 1000, "record_rejections": True, "intents_per_s": 1000.0}
     created = await client.post(
         "/v1/worlds", json={"world_id": name, "time_authority": "client", "orchestrator": how, **told["world"]}

@@ -26,13 +26,13 @@ async def _ticking(client: httpx2.AsyncClient, authority: str = "unity", **orche
 
 @pytest.fixture
 async def town(client: httpx2.AsyncClient) -> httpx2.AsyncClient:
-    """Give a client of a world that is ordered by ticks, in which alice, bob and mute live."""
+    """Return a client of a world that is ordered by ticks, in which alice, bob and mute live."""
     await _ticking(client)
     return client
 
 
 async def _requests(client: httpx2.AsyncClient) -> list[str]:
-    """Give the req_ids of what agents did, in the log's order."""
+    """Return the req_ids of what agents did, in the log's order."""
     page = (await client.get("/v1/worlds/town/effects", params={"limit": 1000})).json()
     return [effect["req_id"] for effect in page["effects"] if effect["source_id"] in {"alice", "bob", "mute"}]
 

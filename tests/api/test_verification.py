@@ -13,7 +13,7 @@ URL = "/v1/worlds/town/verification"
 
 @pytest.fixture
 async def filled(client: httpx2.AsyncClient, world: str) -> list[str]:
-    """Give the positions ``SEQ:CHECKSUM`` of a world of eleven effects."""
+    """Return the positions ``SEQ:CHECKSUM`` of a world of eleven effects."""
     await client.post(f"/v1/worlds/{world}/effects", json=[draft(n) for n in range(10)])
     page = (await client.get(f"/v1/worlds/{world}/effects")).json()
     return [f"{seq}:{checksum}" for seq, checksum in enumerate(page["checksums"], 1)]

@@ -28,7 +28,7 @@ class FakeReader:
         self.error: Exception | None = None
 
     async def head_seqs(self, world_ids: list[str]) -> dict[str, int]:
-        """Give the heads, or raise the error that is set."""
+        """Return the heads, or raise the error that is set."""
         self.asked.append(sorted(world_ids))
         if self.error is not None:
             raise self.error
@@ -49,7 +49,7 @@ class FakeReader:
 
 @pytest.fixture
 async def reader() -> FakeReader:
-    """Give heads to play with."""
+    """Return heads to play with."""
     return FakeReader()
 
 

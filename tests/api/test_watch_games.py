@@ -24,7 +24,7 @@ from .live import attempt, made, played
 
 
 def address(served: Served, game_id: str = "g", query: str = "") -> str:
-    """Give the address of a game's socket."""
+    """Return the address of a game's socket."""
     return f"{served.url.replace('http://', 'ws://')}/v1/games/{game_id}/watch{query}"
 
 
@@ -38,7 +38,7 @@ async def watching(
 
 
 async def told(watcher: ClientConnection, count: int) -> list[dict[str, Any]]:
-    """Give the next messages."""
+    """Return the next messages."""
     found = []
     for _ in range(count):
         text = await watcher.recv()
@@ -48,7 +48,7 @@ async def told(watcher: ClientConnection, count: int) -> list[dict[str, Any]]:
 
 
 async def rest(watcher: ClientConnection) -> list[dict[str, Any]]:
-    """Give all messages until the socket is closed."""
+    """Return all messages until the socket is closed."""
     found = []
     try:
         while True:
@@ -58,7 +58,7 @@ async def rest(watcher: ClientConnection) -> list[dict[str, Any]]:
 
 
 def kinds(events: list[dict[str, Any]]) -> list[str]:
-    """Give the types of messages."""
+    """Return the types of messages."""
     return [event["type"] for event in events]
 
 
@@ -213,7 +213,7 @@ async def test_who_says_nothing_readable_is_closed(served: Served, game: httpx2.
 
 
 async def _refused(address: str, **options: Any) -> httpx2.Response:
-    """Give the answer to a handshake that is refused."""
+    """Return the answer to a handshake that is refused."""
     with pytest.raises(InvalidStatus) as caught:
         async with connect(address, proxy=None, **options):
             pass

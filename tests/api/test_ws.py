@@ -64,7 +64,7 @@ async def test_any_agent_has_a_socket(served: Served, inhabited: httpx2.AsyncCli
 
 
 async def _refused(address: str, **options: Any) -> httpx2.Response:
-    """Give the answer to a handshake that is refused."""
+    """Return the answer to a handshake that is refused."""
     with pytest.raises(InvalidStatus) as caught:
         async with connect(address, **{"subprotocols": [SUBPROTOCOL], "proxy": None, **options}):
             pass

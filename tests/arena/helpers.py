@@ -37,7 +37,7 @@ class Clock:
         self.now = 1_700_000_000.0
 
     def __call__(self) -> float:
-        """Give the time, in epoch seconds."""
+        """Return the time, in epoch seconds."""
         return self.now
 
     def go(self, seconds: float) -> None:
@@ -81,7 +81,7 @@ async def opened(url: str, clock: Callable[[], float], settings: ArenaSettings) 
 
 
 def new_game(**fields: Any) -> NewGame:
-    """Give a game to be made, of the agents w and b, without a limit of time."""
+    """Return a game to be made, of the agents w and b, without a limit of time."""
     given: dict[str, Any] = {
         "white": AgentSpec(agent_id="w"),
         "black": AgentSpec(agent_id="b"),
@@ -91,12 +91,12 @@ def new_game(**fields: Any) -> NewGame:
 
 
 def of_players(white: Any, black: Any, **fields: Any) -> NewGame:
-    """Give a game of two players of the service."""
+    """Return a game of two players of the service."""
     return new_game(players={"white": white, "black": black}, **fields)
 
 
 def posted(uci: str) -> EffectDraft:
-    """Give a move as an operator posts it to the log, past the arena."""
+    """Return a move as an operator posts it to the log, past the arena."""
     return {"kind": "MoveMade", "payload": {"uci_notation": uci}, "source_id": "operator", "schema_version": "1.0.0"}
 
 
@@ -116,7 +116,7 @@ async def played(game: LiveGame, moves: Iterable[str]) -> list[MoveOutcome]:
 
 
 async def refused(awaited: Coroutine[Any, Any, Any]) -> SimulationError:
-    """Give the error that something is refused with."""
+    """Return the error that something is refused with."""
     try:
         result = await awaited
     except SimulationError as error:
@@ -125,7 +125,7 @@ async def refused(awaited: Coroutine[Any, Any, Any]) -> SimulationError:
 
 
 async def rule_of(awaited: Coroutine[Any, Any, Any]) -> str:
-    """Give the name of the rule by which something is refused."""
+    """Return the name of the rule by which something is refused."""
     error = await refused(awaited)
     assert isinstance(error, IllegalEffectError), error
     rule: str = error.details["rule"]
@@ -133,14 +133,14 @@ async def rule_of(awaited: Coroutine[Any, Any, Any]) -> str:
 
 
 async def effects(arena: Arena, game: LiveGame | str, *kinds: str) -> list[Effect]:
-    """Give a game's effects, those of these kinds if any are named."""
+    """Return a game's effects, those of these kinds if any are named."""
     game_id = game if isinstance(game, str) else game.game_id
     entries = await (await arena._store.log(game_id)).get_entries_since(0)
     return [entry.effect for entry in entries if not kinds or entry.effect["kind"] in kinds]
 
 
 async def kinds(arena: Arena, game: LiveGame) -> list[str]:
-    """Give the kinds of a game's effects after its beginning."""
+    """Return the kinds of a game's effects after its beginning."""
     return [effect["kind"] for effect in (await effects(arena, game))[4:]]
 
 
@@ -162,7 +162,7 @@ async def ended(game: LiveGame) -> LiveGame:
 
 
 async def watched(game: LiveGame, after_seq: int | None = 0, *, most: int = 10**9) -> list[GameEvent]:
-    """Give a game's events until it has ended, or the first so many of them."""
+    """Return a game's events until it has ended, or the first so many of them."""
     found: list[GameEvent] = []
     async with aclosing(game.watch(after_seq)) as events:
         async for event in events:
@@ -173,13 +173,13 @@ async def watched(game: LiveGame, after_seq: int | None = 0, *, most: int = 10**
 
 
 def legal(game: LiveGame) -> list[str]:
-    """Give the legal moves, sorted."""
+    """Return the legal moves, sorted."""
     board = game.board
     return sorted(board.uci(move) for move in board.legal_moves)
 
 
 def after(moves: Iterable[str], fen: str = chess.STARTING_FEN, *, chess960: bool = False) -> chess.Board:
-    """Give the board after moves."""
+    """Return the board after moves."""
     board = chess.Board(fen, chess960=chess960)
     for move in moves:
         board.push_uci(move)

@@ -166,7 +166,7 @@ async def test_a_server_that_is_killed_again_and_again(database_url: str, tmp_pa
 
 
 async def _plies(hall: Hall, count: int) -> int:
-    """Give how many moves were made in so many games."""
+    """Return how many moves were made in so many games."""
     return sum([(await hall.ask("look", game_id=f"g{number}"))["plies"] for number in range(count)])
 
 

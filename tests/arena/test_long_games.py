@@ -18,7 +18,7 @@ _FEN = "1n2k3/pppppppp/8/8/8/8/PPPPPPPP/1N2K3 w - - 0 1"
 
 
 def _long_game(plies: int) -> list[str]:
-    """Give a game that no rule ends: pieces walk, each position comes twice at most, and sometimes a pawn steps on."""
+    """Return a game that no rule ends: pieces walk, each position comes twice at most, and pawns seldom step."""
     board = chess.Board(_FEN)
     seen: Counter[str] = Counter()
     moves: list[str] = []

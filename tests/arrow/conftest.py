@@ -12,7 +12,7 @@ from worldledger_service.arrow.reading import Effects
 
 @pytest.fixture
 async def connections(database_url: str) -> AsyncIterator[Connections]:
-    """Give connections as the service has them."""
+    """Return connections as the service has them."""
     made = Connections(database_url, most=2, timeout=100)
     yield made
     await made.close()
@@ -20,13 +20,13 @@ async def connections(database_url: str) -> AsyncIterator[Connections]:
 
 @pytest.fixture
 def effects(connections: Connections) -> Effects:
-    """Give what reads effects."""
+    """Return what reads effects."""
     return Effects(connections)
 
 
 @pytest.fixture
 async def admin(database_url: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
-    """Give a superuser's own connection."""
+    """Return a superuser's own connection."""
     connection = await asyncpg.connect(database_url)
     yield connection
     await connection.close()

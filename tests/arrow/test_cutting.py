@@ -67,12 +67,12 @@ def rows(effects: list[dict[str, Any]], texts: list[str] | None = None) -> pa.Re
 
 
 def text(value: Any) -> str:
-    """Give the canonical text of a value."""
+    """Return the canonical text of a value."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def expected(value: dict[str, Any]) -> dict[str, Any]:
-    """Give the row that an effect is to become, by parsing alone."""
+    """Return the row that an effect is to become, by parsing alone."""
     seconds = value["wall_time"]
     source = value.get("source_metadata")
     return {

@@ -41,19 +41,19 @@ ODD = "50% ü/=a b"
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
-    """Give where the lake is to be."""
+    """Return where the lake is to be."""
     return tmp_path / "lake"
 
 
 @pytest.fixture
 def another_url(make_database: Callable[[], str]) -> str:
-    """Give the address of another database."""
+    """Return the address of another database."""
     return make_database()
 
 
 @pytest.fixture
 def export(store: Store, connections: Connections, lake: Path) -> Export:
-    """Give what exports into the lake, without the views unless they are asked for."""
+    """Return what exports into the lake, without the views unless they are asked for."""
 
     async def run(choice: Choice | None = None, **more: Any) -> Summary:
         return await export_lake(store, connections, lake, choice or Choice(views=False), **more)
@@ -75,7 +75,7 @@ def _manifest(lake: Path) -> Manifest:
 
 
 def _files(lake: Path) -> dict[str, tuple[int, int]]:
-    """Give the lake's Parquet files, with what tells whether one was written anew."""
+    """Return the lake's Parquet files, with what tells whether one was written anew."""
     return {
         path.relative_to(lake).as_posix(): (path.stat().st_ino, path.stat().st_mtime_ns)
         for path in lake.rglob("*.parquet")
@@ -83,7 +83,7 @@ def _files(lake: Path) -> dict[str, tuple[int, int]]:
 
 
 def _column(value: Any) -> Any:
-    """Give a field of an effect as its column has it."""
+    """Return a field of an effect as its column has it."""
     if isinstance(value, dict):
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
     return pytest.approx(value, abs=1e-6) if isinstance(value, float) else value

@@ -25,7 +25,7 @@ _BESIDE = {"effects", "verification", "effect_verification", "projections", "pro
 
 @pytest.fixture
 def duck(database_url: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Give a DuckDB that reads the database, too, as ``db``."""
+    """Return a DuckDB that reads the database, too, as ``db``."""
     found = importlib.util.find_spec("duckdb_extension_postgres_scanner")
     assert found is not None
     (extension,) = Path(str(found.origin)).parent.rglob("postgres_scanner.duckdb_extension")
@@ -47,7 +47,7 @@ _TELLING = ("move", "speak", "intents", "world_created", "entities", "worlds", "
 
 
 def _all(duck: duckdb.DuckDBPyConnection) -> list[str]:
-    """Give the views of the database that a lake has, too."""
+    """Return the views of the database that a lake has, too."""
     listed = "select table_name from duckdb_tables() where database_name = 'db' and schema_name = 'analytics'"
     views = [row[0] for row in duck.execute(listed).fetchall()]
     assert {*_TELLING} <= {*views}
@@ -57,7 +57,7 @@ def _all(duck: duckdb.DuckDBPyConnection) -> list[str]:
 def _differences(
     duck: duckdb.DuckDBPyConnection, lake: Path, worlds: Sequence[str], views: Sequence[str] = _TELLING
 ) -> dict[str, Any]:
-    """Compare views of the lake with those of the database, for some worlds; give those that differ."""
+    """Compare views of the lake with those of the database, for some worlds; return those that differ."""
     duck.execute("call pg_clear_cache()")
     found = {}
     for view in views:

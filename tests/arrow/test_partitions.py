@@ -24,7 +24,7 @@ HOSTILE = [
 
 
 def _read(lake: Path, names: list[str]) -> dict[str, dict[str, str | None]]:
-    """Give what each reader takes names for."""
+    """Return what each reader takes names for."""
     for name in names:
         folder = lake / partition("experiment", name) / "world=w"
         folder.mkdir(parents=True)

@@ -109,7 +109,7 @@ def _publish(place: Path, lake: Lake) -> None:
 
 
 def _told(lake: Path) -> str | None:
-    """Publish the new lake; give what an error says."""
+    """Publish the new lake; return what an error says."""
     try:
         _publish(lake, AFTER)
     except SimulationError as error:
@@ -119,7 +119,7 @@ def _told(lake: Path) -> str | None:
 
 @lru_cache
 def _parts(manifest: bytes) -> list[tuple[str, str, int]]:
-    """Give the files that a manifest names: where each is, where it is to be, and its size."""
+    """Return the files that a manifest names: where each is, where it is to be, and its size."""
     read = Manifest.model_validate_json(manifest)
     return [(part.path, read.moves.get(part.path, part.path), part.bytes) for part in read.parts()]
 
@@ -130,7 +130,7 @@ def _bytes(path: str) -> bytes:
 
 
 def _named(place: Path) -> Lake:
-    """Give the lake as the manifest names it; each file must be there as the manifest has it."""
+    """Return the lake as the manifest names it; each file must be there as the manifest has it."""
     parts = _parts(_bytes(f"{place}/manifest.json"))
     found = {at: _bytes(f"{place}/{path}") for path, at, _ in parts}
     assert [len(one) for one in found.values()] == [size for *_, size in parts]
@@ -138,7 +138,7 @@ def _named(place: Path) -> Lake:
 
 
 def _seen(place: Path) -> Lake:
-    """Give the lake as the globs effects/**/*.parquet and [!.]*/*.parquet find it."""
+    """Return the lake as the globs effects/**/*.parquet and [!.]*/*.parquet find it."""
     found: Lake = {}
     for folder, folders, names in os.walk(place):
         inside = folder[len(str(place)) + 1 :]
@@ -159,7 +159,7 @@ def _check_readers(place: Path) -> None:
 
 
 def _leftovers(place: Path, lake: Lake) -> set[str]:
-    """Give what is there beside a lake; folders, too."""
+    """Return what is there beside a lake; folders, too."""
     kept = {"manifest.json", ".lock", *lake}
     kept |= {parent.as_posix() for path in lake for parent in Path(path).parents}
     return {path.relative_to(place).as_posix() for path in place.rglob("*")} - kept
@@ -167,19 +167,19 @@ def _leftovers(place: Path, lake: Lake) -> set[str]:
 
 @pytest.fixture(params=["links", "copies"])
 def kind(request: pytest.FixtureRequest) -> str:
-    """Give what the file system has."""
+    """Return what the file system has."""
     return str(request.param)
 
 
 @pytest.fixture
 def every(kind: str, thorough: bool) -> int:
-    """Give how far steps at which the disk fails are apart: with links each of them is tried."""
+    """Return how far steps at which the disk fails are apart: with links each of them is tried."""
     return 1 if thorough or kind == "links" else 4
 
 
 @pytest.fixture
 def place(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a lake's place, on a file system that has links and on one that has none."""
+    """Return a lake's place, on a file system that has links and on one that has none."""
 
     def none(self: Path, *_: Any) -> None:
         raise OSError(errno.EPERM, os.strerror(errno.EPERM), str(self))
@@ -194,7 +194,7 @@ def place(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def _tries(
     place: Path, monkeypatch: pytest.MonkeyPatch, every: int, fails: Callable[[int], range]
 ) -> Iterator[tuple[Path, _Disk]]:
-    """Give a lake and a disk that fails at an early step, and another that does at a later one, until none fails."""
+    """Return a lake and a disk that fails at an early step, and another that does at a later one, until none fails."""
     step, has_failed = 0, True
     while has_failed:
         step += every

@@ -8,20 +8,20 @@ from worldledger.effects import EffectDraft
 
 
 def posted(kind: str, **payload: Any) -> EffectDraft:
-    """Give a draft as it is posted."""
+    """Return a draft as it is posted."""
     return {"kind": kind, "payload": payload, "source_id": "arena", "schema_version": "1.0.0"}
 
 
 def started(**payload: Any) -> EffectDraft:
-    """Give a GameStarted: ana and bo play."""
+    """Return a GameStarted: ana and bo play."""
     return posted("GameStarted", agents={"white": "ana", "black": "bo"}, **payload)
 
 
 def moved(uci: str, **payload: Any) -> EffectDraft:
-    """Give a MoveMade."""
+    """Return a MoveMade."""
     return posted("MoveMade", uci_notation=uci, **payload)
 
 
 def rejected(attempted: str | None, reason: str = "illegal_move") -> EffectDraft:
-    """Give a MoveRejected of White's."""
+    """Return a MoveRejected of White's."""
     return posted("MoveRejected", player="white", attempted=attempted, reason=reason)

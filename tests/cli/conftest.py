@@ -34,7 +34,7 @@ def _commands() -> Callable[..., object]:
 
 @pytest.fixture
 def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
-    """Give a function that runs one command in this process, as the console script does."""
+    """Return a function that runs one command in this process, as the console script does."""
     for name in list(os.environ):
         if name.startswith("WORLDLEDGER_") and name != "WORLDLEDGER_TEST_DATABASE_URL":
             monkeypatch.delenv(name)
@@ -52,19 +52,19 @@ def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> I
 
 @pytest.fixture
 def on(cli: Cli, database_url: str) -> Cli:
-    """Give a function that runs one command on this test's own database."""
+    """Return a function that runs one command on this test's own database."""
     return lambda *arguments: cli(*arguments, "--database-url", database_url)
 
 
 @pytest.fixture
 def empty_database_url(server_url: str, make_database: Callable[..., str]) -> str:
-    """Give the address of an empty database; its server must run before one can be made on it."""
+    """Return the address of an empty database; its server must run before one can be made on it."""
     return make_database(migrated=False)
 
 
 @pytest.fixture(scope="session")
 def set_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Result]]:
-    """Give a home of an embedded server, set up by a first command, and what that said."""
+    """Return a home of an embedded server, set up by a first command, and what that said."""
     home = tmp_path_factory.mktemp("embedded") / "a home"
     games = tmp_path_factory.mktemp("games") / "a.pgn"
     games.write_text(GAME.format(1))
@@ -75,14 +75,14 @@ def set_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Res
 
 @pytest.fixture(scope="session")
 def home(set_up: tuple[Path, Result]) -> Path:
-    """Give a home of an embedded server, set up, for the tests that need one."""
+    """Return a home of an embedded server, set up, for the tests that need one."""
     assert set_up[1].code == 0
     return set_up[0]
 
 
 @pytest.fixture(scope="session")
 def filled(servers: Servers, server_kind: str) -> Iterator[Callable[[Fill], str]]:
-    """Give a function that names a database to clone, which another function has filled once."""
+    """Return a function that names a database to clone, which another function has filled once."""
     made: dict[Fill, str] = {}
 
     def name(fill: Fill) -> str:
@@ -101,7 +101,7 @@ def filled(servers: Servers, server_kind: str) -> Iterator[Callable[[Fill], str]
 def database_url(
     request: pytest.FixtureRequest, servers: Servers, server_kind: str, filled: Callable[[Fill], str]
 ) -> Iterator[str]:
-    """Give a superuser's address of a migrated database that only this test uses, filled as its mark says."""
+    """Return a superuser's address of a migrated database that only this test uses, filled as its mark says."""
     mark = request.node.get_closest_marker("filled")
     url = servers.create(server_kind, filled(mark.kwargs["by"]) if mark else servers.template(server_kind))
     yield url

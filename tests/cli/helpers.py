@@ -40,7 +40,7 @@ class Result(NamedTuple):
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Give an environment without settings of ours but those that are given."""
+    """Return an environment without settings of ours but those that are given."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("WORLDLEDGER_", "PG"))}
     return {**kept, "COLUMNS": "100", "TERM": "dumb", **more}
 
@@ -60,7 +60,7 @@ def done(*arguments: str) -> None:
 
 
 def into_a_closed_pipe(*arguments: str) -> tuple[str, Result]:
-    """Run the program, and close its stdout after a line, as `head` does; give the line, and how it ended."""
+    """Run the program, and close its stdout after a line, as `head` does; return the line, and how it ended."""
     with Running(*arguments, lines=1) as running:
         return running.line(), running.end()
 
@@ -119,7 +119,7 @@ class Running:
         return "".join(self._said)
 
     def line(self) -> str:
-        """Give its next line; fail if there is none."""
+        """Return its next line; fail if there is none."""
         line = self._lines.get(timeout=120)
         assert line, f"it ended: {self.err}"
         return line.rstrip("\n")
@@ -246,7 +246,7 @@ def sql(url: str, *statements: str) -> list[tuple[Any, ...]]:
 
 
 def forgery(world_id: str, kind: str) -> list[str]:
-    """Give statements that make a world's last effect one of another kind, and compute the chain anew."""
+    """Return statements that make a world's last effect one of another kind, and compute the chain anew."""
     last = f"world_id = '{world_id}' and global_seq = (select head_seq from heads where world_id = '{world_id}')"
     return [
         UNGUARDED,
@@ -332,7 +332,7 @@ def fed_worlds(url: str) -> None:
 
 
 def rows(url: str, name: str) -> list[tuple[str, ...]]:
-    """Give what people read of a projection, as texts."""
+    """Return what people read of a projection, as texts."""
     return sql(url, f"select t::text from projections.{name} t order by t::text")
 
 

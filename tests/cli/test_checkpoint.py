@@ -26,28 +26,28 @@ def played(url: str) -> None:
 
 @pytest.fixture
 def config(tmp_path: Path) -> str:
-    """Give the file of its configuration."""
+    """Return the file of its configuration."""
     file = tmp_path / "simulation.yaml"
     file.write_text(yaml.safe_dump(market(), allow_unicode=True, sort_keys=False))
     return str(file)
 
 
 def entities(on: Cli, world: str, *moment: str) -> dict[str, Any]:
-    """Give what a world's state has of entities."""
+    """Return what a world's state has of entities."""
     found: dict[str, Any] = json.loads(on("state", world, "--json", *moment).out)["state"]["entities"]
     return found
 
 
 @pytest.fixture
 def exported(on: Cli, tmp_path: Path) -> Path:
-    """Give the checkpoint of its first turn."""
+    """Return the checkpoint of its first turn."""
     file = tmp_path / "first-turn.json"
     assert on("checkpoint", "export", "market", "--turn", "1", "-o", str(file)).code == 0
     return file
 
 
 def said(text: str) -> str:
-    """Give what was said as one line without frames."""
+    """Return what was said as one line without frames."""
     return " ".join(text.replace("│", " ").split())
 
 

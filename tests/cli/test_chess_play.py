@@ -44,7 +44,7 @@ def fake(behaviour: str, *moves: str, **settings: Any) -> str:
 
 
 def moves_of(url: str, world_id: str) -> list[str]:
-    """Give a game's moves."""
+    """Return a game's moves."""
     found = sql(
         url,
         "select effect::jsonb -> 'payload' ->> 'uci_notation' from effects"
@@ -54,7 +54,7 @@ def moves_of(url: str, world_id: str) -> list[str]:
 
 
 def effects_of(url: str, world_id: str) -> list[Any]:
-    """Give a game's effects."""
+    """Return a game's effects."""
     found = sql(url, f"select effect::text from effects where world_id = '{world_id}' order by global_seq")
     return [json.loads(row[0]) for row in found]
 
@@ -68,7 +68,7 @@ def played(on: Cli, *arguments: str) -> dict[str, Any]:
 
 
 def worlds(url: str) -> list[tuple[Any, ...]]:
-    """Give the names and experiments of all worlds."""
+    """Return the names and experiments of all worlds."""
     return sql(url, "select world_id, experiment from worlds order by world_id")
 
 

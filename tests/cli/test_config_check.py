@@ -61,7 +61,7 @@ def no_database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def good(tmp_path: Path) -> Path:
-    """Give a file with a good configuration."""
+    """Return a file with a good configuration."""
     file = tmp_path / "good.yaml"
     file.write_text(GOOD, encoding="utf-8")
     return file
@@ -69,7 +69,7 @@ def good(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bad(tmp_path: Path) -> Path:
-    """Give a file with a bad one."""
+    """Return a file with a bad one."""
     file = tmp_path / "bad.yaml"
     file.write_text(BAD, encoding="utf-8")
     return file

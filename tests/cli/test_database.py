@@ -26,7 +26,7 @@ from .helpers import GAME, Result, call, environment, seed, sql, wait_for
 
 
 def refused(result: Result) -> str:
-    """Give the one line in which a command says why it could not run."""
+    """Return the one line in which a command says why it could not run."""
     assert (result.code, result.out) == (2, "")
     assert result.err.startswith("worldledger: ")
     assert result.err.count("\n") == 1

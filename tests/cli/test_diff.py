@@ -19,7 +19,7 @@ def bazaar(database_url: str) -> None:
 
 
 def state(on: Cli, seq: int) -> Any:
-    """Give the state at a seq."""
+    """Return the state at a seq."""
     return json.loads(on("state", "bazaar", "--json", "--at-seq", str(seq)).out)
 
 

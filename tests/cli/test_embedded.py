@@ -32,7 +32,7 @@ def post(address: str, body: Any) -> Any:
 
 
 def serving(home: Path, *, feeding: bool = False) -> tuple[Running, str]:
-    """Start a service; give it and its address."""
+    """Start a service; return it and its address."""
     running = Running("serve", "--port", "0", "--home", str(home), *(() if feeding else ("--no-projections",)))
     try:
         address = running.line().removeprefix("Worldledger serves ").split()[0]

@@ -27,7 +27,7 @@ main()
 
 
 def _seqs(lake: Path) -> dict[str, list[int]]:
-    """Give the seqs of the lake's effects, by world."""
+    """Return the seqs of the lake's effects, by world."""
     found = duckdb.sql(
         f"select world_id, list(global_seq order by global_seq) from '{lake}/effects/**/*.parquet' group by all"
     )

@@ -29,7 +29,7 @@ def games(url: str) -> None:
 
 
 def headers(text: str) -> list[dict[str, str]]:
-    """Give the tags of each game as python-chess reads them."""
+    """Return the tags of each game as python-chess reads them."""
     logging.getLogger("chess.pgn").setLevel(logging.CRITICAL)
     stream = io.StringIO(text)
     found = []

@@ -39,7 +39,7 @@ def fed(url: str) -> None:
 
 
 def live(url: str, name: str) -> Any:
-    """Give the build that people read."""
+    """Return the build that people read."""
     return sql(url, f"select build from projection_builds where projection = '{name}' and status = 'live'")[0][0]
 
 
@@ -50,7 +50,7 @@ def effects_read(url: str) -> int:
 
 
 def lines(url: str) -> list[Any]:
-    """Give what the tests here compare."""
+    """Return what the tests here compare."""
     return sql(url, "select world_id, effects, kinds::text from projections.world_summaries order by 1")
 
 

@@ -18,7 +18,7 @@ from .helpers import UNGUARDED, append, call, seed, sql
 
 @pytest.fixture
 def other(cli: Cli, make_database: Callable[..., str]) -> Cli:
-    """Give a function that runs one command on a second database."""
+    """Return a function that runs one command on a second database."""
     url = make_database()
     return lambda *arguments: cli(*arguments, "--database-url", url)
 

@@ -21,7 +21,7 @@ FULL = Path("/dev/full")
 
 @pytest.fixture(scope="module")
 def there(servers: Servers, server_kind: str) -> Iterator[str]:
-    """Give the address of a database with a world, for all the commands."""
+    """Return the address of a database with a world, for all the commands."""
     url = servers.create(server_kind, servers.template(server_kind))
     seed(url, "w", 3000)
     yield url

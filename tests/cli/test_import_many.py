@@ -33,7 +33,7 @@ def many(monkeypatch: pytest.MonkeyPatch, thorough: bool) -> None:
 
 @pytest.fixture
 def games(tmp_path: Path) -> list[str]:
-    """Write files with games, one twice, and with whatever cannot be taken; give their names and those of no file."""
+    """Write files with games, one twice, and with whatever cannot be taken; return their names and those of no file."""
     files = {
         "a.pgn": "Words before.\n\n" + "".join(map(GAME.format, range(1, 8))) + GAME.format(3),
         "b.pgn": GAME.format(8).replace("[Event", '[FEN "none"]\n[Event') + GAME.format(9) + GAME.format(1),

@@ -106,7 +106,7 @@ class Watch:
         self.now = 100.0
 
     def __call__(self) -> float:
-        """Give the time."""
+        """Return the time."""
         return self.now
 
 

@@ -318,7 +318,7 @@ main()
 
 @pytest.fixture
 def sharing(tmp_path: Path) -> Path:
-    """Give the program that shares worlds out."""
+    """Return the program that shares worlds out."""
     program = tmp_path / "sharing.py"
     program.write_text(SHARING)
     return program
@@ -337,12 +337,12 @@ def large(url: str) -> None:
 
 
 def offspring(process: psutil.Process) -> list[psutil.Process]:
-    """Give the processes that replay worlds for another."""
+    """Return the processes that replay worlds for another."""
     return [child for child in process.children(recursive=True) if "spawn_main" in " ".join(child.cmdline())]
 
 
 def gone(processes: list[psutil.Process]) -> Callable[[], bool]:
-    """Give what tells whether none of these processes is left."""
+    """Return what tells whether none of these processes is left."""
     return lambda: not any(process.is_running() and process.status() != "zombie" for process in processes)
 
 

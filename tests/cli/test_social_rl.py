@@ -365,7 +365,7 @@ def test_a_run_that_is_too_large(on: Cli, tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.fixture
 def live(database_url: str) -> Callable[..., None]:
-    """Give what appends to the world ``live``, a run that is played."""
+    """Return what appends to the world ``live``, a run that is played."""
     play(database_url, "live", [], ruleset="social_rl", config={"meta": {"experiment_id": "e1", "condition": "A"}})
 
     def append(kind: str, **payload: Any) -> None:

@@ -23,7 +23,7 @@ SIGNALS = pytest.mark.parametrize(
 
 @pytest.fixture
 def empty(make_database: Callable[..., str]) -> str:
-    """Give the address of a second database."""
+    """Return the address of a second database."""
     return make_database()
 
 
@@ -99,7 +99,7 @@ def test_import_of_a_log_is_stopped(
 
 @pytest.fixture
 def games(tmp_path: Path) -> list[str]:
-    """Write five games, one a file; give the names of their worlds in the experiment cup, in the order of files."""
+    """Write five games, one a file; return the names of their worlds in the experiment cup, in the order of files."""
     names = []
     for number in range(1, 6):
         file = tmp_path / f"{number}.pgn"
@@ -112,7 +112,7 @@ def games(tmp_path: Path) -> list[str]:
 
 
 def making(world_id: str) -> str:
-    """Give the statement of somebody who is just making a world, so that whoever makes the same has to wait."""
+    """Return the statement of somebody who is just making a world, so that whoever makes the same has to wait."""
     return (
         "insert into worlds (world_id, world_uuid, ruleset, ruleset_version, config, time_authority)"
         f" values ('{world_id}', gen_random_uuid(), 'chess', 1, '{{}}', 'client')"

@@ -28,7 +28,7 @@ def tamper(url: str, *statements: str) -> None:
 
 
 def head_of(on: Cli, world_id: str = "w") -> str:
-    """Give the head as verify prints it."""
+    """Return the head as verify prints it."""
     result = on("verify", world_id)
     found = re.fullmatch(rf"verified {world_id} \d+ effects, head (\d+:[0-9a-f]{{64}})\n", result.out)
     assert found, result

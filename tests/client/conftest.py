@@ -27,7 +27,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="package")
 def shared_url(servers: Servers, server_kind: str) -> Iterator[str]:
-    """Give a superuser's address of one database for the tests of this folder."""
+    """Return a superuser's address of one database for the tests of this folder."""
     url = servers.create(server_kind, servers.template(server_kind))
     yield url
     servers.drop(server_kind, url)
@@ -35,7 +35,7 @@ def shared_url(servers: Servers, server_kind: str) -> Iterator[str]:
 
 @pytest.fixture(scope="package")
 def service(shared_url: str) -> Iterator[str]:
-    """Serve the shared database from a thread; give the URL."""
+    """Serve the shared database from a thread; return the URL."""
     ready: Future[tuple[str, Callable[[], object]]] = Future()
 
     async def serve() -> None:
@@ -64,7 +64,7 @@ def service(shared_url: str) -> Iterator[str]:
 
 @pytest.fixture
 def world_id() -> str:
-    """Give the name of a world that only this test uses."""
+    """Return the name of a world that only this test uses."""
     return f"town-{next(_numbers)}"
 
 
@@ -85,7 +85,7 @@ async def client(service: str, world_id: str) -> AsyncIterator[Client]:
 
 @pytest.fixture(params=["in process", "served"])
 def open_world(request: pytest.FixtureRequest, service: str, shared_url: str, world_id: str) -> OpenWorld:
-    """Give what opens the test's world, wherever it lives, for as long as a block runs."""
+    """Return what opens the test's world, wherever it lives, for as long as a block runs."""
     if request.param == "in process":
         return partial(Orchestrator.open, shared_url, world_id=world_id, settings=settings())
 
@@ -100,6 +100,6 @@ def open_world(request: pytest.FixtureRequest, service: str, shared_url: str, wo
 
 @pytest.fixture
 async def world(open_world: OpenWorld) -> AsyncIterator[World]:
-    """Give the test's world, wherever it lives."""
+    """Return the test's world, wherever it lives."""
     async with open_world() as made:
         yield made

@@ -19,23 +19,23 @@ async def soon(awaitable: Awaitable[T], seconds: float = 120.0) -> T:
 
 
 def speak(text: str, **fields: Any) -> dict[str, Any]:
-    """Give an intent to speak."""
+    """Return an intent to speak."""
     return {"kind": "Speak", "payload": {"text": text}, **fields}
 
 
 def emitted(text: str, source_id: str = "B") -> EffectDraft:
-    """Give the seed's draft of a message."""
+    """Return the seed's draft of a message."""
     return {"kind": "MessageEmitted", "payload": {"text": text}, "source_id": source_id, "schema_version": "1.0.0"}
 
 
 def entity(name: str, **fields: Any) -> EffectDraft:
-    """Give the draft of an entity that comes into being."""
+    """Return the draft of an entity that comes into being."""
     payload = {"entity_id": name, "entity_data": fields}
     return {"kind": "EntityCreated", "payload": payload, "source_id": "builder", "schema_version": "1.0.0"}
 
 
 def texts(delta: ObservationDelta) -> list[str]:
-    """Give the texts of a delta's events."""
+    """Return the texts of a delta's events."""
     return [event["payload"]["text"] for event in delta["events"]]
 
 
@@ -67,7 +67,7 @@ async def waits_for(task: asyncio.Task[Any]) -> None:
 
 
 async def kinds(world: World, *, until: str) -> list[str]:
-    """Give the kinds of the world's effects, once there is one of this kind."""
+    """Return the kinds of the world's effects, once there is one of this kind."""
     while True:
         found = [entry.effect["kind"] for entry in await world.event_log.get_entries_since(0)]
         if until in found:

@@ -15,7 +15,7 @@ from worldledger.observation import ObservationPolicy
 
 
 async def recorded(world: World, accepted: Accepted) -> Any:
-    """Give the context that the log tells of an intent."""
+    """Return the context that the log tells of an intent."""
     (entry,) = await world.event_log.get_entries_since(accepted.global_seq - 1, limit=1)
     return entry.effect["source_metadata"]["context_seq"]
 

@@ -95,7 +95,7 @@ async def test_leaving_early_ends_the_query(filled: Client) -> None:
 
 
 def _streams() -> list[Any]:
-    """Give the tasks of this process in which the service sends a stream."""
+    """Return the tasks of this process in which the service sends a stream."""
     return [task for task in asyncio.all_tasks() if "Stream._send" in repr(task.get_coro())]
 
 

@@ -22,7 +22,7 @@ def _open(client: Client, agent_id: str) -> int:
 
 
 async def _absent(client: Client, agent_id: str) -> int:
-    """Register an agent that has no connection here; give its view_seq."""
+    """Register an agent that has no connection here; return its view_seq."""
     handle = await client.register_agent(agent_id, ObservationPolicy())
     handle.close()
     assert _open(client, agent_id) == 0

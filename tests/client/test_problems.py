@@ -78,7 +78,7 @@ def _over_the_wire(error: SimulationError) -> SimulationError:
 
 
 def _known(error: SimulationError) -> dict[str, Any]:
-    """Give the attributes that cross the wire: of an intent and of effects only what names them does."""
+    """Return the attributes that cross the wire: of an intent and of effects only what names them does."""
     known = dict(vars(error))
     if "intent" in known:
         known["intent"] = {name: known["intent"].get(name) for name in ("kind", "req_id", "agent_id")}

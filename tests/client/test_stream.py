@@ -19,7 +19,7 @@ from .helpers import after, soon, until
 
 
 def history(count: int) -> list[View]:
-    """Give the views of an agent in a world where each effect adds, changes or removes something."""
+    """Return the views of an agent in a world where each effect adds, changes or removes something."""
     views = []
     for seq in range(1, count + 1):
         seen: dict[str, Any] = {f"e{n}": {"n": n, "at": seq if n == seq % 5 else n} for n in range(seq % 7)}
@@ -28,7 +28,7 @@ def history(count: int) -> list[View]:
 
 
 def delta_between(old: View, new: View) -> ObservationDelta:
-    """Give the delta from one view to the next."""
+    """Return the delta from one view to the next."""
     parts = ("visible_entities", "visible_relationships")
     before, now = ({name: getattr(view, name) for name in parts} for view in (old, new))
     return ObservationDelta(
@@ -52,7 +52,7 @@ class Service:
         self.failed: list[SimulationError] = []
 
     async def view_at(self, seq: int) -> View:
-        """Give a view."""
+        """Return a view."""
         self.asked.append(seq)
         await self.let.wait()
         if self.errors:
@@ -65,7 +65,7 @@ class Service:
 
 
 def item(views: list[View], seq: int, *, large: bool) -> ObservationDelta | Missing:
-    """Give the observation of a seq, as it is sent."""
+    """Return the observation of a seq, as it is sent."""
     return Missing(seq) if large else delta_between(views[seq - 2], views[seq - 1])
 
 

@@ -31,7 +31,7 @@ _CONFIG = OrchestratorConfig(staleness_threshold=1_000_000)
 
 @pytest.fixture
 async def ticking(shared_url: str, world_id: str, open_world: OpenWorld) -> AsyncIterator[World]:
-    """Give the test's world, ordered by ticks whose time unity sets, wherever it lives."""
+    """Return the test's world, ordered by ticks whose time unity sets, wherever it lives."""
     async with Store.open(shared_url, settings()) as store:
         how: dict[str, Any] = {"order": "tick", "time_authority": "unity", "orchestrator": _CONFIG}
         await store.create_world(NewWorld(world_id=world_id, **how))

@@ -17,13 +17,13 @@ from .worlds import make_all, make_extremes
 
 @pytest.fixture(scope="session")
 def answers_url(servers: Any) -> Iterator[str]:
-    """Give the address of a database with all worlds, and their projections."""
+    """Return the address of a database with all worlds, and their projections."""
     yield from _made(servers, make_all)
 
 
 @pytest.fixture(scope="session")
 def extremes_url(servers: Any) -> Iterator[str]:
-    """Give the address of a database with worlds of very large numbers, and their projections."""
+    """Return the address of a database with worlds of very large numbers, and their projections."""
     yield from _made(servers, make_extremes)
 
 
@@ -45,7 +45,7 @@ async def _make(url: str, make: Callable[[str], Awaitable[None]]) -> None:
 
 @pytest.fixture
 async def connection(answers_url: str) -> AsyncIterator[Any]:
-    """Give a connection as the service has it."""
+    """Return a connection as the service has it."""
     opened = await connect_one(answers_url, role="worldledger_service")
     yield opened
     await opened.close()

@@ -148,7 +148,7 @@ class User:
 
 
 def as_user(name: str | None) -> dict[str, Any]:
-    """Give the arguments of Popen that make root start a process as another user."""
+    """Return the arguments of Popen that make root start a process as another user."""
     if name is None:
         return {}
     entry = pwd.getpwnam(name)
@@ -192,7 +192,7 @@ def gone(pid: int | None) -> bool:
 
 
 def servers_of(data: Path) -> list[int]:
-    """Give the pids of the server processes whose command line names the data folder."""
+    """Return the pids of the server processes whose command line names the data folder."""
     found = []
     for process in psutil.process_iter(["pid", "cmdline"]):
         command = process.info["cmdline"] or []
@@ -203,7 +203,7 @@ def servers_of(data: Path) -> list[int]:
 
 @cache
 def python_for(name: str) -> str | None:
-    """Give a Python that this user can run with all that a user process needs, or None."""
+    """Return a Python that this user can run with all that a user process needs, or None."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     paths = [*map(str, PACKAGES), *(path for path in sys.path if path.endswith("site-packages"))]
     for python in (sys.executable, f"/usr/bin/{version}", f"/usr/local/bin/{version}"):

@@ -25,7 +25,7 @@ class Connection:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def post(self, path: str, body: bytes) -> tuple[int, bytes]:
-        """Give status and body of the answer. Raises OSError or EOFError when there is none."""
+        """Return status and body of the answer. Raises OSError or EOFError when there is none."""
         try:
             if self._streams is None:
                 self._streams = await asyncio.open_connection("127.0.0.1", self._port)
@@ -43,7 +43,7 @@ class Connection:
 
 
 async def call(connection: Connection, path: str, drafts: list[dict[str, Any]], refused: int) -> list[dict[str, Any]]:
-    """Send a list until it is answered; give the receipts."""
+    """Send a list until it is answered; return the receipts."""
     body = json.dumps(drafts if len(drafts) > 1 else drafts[0]).encode()
     while True:
         try:

@@ -60,7 +60,7 @@ def stopped(home: Path) -> Iterator[None]:
 
 @asynccontextmanager
 async def calling(url: str) -> AsyncIterator[httpx2.AsyncClient]:
-    """Give a client for very many calls at once."""
+    """Return a client for very many calls at once."""
     limits = httpx2.Limits(max_connections=200)
     async with httpx2.AsyncClient(base_url=url, timeout=SOON, limits=limits) as http:
         yield http

@@ -26,7 +26,7 @@ def wait_for(condition: Callable[[], Any], what: str, seconds: float = 120.0) ->
 
 
 def free_port() -> int:
-    """Give a port that nobody listens on at the moment."""
+    """Return a port that nobody listens on at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -34,7 +34,7 @@ def free_port() -> int:
 
 
 def environment() -> dict[str, str]:
-    """Give an environment in which no setting of ours is made: the product's own are what is tested."""
+    """Return an environment in which no setting of ours is made: the product's own are what is tested."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("WORLDLEDGER_", "PG"))}
     return {**kept, "PYTHONPATH": str(ROOT)}
 

@@ -40,7 +40,7 @@ ALL = ObservationPolicy()
 
 
 def near(limit: float, **config: Any) -> ObservationPolicy:
-    """Give a policy that sees so far."""
+    """Return a policy that sees so far."""
     return ObservationPolicy(PolicyConfig(distance_limit=limit, **config))
 
 
@@ -125,7 +125,7 @@ class Service:
         return await asyncio.to_thread(self._process.wait)
 
     def said(self) -> str:
-        """Give what it has written to its log."""
+        """Return what it has written to its log."""
         return self.log.read_text()
 
 
@@ -169,14 +169,14 @@ class Wire:
         await self.connection.send(orjson.dumps({"type": kind, **body}).decode())
 
     async def receive(self, *kinds: str) -> dict[str, Any]:
-        """Give the next message of these kinds, any if none is named."""
+        """Return the next message of these kinds, any if none is named."""
         while True:
             found: dict[str, Any] = orjson.loads(await self.connection.recv())
             if not kinds or found["type"] in kinds:
                 return found
 
     async def answers(self, count: int) -> list[dict[str, Any]]:
-        """Give the answers to so many intents."""
+        """Return the answers to so many intents."""
         return [await self.receive("accepted", "rejected", "error") for _ in range(count)]
 
 
@@ -255,7 +255,7 @@ class Mind:
 
 
 async def judged(database_url: str, world_id: str, accepted: Iterable[Accepted]) -> list[Effect]:
-    """Give a world's effects: gapless, verified, no request twice, and everything acknowledged in its place."""
+    """Return a world's effects: gapless, verified, no request twice, and everything acknowledged in its place."""
     async with Store.open(database_url, Settings(pool_size=2, snapshot_every=NEVER)) as store:
         await assert_sound(store, world_id)
         effects = [entry.effect for entry in await (await store.log(world_id)).get_entries_since(0)]

@@ -35,7 +35,7 @@ async def main(url: str, name: str, count: int) -> None:
 
 
 async def race(log: EventLog, who: str, count: int) -> dict[str, Any]:
-    """Append to a world; give what was told of each request."""
+    """Append to a world; return what was told of each request."""
     told: dict[str, Any] = {}
 
     async def caller(numbers: range) -> None:

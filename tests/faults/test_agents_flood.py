@@ -29,12 +29,12 @@ _POLICIES: Final[tuple[BackpressurePolicy, ...]] = ("defer", "shed_oldest", "dro
 
 @pytest.fixture
 def each(thorough: bool) -> int:
-    """Give the intents of each agent: over HTTP one half, over its socket the other."""
+    """Return the intents of each agent: over HTTP one half, over its socket the other."""
     return 1000 if thorough else 60
 
 
 def _config(policy: BackpressurePolicy, each: int) -> OrchestratorConfig:
-    """Give little room: most of the intents have to wait, or there is none for them."""
+    """Return little room: most of the intents have to wait, or there is none for them."""
     return OrchestratorConfig(
         staleness_threshold=PATIENT,
         backpressure_policy=policy,
@@ -51,7 +51,7 @@ def _intents(name: str, numbers: Iterable[int]) -> list[dict[str, Any]]:
 
 
 def _reconcile(policy: BackpressurePolicy, results: dict[str, Accepted | SimulationError], each: int) -> list[Accepted]:
-    """Check that everybody was answered as the policy says; give what was accepted."""
+    """Check that everybody was answered as the policy says; return what was accepted."""
     assert len(results) == each * len(_AGENTS)
     accepted = {req_id: result for req_id, result in results.items() if isinstance(result, Accepted)}
     refused = [result for result in results.values() if not isinstance(result, Accepted)]
@@ -97,7 +97,7 @@ async def test_in_process(database_url: str, policy: BackpressurePolicy, each: i
 
 
 async def _most_waiting(world: Orchestrator, submitting: asyncio.Future[Any]) -> int:
-    """Give how many have waited at most."""
+    """Return how many have waited at most."""
     most = 0
     while not submitting.done():
         most = max(most, world.waiting)

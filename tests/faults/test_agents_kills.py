@@ -36,7 +36,7 @@ _UNITY: Final = "unity"
 
 
 def script(thorough: bool) -> list[list[dict[str, Any]]]:
-    """Give what all agents do in each round: so many that the service is killed in each way, or in each twice.
+    """Return what all agents do in each round: so many that the service is killed in each way, or in each twice.
 
     What is done in one round comes to the same in whatever order it is done: each changes only itself, and Cy, whose
     view remembers, stays where it is.
@@ -67,7 +67,7 @@ async def settle(world: World) -> dict[str, Mind]:
 
 
 async def uninterrupted(database_url: str, rounds: list[list[dict[str, Any]]]) -> dict[str, View]:
-    """Give the views in which the script ends where nothing happens to anybody, in this process."""
+    """Return the views in which the script ends where nothing happens to anybody, in this process."""
     settings = Settings(pool_size=4, snapshot_every=NEVER)
     how: dict[str, Any] = {"config": _CONFIG, "settings": settings, "time_authority": _UNITY}
     async with Orchestrator.open(database_url, world_id="calm", **how) as world:

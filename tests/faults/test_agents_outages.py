@@ -128,7 +128,7 @@ async def test_an_outage_in_the_middle_of_a_conversation(database_url: str, tmp_
 
 
 def _told_of(service: Service) -> int:
-    """Give how many outages the service's log tells of, from one end to the other."""
+    """Return how many outages the service's log tells of, from one end to the other."""
     away, back = (service.said().count(f"the database is {where}") for where in ("away", "back"))
     return back if away == back else 0
 
@@ -140,7 +140,7 @@ async def further(talks: list[Talk]) -> None:
 
 
 async def told(world: Client, text: str) -> int:
-    """Have everybody hear something; give its seq."""
+    """Have everybody hear something; return its seq."""
     while True:
         try:
             return (await world.broadcast_event({**event(text), "req_id": text})).global_seq

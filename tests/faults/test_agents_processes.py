@@ -46,7 +46,7 @@ async def test_racing_intents(two: Two) -> None:
 
 
 async def _all_race(a: Client, b: Client) -> tuple[list[Mind], list[Accepted]]:
-    """Have everybody do everything by both; give them, and what was accepted."""
+    """Have everybody do everything by both; return them, and what was accepted."""
     await a.create_world(orchestrator=OrchestratorConfig(staleness_threshold=PATIENT))
     minds: list[Mind] = []
     policies = (ALL, near(6.0), near(6.0, remove_operations=False), near(20.0))

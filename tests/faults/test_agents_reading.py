@@ -29,7 +29,7 @@ def _memory(service: Service) -> int:
 
 
 async def _talk(speakers: list[Mind], name: str) -> int:
-    """Have everybody say much at once; give the last seq."""
+    """Have everybody say much at once; return the last seq."""
     for start in range(0, _EVENTS, 8):
         said = await asyncio.gather(
             *(

@@ -28,14 +28,14 @@ def _wanted(n: int) -> dict[str, Any]:
 
 
 def _shuffled(seed: int) -> list[int]:
-    """Give every request several times, in an order of its own."""
+    """Return every request several times, in an order of its own."""
     numbers = [n for n in range(_REQUESTS) for _ in range(_COPIES)]
     Random(seed).shuffle(numbers)
     return numbers
 
 
 async def _send(wire: Wire, numbers: list[int]) -> list[dict[str, Any]]:
-    """Send requests without waiting for anything; give the answers, one for each message."""
+    """Send requests without waiting for anything; return the answers, one for each message."""
 
     async def send() -> None:
         for at, n in enumerate(numbers):

@@ -41,7 +41,7 @@ async def test_the_first_who_call(url: str, home: Path, tmp_path: Path, subtests
 
 
 async def _call(service: Service, name: str, out_of_order: AbstractContextManager[None]) -> list[Accepted]:
-    """Call while the server is out of order, and until all is accepted when it is not any more; give that."""
+    """Call while the server is out of order, and until all is accepted when it is not any more; return that."""
     config = OrchestratorConfig(staleness_threshold=PATIENT, intents_per_s=1e-9, intents_burst=_QUOTA)
     town = f"/v1/worlds/{name}"
     async with living(service, name) as world:

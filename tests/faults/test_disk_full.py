@@ -44,7 +44,7 @@ def _unmount(folder: Path) -> None:
 
 @pytest.fixture
 def small_disk(home: Path) -> Iterator[Path]:
-    """Give a file system of 12 MiB."""
+    """Return a file system of 12 MiB."""
     folder = home.with_name("small")
     _mount(folder, 12)
     yield folder
@@ -54,7 +54,7 @@ def small_disk(home: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def server(home: Path, small_disk: Path) -> Iterator[EmbeddedServer]:
-    """Give a server to which the small disk is open."""
+    """Return a server to which the small disk is open."""
     with embedded.attach(home) as attached:
         os.chown(small_disk, attached.data_dir.stat().st_uid, -1)
         yield attached
@@ -83,7 +83,7 @@ async def _move_rows(url: str, folder: Path) -> None:
 
 
 async def _fill(store: Store, log: EventLog, filled: list[Receipt]) -> StoreUnavailableError:
-    """Append until the disk is full; give the error."""
+    """Append until the disk is full; return the error."""
     for n in range(5000):
         try:
             filled += await log.append_all(

@@ -48,7 +48,7 @@ def _stuck(url: str) -> Iterator[Callable[[], bool]]:
 
 @pytest.fixture
 def server(home: Path) -> Iterator[EmbeddedServer]:
-    """Give a server with our schema."""
+    """Return a server with our schema."""
     with embedded.attach(home, keep=True) as attached:
         yield attached
 

@@ -52,7 +52,7 @@ async def _make_worlds(url: str) -> None:
 
 
 async def _judge(url: str, acks: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Look at every world with every acknowledgement in hand; give the effects."""
+    """Look at every world with every acknowledgement in hand; return the effects."""
     found: dict[str, list[dict[str, Any]]] = {}
     async with Store.open(url, Settings(pool_size=2)) as store:
         for name in WORLDS:

@@ -68,7 +68,7 @@ def _shown(view: View) -> bytes:
 
 
 async def _here(database_url: str) -> tuple[dict[str, Any], str]:
-    """Give what the log says of the simulation, and the world's uuid."""
+    """Return what the log says of the simulation, and the world's uuid."""
     settings = Settings(pool_size=2, snapshot_every=NEVER)
     async with Store.open(database_url, settings) as store:
         world = await store.world(_WORLD)
@@ -202,7 +202,7 @@ def _unkeyed(kind: str) -> EffectDraft:
 
 
 async def _winners(sent: list[Any], rule: str) -> int:
-    """Give how many of these are written; the others are refused by this rule."""
+    """Return how many of these are written; the others are refused by this rule."""
     results = await asyncio.gather(*sent, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):

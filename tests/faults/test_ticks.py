@@ -149,7 +149,7 @@ async def hold(world: Orchestrator, each: Deed) -> None:
 
 
 async def close(world: Orchestrator, time: float) -> bool:
-    """Close a tick; give False if it was closed already."""
+    """Close a tick; return False if it was closed already."""
     while True:
         try:
             await world.tick("unity", time)
@@ -210,7 +210,7 @@ EACH: Final = 40
 
 
 def rounds(count: int) -> list[list[dict[str, Any]]]:
-    """Give what is intended in each round of a longer story."""
+    """Return what is intended in each round of a longer story."""
     random = Random(11)
     made = []
     for number in range(1, count + 1):

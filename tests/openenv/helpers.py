@@ -29,36 +29,36 @@ class Socket:
         self.connection = connection
 
     async def say(self, frame: str | bytes) -> tuple[str, dict[str, Any]]:
-        """Send a frame as it is; give the type and the data of the answer."""
+        """Send a frame as it is; return the type and the data of the answer."""
         await self.connection.send(frame)
         return await self.hear()
 
     async def hear(self) -> tuple[str, dict[str, Any]]:
-        """Give the type and the data of the next message."""
+        """Return the type and the data of the next message."""
         found = orjson.loads(await self.connection.recv())
         assert set(found) == {"type", "data"}
         return found["type"], found["data"]
 
     async def reset(self, **data: Any) -> dict[str, Any]:
-        """Reset; give what was observed."""
+        """Reset; return what was observed."""
         return observed(*await self.say(message("reset", data)))
 
     async def step(self, move: str, **metadata: Any) -> dict[str, Any]:
-        """Make a step; give what was observed."""
+        """Make a step; return what was observed."""
         return observed(*await self.say(message("step", {"move": move, "metadata": metadata})))
 
     async def state(self) -> dict[str, Any]:
-        """Give the state."""
+        """Return the state."""
         kind, data = await self.say(message("state"))
         assert kind == "state", data
         return data
 
     async def refused(self, code: str, kind: str, data: Any = None) -> str:
-        """Ask what is refused with this code; give the message."""
+        """Ask what is refused with this code; return the message."""
         return error(*await self.say(message(kind, data)), code)
 
     async def closed(self) -> int | None:
-        """Wait until the server has closed; give the code."""
+        """Wait until the server has closed; return the code."""
         await self.connection.wait_closed()
         return self.connection.close_code
 
@@ -69,13 +69,13 @@ def message(kind: str, data: Any = None) -> str:
 
 
 def observed(kind: str, data: dict[str, Any]) -> dict[str, Any]:
-    """Give an observation, which must be one by the contract."""
+    """Return an observation, which must be one by the contract."""
     assert kind == "observation", data
     return result(data)
 
 
 def result(data: dict[str, Any]) -> dict[str, Any]:
-    """Give the observation of a result; done and reward stand in it and beside it."""
+    """Return the observation of a result; done and reward stand in it and beside it."""
     assert set(data) == {"observation", "reward", "done"}
     found: dict[str, Any] = data["observation"]
     assert set(found) == {"fen", "legal_moves", "is_check", "result", "done", "reward", "metadata"}
@@ -85,7 +85,7 @@ def result(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def error(kind: str, data: dict[str, Any], code: str) -> str:
-    """Give the message of an error, which must be of this code."""
+    """Return the message of an error, which must be of this code."""
     assert (kind, data["code"]) == ("error", code), data
     assert set(data) == {"message", "code"}
     text: str = data["message"]
@@ -102,7 +102,7 @@ async def socket_of(served: Served) -> AsyncIterator[Socket]:
 
 
 async def reset(client: httpx2.AsyncClient, **body: Any) -> dict[str, Any]:
-    """Reset over HTTP; give what was observed."""
+    """Reset over HTTP; return what was observed."""
     response = await client.post(f"{PREFIX}/reset", json=body)
     assert response.status_code == 200, response.text
     return result(response.json())
@@ -114,14 +114,14 @@ async def step(client: httpx2.AsyncClient, episode_id: str, move: str, **body: A
 
 
 async def stepped(client: httpx2.AsyncClient, episode_id: str, move: str, **body: Any) -> dict[str, Any]:
-    """Make a step over HTTP that is answered; give what was observed."""
+    """Make a step over HTTP that is answered; return what was observed."""
     response = await step(client, episode_id, move, **body)
     assert response.status_code == 200, response.text
     return result(response.json())
 
 
 async def state_of(client: httpx2.AsyncClient, episode_id: str) -> dict[str, Any]:
-    """Give an episode's state over HTTP."""
+    """Return an episode's state over HTTP."""
     response = await client.get(f"{PREFIX}/state", params={"episode_id": episode_id})
     assert response.status_code == 200, response.text
     found: dict[str, Any] = response.json()

@@ -134,7 +134,7 @@ def synchronous(address: str) -> dict[str, Any]:
 
 
 def example(address: str) -> str:
-    """Run the project's example; give what it printed."""
+    """Run the project's example; return what it printed."""
     sys.argv = ["openenv_game.py", "--url", address.removesuffix("/openenv/chess"), "--seed", SEED]
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):

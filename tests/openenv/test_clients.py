@@ -20,7 +20,7 @@ CLIENTS = [("openenv-core", "0.3.0"), ("openenv", "0.10.0")]
 
 
 def interpreter(client: str) -> str:
-    """Give the Python of a client's environment; skip the test where it is not there."""
+    """Return the Python of a client's environment; skip the test where it is not there."""
     folder = Path(os.environ.get("WORLDLEDGER_TEST_CLIENTS", ROOT / ".venv" / "clients"))
     found = folder / client / "bin" / "python"
     if not found.exists():
@@ -29,7 +29,7 @@ def interpreter(client: str) -> str:
 
 
 async def run(client: str, *arguments: str) -> bytes:
-    """Run a program in a client's environment; give what it printed."""
+    """Run a program in a client's environment; return what it printed."""
     process = await asyncio.create_subprocess_exec(
         interpreter(client), *arguments, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )

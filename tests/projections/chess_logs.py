@@ -41,7 +41,7 @@ _STARTS = st.fixed_dictionaries(
 
 @st.composite
 def chess_logs(draw: st.DrawFn) -> list[Effect]:
-    """Give a chess world's log; most of its moves are good ones."""
+    """Return a chess world's log; most of its moves are good ones."""
     drafts: list[Draft] = []
     folded = Fold("w", RULESET)
     folded.apply(effects_of([])[0])
@@ -75,7 +75,7 @@ def chess_logs(draw: st.DrawFn) -> list[Effect]:
 
 
 def _move(draw: st.DrawFn, entity: dict[str, Any]) -> dict[str, Any] | None:
-    """Give the payload of a legal move: whole, or as short as somebody may post it."""
+    """Return the payload of a legal move: whole, or as short as somebody may post it."""
     board = position_of(entity)
     legal = sorted(board.legal_moves, key=chess.Move.uci)
     if not legal:

@@ -26,7 +26,7 @@ QUICK = {"poll_interval": 0.02, "lease_ttl": 0.6, "grace": 0.0}
 
 @pytest.fixture
 async def pool(database_url: str) -> AsyncIterator[Pool]:
-    """Give connections that work as the service's role."""
+    """Return connections that work as the service's role."""
     opened = await connect_pool(database_url, min_size=1, max_size=8)
     yield opened
     await opened.close()
@@ -34,7 +34,7 @@ async def pool(database_url: str) -> AsyncIterator[Pool]:
 
 @pytest.fixture
 async def admin(database_url: str) -> AsyncIterator[Connection]:
-    """Give a superuser's own connection."""
+    """Return a superuser's own connection."""
     connection = await asyncpg.connect(database_url)
     yield connection
     await connection.close()
@@ -42,7 +42,7 @@ async def admin(database_url: str) -> AsyncIterator[Connection]:
 
 @pytest.fixture
 def make_engine(pool: Pool, store: Store) -> Callable[..., Engine]:
-    """Give a maker of engines."""
+    """Return a maker of engines."""
 
     def make(projections: Sequence[Projection], **parameters: Any) -> Engine:
         return Engine(parameters.pop("on", pool), store.reader, store.states, projections, **{**QUICK, **parameters})
@@ -52,7 +52,7 @@ def make_engine(pool: Pool, store: Store) -> Callable[..., Engine]:
 
 @pytest.fixture
 async def running() -> AsyncIterator[Callable[[Engine], Any]]:
-    """Give a context in which an engine runs."""
+    """Return a context in which an engine runs."""
 
     @asynccontextmanager
     async def run(engine: Engine) -> AsyncIterator[asyncio.Task[None]]:
@@ -70,7 +70,7 @@ async def running() -> AsyncIterator[Callable[[Engine], Any]]:
 
 @pytest.fixture
 async def worlds(store: Store) -> Callable[[int], Awaitable[list[str]]]:
-    """Give a maker of sandbox worlds."""
+    """Return a maker of sandbox worlds."""
 
     async def make(count: int, prefix: str = "w") -> list[str]:
         names = [f"{prefix}{n:03d}" for n in range(count)]

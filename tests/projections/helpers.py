@@ -57,7 +57,7 @@ async def append(store: Store, world_id: str, drafts: Sequence[EffectDraft]) -> 
 
 
 async def rows_of(pool: Any, name: str) -> list[tuple[Any, ...]]:
-    """Give the rows of a view of the schema, sorted."""
+    """Return the rows of a view of the schema, sorted."""
     return sorted(map(tuple, await pool.fetch(f'select * from projections."{name}"')))
 
 
@@ -120,7 +120,7 @@ async def eventually(condition: Callable[[], Any], what: str, seconds: float = 1
 
 
 async def builds(pool: Any, name: str = "counts") -> list[tuple[str, int, str]]:
-    """Give the builds of a projection: name, version and status."""
+    """Return the builds of a projection: name, version and status."""
     rows = await pool.fetch(
         "select build, version, status from projection_builds where projection = $1 order by build", name
     )

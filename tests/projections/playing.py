@@ -27,7 +27,7 @@ BEGINNING: Final = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 def effects_of(
     drafts: Iterable[Mapping[str, Any]], *, world_id: str = "w", ruleset: str = "chess", experiment: str | None = None
 ) -> list[Effect]:
-    """Give the log of a world: its genesis, and an effect for each draft; what a draft leaves out is made up."""
+    """Return the log of a world: its genesis, and an effect for each draft; what a draft leaves out is made up."""
     genesis = {
         "ruleset": ruleset,
         "ruleset_version": 1,
@@ -56,12 +56,12 @@ def effects_of(
 
 
 def at(seq: int) -> datetime:
-    """Give the wall_time of an effect whose draft gave none."""
+    """Return the wall_time of an effect whose draft gave none."""
     return datetime.fromtimestamp(BEGINNING + seq - 1, UTC)
 
 
 def play(projection: Projection, log: Sequence[Effect], ruleset: Ruleset | None = None, cuts: Cuts = ()) -> Rows:
-    """Give the rows that the projection makes of a world's log, checked as the database would."""
+    """Return the rows that the projection makes of a world's log, checked as the database would."""
     rows: Rows = {}
     folded = Fold(log[0]["world_id"], ruleset or Ruleset())
     world = None
@@ -86,7 +86,7 @@ def play(projection: Projection, log: Sequence[Effect], ruleset: Ruleset | None 
 
 
 def beginning(projection: Projection, rows: Rows) -> list[Row]:
-    """Give the rows that a fold begins with, in no order that means anything."""
+    """Return the rows that a fold begins with, in no order that means anything."""
     if not projection.needs_rows or not rows:
         return []
     known = list(reversed(rows.values()))
@@ -137,12 +137,12 @@ _FITS: Final[dict[str, Callable[[Any], bool]]] = {
 
 
 def dicts(projection: Projection, rows: Rows) -> list[dict[str, Any]]:
-    """Give rows by the names of their columns, in the order of the key."""
+    """Return rows by the names of their columns, in the order of the key."""
     names = [column.name for column in projection.columns]
     return [dict(zip(names, rows[key], strict=True)) for key in sorted(rows)]
 
 
 def the_row(projection: Projection, rows: Rows) -> dict[str, Any]:
-    """Give the one row that there is."""
+    """Return the one row that there is."""
     (row,) = dicts(projection, rows)
     return row

@@ -76,7 +76,7 @@ def _patch(operations: Sequence[dict[str, Any]], values: dict[str, Any]) -> list
 
 
 def simulation(*drafts: Draft, world_id: str = "w") -> list[Effect]:
-    """Give the log of a simulation."""
+    """Return the log of a simulation."""
     return effects_of(drafts, world_id=world_id, ruleset="simulation")
 
 
@@ -141,12 +141,12 @@ def simulation_logs(draw: st.DrawFn) -> list[Effect]:
 
 
 def values_by_turn(log: Sequence[Effect]) -> dict[int, Values]:
-    """Give the values at the end of each turn, and of the present one, by folding the log: all of them each time."""
+    """Return the values at the end of each turn, and of the present one, by folding the log: all of them each time."""
     return {turn: values for _, turn, values in _moments(log)}
 
 
 def last_changes(log: Sequence[Effect]) -> dict[tuple[int, str, str], int]:
-    """Give the last effect of each turn that changed an agent's value, by turn, agent and path."""
+    """Return the last effect of each turn that changed an agent's value, by turn, agent and path."""
     found: dict[tuple[int, str, str], int] = {}
     before: Values = {}
     for seq, turn, values in _moments(log):
@@ -158,7 +158,7 @@ def last_changes(log: Sequence[Effect]) -> dict[tuple[int, str, str], int]:
 
 
 def _moments(log: Sequence[Effect]) -> Iterator[tuple[int, int, Values]]:
-    """Give the seq, the turn and the values after each effect from the simulation's beginning on."""
+    """Return the seq, the turn and the values after each effect from the simulation's beginning on."""
     folded = Fold(log[0]["world_id"], RULESET)
     for effect in log:
         folded.apply(effect)

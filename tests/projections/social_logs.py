@@ -21,7 +21,7 @@ def draft(kind: str, payload: dict[str, Any], **fields: Any) -> Draft:
 
 
 def social(*drafts: Draft, world_id: str = "w", config: dict[str, Any] | None = None) -> list[Effect]:
-    """Give the log of a run."""
+    """Return the log of a run."""
     log = effects_of(drafts, world_id=world_id, ruleset="social_rl")
     if config is not None:
         log[0]["payload"]["config"] = config

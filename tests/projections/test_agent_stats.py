@@ -17,12 +17,12 @@ STATS = AgentStats()
 
 
 def rows_of(log: list[Effect], cuts: Cuts = ()) -> dict[str, dict[str, Any]]:
-    """Give the rows that a log makes, by agent."""
+    """Return the rows that a log makes, by agent."""
     return {row["agent_id"]: row for row in dicts(STATS, play(STATS, log, RULESET, cuts))}
 
 
 def counts(row: dict[str, Any]) -> dict[str, Any]:
-    """Give what there is to count, without zeros."""
+    """Return what there is to count, without zeros."""
     return {name: value for name, value in row.items() if value and name not in {"world_id", "agent_id"}}
 
 

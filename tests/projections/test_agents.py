@@ -16,7 +16,7 @@ AGENTS = Agents()
 
 
 def rows_of(log: list[Effect], cuts: Cuts = ()) -> dict[str, dict[str, Any]]:
-    """Give the rows that a log makes, by agent."""
+    """Return the rows that a log makes, by agent."""
     return {row["agent_id"]: row for row in dicts(AGENTS, play(AGENTS, log, cuts=cuts))}
 
 

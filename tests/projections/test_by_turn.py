@@ -27,7 +27,7 @@ where experiment = 'e' and agent = 'Ann' and path = 'gold' order by 1, 2
 
 
 def projections() -> list[Any]:
-    """Give the projections of simulations."""
+    """Return the projections of simulations."""
     return [StateVariables(), Reasoning(), Turns()]
 
 
@@ -46,7 +46,7 @@ async def log_of(store: Store, world_id: str) -> list[Effect]:
 
 
 def happening(random: Random, present: dict[str, bool]) -> EffectDraft:
-    """Give something that may happen in the market; ``present``: who is there."""
+    """Return something that may happen in the market; ``present``: who is there."""
     agent = random.choice([name for name, here in present.items() if here])
     which = random.randrange(12)
     if which < 5:
@@ -72,7 +72,7 @@ def happening(random: Random, present: dict[str, bool]) -> EffectDraft:
 
 
 async def expected_values(store: Store, worlds: dict[str, str | None]) -> list[tuple[Any, ...]]:
-    """Give every value of every turn, by folding the logs."""
+    """Return every value of every turn, by folding the logs."""
     rows = []
     for world_id, experiment in worlds.items():
         for turn, values in values_by_turn(await log_of(store, world_id)).items():
@@ -83,7 +83,7 @@ async def expected_values(store: Store, worlds: dict[str, str | None]) -> list[t
 
 
 async def told_values(pool: Any) -> list[tuple[Any, ...]]:
-    """Give the same from the view."""
+    """Return the same from the view."""
     rows = await pool.fetch(
         "select world_id, coalesce(experiment, ''), turn, agent, path, value::text "
         "from projections.state_variables_by_turn"

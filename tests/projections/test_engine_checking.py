@@ -14,7 +14,7 @@ from .tiny import Counts, Said, trio
 
 @pytest.fixture
 async def names(store: Store, worlds: Any, make_engine: Any) -> list[str]:
-    """Give worlds that are fed."""
+    """Return worlds that are fed."""
     made: list[str] = await worlds(6)
     for n, name in enumerate(made):
         await append(store, name, story(0, 10 + 5 * n))

@@ -60,7 +60,7 @@ class Workers:
 
 @asynccontextmanager
 async def workers(url: str, batch: int) -> AsyncIterator[Workers]:
-    """Give runners that end with the test."""
+    """Return runners that end with the test."""
     made = Workers(url, batch)
     try:
         await made.start()
@@ -71,7 +71,7 @@ async def workers(url: str, batch: int) -> AsyncIterator[Workers]:
 
 @pytest.fixture
 def kills(thorough: bool) -> int:
-    """Give how many runners are killed."""
+    """Return how many runners are killed."""
     return 25 if thorough else 6
 
 

@@ -92,7 +92,7 @@ def state_of(log: list[Effect], ruleset: Ruleset) -> WorldState:
 
 
 def told(rows: Rows) -> dict[str, tuple[str, tuple[float, ...] | None]]:
-    """Give what the rows say of the state: of each entity its text, and where it stands."""
+    """Return what the rows say of the state: of each entity its text, and where it stands."""
     return {
         row["entity_id"]: (row["entity"], None if row["x"] is None else (row["x"], row["y"], row["z"]))
         for row in dicts(ENTITIES, rows)
@@ -100,7 +100,7 @@ def told(rows: Rows) -> dict[str, tuple[str, tuple[float, ...] | None]]:
 
 
 def meant(state: WorldState) -> dict[str, tuple[str, tuple[float, ...] | None]]:
-    """Give the same of a state."""
+    """Return the same of a state."""
     return {
         name: (state_text(entity).decode(), state.spatial_index.get(name)) for name, entity in state.entities.items()
     }

@@ -20,7 +20,7 @@ GAMES = Games()
 
 
 def row_of(log: list[Effect], cuts: Cuts = ()) -> dict[str, Any]:
-    """Give the row that a log makes."""
+    """Return the row that a log makes."""
     return the_row(GAMES, play(GAMES, log, RULESET, cuts))
 
 

@@ -24,7 +24,7 @@ MOVES = Moves()
 
 
 def rows_of(log: list[Effect], cuts: Cuts = ()) -> list[dict[str, Any]]:
-    """Give the rows that a log makes."""
+    """Return the rows that a log makes."""
     return dicts(MOVES, play(MOVES, log, RULESET, cuts))
 
 

@@ -31,17 +31,17 @@ VARIABLES = StateVariables()
 
 
 def rows_of(log: list[Effect], cuts: Cuts = ()) -> list[dict[str, Any]]:
-    """Give the rows that a log makes."""
+    """Return the rows that a log makes."""
     return dicts(VARIABLES, play(VARIABLES, log, RULESET, cuts))
 
 
 def told(rows: list[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
-    """Give some columns of rows."""
+    """Return some columns of rows."""
     return [tuple(row[name] for name in names) for row in rows]
 
 
 def dense(rows: Rows, turns: list[int]) -> dict[int, dict[tuple[str, str], str]]:
-    """Give the value of each path in each of the turns, from the rows alone."""
+    """Return the value of each path in each of the turns, from the rows alone."""
     found: dict[int, dict[tuple[str, str], str]] = {turn: {} for turn in turns}
     for row in dicts(VARIABLES, rows):  # a path's turns follow one another
         for turn in turns:

@@ -40,7 +40,7 @@ def recorded(path: Path) -> list[chess.pgn.Game]:
 
 
 def outcome(headers: chess.pgn.Headers) -> tuple[str, str | None]:
-    """Give the result of a game's tags in the seed's words, and the colour that lost by an illegal move, if one did."""
+    """Return the result of a game's tags in the seed's words, and the colour that lost by an illegal move, if any."""
     result = headers["Result"]
     if result.startswith("Illegal move"):
         (loser,) = [color for color in ("White", "Black") if result.endswith(f"by {headers[color]}")]
@@ -116,7 +116,7 @@ def test_each_real_game_is_the_one_in_its_file() -> None:
 
 
 def status_of(game: chess.pgn.Game) -> str:
-    """Give how a finished game ended, in the seed's words: by the board, by agreement, or because somebody gave up."""
+    """Return how a finished game ended, in the seed's words: by the board, by agreement, or by resignation."""
     board = game.end().board()
     result, offender = outcome(game.headers)
     if offender is None and board.is_checkmate():
@@ -127,13 +127,13 @@ def status_of(game: chess.pgn.Game) -> str:
 
 
 def told(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Give what a row says of a move."""
+    """Return what a row says of a move."""
     names = ("player", "uci_notation", "san_notation", "piece", "from_square", "to_square", "is_capture", "fen")
     return tuple(row[name] for name in (*names, "is_castling", "promotion_piece"))
 
 
 def seen(game: chess.pgn.Game) -> Iterator[tuple[Any, ...]]:
-    """Give what python-chess says of each move."""
+    """Return what python-chess says of each move."""
     board = game.board()
     for move in game.mainline_moves():
         before = board.copy(stack=False)

@@ -27,7 +27,7 @@ TURNS = Turns()
 
 
 def rows_of(log: list[Effect], cuts: Cuts = ()) -> list[dict[str, Any]]:
-    """Give the rows that a log makes."""
+    """Return the rows that a log makes."""
     return dicts(TURNS, play(TURNS, log, RULESET, cuts))
 
 

@@ -50,7 +50,7 @@ class Counts(Projection):
     step: ClassVar[int] = 1
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
-        """Give the fold of a world."""
+        """Return the fold of a world."""
         return _Counts(world_id, rows, self.step)
 
 
@@ -76,7 +76,7 @@ class WideCounts(Counts):
     views = (View("count_sums", "select kind, sum(n)::bigint as n from counts group by kind", "Over all worlds."),)
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
-        """Give the fold of a world."""
+        """Return the fold of a world."""
         return _WideCounts(world_id, rows, self.step)
 
 
@@ -134,7 +134,7 @@ class Said(Projection):
         self.slow = slow
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
-        """Give the fold of a world."""
+        """Return the fold of a world."""
         if world_id in self.bad_worlds:
             raise PoisonError(f"cannot begin {world_id}")
         return _Said(world_id, self)
@@ -180,11 +180,11 @@ class Things(Projection):
     needs_state = True
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
-        """Give the fold of a world."""
+        """Return the fold of a world."""
         assert fold is not None
         return _Things(world_id, fold)
 
 
 def trio() -> list[Projection]:
-    """Give one projection of each sort."""
+    """Return one projection of each sort."""
     return [Counts(), Said(), Things()]

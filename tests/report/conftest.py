@@ -32,7 +32,7 @@ MOST = 1e150
 
 @pytest.fixture(scope="session")
 def ledger(servers: Any, server_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Give the address: experiments of runs, games and simulations, an empty one, and one of odd names and numbers."""
+    """Return its address: experiments of runs, games and simulations, an empty one, and one of odd names and numbers."""
     url = servers.create(server_kind, servers.template(server_kind))
     folder = tmp_path_factory.mktemp("report")
     _write_odd(folder)
@@ -55,7 +55,7 @@ def ledger(servers: Any, server_kind: str, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="session")
 def page_for(ledger: str) -> Callable[[str], Page]:
-    """Give a function that gives the page of an experiment; each is made once."""
+    """Return a function that gives the page of an experiment; each is made once."""
     return lru_cache(lambda experiment: page_of(read(ledger, experiment)))
 
 

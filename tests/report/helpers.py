@@ -24,18 +24,18 @@ class Page(NamedTuple):
         return self.root.findall(f".//{path}")
 
     def table(self, caption: str) -> list[list[str]]:
-        """Give the cells of the table of that caption, row by row, without its headings."""
+        """Return the cells of the table of that caption, row by row, without its headings."""
         (table,) = (one for one in self.all("table") if text_of(one.find("caption")) == caption)
         return [[text_of(cell) for cell in row] for row in table.findall("tbody/tr")]
 
     def figure(self, title: str) -> ET.Element:
-        """Give the figure of that title."""
+        """Return the figure of that title."""
         (figure,) = (one for one in self.all("figure") if text_of(one.find("figcaption")) == title)
         return figure
 
 
 def text_of(element: ET.Element | None) -> str:
-    """Give the text of an element and of all in it."""
+    """Return the text of an element and of all in it."""
     assert element is not None
     return "".join(element.itertext())
 
@@ -65,7 +65,7 @@ def rows(url: str, query: str, *values: Any) -> list[tuple[Any, ...]]:
 
 
 def numbers(report: Report) -> dict[str, list[dict[str, Any]]]:
-    """Give the rows of every table and figure, by its id."""
+    """Return the rows of every table and figure, by its id."""
     return {
         block["id"]: block["rows"]
         for section in report.document()["sections"]
@@ -74,7 +74,7 @@ def numbers(report: Report) -> dict[str, list[dict[str, Any]]]:
 
 
 def references(page: Page) -> Iterator[str]:
-    """Give whatever a browser might load or follow from a page."""
+    """Return whatever a browser might load or follow from a page."""
     for element in page.root.iter():
         for name, value in element.attrib.items():
             if name in {"src", "href", "data", "action", "poster", "srcset"} or name.endswith("}href"):

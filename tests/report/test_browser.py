@@ -56,7 +56,7 @@ onload = () => { document.querySelector("pre").textContent = JSON.stringify(fram
 def folder(
     request: pytest.FixtureRequest, page_for: Callable[[str], Page], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """Give a folder with the page."""
+    """Return a folder with the page."""
     made: Path = tmp_path_factory.mktemp("browser")
     (made / "report.html").write_text(page_for(request.param).text)
     return made

@@ -21,7 +21,7 @@ EXPERIMENTS = {"examples": "examples", "many": "many", "empty": "empty", "odd": 
 
 @pytest.fixture(scope="module", params=[*EXPERIMENTS.values()], ids=[*EXPERIMENTS])
 def page(request: pytest.FixtureRequest, page_for: Callable[[str], Page]) -> Page:
-    """Give the page of an experiment."""
+    """Return the page of an experiment."""
     return page_for(request.param)
 
 

@@ -72,7 +72,7 @@ def honest(count: int, world_id: str = "w") -> list[StoredEffect]:
 
 
 def end(rows: Sequence[StoredEffect]) -> Position:
-    """Give the position of the last row."""
+    """Return the position of the last row."""
     return Position(rows[-1].global_seq, rows[-1].checksum) if rows else ORIGIN
 
 

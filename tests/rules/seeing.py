@@ -206,7 +206,7 @@ POLICIES: st.SearchStrategy[ObservationPolicy] = st.one_of(
 
 
 def registered(agent_id: str, policy: ObservationPolicy, weight: int = 1) -> Said:
-    """Give the registration of an agent."""
+    """Return the registration of an agent."""
     payload = {"agent_id": agent_id, "policy": policy_spec(policy), "permissions": [], "weight": weight}
     return ("AgentRegistered", payload, "worldledger")
 
@@ -223,7 +223,7 @@ _DATA = st.fixed_dictionaries(
 
 
 def whispered(source: str, target: str, text: str = "a", kind: str = "Speak") -> Said:
-    """Give a private message as the sandbox writes it."""
+    """Return a private message as the sandbox writes it."""
     audience = sorted({source, target})
     return (kind, {"text": text, "private": True, "target_id": target, "audience": audience}, source)
 
@@ -283,7 +283,7 @@ STIR: st.SearchStrategy[Said] = st.one_of(
 
 
 def long_story(random: Random, length: int) -> list[Said]:
-    """Give a long log in which the same few come and go; shorter to draw than by strategies, and cannot be shrunk."""
+    """Return a long log in which the same few come and go; shorter to draw than by strategies, and cannot be shrunk."""
     names = ["ann", "bob", "café", "a/b~c", "10", "eve", "zoe"]
     visibility = [{}, {}, {"position": False}, {"*": False, "hp": True}, {"*": False}, {"text": False}]
 
@@ -387,7 +387,7 @@ class World:
             self.does(*one)
 
     def does(self, kind: str, payload: dict[str, Any], source: str = "god") -> dict[str, Sighting]:
-        """Let something happen; give what is seen of it, by agent."""
+        """Let something happen; return what is seen of it, by agent."""
         (effect,) = effects_of([(kind, payload, source)], self.views.seq + 1)
         return {sighting.agent_id: sighting for sighting in self.views.apply(effect)}
 

@@ -38,14 +38,14 @@ HIDDEN = hidden_refusal()
 
 
 def bytes_of(error: SimulationError | None) -> bytes:
-    """Give all that is told of a refusal, b"" of an intent that is accepted."""
+    """Return all that is told of a refusal, b"" of an intent that is accepted."""
     if error is None:
         return b""
     return orjson.dumps([type(error).__name__, error.code, error.recovery.value, error.message, error.details])
 
 
 def answer(ruleset: Ruleset, state: WorldState, values: Sequence[dict[str, Any]]) -> SimulationError | None:
-    """Judge intents together as the store does, each by what the ones before it leave behind; give the refusal."""
+    """Judge intents together as the store does, each by what the ones before it leave behind; return the refusal."""
     fold = Fold("w", ruleset, WorldState.from_text(state.text()))
     intents = [check_intent(value) for value in values]
     telling = Answering(ruleset, DefaultEffectValidator()).about(intents)
@@ -302,7 +302,7 @@ def _patch(play: Play, *operations: dict[str, Any]) -> SimulationError | None:
 
 @pytest.fixture
 def play() -> Play:
-    """Give a simulation whose A is external of itself: its past, note, bag and place are hidden from it."""
+    """Return a simulation whose A is external of itself: its past, note, bag and place are hidden from it."""
     return _simulation({"bag": {"Ann": 1.0}, "past": ["a", "b", "c"]}, {}, [["A", "A", "external", 0.0]], "B", 1)
 
 

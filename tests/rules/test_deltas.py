@@ -98,7 +98,7 @@ def _effect(seq: int, kind: str, payload: dict[str, Any], source_id: str = "w") 
 
 
 def _story(most: int | None) -> tuple[list[ObservationDelta], list[View]]:
-    """Show two agents an entity whose fields change, one more each time; give what one of them observes."""
+    """Show two agents an entity whose fields change, one more each time; return what one of them observes."""
     views = Views(Fold("w", load_ruleset("sandbox")), max_patch_ops=most)
     fields = {f"f{n}": 0 for n in range(5)}
     for seq, agent_id in ((1, "ann"), (2, "bob")):

@@ -307,7 +307,7 @@ class Halting(LatencyModel):
     """The seed's own signature."""
 
     def calculate_delay(self, from_agent: str, to_agent: str, effect: Effect) -> float:
-        """Give a second for each letter."""
+        """Return a second for each letter."""
         return float(len(from_agent) + len(to_agent))
 
 

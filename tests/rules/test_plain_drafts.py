@@ -22,7 +22,7 @@ COLUMNS = st.lists(st.tuples(WORDS, PAYLOADS, WORDS, TIMES), max_size=6)
 
 
 def made(rows: list[tuple[str, dict[str, object], str, float]]) -> tuple[PlainDrafts, list[CheckedDraft]]:
-    """Give the drafts of rows (kind, payload, source, time) in columns, and one by one."""
+    """Return the drafts of rows (kind, payload, source, time) in columns, and one by one."""
     plain = PlainDrafts()
     for kind, payload, source_id, sim_time in rows:
         plain.add(kind, canonical_json(payload), source_id, sim_time)

@@ -64,11 +64,11 @@ class Odd(LatencyModel):
         self._words = words
 
     def config(self) -> dict[str, Any]:
-        """Give the words."""
+        """Return the words."""
         return {"words": self._words}
 
     def calculate_delay(self, from_agent: str, to_agent: str, effect: Effect) -> float:
-        """Give a second a word."""
+        """Return a second a word."""
         return float(len(self._words))
 
 
@@ -277,7 +277,7 @@ class Lag(LatencyModel):
 
 @pytest.fixture
 def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Install a package of somebody else's that offers policies, good and bad; give its module's name."""
+    """Install a package of somebody else's that offers policies, good and bad; return its module's name."""
     module = "somebodys_policies"
     info = tmp_path / f"{module}-1.0.dist-info"
     info.mkdir()

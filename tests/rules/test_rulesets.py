@@ -34,7 +34,7 @@ def _forget() -> None:
 
 @pytest.fixture
 def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Install a package of somebody else's that offers rulesets, good and bad; give its module's name."""
+    """Install a package of somebody else's that offers rulesets, good and bad; return its module's name."""
     module = "somebodys_rules"
     info = tmp_path / f"{module}-1.0.dist-info"
     info.mkdir()

@@ -19,7 +19,7 @@ def _read(text: str | bytes) -> Any:
 
 
 def _refused(text: str | bytes) -> list[tuple[int | None, int | None, str]]:
-    """Give line, column and message of each problem."""
+    """Return line, column and message of each problem."""
     with pytest.raises(InvalidSimulationConfigError) as caught:
         parse(text, name="f.yaml")
     assert all(problem.file == "f.yaml" for problem in caught.value.problems)

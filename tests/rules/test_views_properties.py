@@ -118,7 +118,7 @@ class Follower:
         self.check(view)
 
     def _filtered(self, state: WorldState) -> View:
-        """Give what the policy makes of the state, sharing nothing with that."""
+        """Return what the policy makes of the state, sharing nothing with that."""
         return View.model_validate(_copy(self.policy.filter_world_state(state, self.agent_id).model_dump()))
 
     def observe(self, effect: Effect, fold: Fold, sighting: Sighting | None) -> None:

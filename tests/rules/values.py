@@ -60,7 +60,7 @@ def _bad_number(value: Any) -> bool:
 
 
 def offences(value: Any, path: str = "$") -> Iterator[str]:
-    """Give the path of everything in a JSON value that must be refused (a bad key is its object's offence)."""
+    """Return the path of everything in a JSON value that must be refused (a bad key is its object's offence)."""
     if isinstance(value, str):
         if _bad_text(value):
             yield path

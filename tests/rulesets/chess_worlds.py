@@ -25,22 +25,22 @@ AGENTS = {"agents": {"white": "ana", "black": "bo"}}
 
 
 def draft(kind: str, payload: Any, source: str = "arena") -> dict[str, Any]:
-    """Give a draft as it is posted."""
+    """Return a draft as it is posted."""
     return {"kind": kind, "payload": payload, "source_id": source, "schema_version": "1.0.0"}
 
 
 def started(**payload: Any) -> dict[str, Any]:
-    """Give a GameStarted."""
+    """Return a GameStarted."""
     return draft("GameStarted", {**AGENTS, **payload})
 
 
 def moved(uci: str, **payload: Any) -> dict[str, Any]:
-    """Give a MoveMade."""
+    """Return a MoveMade."""
     return draft("MoveMade", {"uci_notation": uci, **payload})
 
 
 def row(posted: Any, seq: int) -> StoredEffect:
-    """Give the row that a draft becomes; its wall_time is 1000 seconds and its seq."""
+    """Return the row that a draft becomes; its wall_time is 1000 seconds and its seq."""
     checked = check_draft(posted)
     text = effect_text(
         checked, world_id="w", global_seq=seq, uuid="u", sim_time=checked.sim_time or 0.0, wall_time=1000.0 + seq
@@ -49,24 +49,24 @@ def row(posted: Any, seq: int) -> StoredEffect:
 
 
 def rows(drafts: Iterable[Any]) -> list[StoredEffect]:
-    """Give the rows of a world that has these effects alone."""
+    """Return the rows of a world that has these effects alone."""
     return [row(posted, seq) for seq, posted in enumerate(drafts, 1)]
 
 
 def effects(drafts: Iterable[Any]) -> list[Effect]:
-    """Give the effects as they are read from the log."""
+    """Return the effects as they are read from the log."""
     return [orjson.loads(stored.text) for stored in rows(drafts)]
 
 
 def folded(drafts: Iterable[Any]) -> WorldState:
-    """Give the state after these effects."""
+    """Return the state after these effects."""
     fold = Fold("w", RULESET)
     fold.feed(rows(drafts))
     return fold.state
 
 
 def malformed(state: WorldState) -> int:
-    """Give how many effects could not be read; none may have been unknown."""
+    """Return how many effects could not be read; none may have been unknown."""
     assert state.metadata["unknown_effects"] == 0
     count: int = state.metadata["malformed_effects"]
     return count
@@ -121,14 +121,14 @@ class Table:
         return self
 
     def refused(self, kind: str, payload: Any, source: str = "arena") -> IllegalEffectError:
-        """Give the refusal of a draft."""
+        """Return the refusal of a draft."""
         with pytest.raises(IllegalEffectError) as caught:
             self.ask(kind, payload, source)
         return caught.value
 
 
 def table(fen: str | None = None, variant: str | None = None) -> Table:
-    """Give a world in which ana and bo have just begun."""
+    """Return a world in which ana and bo have just begun."""
     return Table(draft("GameStarted", {**AGENTS, "initial_fen": fen, "variant": variant}))
 
 

@@ -27,10 +27,10 @@ def one(data: str | bytes) -> RecordedGame:
 
 
 def payloads(game: RecordedGame, kind: str = "MoveMade") -> list[dict[str, Any]]:
-    """Give the payloads of a game's effects of one kind."""
+    """Return the payloads of a game's effects of one kind."""
     return [draft["payload"] for draft in game.drafts if draft["kind"] == kind]
 
 
 def sans(game: RecordedGame) -> str:
-    """Give the main line."""
+    """Return the main line."""
     return " ".join(move["san_notation"] for move in payloads(game))

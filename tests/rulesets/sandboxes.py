@@ -32,7 +32,7 @@ def effects_of(said: Iterable[Said], start: int = 1) -> list[Effect]:
 
 
 def after(*said: Said, state: WorldState | None = None) -> WorldState:
-    """Give the state after some effects, none of which is malformed."""
+    """Return the state after some effects, none of which is malformed."""
     fold = Fold("w", RULESET, state)
     for effect in effects_of(said):
         fold.apply(effect)
@@ -42,7 +42,7 @@ def after(*said: Said, state: WorldState | None = None) -> WorldState:
 
 
 def told(state: WorldState) -> dict[str, Any]:
-    """Give what a state says of the world itself: everything but the core's own notes."""
+    """Return what a state says of the world itself: everything but the core's own notes."""
     value = state.to_value()
     return {**value, "metadata": {"relationships": state.metadata["relationships"]}}
 

@@ -110,7 +110,7 @@ beginnings = st.sampled_from(
 
 
 def mutables(value: Any) -> list[int]:
-    """Give the identity of every object and list inside a value."""
+    """Return the identity of every object and list inside a value."""
     if isinstance(value, dict):
         return [id(value), *(found for item in value.values() for found in mutables(item))]
     return [id(value), *(found for item in value for found in mutables(item))] if isinstance(value, list) else []

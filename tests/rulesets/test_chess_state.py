@@ -14,7 +14,7 @@ from .recorded import one, payloads
 
 
 def minimal(drafts: list[Any], notation: str = "uci_notation") -> list[Any]:
-    """Give the same game with moves that say nothing but what they are, as an agent may post them."""
+    """Return the same game with moves that say nothing but what they are, as an agent may post them."""
     return [
         {**posted, "payload": {name: posted["payload"][name] for name in (notation, "thinking_time", "clock")}}
         if posted["kind"] == "MoveMade"

@@ -13,7 +13,7 @@ SHUFFLE = "1. Nf3 Nf6 2. Ng1 Ng8 3. Nf3 Nf6 4. Ng1 Ng8"
 
 
 def ending(tags: str, moves: str) -> tuple[str, str | None, str | None]:
-    """Give status, result and reason, the same in the game and in its GameEnded."""
+    """Return status, result and reason, the same in the game and in its GameEnded."""
     game = one(f"{tags}\n\n{moves}")
     told = (game.status, game.result, game.reason)
     ended = payloads(game, "GameEnded")

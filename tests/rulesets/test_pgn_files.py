@@ -30,7 +30,7 @@ def games_of(path: Path) -> list[RecordedGame]:
 
 
 def positions_of(path: Path) -> list[str]:
-    """Give the last position of every game as python-chess reads it by itself."""
+    """Return the last position of every game as python-chess reads it by itself."""
     found = []
     with path.open(encoding="utf-8") as stream:
         while (game := chess.pgn.read_game(stream)) is not None:

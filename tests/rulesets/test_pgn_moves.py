@@ -10,7 +10,7 @@ from .recorded import one, payloads, sans, whole
 
 
 def moves(text: str) -> list[dict[str, Any]]:
-    """Give the moves of one game."""
+    """Return the moves of one game."""
     return payloads(one(text))
 
 

@@ -20,7 +20,7 @@ STARTS = ("standard", "chess960", "endgame")
 
 
 def start(kind: str, rng: random.Random) -> chess.Board:
-    """Give a position to start from."""
+    """Return a position to start from."""
     if kind == "chess960":
         return chess.Board.from_chess960_pos(rng.randrange(960))
     return chess.Board("8/P2k4/8/2pP4/8/8/4p1PP/R3K2R w KQ c6 0 1") if kind == "endgame" else chess.Board()

@@ -252,7 +252,7 @@ class Endless(io.RawIOBase):
         self._parts = parts
 
     def read(self, size: int = -1, /) -> Any:
-        """Give the next part, whatever the size."""
+        """Return the next part, whatever the size."""
         return next(self._parts, b"")
 
 

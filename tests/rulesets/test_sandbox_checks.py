@@ -20,7 +20,7 @@ def _draft(kind: str, payload: dict[str, Any]) -> CheckedDraft:
 
 @pytest.fixture
 def state() -> WorldState:
-    """Give a world with one entity, bob, at (1, 2, 0)."""
+    """Return a world with one entity, bob, at (1, 2, 0)."""
     return after(("EntityCreated", {"entity_id": "bob", "entity_data": {"hp": 1}, "position": [1, 2]}))
 
 

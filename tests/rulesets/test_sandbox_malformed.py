@@ -79,7 +79,7 @@ def test_an_entity_may_not_grow_beyond_its_limits_by_patches() -> None:
 
 
 def _touched(*said: Said) -> Touched:
-    """Give what the last of some effects touched."""
+    """Return what the last of some effects touched."""
     fold = Fold("w", RULESET)
     found: Touched = None
     for effect in effects_of(said):

@@ -22,7 +22,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def shared_url(servers: Servers, server_kind: str) -> Iterator[str]:
-    """Give a superuser's address of one database for all tests of this folder."""
+    """Return a superuser's address of one database for all tests of this folder."""
     url = servers.create(server_kind, servers.template(server_kind))
     yield url
     servers.drop(server_kind, url)
@@ -30,13 +30,13 @@ def shared_url(servers: Servers, server_kind: str) -> Iterator[str]:
 
 @pytest.fixture
 def database_url(shared_url: str) -> str:
-    """Give the shared database's address."""
+    """Return the shared database's address."""
     return shared_url
 
 
 @pytest.fixture
 def world_id() -> str:
-    """Give the name of a world that only this test uses."""
+    """Return the name of a world that only this test uses."""
     return f"w-{next(_numbers)}"
 
 
@@ -78,12 +78,12 @@ class Opening:
 
 @pytest.fixture
 async def opening(database_url: str, world_id: str) -> AsyncIterator[Opening]:
-    """Give what opens the test's world."""
+    """Return what opens the test's world."""
     async with AsyncExitStack() as stack:
         yield Opening(database_url, world_id, stack)
 
 
 @pytest.fixture
 async def world(opening: Opening) -> Orchestrator:
-    """Give the test's world, open in this process, with the usual configuration."""
+    """Return the test's world, open in this process, with the usual configuration."""
     return await opening()

@@ -23,7 +23,7 @@ ALL = ObservationPolicy()
 
 
 def near(limit: float, **config: Any) -> ObservationPolicy:
-    """Give a policy that sees so far."""
+    """Return a policy that sees so far."""
     return ObservationPolicy(PolicyConfig(distance_limit=limit, **config))
 
 
@@ -101,7 +101,7 @@ async def settle() -> None:
 
 
 async def refused(awaited: Coroutine[Any, Any, Any]) -> SimulationError:
-    """Give the error that something is refused with."""
+    """Return the error that something is refused with."""
     try:
         result = await awaited
     except SimulationError as error:
@@ -110,20 +110,20 @@ async def refused(awaited: Coroutine[Any, Any, Any]) -> SimulationError:
 
 
 async def effects(world: Orchestrator, *kinds: str) -> list[Effect]:
-    """Give a world's effects after its genesis, those of these kinds if any are named."""
+    """Return a world's effects after its genesis, those of these kinds if any are named."""
     entries = await world.event_log.get_entries_since(1)
     return [entry.effect for entry in entries if not kinds or entry.effect["kind"] in kinds]
 
 
 async def head_of(world: Orchestrator) -> int:
-    """Give the world's head as this process has followed it, once that is the log's."""
+    """Return the world's head as this process has followed it, once that is the log's."""
     (last, *_) = [*(await world.event_log.get_entries_since(0))][-1:]
     await world.reached(last.global_seq)
     return last.global_seq
 
 
 def patched(view: View, delta: ObservationDelta) -> View:
-    """Give the view after a delta, by another's implementation of RFC 6902."""
+    """Return the view after a delta, by another's implementation of RFC 6902."""
     value = jsonpatch.apply_patch(view.model_dump(), delta["patches"])
     after = View.of(view.agent_id, delta["view_seq"], value["visible_entities"], value["visible_relationships"])
     assert after.context_digest == delta["context_digest"]
@@ -131,7 +131,7 @@ def patched(view: View, delta: ObservationDelta) -> View:
 
 
 async def read_until(reader: AgentHandle | Subscription, seq: int) -> list[ObservationDelta]:
-    """Give the observations up to that of a seq."""
+    """Return the observations up to that of a seq."""
     found: list[ObservationDelta] = []
     while not found or found[-1]["view_seq"] < seq:
         found.append(await (reader.next_observation() if isinstance(reader, AgentHandle) else reader.get()))
@@ -140,7 +140,7 @@ async def read_until(reader: AgentHandle | Subscription, seq: int) -> list[Obser
 
 
 def kept(view: View | None, deltas: Iterable[ObservationDelta]) -> View:
-    """Give the view after deltas, each of which follows the one before."""
+    """Return the view after deltas, each of which follows the one before."""
     assert view is not None
     for delta in deltas:
         assert delta["view_seq"] > view.view_seq
@@ -149,6 +149,6 @@ def kept(view: View | None, deltas: Iterable[ObservationDelta]) -> View:
 
 
 async def as_folded(world: Orchestrator, agent_id: str, policy: ObservationPolicy, seq: int) -> View:
-    """Give what a policy makes of the state at a seq, worked out from the log alone."""
+    """Return what a policy makes of the state at a seq, worked out from the log alone."""
     fold = await world._follower._store.states.fold_at(world.world_id, seq)
     return policy.filter_world_state(fold.state, agent_id)

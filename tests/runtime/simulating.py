@@ -55,7 +55,7 @@ def changing(path: str, value: Any, **fields: Any) -> dict[str, Any]:
 
 
 def text_of(view: View) -> str:
-    """Give a digest of what a view shows, to the byte, and its own digest."""
+    """Return a digest of what a view shows, to the byte, and its own digest."""
     shown = state_text([getattr(view, part) for part in PARTS])
     return f"{sha256(shown).hexdigest()} {view.context_digest}"
 
@@ -90,7 +90,7 @@ class Reader:
         await asyncio.gather(self._reading, return_exceptions=True)
 
     def at(self, seq: int) -> str:
-        """Give what it saw after a seq."""
+        """Return what it saw after a seq."""
         return self.seen[max(view_seq for view_seq in self.seen if view_seq <= seq)]
 
 
@@ -124,7 +124,7 @@ async def elsewhere(url: str, world_id: str, head: int, every: int = 1) -> dict[
 
 
 async def drama(world: Orchestrator, turns: int, seed: int = 1) -> list[SimulationError]:
-    """Let turns pass in which agents and engine do what they may, and what they may not; give the refusals."""
+    """Let turns pass in which agents and engine do what they may, and what they may not; return the refusals."""
     random = Random(seed)
     refused: list[SimulationError] = []
     names = ["Ann", "Bob", "Café", "Eve"]

@@ -29,7 +29,7 @@ def related(one: str, other: str, name: str = "friend") -> EffectDraft:
 
 
 def story(steps: int, seed: int = 4, there: Iterable[str] = ()) -> list[EffectDraft]:
-    """Give effects by which much comes into sight and goes out of it, the agents moving too."""
+    """Return effects by which much comes into sight and goes out of it, the agents moving too."""
     random = Random(seed)
     there = set(there)
     said: list[EffectDraft] = []

@@ -24,7 +24,7 @@ from .helpers import ALL, created, effects, head_of, message, refused, speak, wh
 
 
 async def times(world: Orchestrator) -> list[float]:
-    """Give the sim_time of every effect after the genesis."""
+    """Return the sim_time of every effect after the genesis."""
     return [effect["sim_time"] for effect in await effects(world)]
 
 
@@ -194,7 +194,7 @@ _IMPATIENT = OrchestratorConfig(authority_silence_s=0.05)
 
 
 async def silence_of(world: Orchestrator) -> Silence:
-    """Wait until the authority is silent; give the silence."""
+    """Wait until the authority is silent; return the silence."""
     told: asyncio.Future[Silence] = asyncio.get_running_loop().create_future()
     remove = world.on_authority_silent(lambda silence: None if told.done() else told.set_result(silence))
     try:
@@ -204,7 +204,7 @@ async def silence_of(world: Orchestrator) -> Silence:
 
 
 async def silences(world: Orchestrator) -> list[dict[str, Any]]:
-    """Give the payloads of the effects that tell of silences."""
+    """Return the payloads of the effects that tell of silences."""
     return [effect["payload"] for effect in await effects(world) if effect["kind"] == "WorldTimeAuthoritySilent"]
 
 

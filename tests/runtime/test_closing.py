@@ -18,7 +18,7 @@ from .helpers import ALL, created, effects, head_of, message, refused, settle, s
 
 
 def others() -> set[asyncio.Task[Any]]:
-    """Give the tasks that run besides the test."""
+    """Return the tasks that run besides the test."""
     return {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
 
 

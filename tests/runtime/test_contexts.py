@@ -14,7 +14,7 @@ from .helpers import ALL, effects, head_of, message, refused, speak, whole
 
 
 async def recorded(world: Orchestrator, accepted: Accepted) -> Any:
-    """Give the context that the log tells of an intent."""
+    """Return the context that the log tells of an intent."""
     (entry,) = await world.event_log.get_entries_since(accepted.global_seq - 1, limit=1)
     return entry.effect["source_metadata"]["context_seq"]
 

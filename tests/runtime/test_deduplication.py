@@ -47,7 +47,7 @@ class Making:
 
 
 def making(answer: Answer) -> Callable[[], Awaitable[Answer]]:
-    """Give what makes a request at once."""
+    """Return what makes a request at once."""
 
     async def make() -> Answer:
         return answer

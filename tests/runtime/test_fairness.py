@@ -25,7 +25,7 @@ class Line:
         return ticket
 
     def serve(self) -> str:
-        """Give the next its turn, and say whose it is."""
+        """Return the next its turn, and say whose it is."""
         ticket = self.robin.first()
         self.robin.charge(ticket.agent_id, ticket.weight)
         self.robin.discard(ticket)

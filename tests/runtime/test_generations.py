@@ -24,14 +24,14 @@ from .helpers import ALL, created, draft, effects, head_of, message, near, refus
 
 
 async def told(world: Orchestrator) -> list[tuple[str, Any]]:
-    """Give what the log says of generations: the kind without its first word, and the reason if it has one."""
+    """Return what the log says of generations: the kind without its first word, and the reason if it has one."""
     await world.flush()
     found = [each for each in await effects(world) if each["kind"].startswith("Generation")]
     return [(each["kind"].removeprefix("Generation"), each["payload"].get("reason")) for each in found]
 
 
 def reason(seq: int) -> str:
-    """Give why a token is cancelled that an effect makes stale."""
+    """Return why a token is cancelled that an effect makes stale."""
     return f"stale_due_to_effect_{seq}"
 
 

@@ -18,7 +18,7 @@ class Clock:
     now = 0.0
 
     def __call__(self) -> float:
-        """Give the time in seconds."""
+        """Return the time in seconds."""
         return self.now
 
 

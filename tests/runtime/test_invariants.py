@@ -222,7 +222,7 @@ def there(value: Any, path: str) -> bool:
 
 
 def patched_by_one(view: View, operation: dict[str, Any]) -> View:
-    """Give the view after one operation of a delta."""
+    """Return the view after one operation of a delta."""
     value = jsonpatch.apply_patch(view.model_dump(), [operation])
     return View.of(view.agent_id, view.view_seq, value["visible_entities"], value["visible_relationships"])
 

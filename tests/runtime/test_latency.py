@@ -25,7 +25,7 @@ NEVER_S = 1e6
 
 
 def lagging(model: LatencyModel, **config: Any) -> ObservationPolicy:
-    """Give a policy that sees everything, later."""
+    """Return a policy that sees everything, later."""
     return ObservationPolicy(PolicyConfig(latency_model=model, **config))
 
 
@@ -50,7 +50,7 @@ class Delivery:
         self.told.clear()
 
     def subscribe(self) -> Subscription:
-        """Give a reader."""
+        """Return a reader."""
         made = Subscription(
             "a", 1, None, most=self._most, source=_no_views, on_close=self.attachment.subscriptions.discard
         )
@@ -64,7 +64,7 @@ class Delivery:
 
 
 def _no_views() -> Views:
-    """Give the views of a world in which the agent has the usual policy."""
+    """Return the views of a world in which the agent has the usual policy."""
     return cast("Views", SimpleNamespace(policy=lambda _: ALL))
 
 

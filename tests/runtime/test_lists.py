@@ -16,7 +16,7 @@ from .helpers import ALL, created, custom, effects, head_of, message, move, near
 
 
 async def two(world: Orchestrator) -> int:
-    """Register two agents; give the context for both."""
+    """Register two agents; return the context for both."""
     await world.register_agent("a", ALL)
     await world.register_agent("b", ALL, permissions=["submit_intent", "intent:speak"])
     return await head_of(world)

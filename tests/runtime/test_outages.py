@@ -32,7 +32,7 @@ from .helpers import (
 
 @pytest.fixture
 async def proxy(database_url: str) -> AsyncIterator[Proxy]:
-    """Give a proxy before the server."""
+    """Return a proxy before the server."""
     async with Proxy(database_url).running() as running:
         yield running
 
@@ -45,7 +45,7 @@ def away(proxy: Proxy) -> None:
 
 @pytest.fixture
 async def far(opening: Opening, proxy: Proxy) -> Orchestrator:
-    """Give the test's world behind the proxy; appends give up soon, and the breaker opens after three of them."""
+    """Return the test's world behind the proxy; appends give up soon, and the breaker opens after three of them."""
     config = OrchestratorConfig(breaker_failures=3, breaker_recovery_s=3600.0, intents_per_s=1e-9, intents_burst=100)
     return await opening(url=proxy.url, config=config, append_deadline=0.1)
 

@@ -70,7 +70,7 @@ class Verdicts:
 
 @pytest.fixture
 async def strict(opening: Opening) -> Orchestrator:
-    """Give a world in which everything is scarce: no budget, no room, and a validator."""
+    """Return a world in which everything is scarce: no budget, no room, and a validator."""
     config = OrchestratorConfig(
         token_budget=10,
         tokens_per_s=1e-9,
@@ -260,7 +260,7 @@ async def test_an_intent_that_waits_too_long_is_let_go(opening: Opening) -> None
 
 @pytest.fixture
 async def watched(opening: Opening) -> Orchestrator:
-    """Give a world with a validator of its own, in which nothing is stale soon."""
+    """Return a world with a validator of its own, in which nothing is stale soon."""
     return await opening(config=OrchestratorConfig(staleness_threshold=100), validator=Verdicts())
 
 

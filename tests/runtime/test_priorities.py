@@ -25,14 +25,14 @@ class Line:
         return ticket
 
     def serve(self) -> Ticket | None:
-        """Give the next its turn."""
+        """Return the next its turn."""
         ticket = self.line.first(self.now)
         if ticket is not None:
             self.line.serve(ticket)
         return ticket
 
     def all(self) -> str:
-        """Give the agents in the order in which they are served from now on."""
+        """Return the agents in the order in which they are served from now on."""
         return "".join(ticket.agent_id for ticket in iter(self.serve, None))
 
 

@@ -22,7 +22,7 @@ class Clock:
         self.now = 1000.0
 
     def __call__(self) -> float:
-        """Give the time."""
+        """Return the time."""
         return self.now
 
 
@@ -32,7 +32,7 @@ def quotas(clock: Clock, **config: Any) -> Quotas:
 
 
 def refused(on: Quotas, agent_id: str, req_id: str, tokens: int = 0) -> QuotaExceededError:
-    """Give the error of a charge that must be refused."""
+    """Return the error of a charge that must be refused."""
     with pytest.raises(QuotaExceededError) as caught:
         on.charge(agent_id, req_id, tokens)
     return caught.value

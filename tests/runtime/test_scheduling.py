@@ -46,7 +46,7 @@ class World:
 
 
 async def errors_of(tasks: list[asyncio.Task[float]]) -> list[type[BaseException] | None]:
-    """Wait for all; give the type of each one's error, or None."""
+    """Wait for all; return the type of each one's error, or None."""
     results = await asyncio.gather(*tasks, return_exceptions=True)
     return [type(result) if isinstance(result, BaseException) else None for result in results]
 

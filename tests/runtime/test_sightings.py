@@ -21,7 +21,7 @@ from .helpers import ALL, created, draft, effects, head_of, message, move, moved
 
 
 async def expected(world: Orchestrator, context_seq: int, **fields: Any) -> int | None:
-    """Give the oldest context that passes, or None where this one does."""
+    """Return the oldest context that passes, or None where this one does."""
     agent_id = fields.pop("agent_id", "a")
     try:
         await world.submit_intent(whole(agent_id, context_seq, **fields))
@@ -45,7 +45,7 @@ async def test_thirty_who_generate_and_one_event(opening: Opening) -> None:
 
 
 async def live(world: Orchestrator, handles: list[Any], step: Any, rounds: int = 15) -> list[Any]:
-    """Have agents look, and act one after another upon what they saw; give what became of it."""
+    """Have agents look, and act one after another upon what they saw; return what became of it."""
     results: list[Any] = []
     for n in range(rounds):
         await asyncio.gather(*(handle.view() for handle in handles))

@@ -38,7 +38,7 @@ from .simulating import Reader, changing, create, opened, said, text_of, views_a
 
 @pytest.fixture
 async def world(database_url: str, world_id: str) -> AsyncIterator[Orchestrator]:
-    """Give a simulation, open in this process; anybody may act as often as it likes."""
+    """Return a simulation, open in this process; anybody may act as often as it likes."""
     orchestrator = OrchestratorConfig(staleness_threshold=1_000_000, view_digest_every=0)
     await create(database_url, world_id, trade(engine={}, simulation={"name": "turns"}), orchestrator=orchestrator)
     async with opened(database_url, world_id) as found:
@@ -47,7 +47,7 @@ async def world(database_url: str, world_id: str) -> AsyncIterator[Orchestrator]
 
 @pytest.fixture
 def fresh_url(make_database: Callable[..., str]) -> str:
-    """Give the address of an empty database, to import into."""
+    """Return the address of an empty database, to import into."""
     return make_database()
 
 

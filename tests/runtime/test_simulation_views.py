@@ -35,12 +35,12 @@ _AGENTS = ["Ann", "Bob", "Café", "Eve"]
 
 @pytest.fixture
 def fresh_url(make_database: Callable[..., str]) -> str:
-    """Give the address of an empty database, to import into."""
+    """Return the address of an empty database, to import into."""
     return make_database()
 
 
 def _config(**changes: Any) -> dict[str, Any]:
-    """Give a simulation in which some see nearly everything, some nearly nothing."""
+    """Return a simulation in which some see nearly everything, some nearly nothing."""
     found = trade(simulation={"name": "drama"}, **changes)
     found["observability"]["matrix"] += [
         ["Ann", "Café", "insider", 0.5],
@@ -202,7 +202,7 @@ async def test_an_agent_gets_the_row_of_the_matrix(database_url: str, world_id: 
 
 
 async def _dramatic(url: str, world_id: str) -> bytes:
-    """Have a world with ViewDigests; give its export."""
+    """Have a world with ViewDigests; return its export."""
     await create(url, world_id, _config())
     async with opened(url, world_id) as world:
         for name in ("Ann", "Bob", "Café"):

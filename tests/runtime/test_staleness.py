@@ -184,7 +184,7 @@ async def test_a_context_that_another_process_has_shown_is_waited_for(
 
 
 async def one_seen(opening: Opening, policy: ObservationPolicy = ALL) -> tuple[int, int]:
-    """Have an agent see one effect, and the head move on without it; give that seq and the head."""
+    """Have an agent see one effect, and the head move on without it; return that seq and the head."""
     async with opening.until() as world:
         a = await world.register_agent("a", policy)
         await world.register_agent("b", ALL)

@@ -41,7 +41,7 @@ PLAIN = OrchestratorConfig(staleness_threshold=1_000_000, view_digest_every=0)
 
 @pytest.fixture
 async def world(opening: Opening) -> Orchestrator:
-    """Give a world that is ordered by ticks, whose time the adapter unity sets, with two agents."""
+    """Return a world that is ordered by ticks, whose time the adapter unity sets, with two agents."""
     return await ticking(opening)
 
 
@@ -54,14 +54,14 @@ async def ticking(opening: Opening, config: OrchestratorConfig = PLAIN, **how: A
 
 
 async def effects(world: Orchestrator) -> list[dict[str, Any]]:
-    """Give what the world's log has after its agents were registered, but for views' digests."""
+    """Return what the world's log has after its agents were registered, but for views' digests."""
     entries = await world.event_log.get_entries_since(0)
     kinds = {"WorldCreated", "AgentRegistered", "ViewDigest"}
     return [dict(entry.effect) for entry in entries if entry.effect["kind"] not in kinds]
 
 
 async def requests(world: Orchestrator) -> list[str]:
-    """Give the req_ids of the world's effects in their order, "tick" for a tick."""
+    """Return the req_ids of the world's effects in their order, "tick" for a tick."""
     return ["tick" if effect["kind"] == "WorldTimeSet" else str(effect["req_id"]) for effect in await effects(world)]
 
 
@@ -288,7 +288,7 @@ async def test_staleness_is_judged_as_of_the_tick_before(opening: Opening) -> No
 
 
 async def contexts(world: Orchestrator) -> dict[str, int | None]:
-    """Give the context that the log has of each intent, by its req_id."""
+    """Return the context that the log has of each intent, by its req_id."""
     made = [effect for effect in await effects(world) if "intent" in effect.get("source_metadata", ())]
     return {str(effect["req_id"]): effect["source_metadata"]["context_seq"] for effect in made}
 

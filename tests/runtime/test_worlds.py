@@ -22,7 +22,7 @@ from .helpers import ALL, created, effects, message, refused, settle, start, wai
 
 @pytest.fixture
 async def shelf(database_url: str, world_id: str) -> AsyncIterator[Shelf]:
-    """Give a store with twelve worlds."""
+    """Return a store with twelve worlds."""
     async with (
         Store.open(database_url, Settings(pool_size=8, snapshot_every=NEVER)) as store,
         HeadWatcher.over(store, interval=0.1, url=database_url) as watcher,
@@ -52,7 +52,7 @@ class Shelf:
 
     @staticmethod
     def open(worlds: Worlds) -> list[str]:
-        """Give the names of those that are open, without the tests' own part."""
+        """Return the names of those that are open, without the tests' own part."""
         return [world.world_id[-2:] for world in worlds]
 
 

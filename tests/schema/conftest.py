@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def shared_url(servers: Any, server_kind: str) -> Iterator[str]:
-    """Give a superuser's address of a migrated database for all tests of a module, which must leave it empty."""
+    """Return a superuser's address of a migrated database for all tests of a module, which must leave it empty."""
     url = servers.create(server_kind, servers.template(server_kind))
     yield url
     servers.drop(server_kind, url)
@@ -25,13 +25,13 @@ def shared_url(servers: Any, server_kind: str) -> Iterator[str]:
 
 @pytest.fixture
 def two_empty_urls(make_database: Callable[..., str]) -> list[str]:
-    """Give a superuser's addresses of two empty databases."""
+    """Return a superuser's addresses of two empty databases."""
     return [make_database(migrated=False) for _ in range(2)]
 
 
 @pytest.fixture
 async def admin(shared_url: str) -> AsyncIterator[Connection]:
-    """Give a superuser's connection in a transaction that is rolled back after the test."""
+    """Return a superuser's connection in a transaction that is rolled back after the test."""
     async with connected(shared_url) as connection:
         transaction = connection.transaction()
         await transaction.start()

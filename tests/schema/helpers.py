@@ -47,7 +47,7 @@ class Row:
 
 
 def link(previous: bytes | None, text: str) -> bytes:
-    """Give the chain checksum, as DESIGN and seed define it."""
+    """Return the chain checksum, as DESIGN and seed define it."""
     return hashlib.sha256((previous.hex() if previous else "").encode() + text.encode()).digest()
 
 
@@ -176,12 +176,12 @@ async def undone(connection: Connection) -> AsyncIterator[None]:
 
 
 def with_database(url: str, database: str) -> str:
-    """Give the same server's address with another database."""
+    """Return the same server's address with another database."""
     return urlunsplit(urlsplit(url)._replace(path=f"/{database}"))
 
 
 def with_user(url: str, user: str, password: str) -> str:
-    """Give the same address for another user."""
+    """Return the same address for another user."""
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2]
     return urlunsplit(parts._replace(netloc=f"{quote(user, safe='')}:{quote(password, safe='')}@{place}"))

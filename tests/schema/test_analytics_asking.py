@@ -24,7 +24,7 @@ pytestmark = pytest.mark.both_servers
 
 @pytest.fixture(scope="module")
 def asked_url(servers: Any, server_kind: str) -> Any:
-    """Give a superuser's address of a database with one world, which no query of this module can change."""
+    """Return a superuser's address of a database with one world, which no query of this module can change."""
     url = servers.create(server_kind, servers.template(server_kind))
     yield url
     servers.drop(server_kind, url)
@@ -32,7 +32,7 @@ def asked_url(servers: Any, server_kind: str) -> Any:
 
 @pytest.fixture
 async def service(asked_url: str) -> AsyncIterator[Connection]:
-    """Give a connection as the service has it, of a user who is a superuser: the worst to get out to."""
+    """Return a connection as the service has it, of a user who is a superuser: the worst to get out to."""
     async with connected(asked_url) as admin:
         if not await admin.fetchval("select count(*) from worlds"):
             await write_world(admin, "w")

@@ -33,13 +33,13 @@ ODD = [None, True, False, 0, -7, 2**53 - 1, 1.5, 1e300, 5e-324, 1e-7, "", "7", "
 
 @pytest.fixture
 async def log(admin: Connection) -> Connection:
-    """Give a superuser's connection to a database with one world, in a transaction that is rolled back."""
+    """Return a superuser's connection to a database with one world, in a transaction that is rolled back."""
     await write_world(admin, "w")
     return admin
 
 
 async def _append(connection: Connection, kind: str, payload: Any, **fields: Any) -> int:
-    """Write an effect as no rules would let it through; give its global_seq."""
+    """Write an effect as no rules would let it through; return its global_seq."""
     seq = 1 + await connection.fetchval("select max(global_seq) from effects where world_id = 'w'")
     effect = make_effect("w", seq, kind=kind, payload=payload, **fields)
     text = json.dumps(effect, sort_keys=True, ensure_ascii=False, separators=(",", ":"))

@@ -272,7 +272,7 @@ def _plain(place: str) -> str:
 
 
 async def _check(url: str) -> list[str]:
-    """Give the findings, but those of the server, and of the database that the template's copy is."""
+    """Return the findings, but those of the server, and of the database that the template's copy is."""
     return [line for line in await schema.check(url) if not line.startswith(("setting ", "reader: "))]
 
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.both_servers
 
 @pytest.fixture
 async def ordinary_user(database_url: str) -> AsyncIterator[tuple[str, str]]:
-    """Make a user without any right; give its name and address."""
+    """Make a user without any right; return its name and address."""
     user, password = f"wl_user_{uuid4().hex[:12]}", "se:cr@t/%?#x"
     async with connected(database_url) as connection:
         await connection.execute(f"create role {user} login password '{password}'")

@@ -19,7 +19,7 @@ SERVICE, READER, OWNER = "worldledger_service", "worldledger_reader", "worldledg
 
 @pytest.fixture
 async def derived(admin: Connection) -> Connection:
-    """Give a superuser's connection to a database with one world and all that is derived from it."""
+    """Return a superuser's connection to a database with one world and all that is derived from it."""
     await write_world(admin, "w")
     await admin.execute(f"set role {SERVICE}")
     await write_derived(admin)

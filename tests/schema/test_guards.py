@@ -36,7 +36,7 @@ RENAME = {"rename a head": "update heads set world_id = 'x'"}
 
 @pytest.fixture
 async def world(admin: Connection) -> Connection:
-    """Give a superuser's connection to a database with one world."""
+    """Return a superuser's connection to a database with one world."""
     await write_world(admin, "w")
     return admin
 

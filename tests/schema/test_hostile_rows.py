@@ -53,7 +53,7 @@ HOSTILE = {
 
 @pytest.fixture
 async def world(admin: Connection) -> Connection:
-    """Give a superuser's connection to a database with one honest world and no triggers."""
+    """Return a superuser's connection to a database with one honest world and no triggers."""
     await write_world(admin, "w")
     await disarm(admin)
     return admin

@@ -46,7 +46,7 @@ $$
 
 @pytest.fixture
 async def logins(database_url: str) -> AsyncIterator[dict[str, str]]:
-    """Give addresses of two logins: a reader's, and that of a user who owns the database and is in our roles."""
+    """Return addresses of two logins: a reader's, and that of a user who owns the database and is in our roles."""
     names = {name: f"wl_{name}_{uuid4().hex[:12]}" for name in ("reader", "owner")}
     async with connected(database_url) as admin:
         before = await admin.fetchval("select current_user")
@@ -66,7 +66,7 @@ async def logins(database_url: str) -> AsyncIterator[dict[str, str]]:
 
 
 async def _allowed(url: str) -> list[str]:
-    """Give what of TRIED a reader can do once every setting is lifted."""
+    """Return what of TRIED a reader can do once every setting is lifted."""
     allowed = []
     async with connected(url) as reader:
         await reader.execute("set default_transaction_read_only = off; set statement_timeout = 0")

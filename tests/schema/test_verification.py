@@ -233,7 +233,7 @@ ATTACKS: dict[str, tuple[str, int | None, str]] = {
 
 @pytest.fixture
 async def attacked(admin: Connection) -> Connection:
-    """Give a superuser's connection to a database with two honest worlds and no triggers."""
+    """Return a superuser's connection to a database with two honest worlds and no triggers."""
     await write_world(admin, "w")
     await write_world(admin, "other")
     await disarm(admin)

@@ -39,7 +39,7 @@ class ViewTold(NamedTuple):
 
 
 def of_the_log() -> dict[str, ViewTold]:
-    """Give the views over the log, by name."""
+    """Return the views over the log, by name."""
     found: dict[str, ViewTold] = {}
     types: dict[str, str] = {}
     says: dict[str, str] = {}
@@ -59,7 +59,7 @@ def of_the_log() -> dict[str, ViewTold]:
 
 
 def of_projections() -> dict[str, ViewTold]:
-    """Give the views over projections, by name."""
+    """Return the views over projections, by name."""
     found: dict[str, ViewTold] = {}
     for projection in known().values():
         types = {column.name: column.type for column in projection.columns}
@@ -79,7 +79,7 @@ _OTHERS: Final = {"experiment": "text", "since_turn": "bigint"}
 
 
 def views_table() -> list[str]:
-    """Give one row for each view: its name, what it is made from, and what it says."""
+    """Return one row for each view: its name, what it is made from, and what it says."""
     rows = ["| view | made from | what it tells |", "| --- | --- | --- |"]
     kinds = {kind.view_name for kind in KINDS}
     for name, view in sorted(of_the_log().items()):
@@ -91,19 +91,19 @@ def views_table() -> list[str]:
 
 
 def kinds_table() -> list[str]:
-    """Give one row for each view of a kind of effect."""
+    """Return one row for each view of a kind of effect."""
     rows = ["| view | what it tells |", "| --- | --- |"]
     log = of_the_log()
     return rows + [f"| [`{kind.view_name}`](#{kind.view_name}) | {_cell(log[kind.view_name].says)} |" for kind in KINDS]
 
 
 def columns_tables() -> list[str]:
-    """Give a section for each view, with its columns; of the kinds' those that not every kind has."""
+    """Return a section for each view, with its columns; of the kinds' those that not every kind has."""
     return list(_sections({**of_the_log(), **of_projections()}))
 
 
 def common_table() -> list[str]:
-    """Give one row for each column that the views of all kinds have."""
+    """Return one row for each column that the views of all kinds have."""
     return [*_HEAD, *map(_row, (column for column in of_the_log()["turn_started"].columns if column.name in _COMMON))]
 
 
@@ -127,7 +127,7 @@ def _row(column: ColumnTold) -> str:
 
 
 def cookbook_table() -> list[str]:
-    """Give one row for each query of the cookbook."""
+    """Return one row for each query of the cookbook."""
     rows = ["| query | what it tells | parameters |", "| --- | --- | --- |"]
     for query in queries().values():
         given = ", ".join(f"`{p.name}`" if p.is_required else f"[`{p.name}`]" for p in query.parameters)

@@ -37,7 +37,7 @@ class Example(NamedTuple):
 
 
 def examples(page: Path) -> list[Example]:
-    """Give the examples of a page that are run."""
+    """Return the examples of a page that are run."""
     text = page.read_text()
     return [Example(found[1], found[2], text.count("\n", 0, found.start()) + 2) for found in _BLOCK.finditer(text)]
 

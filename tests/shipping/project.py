@@ -22,12 +22,12 @@ _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "build", "dist"})
 
 
 def pyproject() -> dict[str, Any]:
-    """Give pyproject.toml."""
+    """Return pyproject.toml."""
     return tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def project_files() -> list[Path]:
-    """Give the project's own files: what git tracks or would track; in an unpacked archive, what is there."""
+    """Return the project's own files: what git tracks or would track; in an unpacked archive, what is there."""
     try:
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -46,7 +46,7 @@ def project_files() -> list[Path]:
 
 
 def pages() -> list[Path]:
-    """Give the pages that users read."""
+    """Return the pages that users read."""
     return [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -59,7 +59,7 @@ def in_reading_order() -> list[Path]:
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """Give this process's environment without its own settings of the product, with the test's scripts on PATH."""
+    """Return this process's environment without its own settings of the product, with the test's scripts on PATH."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("WORLDLEDGER_")}
     path = f"{SCRIPTS}{os.pathsep}{inherited.get('PATH', '')}"
     return {**inherited, "PATH": path, "PYTHONUNBUFFERED": "1", **variables}

@@ -39,7 +39,7 @@ _MARKED: Final = re.compile(r"(?<=<!-- generated: )(\w+) -->\n(.*?)<!-- end -->"
 
 
 def errors_table() -> list[str]:
-    """Give one row for each class of error: code, class, HTTP status, recovery and meaning."""
+    """Return one row for each class of error: code, class, HTTP status, recovery and meaning."""
     rows = ["| code | error | HTTP | recovery | meaning |", "| --- | --- | --- | --- | --- |"]
     for error in _error_classes():
         status = str(_status(error)) if _goes_over_http(error) else "—"
@@ -67,7 +67,7 @@ def _error_classes() -> Iterator[type[SimulationError]]:
 
 
 def settings_table() -> list[str]:
-    """Give one row for each setting: variable, default and meaning."""
+    """Return one row for each setting: variable, default and meaning."""
     rows = ["| variable | default | meaning |", "| --- | --- | --- |"]
     for name, field in Settings.model_fields.items():
         default = field.default
@@ -80,7 +80,7 @@ def settings_table() -> list[str]:
 
 
 def config_table(shape: type[BaseModel]) -> list[str]:
-    """Give one row for each field of a world's configuration: name, default, bounds and meaning."""
+    """Return one row for each field of a world's configuration: name, default, bounds and meaning."""
     rows = ["| field | default | from | to | meaning |", "| --- | --- | --- | --- | --- |"]
     for name, field in shape.model_fields.items():
         bounds = {type(part): part for part in field.metadata}
@@ -101,7 +101,7 @@ def _cell(text: str) -> str:
 
 
 def fields_table(fields: of_social_rl.Fields) -> list[str]:
-    """Give one row for each field of a social-RL document: name, what it is, whether it is required, and meaning."""
+    """Return one row for each field of a social-RL document: name, what it is, whether it is required, and meaning."""
     rows = ["| field | is | required | meaning |", "| --- | --- | --- | --- |"]
     for name, field in fields.items():
         required = "yes" if field.required else ""
@@ -128,12 +128,12 @@ TABLES: Final[dict[str, Callable[[], list[str]]]] = {
 
 
 def with_tables(text: str) -> str:
-    """Give a page's text with its generated tables as they should be today."""
+    """Return a page's text with its generated tables as they should be today."""
     return _MARKED.sub(lambda found: f"{found[1]} -->\n" + "\n".join(TABLES[found[1]]()) + "\n<!-- end -->", text)
 
 
 def generated_pages() -> list[Path]:
-    """Give the pages that hold generated tables."""
+    """Return the pages that hold generated tables."""
     return [page for page in sorted((ROOT / "docs").rglob("*.md")) if _MARKED.search(page.read_text())]
 
 

@@ -38,7 +38,7 @@ def _validate(file: Path, folder: Path, **variables: str) -> subprocess.Complete
 
 @pytest.fixture
 def compose() -> Any:
-    """Give the file as YAML."""
+    """Return the file as YAML."""
     return yaml.safe_load(COMPOSE.read_text())
 
 

@@ -16,7 +16,7 @@ _PIN = re.compile(r"([A-Za-z0-9._-]+)==(\S+)")
 
 @pytest.fixture(scope="module")
 def pins() -> dict[str, str]:
-    """Give the pinned versions by normalised name."""
+    """Return the pinned versions by normalised name."""
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     found = {}
     for line in lines:

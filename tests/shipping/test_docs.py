@@ -29,7 +29,7 @@ by_page = pytest.mark.parametrize("page", pages(), ids=lambda page: page.relativ
 
 
 def _anchors(page: Path) -> set[str]:
-    """Give the anchors that a renderer makes of a page's headings."""
+    """Return the anchors that a renderer makes of a page's headings."""
     headings = re.findall(r"^#+ (.+)$", _FENCE.sub("", page.read_text()), re.MULTILINE)
     plain = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings]
     return {heading.strip().replace(" ", "-") for heading in plain}
@@ -98,7 +98,7 @@ def test_generated_tables_are_today_s() -> None:
 
 
 def _sections(page: Path, heading: str) -> dict[str, str]:
-    """Give the sections of a page whose headings look like that, by what stands in their backticks."""
+    """Return the sections of a page whose headings look like that, by what stands in their backticks."""
     parts = re.split(rf"^{heading} `(.+)`$", page.read_text(), flags=re.MULTILINE)
     return {
         name: re.split(r"^#", text, flags=re.MULTILINE)[0] for name, text in zip(parts[1::2], parts[2::2], strict=True)

@@ -98,7 +98,7 @@ def test_it_plays_the_market_once(toured: Toured) -> None:
 
 
 def _told_by_make() -> str:
-    """Give the command that `make run` tells for the market."""
+    """Return the command that `make run` tells for the market."""
     (found,) = re.finditer(r"(worldledger view .*)'; \\$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     return found.group(1)
 

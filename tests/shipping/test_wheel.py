@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel and the source archive without downloading anything; give their folder."""
+    """Build the wheel and the source archive without downloading anything; return their folder."""
     folder = tmp_path_factory.mktemp("dist")
     build = [sys.executable, "-m", "build", "--no-isolation", "--wheel", "--sdist", "--outdir", str(folder), str(ROOT)]
     run(build, cwd=folder, env=environment())
@@ -30,14 +30,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(built: Path) -> Path:
-    """Give the wheel."""
+    """Return the wheel."""
     (found,) = built.glob("*.whl")
     return found
 
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the wheel alone into a fresh environment that borrows this one's dependencies; give its scripts."""
+    """Install the wheel alone into a fresh environment that borrows this one's dependencies; return its scripts."""
     folder = tmp_path_factory.mktemp("a fresh environment")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     python = folder / "bin" / "python"
@@ -52,7 +52,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def worldledger(installed: Path, tmp_path: Path) -> Callable[..., str]:
-    """Give a function that runs the installed command in a folder of its own."""
+    """Return a function that runs the installed command in a folder of its own."""
     env = environment(PATH=f"{installed}:/usr/bin:/bin", HOME=str(tmp_path), COLUMNS="200")
     env.pop("PYTHONPATH", None)
 

@@ -24,7 +24,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def shared_url(servers: Servers, server_kind: str) -> Iterator[str]:
-    """Give a superuser's address of one database for all tests of this folder on that server."""
+    """Return a superuser's address of one database for all tests of this folder on that server."""
     url = servers.create(server_kind, servers.template(server_kind))
     yield url
     servers.drop(server_kind, url)
@@ -32,13 +32,13 @@ def shared_url(servers: Servers, server_kind: str) -> Iterator[str]:
 
 @pytest.fixture
 def database_url(shared_url: str) -> str:
-    """Give the shared database's address: a database for each test would take most of the time."""
+    """Return the shared database's address: a database for each test would take most of the time."""
     return shared_url
 
 
 @pytest.fixture
 async def admin(database_url: str) -> AsyncIterator[Connection]:
-    """Give a superuser's own connection."""
+    """Return a superuser's own connection."""
     connection = await asyncpg.connect(database_url)
     yield connection
     await connection.close()
@@ -46,20 +46,20 @@ async def admin(database_url: str) -> AsyncIterator[Connection]:
 
 @pytest.fixture
 def world_id() -> str:
-    """Give the name of a world that only this test uses."""
+    """Return the name of a world that only this test uses."""
     return f"w-{next(_numbers)}"
 
 
 @pytest.fixture
 async def log(store: Store, world_id: str) -> EventLog:
-    """Give the log of a new world in which any draft may set sim_time."""
+    """Return the log of a new world in which any draft may set sim_time."""
     await store.create_world(NewWorld(world_id=world_id, time_authority="client"))
     return await store.log(world_id)
 
 
 @pytest.fixture
 async def open_store(database_url: str) -> AsyncIterator[Callable[..., Awaitable[Store]]]:
-    """Give an opener of further stores, each as if in a process of its own: ``settings=``, ``clock=`` …"""
+    """Return an opener of further stores, each as if in a process of its own: ``settings=``, ``clock=`` …"""
     async with AsyncExitStack() as stack:
 
         async def opened(url: str = database_url, *, clock: Any = None, new_uuid: Any = None, **settings: Any) -> Store:

@@ -66,7 +66,7 @@ async def holding_head(url: str, world_id: str) -> AsyncIterator[Connection]:
 
 @asynccontextmanager
 async def guards_down(url: str) -> AsyncIterator[Connection]:
-    """Give a superuser's connection, with the triggers that protect history taken away until the block ends."""
+    """Return a superuser's connection, with the triggers that protect history taken away until the block ends."""
     connection = await asyncpg.connect(url)
     try:
         guards = await connection.fetch(
@@ -84,17 +84,17 @@ async def guards_down(url: str) -> AsyncIterator[Connection]:
 
 
 async def effects(log: EventLog) -> list[dict[str, Any]]:
-    """Give a world's effects after its genesis."""
+    """Return a world's effects after its genesis."""
     return [dict(entry.effect) for entry in await log.get_entries_since(1)]
 
 
 async def payloads(log: EventLog) -> list[Any]:
-    """Give the ``n`` of a world's effects after its genesis, in order."""
+    """Return the ``n`` of a world's effects after its genesis, in order."""
     return [effect["payload"]["n"] for effect in await effects(log)]
 
 
 async def assert_sound(store: Store, world_id: str, receipts: Iterable[Receipt] = ()) -> list[Any]:
-    """Check that a log is gapless and verified, holds every receipt and no request twice; give its payloads."""
+    """Check that a log is gapless and verified, holds every receipt and no request twice; return its payloads."""
     rows = [row async for batch in store.reader.batches(world_id) for row in batch]
     assert [row.global_seq for row in rows] == list(range(1, len(rows) + 1))
     verdict = await store.reader.verify(world_id)

@@ -53,12 +53,12 @@ async def replayed(store: Store, world_id: str, seq: int) -> Fold:
 
 
 async def snapshots(store: Store, world_id: str) -> list[SnapshotRecord]:
-    """Give all snapshots of a world."""
+    """Return all snapshots of a world."""
     return await store.states.page(world_id, limit=10_000)
 
 
 async def until_snapshot(store: Store, world_id: str, seq: int, *, digest: bool = True) -> list[SnapshotRecord]:
-    """Wait until there is a snapshot at a seq, with its digest in the log; give all. The limit only ends a hang."""
+    """Wait until there is a snapshot at a seq, with its digest in the log; return all. The limit only ends a hang."""
     deadline = asyncio.get_running_loop().time() + 120
     while True:
         found = await snapshots(store, world_id)

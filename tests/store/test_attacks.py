@@ -26,14 +26,14 @@ COUNT = 9
 
 @pytest.fixture
 async def intruder(database_url: str) -> AsyncIterator[Connection]:
-    """Give a superuser's connection, with the guards taken away until the test is over."""
+    """Return a superuser's connection, with the guards taken away until the test is over."""
     async with guards_down(database_url) as connection:
         yield connection
 
 
 @pytest.fixture
 async def world(store: Store, world_id: str) -> WorldRecord:
-    """Give a world of nine effects, with the neighbour it is attacked from: its name and ``.v``."""
+    """Return a world of nine effects, with the neighbour it is attacked from: its name and ``.v``."""
     return await _make(store, world_id)
 
 

@@ -18,7 +18,7 @@ Opener = Callable[..., Awaitable[Store]]
 
 
 def many(at: int, act: Callable[[], object]) -> Iterator[EffectDraft]:
-    """Give more drafts than all the buffers on the way to the server can hold, and act before one of them."""
+    """Return more drafts than all the buffers on the way to the server can hold, and act before one of them."""
     for n in range(6000):
         if n == at:
             act()

@@ -56,7 +56,7 @@ def move(uci: str, player: str) -> EffectDraft:
 
 @pytest.fixture
 async def game(store: Store, world_id: str) -> EventLog:
-    """Give the log of a chess game that has begun."""
+    """Return the log of a chess game that has begun."""
     await store.create_world(NewWorld(world_id=world_id, ruleset="chess"))
     log = await store.log(world_id)
     payload = {"agents": {"white": "wanda", "black": "boris"}}
@@ -65,7 +65,7 @@ async def game(store: Store, world_id: str) -> EventLog:
 
 
 async def refused(log: EventLog, *drafts: EffectDraft) -> IllegalEffectError:
-    """Append what the ruleset refuses; give the refusal."""
+    """Append what the ruleset refuses; return the refusal."""
     with pytest.raises(IllegalEffectError) as caught:
         await log.append_all(list(drafts))
     return caught.value

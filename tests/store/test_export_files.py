@@ -28,7 +28,7 @@ def check(data: bytes, *noted: Position, max_effect_bytes: int = 1024 * 1024) ->
 
 
 def refusal(data: bytes, *noted: Position) -> tuple[int, str]:
-    """Give the line and the reason for which a file is refused."""
+    """Return the line and the reason for which a file is refused."""
     with pytest.raises(FileRefusedError) as caught:
         check(data, *noted)
     line = caught.value.details["line"]
@@ -37,7 +37,7 @@ def refusal(data: bytes, *noted: Position) -> tuple[int, str]:
 
 
 def trailer(**fields: object) -> bytes:
-    """Give the file with other fields in its trailer."""
+    """Return the file with other fields in its trailer."""
     found = orjson.loads(LINES[-1])["trailer"]
     return b"".join(LINES[:-1]) + text({"trailer": found | fields})
 

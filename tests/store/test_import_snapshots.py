@@ -35,13 +35,13 @@ COUNT = 3000
 
 @pytest.fixture
 def outputs() -> list[BinaryIO]:
-    """Give what the processes have written, in the order of their start."""
+    """Return what the processes have written, in the order of their start."""
     return []
 
 
 @pytest.fixture
 def workers(monkeypatch: pytest.MonkeyPatch, outputs: list[BinaryIO]) -> list[psutil.Process]:
-    """Have imports count as large early on; give the processes that take their snapshots, as they are started."""
+    """Have imports count as large early on; return the processes that take their snapshots, as they are started."""
     started: list[psutil.Process] = []
     popen = subprocess.Popen
 
@@ -57,7 +57,7 @@ def workers(monkeypatch: pytest.MonkeyPatch, outputs: list[BinaryIO]) -> list[ps
 
 
 def drafts(at: int = COUNT, do: Callable[[], object] = lambda: None) -> Iterator[EffectDraft]:
-    """Give as many movements; do something before one of them."""
+    """Return as many movements; do something before one of them."""
     for n in range(COUNT):
         if n == at:
             do()

@@ -30,14 +30,14 @@ _TERMINATE = """
 
 @pytest.fixture
 async def proxy(database_url: str) -> AsyncIterator[Proxy]:
-    """Give a proxy before the server."""
+    """Return a proxy before the server."""
     async with Proxy(database_url).running() as running:
         yield running
 
 
 @pytest.fixture
 async def far_log(log: EventLog, proxy: Proxy, open_store: Opener) -> EventLog:
-    """Give the log of a store that reaches the server through the proxy, and has written to it once."""
+    """Return the log of a store that reaches the server through the proxy, and has written to it once."""
     store = await open_store(proxy.url, command_timeout=0.4, append_deadline=20)
     far = await store.log(log.world_id)
     assert await far.append(draft("first")) == 2

@@ -22,13 +22,13 @@ Opener = Callable[..., Awaitable[Store]]
 
 @pytest.fixture
 async def urgent(store: Store, world_id: str) -> EventLog:
-    """Give the log of a new world whose default priority is 3."""
+    """Return the log of a new world whose default priority is 3."""
     await store.create_world(NewWorld(world_id=world_id, orchestrator=OrchestratorConfig(default_priority=3)))
     return await store.log(world_id)
 
 
 async def effects(log: EventLog) -> list[dict[str, Any]]:
-    """Give a world's effects after its genesis."""
+    """Return a world's effects after its genesis."""
     return [dict(entry.effect) for entry in await log.get_entries_since(1)]
 
 

@@ -33,7 +33,7 @@ _UNIT = st.tuples(
 async def _gathered(
     store: Store, log: EventLog, admin: Connection, url: str, units: list[list[EffectDraft]]
 ) -> list[Any]:
-    """Let units arrive one by one while the head is held, then let go; give their outcomes."""
+    """Let units arrive one by one while the head is held, then let go; return their outcomes."""
     async with holding_head(url, log.world_id):
         first = start(log.append(draft("first")))
         await wait_for_waiters(admin)
@@ -112,7 +112,7 @@ async def test_a_world_of_the_wall_clock_is_sorted_by_priority(
 
 
 def _seal(units: list[tuple[list[float | None], int, str]]) -> tuple[list[tuple[int, int]], list[int]]:
-    """Seal units with a Sealer alone; give what was written, as (unit, place), and which units were refused."""
+    """Seal units with a Sealer alone; return what was written, as (unit, place), and which units were refused."""
 
     async def run() -> tuple[list[tuple[int, int]], list[int]]:
         client = TimeAuthority("client")

@@ -25,7 +25,7 @@ BACK = "the database is back"
 
 @pytest.fixture
 async def proxy(database_url: str) -> AsyncIterator[Proxy]:
-    """Give a proxy before the server."""
+    """Return a proxy before the server."""
     async with Proxy(database_url).running() as running:
         yield running
 

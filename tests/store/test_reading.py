@@ -23,7 +23,7 @@ Opener = Callable[..., Awaitable[Store]]
 
 @pytest.fixture
 async def filled(log: EventLog) -> EventLog:
-    """Give a log with 20 effects of three kinds by two sources after its genesis."""
+    """Return a log with 20 effects of three kinds by two sources after its genesis."""
     await log.append_all([draft(n, kind=f"K{n % 3}", source_id=f"s{n % 2}", sim_time=n) for n in range(20)])
     return log
 

@@ -40,17 +40,17 @@ BROKEN = game("1. e4 e5 2. Ke5", "1-0").replace("[Event", '[FEN "no position"]\n
 
 @pytest.fixture
 def experiment() -> str:
-    """Give the name of an experiment that only this test uses."""
+    """Return the name of an experiment that only this test uses."""
     return f"exp-{next(_numbers)}-{os.getpid()}"
 
 
 async def names(store: Store, experiment: str | None) -> list[str]:
-    """Give the worlds of an experiment."""
+    """Return the worlds of an experiment."""
     return [world.world_id async for world in store.every_world(experiment=experiment)]
 
 
 async def effects(store: Store, world_id: str) -> list[dict[str, object]]:
-    """Give a world's effects."""
+    """Return a world's effects."""
     return [orjson.loads(row.text) async for batch in store.reader.batches(world_id) for row in batch]
 
 

@@ -81,7 +81,7 @@ class _Told:
         self._digests[agent_id, self.seq] = view.context_digest
 
     def digest(self, agent_id: str, at_seq: int) -> Said:
-        """Give the true ViewDigest."""
+        """Return the true ViewDigest."""
         return _said(agent_id, at_seq, self._digests[agent_id, at_seq])
 
     async def replay(self, store: Store, world_id: str, ruleset: Ruleset = RULESET) -> ReplayVerdict:

@@ -90,13 +90,13 @@ TAMPERINGS: dict[str, tuple[str, int, str, str]] = {
 
 @pytest.fixture
 def other_url(make_database: Callable[..., str]) -> str:
-    """Give the address of an empty database, to import into."""
+    """Return the address of an empty database, to import into."""
     return make_database()
 
 
 @pytest.fixture
 async def world(store: Store, world_id: str) -> str:
-    """Give a world with requests of one effect (2 to 9) and of several (10 to 12), and effects without (1, 13)."""
+    """Return a world with requests of one effect (2 to 9) and of several (10 to 12), and effects without (1, 13)."""
     await store.create_world(NewWorld(world_id=world_id, time_authority="client"))
     log = await store.log(world_id)
     await log.append_all([draft({"n": n, "é": 1e16}, req_id=f"r{n}", sim_time=n / 4) for n in range(2, 10)])

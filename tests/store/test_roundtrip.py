@@ -23,7 +23,7 @@ _SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[Heal
 
 
 async def _stored(admin: Connection, world_id: str, seqs: list[int]) -> list[Any]:
-    """Give the stored texts; PostgreSQL must also be able to take each payload apart."""
+    """Return the stored texts; PostgreSQL must also be able to take each payload apart."""
     rows = await admin.fetch(
         "select effect::text as text, effect -> 'payload' ->> 'n' as n from effects"
         " where world_id = $1 and global_seq = any($2) order by global_seq",

@@ -40,7 +40,7 @@ class Asking:
 
 
 async def refused(task: asyncio.Task[int]) -> tuple[float, str]:
-    """Give when a task is refused, and with which error."""
+    """Return when a task is refused, and with which error."""
     with pytest.raises(SimulationError) as caught:
         await task
     return loop().time(), caught.value.code

@@ -22,7 +22,7 @@ Opener = Callable[..., Awaitable[Store]]
 
 
 async def kinds(store: Store, world_id: str) -> set[str]:
-    """Give the kinds of a world's effects."""
+    """Return the kinds of a world's effects."""
     return {row.kind async for batch in store.reader.batches(world_id) for row in batch}
 
 

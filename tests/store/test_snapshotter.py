@@ -25,7 +25,7 @@ Opener = Callable[..., Awaitable[Store]]
 
 
 async def digests(log: EventLog) -> list[dict[str, object]]:
-    """Give the payloads of the state digests in a world's log."""
+    """Return the payloads of the state digests in a world's log."""
     return [orjson.loads(row.text)["payload"] async for batch in log.batches(kind="StateDigest") for row in batch]
 
 

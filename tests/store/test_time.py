@@ -30,7 +30,7 @@ class Clock:
         self.now = now
 
     def __call__(self) -> float:
-        """Give the time."""
+        """Return the time."""
         return self.now
 
 

@@ -53,13 +53,13 @@ def at(sim_time: float, source_id: str, n: int = 0, **fields: Any) -> EffectDraf
 
 @pytest.fixture
 async def wall(store: Store, world_id: str) -> EventLog:
-    """Give the log of a world in which the wall clock sets sim_time."""
+    """Return the log of a world in which the wall clock sets sim_time."""
     await store.create_world(NewWorld(world_id=world_id))
     return await store.log(world_id)
 
 
 async def refused(log: EventLog, *drafts: EffectDraft) -> SimulationError:
-    """Append what is refused; give the refusal."""
+    """Append what is refused; return the refusal."""
     with pytest.raises((TimeAuthorityError, SimTimeOrderError)) as caught:
         await log.append_all(list(drafts), system=True)
     return caught.value
@@ -166,7 +166,7 @@ async def test_bulk_appends_go_by_it(open_store: Opener, wall: EventLog) -> None
 
 @pytest.fixture
 async def proxy(database_url: str) -> AsyncIterator[Proxy]:
-    """Give a proxy before the server."""
+    """Return a proxy before the server."""
     async with Proxy(database_url).running() as running:
         yield running
 
@@ -413,6 +413,6 @@ _laws = itertools.count(1)
 
 @pytest.fixture
 async def two(open_store: Opener) -> tuple[Store, Store, Clock]:
-    """Give two stores with one clock."""
+    """Return two stores with one clock."""
     clock = Clock()
     return await open_store(clock=clock), await open_store(clock=clock), clock

@@ -50,7 +50,7 @@ async def restored(store: Store, data: bytes) -> bool:
 
 
 async def contents(url: str, world_id: str) -> dict[str, list[tuple[object, ...]]]:
-    """Give all that the tables have of a world."""
+    """Return all that the tables have of a world."""
     connection = await asyncpg.connect(url)
     try:
         return {
@@ -68,7 +68,7 @@ async def contents(url: str, world_id: str) -> dict[str, list[tuple[object, ...]
 
 @pytest.fixture
 def other_url(make_database: Callable[..., str]) -> str:
-    """Give the address of an empty database, to import into."""
+    """Return the address of an empty database, to import into."""
     return make_database()
 
 

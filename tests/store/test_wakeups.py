@@ -67,7 +67,7 @@ Watching = Callable[..., Awaitable[tuple[Store, HeadWatcher]]]
 
 @pytest.fixture
 async def watching(database_url: str, open_store: Opener) -> AsyncIterator[Watching]:
-    """Give an opener of processes: a store with a watcher that only wake-ups can wake."""
+    """Return an opener of processes: a store with a watcher that only wake-ups can wake."""
     async with AsyncExitStack() as stack:
 
         async def opened(url: str = database_url, interval: float = NEVER_S) -> tuple[Store, HeadWatcher]:
@@ -78,7 +78,7 @@ async def watching(database_url: str, open_store: Opener) -> AsyncIterator[Watch
 
 
 def wakeups_of(watcher: HeadWatcher) -> Wakeups:
-    """Give the watcher's part in the exchange."""
+    """Return the watcher's part in the exchange."""
     assert watcher._wakeups is not None
     return watcher._wakeups
 

@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def worlds(store: Store) -> WorldsAtOnce:
-    """Give what makes worlds in the store's database."""
+    """Return what makes worlds in the store's database."""
     return WorldsAtOnce(store.reader, max_effect_bytes=2000)
 
 
 def sealed(worlds: WorldsAtOnce, name: str, numbers: range = range(3), **fields: Any) -> SealedWorld:
-    """Give a world, sealed, with a draft of each number, whose time it is, too."""
+    """Return a world, sealed, with a draft of each number, whose time it is, too."""
     drafts = [check_draft(draft(n, sim_time=float(n))) for n in numbers]
     return worlds.seal(NewWorld(world_id=name, time_authority="client", **fields), drafts)
 
 
 def in_columns(drafts: list[CheckedDraft]) -> PlainDrafts:
-    """Give the same drafts in columns."""
+    """Return the same drafts in columns."""
     plain = PlainDrafts()
     for each in drafts:
         plain.add(each.kind, each.payload, each.source_id, each.sim_time or 0.0)
@@ -48,7 +48,7 @@ def in_columns(drafts: list[CheckedDraft]) -> PlainDrafts:
 
 
 def said(row: Row) -> tuple[Any, ...]:
-    """Give what of a row does not follow from the moment at which it was made, nor from chance."""
+    """Return what of a row does not follow from the moment at which it was made, nor from chance."""
     world_id, seq, text, _, kind, source_id, sim_time = row
     effect = orjson.loads(text)
     del effect["uuid"], effect["wall_time"]

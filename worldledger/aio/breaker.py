@@ -75,7 +75,7 @@ class CircuitBreaker:
         self._rested = self._state == "OPEN"
 
     async def call(self, func: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Give what ``func`` gives, or raise what it raises.
+        """Return what ``func`` gives, or raise what it raises.
 
         Raises CircuitBreakerOpenError, with the seconds after which to ask again, without calling it. What may hang
         needs a timeout of its own: nothing else is let through while a probe is under way.

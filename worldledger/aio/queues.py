@@ -122,7 +122,7 @@ class TimedQueue(Generic[T]):
                 self._arrange()
 
     def peek_due(self) -> T | None:
-        """Give the next item if it is due, without taking it."""
+        """Return the next item if it is due, without taking it."""
         return self._heap[0][2] if self._is_due() else None
 
     def drain_due(self, limit: int | None = None) -> list[T]:

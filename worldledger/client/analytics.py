@@ -33,7 +33,7 @@ class Question(Frame):
         self._max_rows = max_rows
 
     async def rows(self) -> list[dict[str, Any]]:
-        """Give the answer as rows of JSON values, by column. No Arrow is needed for it.
+        """Return the answer as rows of JSON values, by column. No Arrow is needed for it.
 
         Of columns that have one name the second is called ``name_2``.
         Raises QueryRefusedError for what is no question, QueryTimeoutError for what takes too long, UnknownQueryError.

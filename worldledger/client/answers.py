@@ -23,7 +23,7 @@ class Answer(NamedTuple):
 
 
 def read_answer(response: httpx2.Response, url: str) -> Answer:
-    """Give what an answer says; raise the error that it tells of."""
+    """Return what an answer says; raise the error that it tells of."""
     try:
         value = orjson.loads(response.content) if response.content else None
     except orjson.JSONDecodeError:
@@ -39,7 +39,7 @@ def was_sent(error: httpx2.TransportError) -> bool:
 
 
 def unavailable(url: str, error: httpx2.TransportError) -> ServiceUnavailableError:
-    """Give the error of a request that has no answer."""
+    """Return the error of a request that has no answer."""
     sent = was_sent(error)
     why = str(error) or type(error).__name__
     what = f"{url} {'went away before it answered' if sent else 'cannot be reached'}: {why}"
@@ -47,7 +47,7 @@ def unavailable(url: str, error: httpx2.TransportError) -> ServiceUnavailableErr
 
 
 def checked_address(url: str) -> str:
-    """Give a service's address as requests are made of it; raise ValueError if it is none."""
+    """Return a service's address as requests are made of it; raise ValueError if it is none."""
     try:
         parts = urlsplit(url)
         fit = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0

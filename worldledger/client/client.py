@@ -41,7 +41,7 @@ class Client(RemoteWorld):
         return self._transport.url
 
     def world(self, world_id: str) -> RemoteWorld:
-        """Give another world of the service, over the same connections; always the same one for a name."""
+        """Return another world of the service, over the same connections; always the same one for a name."""
         if world_id == self.world_id:
             return self
         if world_id not in self._worlds:
@@ -58,7 +58,7 @@ class Client(RemoteWorld):
         after_seq: int = 0,
         until_seq: int | None = None,
     ) -> Frame:
-        """Give effects of the service's worlds as a table: all of them, unless something narrows them down.
+        """Return effects of the service's worlds as a table: all of them, unless something narrows them down.
 
         They are ordered by world_id and global_seq and none is left out; a world's part ends where its head stands when
         the table is asked for. ``after_seq`` and ``until_seq`` go with ``world``. Nothing is read before a method of
@@ -88,7 +88,7 @@ class Client(RemoteWorld):
         return Question(self._transport, query, params, max_rows)
 
     async def queries(self) -> list[dict[str, Any]]:
-        """Give the queries that have names: name, title, description, parameters, sql."""
+        """Return the queries that have names: name, title, description, parameters, sql."""
         found: list[dict[str, Any]] = (await self._transport.call("GET", "/v1/queries")).value["queries"]
         return found
 

@@ -114,7 +114,7 @@ class Connection:
                 await asyncio.sleep(max(pauses.next(), least))
 
     async def _connect(self) -> SimulationError | None:
-        """Make one connection and use it until it is lost; give the error if it was refused for good."""
+        """Make one connection and use it until it is lost; return the error if it was refused for good."""
         address = self._address()
         async with connect(
             address,
@@ -156,7 +156,7 @@ class Connection:
 
 
 def _error(error: InvalidStatus, address: str) -> SimulationError:
-    """Give the error that a refused handshake tells of."""
+    """Return the error that a refused handshake tells of."""
     response = error.response
     try:
         body = orjson.loads(response.body or b"")

@@ -20,7 +20,7 @@ class RemoteEventLog:
         self._path = f"{path_of('v1', 'worlds', world_id)}/effects"
 
     async def get_entries_since(self, since_seq: int, limit: int | None = None) -> list[EventLogEntry]:
-        """Give the entries after ``since_seq``, ascending, for replay or catch-up; at most ``limit`` if given."""
+        """Return the entries after ``since_seq``, ascending, for replay or catch-up; at most ``limit`` if given."""
         entries: list[EventLogEntry] = []
         after: int | None = since_seq
         while after is not None and (limit is None or len(entries) < limit):
@@ -31,7 +31,7 @@ class RemoteEventLog:
         return entries
 
     async def config(self) -> OrchestratorConfig:
-        """Give the world's own setting of how its agents are served, or the usual one: its genesis says it."""
+        """Return the world's own setting of how its agents are served, or the usual one: its genesis says it."""
         (genesis,) = await self.get_entries_since(0, limit=1)
         own = genesis.effect["payload"].get("orchestrator")
         return OrchestratorConfig() if own is None else read_config(own)

@@ -53,7 +53,7 @@ class Frame:
         self._body = body
 
     async def to_arrow(self) -> pa.Table:
-        """Give the whole table as a pyarrow.Table.
+        """Return the whole table as a pyarrow.Table.
 
         Raises ServiceUnavailableError where the answer breaks off, and what the service refuses.
         """
@@ -61,20 +61,20 @@ class Frame:
             return await asyncio.to_thread(self._read_all, reader)
 
     async def to_polars(self) -> pl.DataFrame:
-        """Give the whole table as a polars.DataFrame; see `to_arrow`."""
+        """Return the whole table as a polars.DataFrame; see `to_arrow`."""
         polars = needed("polars")
         table = await self.to_arrow()
         frame: pl.DataFrame = await asyncio.to_thread(polars.from_arrow, table)
         return frame
 
     async def to_pandas(self) -> pd.DataFrame:
-        """Give the whole table as a pandas.DataFrame; see `to_arrow`."""
+        """Return the whole table as a pandas.DataFrame; see `to_arrow`."""
         needed("pandas")
         table = await self.to_arrow()
         return await asyncio.to_thread(table.to_pandas)
 
     async def batches(self) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Give the table piece by piece as pyarrow.RecordBatches, as they come; see `to_arrow`.
+        """Return the table piece by piece as pyarrow.RecordBatches, as they come; see `to_arrow`.
 
         Leaving early ends the query in the service; `contextlib.aclosing` does so at once.
         """
@@ -174,7 +174,7 @@ class _Feed:
     # -- in a thread ---------------------------------------------------------------------------------------
 
     def read(self, size: int = -1) -> bytes:
-        """Give so many bytes, or what there is to the end."""
+        """Return so many bytes, or what there is to the end."""
         with self._changed:
             self._wanted = size
             if self._size < size:
@@ -211,7 +211,7 @@ class _Feed:
 
 
 def needed(module: str) -> Any:
-    """Give a module that an extra installs. Raises ExtraMissingError, which says what to install."""
+    """Return a module that an extra installs. Raises ExtraMissingError, which says what to install."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

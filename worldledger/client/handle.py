@@ -85,18 +85,18 @@ class RemoteHandle:
         )
 
     async def view(self, at_seq: int | None = None, *, at: str | None = None) -> View:
-        """Give the agent's whole view; see `RemoteWorld.view`. The latest one is what it acts from next."""
+        """Return the agent's whole view; see `RemoteWorld.view`. The latest one is what it acts from next."""
         view = await self.world.view(self.agent_id, at_seq=at_seq, at=at)
         if at_seq is None and at in {None, "head"}:
             self.context_seq = max(self.context_seq, view.view_seq)
         return view
 
     def get_view_seq(self) -> int:
-        """Give the view_seq of the last observation that was given out."""
+        """Return the view_seq of the last observation that was given out."""
         return self.view_seq
 
     def close(self) -> None:
-        """Give the handle back; the agent stays registered. Doing it twice does no harm."""
+        """Return the handle back; the agent stays registered. Doing it twice does no harm."""
         self.world.acknowledge(self.agent_id, self.view_seq)
         self._subscription.close()
         self.world.forget_handle(self)

@@ -55,7 +55,7 @@ class Links:
         return link
 
     def of(self, agent_id: str, req_id: str | None = None) -> Link | None:
-        """Give the link to use for an agent: the one with this generation if there is one, else any that is open."""
+        """Return the link to use for an agent: the one with this generation if there is one, else any that is open."""
         found = self._links.get(agent_id, [])
         return next((link for link in found if req_id in link.tokens), found[0] if found else None)
 
@@ -93,12 +93,12 @@ class Links:
         return (self.of(agent_id, req_id) or self.open(agent_id)).issue(req_id, context_seq, stated)
 
     def context_of(self, agent_id: str, req_id: str) -> int | None:
-        """Give the context of a generation that is live here, if it is and that is known."""
+        """Return the context of a generation that is live here, if it is and that is known."""
         token = self._live(agent_id, req_id)
         return None if token is None or not token.context_seq else token.context_seq
 
     def generation(self, agent_id: str, req_id: str) -> CancelToken | None:
-        """Give the token of a generation that was begun here, also for a while after it has ended."""
+        """Return the token of a generation that was begun here, also for a while after it has ended."""
         return self._live(agent_id, req_id) or self._ended.get((agent_id, req_id))
 
     async def cancel(self, agent_id: str, req_id: str, reason: str) -> None:
@@ -110,7 +110,7 @@ class Links:
             await self._transport.call("DELETE", self._generation(agent_id, req_id))
 
     async def finish(self, agent_id: str, req_id: str) -> bool:
-        """Take note that a generation has ended; give False if none of that req_id is live."""
+        """Take note that a generation has ended; return False if none of that req_id is live."""
         if self._live(agent_id, req_id) is not None:
             self.over(agent_id, req_id)
             return True

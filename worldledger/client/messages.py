@@ -84,7 +84,7 @@ class MessageSubscription:
         return not self._over
 
     def close(self) -> None:
-        """Give the handler nothing more; one that runs is cancelled. Doing it twice does no harm."""
+        """Return the handler nothing more; one that runs is cancelled. Doing it twice does no harm."""
         self._over = True
         self._waiting.clear()
         if self._pump is not None:
@@ -171,7 +171,7 @@ class MessageSubscription:
 
 
 def kinds_of(message_types: str | Collection[str] | None) -> frozenset[str] | None:
-    """Give the kinds that are meant: one by its name, several, or (None) all."""
+    """Return the kinds that are meant: one by its name, several, or (None) all."""
     if message_types is None:
         return None
     return frozenset({message_types} if isinstance(message_types, str) else message_types)

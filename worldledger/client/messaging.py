@@ -56,7 +56,7 @@ class MessageFacade(AbstractAsyncContextManager["MessageFacade"]):
         )
 
     def context_seq(self, agent_id: str) -> int | None:
-        """Give the global_seq of the newest message that was handed to an agent here; None before the first."""
+        """Return the global_seq of the newest message that was handed to an agent here; None before the first."""
         return self._handed.get(agent_id)
 
     async def submit_intent(self, agent_id: str, intent: Mapping[str, Any]) -> Accepted:
@@ -107,7 +107,7 @@ class MessageFacade(AbstractAsyncContextManager["MessageFacade"]):
         after_seq: int = 0,
         limit: int = 100,
     ) -> list[ObservedEvent]:
-        """Give messages of the past that the agent could observe, ascending; at most ``limit``.
+        """Return messages of the past that the agent could observe, ascending; at most ``limit``.
 
         Go on with ``after_seq`` the last one's ``global_seq``. Raises UnknownAgentError.
         """

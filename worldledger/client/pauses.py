@@ -19,7 +19,7 @@ class Pauses:
         self._next = _FIRST
 
     def next(self) -> float:
-        """Give the next one."""
+        """Return the next one."""
         pause = self._next
         self._next = min(2 * pause, _MOST)
         return pause * random.uniform(0.5, 1.0)  # noqa: S311 - nobody is to be kept from guessing it

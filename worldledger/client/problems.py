@@ -36,7 +36,7 @@ class RemoteError(SimulationError):
 
 
 def error_of(problem: Mapping[str, Any]) -> SimulationError:
-    """Give the error that a problem tells of.
+    """Return the error that a problem tells of.
 
     ``intent`` of an error has what the problem names of it; everything else is as it was in the service. What is no
     problem of ours, or has a code that is not known here, becomes a RemoteError.
@@ -48,7 +48,7 @@ def error_of(problem: Mapping[str, Any]) -> SimulationError:
 
 
 def error_of_answer(status: int, body: object, url: str) -> SimulationError:
-    """Give the error that an answer over HTTP tells of, by its parsed body or else by its status."""
+    """Return the error that an answer over HTTP tells of, by its parsed body or else by its status."""
     if isinstance(body, Mapping) and "code" in body:
         return error_of(body)
     what = f"{url} answered with status {status}"
@@ -58,7 +58,7 @@ def error_of_answer(status: int, body: object, url: str) -> SimulationError:
 
 
 def seconds_to_wait(error: SimulationError) -> float:
-    """Give the seconds after which the service says to try again; 0 where it does not say."""
+    """Return the seconds after which the service says to try again; 0 where it does not say."""
     said = error.details.get("retry_after_s")
     return float(said) if isinstance(said, int | float) else 0.0
 

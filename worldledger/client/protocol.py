@@ -66,7 +66,7 @@ class Observations(Protocol):
         ...
 
     def get_due(self, limit: int | None = None) -> list[ObservationDelta]:
-        """Give the deltas that are there, without waiting."""
+        """Return the deltas that are there, without waiting."""
         ...
 
     def close(self) -> None:
@@ -125,15 +125,15 @@ class Agent(Protocol):
         ...
 
     async def view(self, at_seq: int | None = None, *, at: str | None = None) -> View:
-        """Give the agent's whole view, the latest or the one that it had at a seq or another moment."""
+        """Return the agent's whole view, the latest or the one that it had at a seq or another moment."""
         ...
 
     def get_view_seq(self) -> int:
-        """Give ``view_seq`` (seed)."""
+        """Return ``view_seq`` (seed)."""
         ...
 
     def close(self) -> None:
-        """Give the handle back; the agent stays registered."""
+        """Return the handle back; the agent stays registered."""
         ...
 
 
@@ -141,7 +141,7 @@ class Log(Protocol):
     """A world's log, for reading."""
 
     async def get_entries_since(self, since_seq: int, limit: int | None = None) -> list[EventLogEntry]:
-        """Give the entries after ``since_seq``, ascending; at most ``limit`` if given."""
+        """Return the entries after ``since_seq``, ascending; at most ``limit`` if given."""
         ...
 
 
@@ -178,21 +178,21 @@ class World(Protocol):
         staleness_threshold: Threshold = NOT_GIVEN,
         interrupt_policy: InterruptPolicy | None = None,
     ) -> Agent:
-        """Register an agent, or give a registered one this policy and these permissions; give its handle."""
+        """Register an agent, or give a registered one this policy and these permissions; return its handle."""
         ...
 
     async def agent(self, agent_id: str, *, view_seq: int | None = None) -> Agent:
-        """Give the handle of a registered agent; its observations go on after a view, or where it acknowledged."""
+        """Return the handle of a registered agent; its observations go on after a view, or where it acknowledged."""
         ...
 
     async def agents(self) -> Mapping[str, Mapping[str, Any]]:
-        """Give what is known of every registered agent: policy, permissions, weight, registered_seq."""
+        """Return what is known of every registered agent: policy, permissions, weight, registered_seq."""
         ...
 
     # -- intents and events --------------------------------------------------------------------------------
 
     async def submit_intent(self, intent: Mapping[str, Any]) -> Accepted:
-        """Submit an intent; give its effect's uuid."""
+        """Submit an intent; return its effect's uuid."""
         ...
 
     async def hold_intent(self, intent: Mapping[str, Any]) -> Held | Accepted:
@@ -232,15 +232,15 @@ class World(Protocol):
         ...
 
     async def finish_generation(self, agent_id: str, req_id: str) -> bool:
-        """Take note that a generation has ended without an intent of its req_id; give False if none runs."""
+        """Take note that a generation has ended without an intent of its req_id; return False if none runs."""
         ...
 
     def generation(self, agent_id: str, req_id: str) -> CancelToken | None:
-        """Give the token of a generation that was begun here, also for a while after it has ended."""
+        """Return the token of a generation that was begun here, also for a while after it has ended."""
         ...
 
     def generation_context(self, agent_id: str, req_id: str) -> int | None:
-        """Give the context of a generation that is under way; None where none is."""
+        """Return the context of a generation that is under way; None where none is."""
         ...
 
     # -- staleness -----------------------------------------------------------------------------------------
@@ -258,14 +258,14 @@ class World(Protocol):
     # -- observation ---------------------------------------------------------------------------------------
 
     async def view(self, agent_id: str, *, at_seq: int | None = None, at: str | None = None) -> View:
-        """Give an agent's view, the latest that it may know or the one that it had at a seq or another moment.
+        """Return an agent's view, the latest that it may know or the one that it had at a seq or another moment.
 
         Its view_seq is that of the effect which made it: the last up to there that gave the agent a delta.
         """
         ...
 
     async def subscribe(self, agent_id: str, *, view_seq: int | None = None) -> Observations:
-        """Give the agent's observations after a view, or from now on with the view to begin with."""
+        """Return the agent's observations after a view, or from now on with the view to begin with."""
         ...
 
     def acknowledge(self, agent_id: str, view_seq: int) -> None:
@@ -281,7 +281,7 @@ class World(Protocol):
         kinds: Collection[str] | None = None,
         limit: int = 100,
     ) -> tuple[list[ObservedEvent], int]:
-        """Give events of the past that the agent could see, and the seq to go on after."""
+        """Return events of the past that the agent could see, and the seq to go on after."""
         ...
 
     # -- time ----------------------------------------------------------------------------------------------

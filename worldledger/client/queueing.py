@@ -37,7 +37,7 @@ class DeltaQueue:
             raise
 
     def get_due(self, limit: int | None = None) -> list[ObservationDelta]:
-        """Give those that are there. Raises as `get`."""
+        """Return those that are there. Raises as `get`."""
         try:
             return self._queue.drain_due(limit)
         except QueueClosedError:

@@ -55,7 +55,7 @@ class RemoteRounds:
         return RoundReceipt(**{name: told[name] for name in RoundReceipt._fields})
 
     async def rounds(self) -> list[dict[str, Any]]:
-        """Give where each round stands in the log, and how much is in it, in the order of the log.
+        """Return where each round stands in the log, and how much is in it, in the order of the log.
 
         Raises MomentNotFoundError for a world that is no social-RL run.
         """
@@ -69,7 +69,7 @@ class RemoteRounds:
         return found
 
     async def round(self, number: int) -> dict[str, Any]:
-        """Give a round as far as it has come: where it stands, and in ``result`` what its file holds.
+        """Return a round as far as it has come: where it stands, and in ``result`` what its file holds.
 
         `RoundResult.from_value` reads that. Raises MomentNotFoundError for a round that there is not.
         """
@@ -78,7 +78,7 @@ class RemoteRounds:
         return found
 
     async def policy(self, *, at_seq: int | None = None, at: str | None = None) -> dict[str, Any]:
-        """Give the cues of each agent (``agents``) and the policy of each role (``roles``), at a moment or now.
+        """Return the cues of each agent (``agents``) and the policy of each role (``roles``), at a moment or now.
 
         ``at`` is a moment as `worldledger.moments` says: ``round:3``. Raises MomentNotFoundError for one that there is
         not, and for a world that is no social-RL run, and UnreadableMomentError (a ValueError) for what is no moment.

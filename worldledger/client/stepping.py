@@ -102,7 +102,7 @@ class RLFacade(AbstractAsyncContextManager["RLFacade"]):
         self._steps: dict[str, dict[str, CancelToken]] = {}
 
     async def view(self, agent_id: str) -> View:
-        """Give the agent's whole view as the deltas given so far have made it. Raises UnknownAgentError."""
+        """Return the agent's whole view as the deltas given so far have made it. Raises UnknownAgentError."""
         seen = await self._begin(agent_id)
         view = await self.world.view(agent_id, at_seq=seen.view_seq)
         seen.context_seq = max(seen.context_seq, view.view_seq)
@@ -118,7 +118,7 @@ class RLFacade(AbstractAsyncContextManager["RLFacade"]):
         return seen.give(await fitted(self.world, agent_id, await seen.deltas.get()))
 
     async def step(self, agent_id: str, intent: Mapping[str, Any]) -> tuple[Effect, ObservationDelta]:
-        """Submit an intent; give its effect, and one delta from the last view that was given to the one that has it.
+        """Submit an intent; return its effect, and one delta from the last view that was given to the one that has it.
 
         ``context_seq`` is the newest that was given unless the intent says otherwise; ``req_id`` is random. The step
         is a generation of that req_id, which `cancel_agent_step` and any other process may cancel. Raises as

@@ -54,7 +54,7 @@ class RemoteSubscription:
         return delta
 
     def get_due(self, limit: int | None = None) -> list[ObservationDelta]:
-        """Give the deltas that have come, without waiting. Raises as `get`."""
+        """Return the deltas that have come, without waiting. Raises as `get`."""
         due = self.deltas.get_due(limit)
         if due:
             self.view_seq = due[-1]["view_seq"]

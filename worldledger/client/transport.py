@@ -123,7 +123,7 @@ class Transport:
             raise ServiceUnavailableError(f"the client of {self.url} is closed", url=self.url)
 
     def cut_off(self, error: Exception | None) -> ServiceUnavailableError:
-        """Give the error of an answer that was not whole."""
+        """Return the error of an answer that was not whole."""
         why = "" if error is None else f": {str(error) or type(error).__name__}"
         what = f"{self.url} broke off before its answer was whole; what has come of it is not all{why}"
         return ServiceUnavailableError(what, url=self.url)
@@ -135,7 +135,7 @@ class Transport:
 
 
 def path_of(*parts: str) -> str:
-    """Give the path of these parts, each escaped whatever it holds."""
+    """Return the path of these parts, each escaped whatever it holds."""
     return "".join(f"/{quote(part, safe='')}" for part in parts)
 
 

@@ -94,7 +94,7 @@ class RemoteWorld(RemoteRounds):
         orchestrator: OrchestratorConfig | dict[str, Any] | None = None,
         checkpoint: dict[str, Any] | None = None,
     ) -> bool:
-        """Create the world; give False if it is there already, whatever it is like.
+        """Create the world; return False if it is there already, whatever it is like.
 
         The parameters are those of `worldledger.genesis.NewWorld`: ``config`` is the ruleset's own, ``orchestrator``
         says how the world's agents are served, ``checkpoint`` what it begins with; with ``order="tick"`` intents are
@@ -166,7 +166,7 @@ class RemoteWorld(RemoteRounds):
         return await self._handle(agent_id, view)
 
     async def agent(self, agent_id: str, *, view_seq: int | None = None) -> RemoteHandle:
-        """Give the handle of a registered agent; its observations go on after ``view_seq``, or where it acknowledged.
+        """Return the handle of a registered agent; its observations go on after ``view_seq``, or where it acknowledged.
 
         One handle of an agent is open at a time in one client: an earlier one is closed. Raises UnknownAgentError, and
         MomentNotFoundError for a view_seq that the log has not come to.
@@ -187,7 +187,7 @@ class RemoteWorld(RemoteRounds):
         return handle
 
     async def agents(self) -> Mapping[str, Mapping[str, Any]]:
-        """Give what is known of every registered agent: policy, permissions, weight, registered_seq."""
+        """Return what is known of every registered agent: policy, permissions, weight, registered_seq."""
         found: dict[str, Mapping[str, Any]] = {}
         after: str | None = ""
         while after is not None:
@@ -206,7 +206,7 @@ class RemoteWorld(RemoteRounds):
     # -- intents and events --------------------------------------------------------------------------------
 
     async def submit_intent(self, intent: Mapping[str, Any]) -> Accepted:
-        """Submit an intent; give its effect's uuid. The same req_id of the agent again gives the first answer.
+        """Submit an intent; return its effect's uuid. The same req_id of the agent again gives the first answer.
 
         It goes over the agent's own connection where there is one, and otherwise over HTTP. Raises InvalidIntentError,
         UnknownAgentError, StaleContextError, QuotaExceededError, BackpressureError, DeadlineExceededError,
@@ -347,21 +347,21 @@ class RemoteWorld(RemoteRounds):
         await self._links.cancel(agent_id, req_id, reason)
 
     async def finish_generation(self, agent_id: str, req_id: str) -> bool:
-        """Take note that a generation has ended without an intent of its req_id; give False if none is live."""
+        """Take note that a generation has ended without an intent of its req_id; return False if none is live."""
         return await self._links.finish(agent_id, req_id)
 
     def generation_context(self, agent_id: str, req_id: str) -> int | None:
-        """Give the context of a generation that is live here; None where none is."""
+        """Return the context of a generation that is live here; None where none is."""
         return self._links.context_of(agent_id, req_id)
 
     def generation(self, agent_id: str, req_id: str) -> CancelToken | None:
-        """Give the token of a generation that was begun here, also for a while after it has ended."""
+        """Return the token of a generation that was begun here, also for a while after it has ended."""
         return self._links.generation(agent_id, req_id)
 
     # -- staleness -----------------------------------------------------------------------------------------
 
     async def staleness(self) -> dict[str, Any]:
-        """Give the world's settings of staleness as they stand."""
+        """Return the world's settings of staleness as they stand."""
         return cast("dict[str, Any]", (await self._transport.call("GET", f"{self._path}/staleness")).value)
 
     async def set_staleness(
@@ -384,7 +384,7 @@ class RemoteWorld(RemoteRounds):
     # -- observation ---------------------------------------------------------------------------------------
 
     async def view(self, agent_id: str, *, at_seq: int | None = None, at: str | None = None) -> View:
-        """Give an agent's view: the latest that it may know, or the one that it had at a seq or a moment (``at``).
+        """Return an agent's view: the latest that it may know, or the one that it had at a seq or a moment (``at``).
 
         Either way its view_seq is that of the effect which made it: the last up to there that gave the agent a delta.
         Raises UnknownAgentError (also where it was not registered then), MomentNotFoundError, and
@@ -393,7 +393,7 @@ class RemoteWorld(RemoteRounds):
         return await self._links.view(agent_id, at_seq, at)
 
     async def subscribe(self, agent_id: str, *, view_seq: int | None = None) -> RemoteSubscription:
-        """Give the agent's observations after a view, or, where none is named, from now on with the view to begin with.
+        """Return the agent's observations after a view, or, where none is named, from now on, the view first.
 
         Raises UnknownAgentError, and PositionAheadError for a view_seq that the log has not come to.
         """
@@ -427,7 +427,7 @@ class RemoteWorld(RemoteRounds):
         kinds: Collection[str] | None = None,
         limit: int = 100,
     ) -> tuple[list[ObservedEvent], int]:
-        """Give events of the past that the agent could see, from the log, and the seq to go on after.
+        """Return events of the past that the agent could see, from the log, and the seq to go on after.
 
         Raises UnknownAgentError and PositionAheadError.
         """
@@ -537,7 +537,7 @@ class RemoteWorld(RemoteRounds):
 
 
 def _given(**settings: Threshold) -> dict[str, Any]:
-    """Give the settings that are not left out."""
+    """Return the settings that are not left out."""
     return {name: value for name, value in settings.items() if value is not NOT_GIVEN}
 
 

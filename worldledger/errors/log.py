@@ -25,7 +25,7 @@ class InvalidEffectError(SimulationError):
         self.index = index
 
     def at(self, index: int) -> InvalidEffectError:
-        """Give the same refusal, naming the draft's place in its list."""
+        """Return the same refusal, naming the draft's place in its list."""
         rest = {name: value for name, value in self.details.items() if name not in {"path", "index"}}
         return type(self)(self.reason, self.path, index, **rest)
 

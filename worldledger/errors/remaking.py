@@ -68,7 +68,7 @@ def _made(cls: type[SimulationError], message: str, details: Mapping[str, Any]) 
 
 
 def _reason(cls: type[SimulationError], message: str, details: Mapping[str, Any]) -> str:
-    """Give the part of a message that names the reason alone, where its beginning says which draft and path."""
+    """Return the part of a message that names the reason alone, where its beginning says which draft and path."""
     if issubclass(cls, InvalidEffectError):
         path, index = details.get("path"), details.get("index")
         return message.removeprefix(f"{path if index is None else f'{cls.what} {index}, {path}'}: ")

@@ -88,7 +88,7 @@ def dotted(path: Sequence[str | int]) -> str:
 
 
 def stepped(path: str, key: str | int) -> str:
-    """Give the dotted path of a member of what stands at a dotted path; "" is the whole.
+    """Return the dotted path of a member of what stands at a dotted path; "" is the whole.
 
     So that no two places have one path, a key with a dot, bracket or quote in it, or with nothing, is written as JSON:
     ``prices["a.b"]``.
@@ -105,7 +105,7 @@ def stepped(path: str, key: str | int) -> str:
 
 
 def worded(path: Sequence[str | int], message: str) -> str:
-    """Give what is wrong at a path as the seed words it: of what exceeds a size its field is told at the end."""
+    """Return what is wrong at a path as the seed words it: of what exceeds a size its field is told at the end."""
     if path and " exceeds maximum " in message and " at field '" not in message:
         return f"{message} at field '{dotted(path)}'"
     return message

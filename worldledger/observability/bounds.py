@@ -44,33 +44,33 @@ class Limits:
 
     @classmethod
     def of_tree(cls, tree: Mapping[str, Any]) -> Limits:
-        """Give the limits of an object whose members are the variables of a tree."""
+        """Return the limits of an object whose members are the variables of a tree."""
         return cls({"fields": tree})
 
     def of_members(self, names: Iterable[Any]) -> Iterable[Limits]:
-        """Give the limits of an object's members, in order."""
+        """Return the limits of an object's members, in order."""
         fields = self._fields
         return repeat(self._values or FREE) if fields is None else (fields.get(name) or FREE for name in names)
 
     def of_items(self) -> Iterable[Limits]:
-        """Give the limits of the items of a list or tuple, in order, and endlessly."""
+        """Return the limits of the items of a list or tuple, in order, and endlessly."""
         if self._elements is not None:
             return chain((each or FREE for each in self._elements), repeat(FREE))
         return repeat(self._items or FREE)
 
     def keep(self, exact: float) -> float:
-        """Give the number within the limits that is nearest; never minus zero."""
+        """Return the number within the limits that is nearest; never minus zero."""
         return self.low if exact < self.low else self.high if exact > self.high else exact + 0.0
 
     def keep_whole(self, exact: float) -> int:
-        """Give the whole number within the limits that is nearest; of two, the even one."""
+        """Return the whole number within the limits that is nearest; of two, the even one."""
         if exact < self.whole_low:
             return self.whole_low
         return self.whole_high if exact > self.whole_high else round(exact)
 
 
 def limits_of(node: Mapping[str, Any] | None) -> Limits | None:
-    """Give the limits of a node, None for none."""
+    """Return the limits of a node, None for none."""
     return None if node is None else Limits(node)
 
 
@@ -79,7 +79,7 @@ FREE: Final = Limits({})
 
 
 def bounds_of(variables: Mapping[str, VariableDefinition]) -> dict[str, Any]:
-    """Give the tree of the bounds that these variables have, a JSON value."""
+    """Return the tree of the bounds that these variables have, a JSON value."""
     nodes = {name: _node(definition) for name, definition in variables.items()}
     return {name: node for name, node in nodes.items() if node is not None}
 

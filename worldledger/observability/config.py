@@ -168,7 +168,7 @@ class ObservabilityConfig(_Settings):
         return self
 
     def problems(self, context: Mapping[str, Collection[str]] | None) -> list[tuple[tuple[str | int, ...], str]]:
-        """Give what does not fit together, each with its path: two entries for one pair, names that nothing has.
+        """Return what does not fit together, each with its path: two entries for one pair, names that nothing has.
 
         ``context`` has ``agent_names``, ``agent_var_names`` and ``global_var_names`` (seed); names are checked if it is
         there.
@@ -206,7 +206,7 @@ class ObservabilityConfig(_Settings):
         return found
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Give a copy, as Pydantic does; what was worked out from the members is not copied."""
+        """Return a copy, as Pydantic does; what was worked out from the members is not copied."""
         copy = super().model_copy(update=update, deep=deep)
         for name in ("rows", "internal"):
             copy.__dict__.pop(name, None)

@@ -19,5 +19,5 @@ class ObservabilityMatrix:
         self._default = config.usual if config is not None and enabled else EVERYTHING
 
     def get_observability(self, observer: str, target: str) -> tuple[ObservabilityLevel, float]:
-        """Give the level and the noise of a pair: its entry's, or the default's."""
+        """Return the level and the noise of a pair: its entry's, or the default's."""
         return self._rows.get(observer, {}).get(target, self._default)

@@ -13,19 +13,19 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 @lru_cache(512)
 def _renamed(cls: type[BaseModel]) -> Mapping[str, str]:
-    """Give field -> variable where the two are not the same."""
+    """Return field -> variable where the two are not the same."""
     return {name: field.alias for name, field in cls.model_fields.items() if field.alias not in {None, name}}
 
 
 @lru_cache(512)
 def _attributes(cls: type[BaseModel]) -> Mapping[str, str]:
-    """Give variable -> field where the two are not the same."""
+    """Return variable -> field where the two are not the same."""
     return {variable: field for field, variable in _renamed(cls).items()}
 
 
 @lru_cache(512)
 def _template(cls: type[BaseModel]) -> BaseModel:
-    """Give a model to copy. `BaseModel.model_construct` will not do: it cannot take a variable called ``cls``."""
+    """Return a model to copy. `BaseModel.model_construct` will not do: it cannot take a variable called ``cls``."""
     made = cls.model_construct()
     made.__dict__.clear()
     made.__dict__.update(dict.fromkeys(cls.model_fields))
@@ -33,14 +33,14 @@ def _template(cls: type[BaseModel]) -> BaseModel:
 
 
 def values_of(model: BaseModel) -> dict[str, Any]:
-    """Give the values of a model, by variable: not copies."""
+    """Return the values of a model, by variable: not copies."""
     renamed = _renamed(type(model))
     values = model.__dict__
     return {renamed.get(name, name): value for name, value in values.items()} if renamed else values
 
 
 def with_values(model: _Model, values: Mapping[str, Any]) -> _Model:
-    """Give a model of the same class with these values, by variable, all that it has; they are not validated."""
+    """Return a model of the same class with these values, by variable, all that it has; they are not validated."""
     attributes = _attributes(type(model))
     update = {attributes.get(name, name): value for name, value in values.items()} if attributes else values
     return model.model_copy(update=update)
@@ -52,7 +52,7 @@ def made_of(cls: type[_Model], values: Mapping[str, Any]) -> _Model:
 
 
 def copied(value: Any) -> Any:
-    """Give a value of a state that shares nothing with it that can be changed."""
+    """Return a value of a state that shares nothing with it that can be changed."""
     kind = type(value)
     if kind is dict:
         return {name: copied(item) for name, item in value.items()}

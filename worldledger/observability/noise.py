@@ -78,7 +78,7 @@ class Draws:
         self._tail = b'",' if turn is None else b'",%d]' % turn
 
     def toward(self, target: str) -> Draw:
-        """Give the draws of one target."""
+        """Return the draws of one target."""
         return Draw(self._head + _inside(target) + b'","', self._tail, by_value=self._by_value)
 
 
@@ -100,19 +100,19 @@ class Draw:
         self._by_value = by_value
 
     def __call__(self, path: str, value: float | None = None) -> float:
-        """Give the draw of the number at a path within the target (JSON Pointer)."""
+        """Return the draw of the number at a path within the target (JSON Pointer)."""
         end = state_text(value) + b"]" if self._by_value else b""
         bits = int.from_bytes(sha256(self._head + state_text(path)[1:-1] + self._tail + end).digest(), "big")
         return (((bits & _ODD) + (bits >> 16 & _ODD)) % _LANE - _MIDDLE) * _SCALE
 
     def plan(self, names: tuple[Any, ...], limits: Limits) -> Plan:
-        """Give the plan of an object with members of these names."""
+        """Return the plan of an object with members of these names."""
         if len(names) <= _MOST_MEMBERS:
             return _kept_plan(names, limits, self._tail)
         return _plan(names, limits, self._tail)
 
     def plan_of_items(self, limits: Limits) -> Plan:
-        """Give the plan of a list or tuple, endlessly."""
+        """Return the plan of a list or tuple, endlessly."""
         return ((b"/%d%b" % (index, self._tail), each) for index, each in zip(count(), limits.of_items(), strict=False))
 
     def several(
@@ -123,7 +123,7 @@ class Draw:
         values: Iterable[Any],
         other: Callable[[bytes, Any, Limits], Any],
     ) -> list[Any]:
-        """Give the members of something as they are observed, in order.
+        """Return the members of something as they are observed, in order.
 
         ``path`` is its own, as it stands within the message. ``other`` gives what is observed of a member that is no
         number, by its path, itself and its limits.
@@ -165,12 +165,12 @@ def _kept_plan(names: tuple[Any, ...], limits: Limits, tail: bytes) -> Sequence[
 
 
 def _token(name: Any) -> bytes:
-    """Give what leads to a member in a JSON Pointer, as it stands within the message."""
+    """Return what leads to a member in a JSON Pointer, as it stands within the message."""
     return b"/" + _inside(str(name).replace("~", "~0").replace("/", "~1"))
 
 
 def _inside(text: str) -> bytes:
-    """Give what stands between the quotes of a JSON string in the profile ``state/1``."""
+    """Return what stands between the quotes of a JSON string in the profile ``state/1``."""
     return _kept_inside(text) if len(text) <= _LONGEST else state_text(text)[1:-1]
 
 

@@ -46,7 +46,7 @@ _State = TypeVar("_State", bound=SimulationStateLike)
 def construct_observation(
     observer_id: str, ground_truth: _State, config: ObservabilityConfig | None, *, world_uuid: str | None = None
 ) -> _State:
-    """Give what an observer sees of a state (a Pydantic model with the members of `SimulationStateLike`).
+    """Return what an observer sees of a state (a Pydantic model with the members of `SimulationStateLike`).
 
     Of the agents those are left out that it is not aware of, itself too; of a target seen from without, the internal
     variables; ``reasoning_chains`` is empty, everything else the state's own. Without config, or if it is not enabled,
@@ -72,7 +72,7 @@ def construct_observation(
 
 
 def _observed(target: str, model: _Model, sight: Sight, internal: frozenset[str], draws: Draws | None) -> BaseModel:
-    """Give the model of a target as it is observed."""
+    """Return the model of a target as it is observed."""
     level, noise = sight
     cls = type(model)
     shown: type[BaseModel] = cls
@@ -93,7 +93,7 @@ def _observed(target: str, model: _Model, sight: Sight, internal: frozenset[str]
 
 @lru_cache(256)
 def _narrowed(cls: type[BaseModel], internal: frozenset[str], of_globals: bool) -> type[BaseModel]:
-    """Give the class of a state without its internal variables."""
+    """Return the class of a state without its internal variables."""
     variables = cls.__variables__  # type: ignore[attr-defined]  # every class of states has it
     shown = {name: definition for name, definition in variables.items() if name not in internal}
     if len(shown) == len(variables):

@@ -139,13 +139,13 @@ class MatrixPolicy(ObservationPolicy):
         )
 
     def sight_of(self, entity_id: str) -> Sight:
-        """Give the level and the noise at which the agent sees an entity."""
+        """Return the level and the noise at which the agent sees an entity."""
         return self._targets.get(entity_id, self._default)
 
     # -- hooks ------------------------------------------------------------------------------------------------
 
     def for_world(self, world_uuid: str) -> MatrixPolicy:
-        """Give the policy with this world's uuid as its noise key, unless it has a key already."""
+        """Return the policy with this world's uuid as its noise key, unless it has a key already."""
         if self.config.noise_key is not None:
             return self
         settings = {name: getattr(self.config, name) for name in type(self.config).model_fields}
@@ -169,7 +169,7 @@ class MatrixPolicy(ObservationPolicy):
         return entity_id == agent_id or self.is_related_to(world_state, agent_id, entity_id)
 
     def show_entity_to(self, world_state: WorldState, agent_id: str, entity_id: str) -> dict[str, Any]:
-        """Give an entity as the agent sees it in this turn."""
+        """Return an entity as the agent sees it in this turn."""
         level, noise = self.sight_of(entity_id)
         return observe_entity(
             self.show_entity(world_state.entities[entity_id]),
@@ -204,7 +204,7 @@ class MatrixPolicy(ObservationPolicy):
         return not names or any(self.sight_of(name)[0] is not ObservabilityLevel.UNAWARE for name in names)
 
     def show_event_to(self, effect: Effect, agent_id: str, world_state: WorldState) -> ObservedEvent | None:
-        """Give an observed effect as the agent sees it: the members of its payload as variables of its source."""
+        """Return an observed effect as the agent sees it: the members of its payload as variables of its source."""
         event = self.show_event(effect)
         if event is None:
             return None
@@ -240,7 +240,7 @@ class MatrixPolicy(ObservationPolicy):
         return name not in world_state.entities and name not in self._targets and name not in known
 
     def _subject(self, effect: Effect, world_state: WorldState) -> str | None:
-        """Give whose variables the payload is taken to tell of."""
+        """Return whose variables the payload is taken to tell of."""
         source, *others = names_in(effect)
         if not self._is_outside(source, world_state):
             return source

@@ -29,7 +29,7 @@ def observe_entity(
     draw: Draw | None = None,
     bounds: Limits | Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Give the values of a target as they are observed at this level; of an unaware observer, none.
+    """Return the values of a target as they are observed at this level; of an unaware observer, none.
 
     ``internal`` has the names that an external observer is not shown. ``draw`` gives the draws of the target, see
     `worldledger.observability.noise`; it is needed where there is noise. ``bounds`` is a tree of bounds, or what

@@ -93,7 +93,7 @@ class Ruleset:
     units: Mapping[str, Unit] = {}
 
     def check_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Give the config as it is to stand in a world's genesis; the base takes any, as it is.
+        """Return the config as it is to stand in a world's genesis; the base takes any, as it is.
 
         Raises InvalidConfigError if a world cannot be made with it.
         """
@@ -102,7 +102,7 @@ class Ruleset:
     def opening(
         self, config: Mapping[str, Any], *, world_uuid: str, checkpoint: Mapping[str, Any] | None = None
     ) -> Sequence[EffectDraft]:
-        """Give the effects that the service writes right after a world's genesis, together with it.
+        """Return the effects that the service writes right after a world's genesis, together with it.
 
         ``config`` is what `check_config` gave, ``checkpoint`` a state to begin with, in the ruleset's own form. The
         base writes none. Raises InvalidConfigError for a checkpoint that the world cannot begin with.
@@ -112,7 +112,7 @@ class Ruleset:
         return ()
 
     def policy_for(self, agent_id: str, config: Mapping[str, Any]) -> ObservationPolicy | None:
-        """Give the policy of an agent that is registered without one; None, as the base says, for the usual one."""
+        """Return the policy of an agent that is registered without one; None, as the base says, for the usual one."""
         return None
 
     def begin(self, state: WorldState, config: Mapping[str, Any]) -> None:
@@ -142,7 +142,7 @@ class Ruleset:
         return payload
 
     def decide(self, draft: CheckedDraft, state: WorldState | None) -> CheckedDraft:
-        """Give the draft that is to be written for this one.
+        """Return the draft that is to be written for this one.
 
         It is asked when the draft's turn has come, and again if another process was first, so it must be pure.
         ``state`` is what the draft would follow, the earlier drafts of its unit folded in; None where the kind is not

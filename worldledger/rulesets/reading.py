@@ -66,7 +66,7 @@ def read_patch(payload: Mapping[str, Any]) -> list[Any]:
 
 
 def patched(entity: Any, operations: list[Any]) -> dict[str, Any]:
-    """Give what an entity becomes by a patch: an object of its own.
+    """Return what an entity becomes by a patch: an object of its own.
 
     Raises UnreadableError, rule ``patch``, if the patch fails or what it gives is no object.
     """

@@ -22,13 +22,13 @@ def _offered() -> dict[str, EntryPoint]:
 
 
 def known_rulesets() -> list[str]:
-    """Give the names of all installed rulesets, sorted."""
+    """Return the names of all installed rulesets, sorted."""
     return sorted(_offered())
 
 
 @cache
 def load_ruleset(name: str) -> Ruleset:
-    """Give the ruleset of that name. Raises UnknownRulesetError, which names those that are installed."""
+    """Return the ruleset of that name. Raises UnknownRulesetError, which names those that are installed."""
     point = _offered().get(name)
     if point is None:
         known = known_rulesets()

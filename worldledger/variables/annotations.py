@@ -57,7 +57,7 @@ def is_nullable(definition: VariableDefinition, *, element: bool = False) -> boo
 
 
 def annotation_of(definition: VariableDefinition, *, element: bool = False) -> Any:
-    """Give the type of a variable's or a field's values, or of an element's."""
+    """Return the type of a variable's or a field's values, or of an element's."""
     found = _annotation(definition)
     return found | None if is_nullable(definition, element=element) else found
 
@@ -113,7 +113,7 @@ def _string(definition: VariableDefinition) -> Any:
 
 @kept(256)
 def nested_model(definition: VariableDefinition) -> type[ObjectState]:
-    """Give the model of a dict with a schema, or of an object; the same one for equal definitions while it is kept.
+    """Return the model of a dict with a schema, or of an object; the same one for equal definitions while it is kept.
 
     All fields are required but those whose default is null (seed, "Object Type").
     """

@@ -25,7 +25,7 @@ _NONE: Any = object()
 
 
 def default_of(definition: VariableDefinition) -> Any:
-    """Give the value that a variable begins with, as JSON value: a new one each time.
+    """Return the value that a variable begins with, as JSON value: a new one each time.
 
     Without a ``default`` of its own: ``{}`` for a dict with dynamic keys, ``[]`` for a list, null for a string, and for
     what has a schema or is a tuple the defaults of its parts. Raises KeyError if there is none: a value is required.
@@ -38,7 +38,7 @@ def default_of(definition: VariableDefinition) -> Any:
 
 @kept(1024)
 def default_text(definition: VariableDefinition) -> bytes | None:
-    """Give the JSON text of the default, every value of its exact type; None if there is none."""
+    """Return the JSON text of the default, every value of its exact type; None if there is none."""
     found = _default(definition)
     if found is _NONE:
         return None
@@ -47,12 +47,12 @@ def default_text(definition: VariableDefinition) -> bytes | None:
 
 
 def adapter_of(definition: VariableDefinition) -> TypeAdapter[Any]:
-    """Give what checks the values of a variable."""
+    """Return what checks the values of a variable."""
     return TypeAdapter(annotation_of(definition))
 
 
 def json_text(text: bytes) -> bytes:
-    """Give a JSON text without the number -0.0, which the log refuses: 0.0 is written instead."""
+    """Return a JSON text without the number -0.0, which the log refuses: 0.0 is written instead."""
     return orjson.dumps(_unsigned(orjson.loads(text))) if b"-0.0" in text else text
 
 
@@ -65,7 +65,7 @@ def _unsigned(value: Any) -> Any:
 
 
 def default_problems(definition: VariableDefinition, path: Path) -> list[Problem]:
-    """Give what is wrong with the defaults in a definition, those of nested definitions too."""
+    """Return what is wrong with the defaults in a definition, those of nested definitions too."""
     return [
         Problem((*where, "default", *inside), message)
         for where, inner in _nodes(definition, path)
@@ -76,7 +76,7 @@ def default_problems(definition: VariableDefinition, path: Path) -> list[Problem
 
 @kept(1024)
 def _refused(definition: VariableDefinition) -> tuple[tuple[Path, str], ...]:
-    """Give what is wrong with a definition's own default."""
+    """Return what is wrong with a definition's own default."""
     try:
         adapter_of(definition).validate_python(_default(definition))
     except ValidationError as error:
@@ -103,7 +103,7 @@ def _elements(definition: VariableDefinition) -> Iterator[tuple[Path, str | Vari
 
 
 def _default(definition: VariableDefinition, *, element: bool = False) -> Any:
-    """Give the default as it was given, or composed; `_NONE` if there is none."""
+    """Return the default as it was given, or composed; `_NONE` if there is none."""
     if definition.has_default:
         # An empty default of a dict with a schema says: the defaults of its fields, if each has one.
         if definition.type != "dict" or definition.schema_ is None or definition.default != {}:

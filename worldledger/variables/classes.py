@@ -66,7 +66,7 @@ def make_class(
 
 
 def values_of(state: ObjectState) -> dict[str, Any]:
-    """Give the values of a model by the names of its variables, as Python has them; nested models stay models."""
+    """Return the values of a model by the names of its variables, as Python has them; nested models stay models."""
     if not state.__renamed__:
         return dict(state.__dict__)
     names = {attribute: name for name, attribute in state.__renamed__.items()}

@@ -64,7 +64,7 @@ def refuse_cycles(variables: Mapping[Any, Any], where: Path) -> None:
 
 
 def _children(definition: Mapping[Any, Any], path: Path, name: str) -> Iterator[tuple[Path, str, str, Any]]:
-    """Give the definitions that stand within one: path, name, edge and object."""
+    """Return the definitions that stand within one: path, name, edge and object."""
     schema = definition.get("schema")
     if isinstance(schema, Mapping):
         for field, inner in schema.items():

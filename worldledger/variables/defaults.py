@@ -23,7 +23,7 @@ class DefaultError(ValueError):
 
 
 def plain_default(value: Any, definition: Mapping[str, Any]) -> Any:
-    """Give a default as JSON value: tuples as lists, and the keys of a dict with whole numbers as strings.
+    """Return a default as JSON value: tuples as lists, and the keys of a dict with whole numbers as strings.
 
     ``definition`` is the normal form of what the default belongs to. Raises DefaultError for what JSON or the log
     cannot hold, for keys that are not what the definition says, and for values too many or too deep.
@@ -66,7 +66,7 @@ class _Copier:
 
 
 def _inner(definition: Any, key: str | int) -> Any:
-    """Give the definition of a member or an element, None if there is none."""
+    """Return the definition of a member or an element, None if there is none."""
     if not isinstance(definition, Mapping):
         return None
     if definition.get("schema") is not None:

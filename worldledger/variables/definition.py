@@ -101,7 +101,7 @@ class VariableDefinition(BaseModel):
         return "default" in self.model_fields_set
 
     def to_value(self) -> dict[str, Any]:
-        """Give the definition as plain JSON value, only what was set; the same definition is made from it again."""
+        """Return the definition as plain JSON value, only what was set; the same definition is made from it again."""
         value: dict[str, Any] = {"type": self.type}
         for name in _FIELDS:
             found = getattr(self, name)
@@ -156,7 +156,7 @@ def read(raw: Any, path: tuple[str | int, ...], rules: Rules) -> VariableDefinit
 
 
 def _fields(normal: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the arguments of a definition: nested normal forms as definitions, ``schema`` under its Python name."""
+    """Return the arguments of a definition: nested normal forms as definitions, ``schema`` under its Python name."""
     fields: dict[str, Any] = {}
     for name, value in normal.items():
         match name:

@@ -41,7 +41,7 @@ def format_problems(problems: list[tuple[Path, str]]) -> str:
 
 
 def problems_of(error: ValidationError, prefix: Path = ()) -> list[tuple[Path, str]]:
-    """Give the path and the message of each problem."""
+    """Return the path and the message of each problem."""
     return [_problem(found, prefix) for found in error.errors(include_url=False)]
 
 

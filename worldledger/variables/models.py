@@ -56,7 +56,7 @@ class _Key:
 
 
 def create_agent_state_model(variables: Mapping[str, VariableDefinition]) -> type[AgentState]:
-    """Give the model ``DynamicAgentState``: ``name``, then the variables in their order.
+    """Return the model ``DynamicAgentState``: ``name``, then the variables in their order.
 
     A variable without a default is required. Values are coerced as Pydantic does (seed, "Type Coercion Behavior");
     unknown ones are refused. The last 256 models are kept by the hash of their schema (few of very large ones).
@@ -66,12 +66,12 @@ def create_agent_state_model(variables: Mapping[str, VariableDefinition]) -> typ
 
 
 def create_global_state_model(variables: Mapping[str, VariableDefinition]) -> type[GlobalState]:
-    """Give the model ``DynamicGlobalState`` of the world's variables; otherwise as `create_agent_state_model`."""
+    """Return the model ``DynamicGlobalState`` of the world's variables; otherwise as `create_agent_state_model`."""
     return _global_model(_key("global", _checked(variables, "global_vars")))
 
 
 def _checked(variables: Mapping[str, VariableDefinition], where: str) -> Mapping[str, VariableDefinition]:
-    """Give the variables as they are, where they were checked before; those of plain JSON are checked here."""
+    """Return the variables as they are, where they were checked before; those of plain JSON are checked here."""
     are_made = all(isinstance(each, VariableDefinition) for each in variables.values())
     if are_made and RESERVED.get(where, frozenset()).isdisjoint(variables):
         return variables
@@ -117,7 +117,7 @@ def validate_state(model_class: type[_State], value: Any) -> _State:
 
 
 def dump_state(state: ObjectState) -> dict[str, Any]:
-    """Give a state as plain JSON value: tuples as lists, whole-numbered keys as strings, nulls written.
+    """Return a state as plain JSON value: tuples as lists, whole-numbered keys as strings, nulls written.
 
     Every value is of its exact type, whatever was assigned: validating it gives an equal state, and dumping that the
     same value. Raises StateInvalidError if something was assigned that the model refuses.

@@ -203,7 +203,7 @@ class PatternParser:
         return self._letter(self._escaped(char))
 
     def _escaped(self, char: str) -> str:
-        """Give the one character that an escape stands for, in a set or outside."""
+        """Return the one character that an escape stands for, in a set or outside."""
         if char in _CONTROLS:
             return _CONTROLS[char]
         if char == "0":

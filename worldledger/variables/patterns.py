@@ -23,7 +23,7 @@ __all__ = ["PatternError", "translate"]
 
 @lru_cache(maxsize=1024)
 def translate(pattern: str) -> str:
-    """Give the pattern that matches, in Pydantic's engine, the strings that ``re.fullmatch(pattern, …)`` matches.
+    """Return the pattern that matches, in Pydantic's engine, the strings that ``re.fullmatch(pattern, …)`` matches.
 
     Raises PatternError with the reason for one that Python does not compile, that is too large, or that uses what the
     engine does not have.

@@ -44,7 +44,7 @@ class Rules:
         self.problems.append(Problem(path, message))
 
     def variable(self, raw: Any, path: Path) -> dict[str, Any] | None:
-        """Read the definition of a variable; give its normal form (plain JSON), or None when something is wrong."""
+        """Read the definition of a variable; return its normal form (plain JSON), or None when something is wrong."""
         before = len(self.problems)
         try:
             normal = self._definition(raw, path, _Levels())
@@ -263,13 +263,13 @@ class Rules:
 
 
 def plain(raw: Any) -> Any:
-    """Give a definition that was made already as the plain value that it is made of, anything else as it is."""
+    """Return a definition that was made already as the plain value that it is made of, anything else as it is."""
     to_value = getattr(raw, "to_value", None)
     return raw if isinstance(raw, Mapping) or to_value is None else to_value()
 
 
 def whole(low: float, high: float) -> tuple[int, int]:
-    """Give the least and the greatest whole number between two bounds, which may be infinite, within ±(2^53-1)."""
+    """Return the least and the greatest whole number between two bounds, which may be infinite, within ±(2^53-1)."""
     return math.ceil(max(low, -MAX_INT)), math.floor(min(high, MAX_INT))
 
 

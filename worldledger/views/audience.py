@@ -67,7 +67,7 @@ class Audience:
             del self._reach[reach]
 
     def concerned(self, touched: Iterable[str], moved: Moved) -> dict[Scene, list[str]]:
-        """Give the scenes that an effect may concern, each with the touched ids that are its concern, in order.
+        """Return the scenes that an effect may concern, each with the touched ids that are its concern, in order.
 
         What has become of a scene's own agent is not asked here.
         """
@@ -88,7 +88,7 @@ class Audience:
         return found
 
     def seeing(self, name: str) -> Iterator[Scene]:
-        """Give the scenes that have an entity of the world in sight, and maybe those that are told of everything."""
+        """Return the scenes that have an entity of the world in sight, and maybe those that are told of everything."""
         yield from self.watchers.get(name, ())
         if name in self._index.unplaced:
             yield from self._near.values()
@@ -101,12 +101,12 @@ class Audience:
             yield from self._related_to(name)
 
     def unfiltered(self) -> Iterator[Scene]:
-        """Give all scenes but those that go by relationships."""
+        """Return all scenes but those that go by relationships."""
         yield from self._near.values()
         yield from self._everyone
 
     def _near_to(self, name: str, moved: Moved) -> Iterator[NearScene]:
-        """Give the near scenes that an entity may have come into, or gone from without being watched."""
+        """Return the near scenes that an entity may have come into, or gone from without being watched."""
         point = self._index.placed.get(name)
         if point is None:
             # What has no position is in all of them. One that had a position before is gone from those that watch it.
@@ -125,7 +125,7 @@ class Audience:
                 yield self._near[own]
 
     def _related_to(self, name: str) -> Iterator[RelatedScene]:
-        """Give the related scenes whose agent is related to an id."""
+        """Return the related scenes whose agent is related to an id."""
         scenes, index = self._related, self._index
         if index.count_related(name) < len(scenes):
             names: Iterable[str] = index.neighbours(name)

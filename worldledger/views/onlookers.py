@@ -99,7 +99,7 @@ class Onlooker:
         self._instant = type(policy.latency_model) is NoLatency
 
     def contents(self) -> Contents:
-        """Give what the view shows."""
+        """Return what the view shows."""
         if self.scene is not None:
             return self.scene.contents()
         assert self.view is not None  # noqa: S101 - for the type checker: an onlooker has the one or the other
@@ -120,14 +120,14 @@ class Onlooker:
             self.view = View.of(self.agent_id, state.metadata["last_effect_seq"], *contents)
 
     def _look(self, state: WorldState) -> View:
-        """Give the view as the policy itself makes it of the state, sharing nothing with that."""
+        """Return the view as the policy itself makes it of the state, sharing nothing with that."""
         seen = self.policy.filter_world_state(state, self.agent_id)
         # A policy of somebody's own may show the state's own objects, which will change.
         entities, relationships = orjson.loads(orjson.dumps([getattr(seen, part) for part in PARTS]))
         return View.of(self.agent_id, state.metadata["last_effect_seq"], entities, relationships)
 
     def look_again(self, state: WorldState) -> Patch:
-        """Make the view anew; give what has changed."""
+        """Make the view anew; return what has changed."""
         old = self.view
         assert old is not None  # noqa: S101 - for the type checker: who looks again has looked
         new = self._look(state)
@@ -144,7 +144,7 @@ class Onlooker:
         return self.policy.rules >= 2 and self.place in {"near", "related"}
 
     def event(self, effect: Effect, state: WorldState, *, ask: bool = False) -> ObservedEvent | None:
-        """Give the effect as the agent is shown it, None if it is not; without asking the policy if it need not be."""
+        """Return the effect as the agent is shown it, None if it is not; without asking the policy if need not be."""
         if (ask or self.asks) and not self.policy.should_observe_event(effect, self.agent_id, state):
             return None
         if self.scene is None:

@@ -29,7 +29,7 @@ _END: Final = b"}}"
 
 
 def head_of(agent_id: str) -> bytes:
-    """Give what stands before the entities in the text of an agent's view."""
+    """Return what stands before the entities in the text of an agent's view."""
     return b'{"agent_id":' + state_text(agent_id) + b',"visible_entities":{'
 
 
@@ -66,11 +66,11 @@ class Scene:
         return name in self._index.state.entities
 
     def in_sight(self) -> Collection[str]:
-        """Give the ids of everything in sight now."""
+        """Return the ids of everything in sight now."""
         return self._index.state.entities
 
     def turnover(self) -> tuple[list[str], list[str]]:
-        """Give what has come into sight and what has gone, whatever was touched."""
+        """Return what has come into sight and what has gone, whatever was touched."""
         now, visible = self.in_sight(), self.visible
         return [name for name in now if name not in visible], [name for name in visible if name not in now]
 
@@ -110,11 +110,11 @@ class Scene:
             self.showing.drop(name, shown)
 
     def contents(self) -> Contents:
-        """Give what the view shows."""
+        """Return what the view shows."""
         return {name: shown.data for name, shown in self.entries.items()}, self.relations.copy()
 
     def digest(self, head: bytes) -> str:
-        """Give the digest of the view whose text begins with ``head`` (see `head_of`)."""
+        """Return the digest of the view whose text begins with ``head`` (see `head_of`)."""
         if self._tail is None:
             self._tail = _MIDDLE + self._related.text() + _END
         text = sha256(head)
@@ -125,7 +125,7 @@ class Scene:
     # -- the update -------------------------------------------------------------------------------------------
 
     def update(self, touched: Sequence[str], related: AbstractSet[str], *, anew: bool) -> Patch:
-        """Follow an effect; give what that has changed. The patch may be shared with other scenes.
+        """Follow an effect; return what that has changed. The patch may be shared with other scenes.
 
         ``touched``: ids in sorted order. Nothing else can look different, or have come or gone, unless ``anew``: the
         agent itself may be somewhere else. ``related`` has the ids whose relationships are others now.
@@ -193,7 +193,7 @@ class Scene:
     # -- relationships ----------------------------------------------------------------------------------------
 
     def _affected(self, touched: Iterable[str], related: AbstractSet[str], turned: Iterable[str]) -> set[str]:
-        """Give the ids whose visible relationships may be others now."""
+        """Return the ids whose visible relationships may be others now."""
         affected = self.visible.keys() & related
         affected.update(turned)
         if self.own is not None and self.own in related:
@@ -235,7 +235,7 @@ class Scene:
         return [{"op": "add" if before is None else "replace", "path": place, "value": ends}]
 
     def _ends(self, name: str) -> list[str]:
-        """Give whom an id is visibly related to, sorted."""
+        """Return whom an id is visibly related to, sorted."""
         state, visible, own = self._index.state, self.visible, self.own
         ends = state.relationships.get(name)
         if not ends:

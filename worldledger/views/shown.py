@@ -13,7 +13,7 @@ from worldledger.world import WorldState, state_text
 
 
 def place_of(part: str, name: str) -> str:
-    """Give the JSON Pointer of a member of a view's part (RFC 6901)."""
+    """Return the JSON Pointer of a member of a view's part (RFC 6901)."""
     return f"/{part}/{name.replace('~', '~0').replace('/', '~1')}"
 
 
@@ -79,7 +79,7 @@ class Showing:
                 now[entity_id] = shown.again()
 
     def look(self, entity_id: str, state: WorldState) -> Shown:
-        """Give how an entity of the world looks now."""
+        """Return how an entity of the world looks now."""
         if entity_id in self._stale:
             self.change(entity_id, state)
         shown = self._now.get(entity_id)
@@ -88,7 +88,7 @@ class Showing:
         return shown
 
     def change(self, entity_id: str, state: WorldState) -> Change | None:
-        """Give what this effect has changed of how an entity of the world looks; None for nothing, or unknown."""
+        """Return what this effect has changed of how an entity of the world looks; None for nothing, or unknown."""
         if entity_id in self._stale:
             before = self._now[entity_id]
             data = self._show(entity_id, state)
@@ -105,7 +105,7 @@ class Showing:
         return self._policy.show_entity_to(state, self._agent_id, entity_id)
 
     def event(self, effect: Effect, state: WorldState) -> ObservedEvent | None:
-        """Give how an effect looks, given the state after it; None for one that is no event."""
+        """Return how an effect looks, given the state after it; None for one that is no event."""
         if self._event_seq != effect["global_seq"]:
             if self._agent_id is None:
                 self._event = self._policy.show_event(effect)
@@ -155,7 +155,7 @@ class Pieces:
         self._text = None
 
     def text(self) -> bytes:
-        """Give the object's text without its braces."""
+        """Return the object's text without its braces."""
         if self._text is None:
             self._text = b",".join(self._pieces)
         return self._text
@@ -165,5 +165,5 @@ _COLON: Final = b":"
 
 
 def member_text(name: str, value: Any) -> bytes:
-    """Give the text of an object's member: the name, a colon, the value."""
+    """Return the text of an object's member: the name, a colon, the value."""
     return state_text(name) + _COLON + state_text(value)

@@ -60,7 +60,7 @@ class Stage:
                 group[onlooker.agent_id] = onlooker
 
     def leave(self, onlooker: Onlooker) -> Contents:
-        """Let an onlooker go; give what it saw."""
+        """Let an onlooker go; return what it saw."""
         contents = onlooker.contents()
         del self.onlookers[onlooker.agent_id]
         for group, _ in self._groups(onlooker):
@@ -75,7 +75,7 @@ class Stage:
         return contents
 
     def rejoin(self, onlooker: Onlooker, contents: Contents, memory: Contents | None) -> Patch:
-        """Let an onlooker in again that saw these contents; give what has changed. It is turned out if that fails."""
+        """Let an onlooker in again that saw these contents; return what has changed. It is turned out if that fails."""
         try:
             self.join(onlooker, memory)
         except Exception as error:  # noqa: BLE001 - a policy of somebody's own may raise anything
@@ -87,7 +87,7 @@ class Stage:
     # -- effects ----------------------------------------------------------------------------------------------
 
     def follow(self, touched: Sequence[str]) -> dict[Onlooker, Patch]:
-        """Follow the state to after an effect that touched these ids (sorted); give what has changed for whom."""
+        """Follow the state to after an effect that touched these ids (sorted); return what has changed for whom."""
         moved, related = self._index.update(touched)
         if related:
             touched = sorted({*touched, *related})
@@ -134,7 +134,7 @@ class Stage:
     # -- who sees whom ----------------------------------------------------------------------------------------
 
     def seeing(self, names: Iterable[str]) -> Iterator[Onlooker]:
-        """Give the onlookers that have one of these entities in sight, and maybe some that have to be asked."""
+        """Return the onlookers that have one of these entities in sight, and maybe some that have to be asked."""
         for scene in dict.fromkeys(chain.from_iterable(map(self._audience.seeing, names))):
             yield from self._members[scene].values()
 
@@ -144,7 +144,7 @@ class Stage:
             yield from self._members[scene].values()
 
     def unfiltered(self) -> Iterator[Onlooker]:
-        """Give the onlookers that do not go by relationships, and maybe some that have to be asked."""
+        """Return the onlookers that do not go by relationships, and maybe some that have to be asked."""
         for scene in self._audience.unfiltered():
             yield from self._members[scene].values()
 

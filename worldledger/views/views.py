@@ -61,7 +61,7 @@ class Views:
         return [] if self._stage is None else list(self._stage.onlookers)
 
     def attach(self, agent_id: str, *, view_seq: int | None = None) -> View:
-        """Begin to keep an agent's view, through the policy that it is registered with; give the view.
+        """Begin to keep an agent's view, through the policy that it is registered with; return the view.
 
         ``view_seq`` is the global_seq of the effect that made the view what it is now, the fold's if it is not given.
         Without remove operations a view holds what was seen before: here it begins anew, see `adopt`. The view of an
@@ -73,7 +73,7 @@ class Views:
         return self.view(agent_id)
 
     def adopt(self, agent_id: str, other: Views) -> View:
-        """Begin to keep an agent's view as another Views of the same world has it at the same seq; give the view.
+        """Begin to keep an agent's view as another Views of the same world has it at the same seq; return the view.
 
         What an agent without remove operations has seen before is known only to a Views that has followed it from its
         first registration (``metadata.agents[agent_id].registered_seq``) on. Raises KeyError if the agent is not
@@ -95,7 +95,7 @@ class Views:
             self._tidy(stage)
 
     def view(self, agent_id: str) -> View:
-        """Give an attached agent's view. Raises KeyError for one that is not attached."""
+        """Return an attached agent's view. Raises KeyError for one that is not attached."""
         onlooker = self._onlooker(agent_id)
         entities, relationships = onlooker.contents()
         return View.model_construct(
@@ -107,12 +107,12 @@ class Views:
         )
 
     def size(self, agent_id: str) -> int:
-        """Give how many entities an agent sees; 0 for one that is not attached."""
+        """Return how many entities an agent sees; 0 for one that is not attached."""
         onlooker = None if self._stage is None else self._stage.onlookers.get(agent_id)
         return 0 if onlooker is None else onlooker.size
 
     def policy(self, agent_id: str) -> ObservationPolicy:
-        """Give an attached agent's policy. Raises KeyError for one that is not attached."""
+        """Return an attached agent's policy. Raises KeyError for one that is not attached."""
         return self._onlooker(agent_id).policy
 
     def registered_policy(self, agent_id: str) -> ObservationPolicy:
@@ -126,7 +126,7 @@ class Views:
     # -- effects ----------------------------------------------------------------------------------------------
 
     def apply(self, effect: Effect, *, digests: bool = True) -> list[Sighting]:
-        """Fold the next effect; give what each attached agent observes by it, sorted by agent_id.
+        """Fold the next effect; return what each attached agent observes by it, sorted by agent_id.
 
         An agent observes an effect that changes its view, one that its policy lets it observe and shows it, and each of
         its own. Without ``digests`` the deltas have none (an empty ``context_digest``), for a caller that hands none of
@@ -190,7 +190,7 @@ class Views:
         return found
 
     def _events(self, stage: Stage, effect: Effect) -> dict[Onlooker, ObservedEvent]:
-        """Give who is shown the effect as an event, and how: what `should_observe_event` says, without asking all.
+        """Return who is shown the effect as an event, and how: what `should_observe_event` says, without asking all.
 
         Nobody is, if the ruleset says so of its kind.
         """
@@ -277,7 +277,7 @@ class Views:
         return canonical_json(agent["policy"])
 
     def _made(self, spec: bytes) -> ObservationPolicy:
-        """Give the policy of a spec, one for all agents that have the same."""
+        """Return the policy of a spec, one for all agents that have the same."""
         policy = self._policies.get(spec)
         if policy is None:
             if self._stage is not None and len(self._policies) > 2 * len(self._stage.onlookers) + 16:

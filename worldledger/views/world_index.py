@@ -20,7 +20,7 @@ _LARGEST: Final = 500
 
 
 def reach_of(radius: float) -> float:
-    """Give the power of two from ``radius`` on, so that similar radii share a grid; infinite for a huge one."""
+    """Return the power of two from ``radius`` on, so that similar radii share a grid; infinite for a huge one."""
     fraction, exponent = frexp(radius)
     if fraction == 0.5:
         exponent -= 1
@@ -30,7 +30,7 @@ def reach_of(radius: float) -> float:
 
 
 def grid_for(reach: float) -> SpatialIndex:
-    """Give an empty grid whose usual radius is the one that `reach_of` gave."""
+    """Return an empty grid whose usual radius is the one that `reach_of` gave."""
     return SpatialIndex(min(reach, ldexp(1.0, _LARGEST)))
 
 
@@ -94,7 +94,7 @@ class WorldIndex:
         return self._grid(reach_of(view.limit)).within_view(view)
 
     def neighbours(self, name: str) -> set[str]:
-        """Give the ids related to this one, whichever way."""
+        """Return the ids related to this one, whichever way."""
         found = set(self.incoming.get(name, ()))
         found.update(self._outgoing.get(name, ()))
         return found
@@ -104,7 +104,7 @@ class WorldIndex:
         return one in self.incoming.get(other, ()) or other in self.incoming.get(one, ())
 
     def count_related(self, name: str) -> int:
-        """Give how many relationships there are from and to this id."""
+        """Return how many relationships there are from and to this id."""
         return len(self._outgoing.get(name, ())) + len(self.incoming.get(name, ()))
 
     def _move(self, entity_id: str, before: tuple[float, ...] | None, now: tuple[float, ...] | None) -> None:

@@ -114,7 +114,7 @@ async def list_world_agents(
     ] = "",
     limit: Limit = None,
 ) -> Response:
-    """Give a page of the agents that are registered in a world, sorted by name."""
+    """Return a page of the agents that are registered in a world, sorted by name."""
     check_text("after", after)
     found = services(request)
     wanted = min(_DEFAULT if limit is None else limit, found.settings.page_limit)
@@ -136,7 +136,7 @@ async def list_world_agents(
     responses={200: {**json_of("ObservingAgent"), "description": "The agent."}, **problems(404, 422, 503)},
 )
 async def get_world_agent(request: Request, world: WorldName, agent_id: AgentId) -> Response:
-    """Give an agent's policy, permissions and weight as they stand, and the `view_seq` that it has acknowledged."""
+    """Return an agent's policy, permissions and weight as they stand, and the `view_seq` that it has acknowledged."""
     found = services(request)
     inhabited = await found.worlds.get(world)
     known = await known_agent(found, inhabited, agent_id)

@@ -79,7 +79,7 @@ async def stream_effects(
         Literal["arrow", "ndjson"] | None, Query(description="The same choice as with the Accept header.")
     ] = None,
 ) -> Response:
-    """Give all effects of the worlds that are asked for, ascending, none left out: all of one moment.
+    """Return all effects of the worlds that are asked for, ascending, none left out: all of one moment.
 
     That moment is the one of the request: each world's part ends where its head stood. With
     `Accept: application/vnd.apache.arrow.stream` the answer is an Arrow IPC stream of record batches, and else one
@@ -168,7 +168,7 @@ async def begun(source: AsyncGenerator[bytes, None], chunks: int, least: int = 0
 
 
 async def until_stopped(source: AsyncGenerator[bytes, None], stopping: asyncio.Event) -> AsyncGenerator[bytes, None]:
-    """Give the chunks of a stream; raises StoppingError once the service stops: what is cut must not look whole."""
+    """Return the chunks of a stream; raises StoppingError once the service stops: what is cut must not look whole."""
     stopped = asyncio.get_running_loop().create_task(stopping.wait())
     coming: asyncio.Task[bytes | None] | None = None
     try:

@@ -74,7 +74,7 @@ async def read_object(
 
 
 def members(value: Any, what: str, required: Collection[str], optional: Collection[str] = ()) -> dict[str, Any]:
-    """Give a value back if it is an object of these members. Raises InvalidEffectError."""
+    """Return a value back if it is an object of these members. Raises InvalidEffectError."""
     if type(value) is not dict:
         raise InvalidEffectError(f"{what} is an object, not {json_name(value)}")
     for name in required:
@@ -143,7 +143,7 @@ def _too_large(limit: int) -> BodyTooLargeError:
 
 
 def idempotency_key(request: Request) -> str | None:
-    """Give the Idempotency-Key header's value, or None; with or without the quotes of an RFC 8941 string.
+    """Return the Idempotency-Key header's value, or None; with or without the quotes of an RFC 8941 string.
 
     Raises InvalidParameterError for a header that stands twice, is empty or is not printable ASCII.
     """

@@ -14,12 +14,12 @@ REVALIDATE: Final = "no-cache"
 
 
 def etag(world_id: str, seq: int, checksum: str) -> str:
-    """Give the entity tag of a world at a seq: ``"<world>:<seq>:<first 8 hex digits>"``."""
+    """Return the entity tag of a world at a seq: ``"<world>:<seq>:<first 8 hex digits>"``."""
     return f'"{world_id}:{seq}:{checksum[:8]}"'
 
 
 def not_modified(request: Request, headers: dict[str, str]) -> Response | None:
-    """Give a 304 with these headers if the client's If-None-Match names their ETag (RFC 9110, 13.1.2)."""
+    """Return a 304 with these headers if the client's If-None-Match names their ETag (RFC 9110, 13.1.2)."""
     asked = request.headers.get("if-none-match")
     if asked is None:
         return None

@@ -135,7 +135,7 @@ async def _read(
 
 
 def check_tick(body: Mapping[str, Any]) -> tuple[str, float]:
-    """Give adapter and sim_time of a tick, if they are of the right types. Raises InvalidEffectError."""
+    """Return adapter and sim_time of a tick, if they are of the right types. Raises InvalidEffectError."""
     sim_time = body["sim_time"]
     if type(sim_time) is not float and type(sim_time) is not int:
         raise InvalidEffectError(f"sim_time is a number of seconds, not {json_name(sim_time)}", "$.sim_time")

@@ -64,6 +64,6 @@ class Services:
 
 
 def services(request: Request) -> Services:
-    """Give the services of the application that the request came to."""
+    """Return the services of the application that the request came to."""
     found: Services = request.app.state.services
     return found

@@ -151,7 +151,7 @@ def _unforeseen(error: Exception, scope: Scope) -> Response:
 
 
 def _with_standing(message: Message, standing: Standing | None) -> Message:
-    """Give the beginning of an answer with the headers that tell a limited client how it stands."""
+    """Return the beginning of an answer with the headers that tell a limited client how it stands."""
     if standing is None:
         return message
     return {**message, "headers": [*message.get("headers", ()), *standing.headers]}

@@ -30,14 +30,14 @@ router = APIRouter(route_class=EscapedRoute, tags=["agents"], dependencies=[Depe
 
 
 def check_context_seq(value: Any) -> int | None:
-    """Give a context_seq back if it is one, or None. Raises InvalidEffectError."""
+    """Return a context_seq back if it is one, or None. Raises InvalidEffectError."""
     if value is not None and (type(value) is not int or not 0 <= value <= MAX_INT):
         raise InvalidEffectError("context_seq is the global_seq of a view, or null", "$.context_seq")
     return value
 
 
 def check_stated(body: Mapping[str, Any]) -> tuple[Threshold, frozenset[str]]:
-    """Give a generation's own threshold, if it has one, and what it is about. Raises InvalidEffectError."""
+    """Return a generation's own threshold, if it has one, and what it is about. Raises InvalidEffectError."""
     about = check_about(body.get("about"))
     return check_threshold(body["staleness_threshold"]) if "staleness_threshold" in body else NOT_GIVEN, about
 
@@ -162,7 +162,7 @@ async def _token(request: Request, world_id: str, agent_id: str, req_id: str) ->
 
 
 def generation_of(token: CancelToken) -> dict[str, Any]:
-    """Give a generation as it is shown."""
+    """Return a generation as it is shown."""
     return {
         "agent_id": token.agent_id,
         "req_id": token.req_id,

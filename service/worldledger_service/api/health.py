@@ -63,7 +63,7 @@ async def readyz(request: Request) -> Response:
 
 
 async def _projections(found: Services) -> dict[str, Any] | None:
-    """Give how the projections stand, None where it cannot be told in time."""
+    """Return how the projections stand, None where it cannot be told in time."""
     try:
         statuses = await found.questions.ask(found.projections.status, _SHORT_PATIENCE)
     except (TimeoutError, SimulationError) as error:

@@ -19,7 +19,7 @@ from worldledger_service.settings import Settings
 
 
 def allowed_hosts(settings: Settings) -> frozenset[str]:
-    """Give the names by which a request may call the service, without ports; none at all means any.
+    """Return the names by which a request may call the service, without ports; none at all means any.
 
     Names are compared if the service listens on loopback only, or if the settings name some; ``*`` among those
     allows all.
@@ -77,7 +77,7 @@ def _place(origin: str) -> str | None:
 
 
 def _name(host: str) -> str:
-    """Give the name in a Host header, or in a setting: without its port, an IPv6 address in brackets."""
+    """Return the name in a Host header, or in a setting: without its port, an IPv6 address in brackets."""
     host = host.strip().lower()
     if host.startswith("["):
         address, _, rest = host.partition("]")

@@ -49,7 +49,7 @@ Wait = Annotated[
 
 
 def check_word(parameter: str, value: str) -> str:
-    """Give a path parameter back if an agent or a request may be called so. Raises InvalidParameterError."""
+    """Return a path parameter back if an agent or a request may be called so. Raises InvalidParameterError."""
     if not 0 < len(value) <= MAX_WORD:
         raise InvalidParameterError(parameter, f"must have 1 to {MAX_WORD} characters", "path")
     check_text(parameter, value, "path")
@@ -57,7 +57,7 @@ def check_word(parameter: str, value: str) -> str:
 
 
 async def known_agent(found: Services, world: Orchestrator, agent_id: str) -> Mapping[str, Any]:
-    """Give what is known of an agent, also where another process has registered it a moment ago.
+    """Return what is known of an agent, also where another process has registered it a moment ago.
 
     Raises InvalidParameterError and UnknownAgentError.
     """
@@ -86,7 +86,7 @@ def reading_on(parameter: str, where: str = "query") -> Iterator[None]:
 async def within(
     request: Request, stopping: asyncio.Event, seconds: float, awaited: Coroutine[Any, Any, _T]
 ) -> _T | None:
-    """Await something for so many seconds; give None if it has not come, the client has left or the service stops.
+    """Await something for so many seconds; return None if it has not come, the client has left or the service stops.
 
     What is awaited must stand being cancelled.
     """

@@ -173,7 +173,7 @@ async def _several(request: Request, found: Services, body: dict[str, Any] | lis
 
 
 def check_list(body: dict[str, Any] | list[Any], most: int, optional: Sequence[str] = ()) -> tuple[list[Any], bool]:
-    """Give the intents of a list, and whether they are to be accepted all or not at all. Raises InvalidIntentError."""
+    """Return the intents of a list, and whether all or none is to be accepted. Raises InvalidIntentError."""
     if isinstance(body, list):
         if not 0 < len(body) <= most:
             raise InvalidIntentError(f"a list of intents has 1 to {most}")
@@ -199,7 +199,7 @@ def check_ordered(body: Mapping[str, Any] | list[Any]) -> bool:
 
 
 def _seconds(request: Request) -> float:
-    """Give for how many seconds a request would wait for a tick. Raises InvalidParameterError."""
+    """Return for how many seconds a request would wait for a tick. Raises InvalidParameterError."""
     values = request.query_params.getlist("wait")
     if not values:
         return 0.0
@@ -213,12 +213,12 @@ def _seconds(request: Request) -> float:
 
 
 def held_of(held: Held) -> dict[str, Any]:
-    """Give what is told of a held intent."""
+    """Return what is told of a held intent."""
     return {"held": True, **held._asdict()}
 
 
 def accepted_of(agent_id: str, accepted: Accepted) -> dict[str, Any]:
-    """Give what is told of an accepted intent."""
+    """Return what is told of an accepted intent."""
     return {
         "agent_id": agent_id,
         "req_id": accepted.req_id,
@@ -231,7 +231,7 @@ def accepted_of(agent_id: str, accepted: Accepted) -> dict[str, Any]:
 def results_of(
     intents: Sequence[Any], results: Sequence[Held | Accepted | SimulationError], found: Services, instance: str
 ) -> list[dict[str, Any]]:
-    """Give what is told of each intent of a list, and count them."""
+    """Return what is told of each intent of a list, and count them."""
     told = []
     accepted = 0
     for intent, result in zip(intents, results, strict=True):
@@ -256,7 +256,7 @@ def _of_intents(error: InvalidEffectError) -> InvalidIntentError:
 
 
 def _limits(world: Orchestrator, intent: Any) -> dict[str, str]:
-    """Give the agent's quotas as header fields (draft-ietf-httpapi-ratelimit-headers)."""
+    """Return the agent's quotas as header fields (draft-ietf-httpapi-ratelimit-headers)."""
     if world.holds_intents:
         return {}  # each tick begins with all of them
     agent_id = intent.get("agent_id") if isinstance(intent, Mapping) else None

@@ -42,7 +42,7 @@ class Job:
     task: asyncio.Task[None] | None = field(default=None, repr=False)
 
     def value(self) -> dict[str, Any]:
-        """Give what is shown of the job."""
+        """Return what is shown of the job."""
         return {
             "world_id": self.world_id,
             "status": self.status,
@@ -66,7 +66,7 @@ class Jobs:
         self._room = asyncio.Semaphore(_AT_ONCE)
 
     def find(self, name: str, what: What) -> Job | None:
-        """Give a projection's last job of a kind."""
+        """Return a projection's last job of a kind."""
         return self._jobs.get((name, what))
 
     async def start(
@@ -100,7 +100,7 @@ class Jobs:
         return job
 
     async def cancel(self, name: str, what: What) -> bool:
-        """End a job that is running; give whether there was one. What it had done is taken back."""
+        """End a job that is running; return whether there was one. What it had done is taken back."""
         job = self._jobs.get((name, what))
         if job is None or job.task is None or job.task.done():
             return False

@@ -59,7 +59,7 @@ class Limiter:
         return None if limit is None else cls(limit, loopback=settings.rate_limit_loopback)
 
     def __len__(self) -> int:
-        """Give how many counters are in memory."""
+        """Return how many counters are in memory."""
         return len(self._counters)
 
     def counted(self, scope: Scope) -> str | None:
@@ -102,7 +102,7 @@ class Counters(MemoryStorage):
     """
 
     def __len__(self) -> int:
-        """Give how many there are."""
+        """Return how many there are."""
         return len(self.storage)
 
     async def incr(self, key: str, expiry: float, amount: int = 1) -> int:
@@ -129,7 +129,7 @@ class Counters(MemoryStorage):
 
 @lru_cache(maxsize=4096)
 def counted_as(host: str) -> tuple[str, bool]:
-    """Give the name under which the requests of an address are counted, and whether it is this machine's own.
+    """Return the name under which the requests of an address are counted, and whether it is this machine's own.
 
     Neighbours in IPv6 (a /64) count as one: who has one of these addresses has all of them.
     """

@@ -159,7 +159,7 @@ class _OfProjections(Collector):
         self._counters = counters
 
     def collect(self) -> Iterator[Metric]:
-        """Give them all."""
+        """Return them all."""
         prefix, labels = "worldledger_projection", ["projection"]
         for name, what, value_of in _OF_BUILDS:
             gauge = GaugeMetricFamily(f"{prefix}_{name}", what, labels=labels)
@@ -194,7 +194,7 @@ class _OfProjections(Collector):
     },
 )
 async def metrics(request: Request) -> Response:
-    """Give what this process counts, and how the projections stand.
+    """Return what this process counts, and how the projections stand.
 
     While the database is away, or does not answer within 2 seconds, the projections' numbers are left out; all
     else is given.

@@ -181,7 +181,7 @@ async def once(request: Request) -> None:
 
 
 def _names(dependant: Dependant) -> Iterator[str]:
-    """Give the names of the query parameters that are asked for."""
+    """Return the names of the query parameters that are asked for."""
     for field in dependant.query_params:
         yield field.alias
     for inner in dependant.dependencies:

@@ -10,7 +10,7 @@ from worldledger.observation import ObservationDelta, View
 
 
 def view_of(view: View) -> dict[str, Any]:
-    """Give a view as an object for orjson to write."""
+    """Return a view as an object for orjson to write."""
     return {
         "agent_id": view.agent_id,
         "view_seq": view.view_seq,
@@ -21,7 +21,7 @@ def view_of(view: View) -> dict[str, Any]:
 
 
 def delta_of(delta: ObservationDelta) -> dict[str, Any]:
-    """Give a delta as an object for orjson to write."""
+    """Return a delta as an object for orjson to write."""
     return {**delta, "patches": in_order(delta["patches"])}
 
 
@@ -35,15 +35,15 @@ def in_order(value: Any) -> orjson.Fragment:
 
 
 def etag_of(view: View) -> str:
-    """Give the entity tag of a view: ``"<view_seq>:<first 16 hex digits of context_digest>"``."""
+    """Return the entity tag of a view: ``"<view_seq>:<first 16 hex digits of context_digest>"``."""
     return f'"{view.view_seq}:{view.context_digest[:16]}"'
 
 
 def sse(name: str, view_seq: int, data: bytes) -> bytes:
-    """Give one server-sent event; compact JSON has no line ends."""
+    """Return one server-sent event; compact JSON has no line ends."""
     return b"event: %b\nid: %d\ndata: %b\n\n" % (name.encode(), view_seq, data)
 
 
 def observation_event(delta: ObservationDelta) -> bytes:
-    """Give the server-sent event of a delta."""
+    """Return the server-sent event of a delta."""
     return sse("observation", delta["view_seq"], orjson.dumps(delta_of(delta)))

@@ -79,7 +79,7 @@ async def get_view(
         Query(ge=0, le=MAX_INT, description="The view that the agent had at the end of this turn of a simulation."),
     ] = None,
 ) -> Response:
-    """Give an agent's view: the latest that it may know, or the one that it had at a moment.
+    """Return an agent's view: the latest that it may know, or the one that it had at a moment.
 
     Only the agent itself may keep it: shared caches are told not to.
     """
@@ -139,7 +139,7 @@ async def get_observations(
         ),
     ] = None,
 ) -> Response:
-    """Give what an agent observes after a view that it has: patches that turn one view into the next, and events.
+    """Return what an agent observes after a view that it has: patches that turn one view into the next, and events.
 
     Nothing is lost between two requests: each names as `after` the `view_seq` of the one before, and so acknowledges
     it. Where none is named, the answer has the present `view` to begin with. With `Accept: text/event-stream` it is a
@@ -177,7 +177,7 @@ async def get_observations(
 async def _poll(
     request: Request, found: Services, subscription: Subscription, seconds: float, limit: int
 ) -> list[bytes]:
-    """Give the deltas that are due; where there are none, wait for one and give it with those that come with it."""
+    """Return the deltas that are due; where there are none, wait for one and give it with those that come with it."""
     texts: list[bytes] = []
     size = 0
     # A subscription that is closed belongs to a world that is being closed: the client comes again.
@@ -195,7 +195,7 @@ async def _poll(
 
 
 async def _events(found: Services, world: Orchestrator, subscription: Subscription) -> AsyncGenerator[bytes, None]:
-    """Give chunks of whole events, and a comment where there is nothing to tell for long."""
+    """Return chunks of whole events, and a comment where there is nothing to tell for long."""
     yield b": after %d\n\n" % subscription.view_seq
     view = subscription.view
     if view is not None:
@@ -239,7 +239,7 @@ async def get_observed_events(
     kind: Kind = None,
     limit: Limit = None,
 ) -> Response:
-    """Give events of the past as the agent observed them, from the log: what its policy hides is left out.
+    """Return events of the past as the agent observed them, from the log: what its policy hides is left out.
 
     What is told by patches alone (entities that came, changed, moved or went) is no event.
     """

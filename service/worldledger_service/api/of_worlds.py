@@ -36,11 +36,11 @@ class OfWorlds(Collector):
         self._counted: WeakKeyDictionary[Orchestrator, int] = WeakKeyDictionary()
 
     def describe(self) -> list[Metric]:
-        """Give nothing: the registry need not look at the worlds to know the names."""
+        """Return nothing: the registry need not look at the worlds to know the names."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Give them all."""
+        """Return them all."""
         worlds = [world for world in self._worlds if not world.broken]
         stats = [world.memory_stats()._asdict() for world in worlds]
         for world in worlds:

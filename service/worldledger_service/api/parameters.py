@@ -94,6 +94,6 @@ def position(parameter: str, text: str) -> Position:
 
 
 def next_link(request: Request, **changes: Any) -> dict[str, str]:
-    """Give the Link header of the next page: this request with other parameters (RFC 8288)."""
+    """Return the Link header of the next page: this request with other parameters (RFC 8288)."""
     query = {**request.query_params, **changes}
     return {"Link": f'<{quote(request.url.path)}?{urlencode(query)}>; rel="next"'}

@@ -187,7 +187,7 @@ def answer_for(error: SimulationError) -> Answer:
 
 
 def retry_after(error: SimulationError) -> int | None:
-    """Give after how many whole seconds to try again: as the error says, or else as the table does."""
+    """Return after how many whole seconds to try again: as the error says, or else as the table does."""
     said = error.details.get("retry_after_s")
     return answer_for(error).retry_after if said is None else max(1, math.ceil(said))
 
@@ -196,7 +196,7 @@ def retry_after(error: SimulationError) -> int | None:
 
 
 def problem_of(error: SimulationError, instance: str) -> dict[str, Any]:
-    """Give the problem object of an error of ours; what is for the operator is logged and kept from the client."""
+    """Return the problem object of an error of ours; what is for the operator is logged and kept from the client."""
     answer = answer_for(error)
     details = error.details
     if error.code in _FOR_THE_OPERATOR:
@@ -215,7 +215,7 @@ def problem_of(error: SimulationError, instance: str) -> dict[str, Any]:
 
 
 def enclosed_problem(error: SimulationError, instance: str) -> dict[str, Any]:
-    """Give the problem object for a place that has no headers: ``retry_after_s`` says when to try again."""
+    """Return the problem object for a place that has no headers: ``retry_after_s`` says when to try again."""
     seconds = retry_after(error)
     problem = problem_of(error, instance)
     return problem if seconds is None else {"retry_after_s": seconds, **problem}
@@ -231,7 +231,7 @@ def problem_response(scope: Scope, error: SimulationError) -> Response:
 
 
 def told(error: SimulationError) -> str:
-    """Give what a client is told of an error, in words."""
+    """Return what a client is told of an error, in words."""
     if error.code not in _FOR_THE_OPERATOR:
         return error.message
     return _OUTCOME_UNKNOWN if error.details.get("outcome") == "unknown" else _FOR_THE_OPERATOR[error.code]
@@ -279,7 +279,7 @@ def _problem(
 
 
 def _bounded(details: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Give details with the first of their problems, and how many there are, where there are very many."""
+    """Return details with the first of their problems, and how many there are, where there are very many."""
     found = details.get("problems")
     if not isinstance(found, list):
         return details
@@ -307,7 +307,7 @@ def _clip(value: Any) -> Any:
 
 
 def instance_of(scope: Scope) -> str:
-    """Give what a problem calls the request: its path as it was sent."""
+    """Return what a problem calls the request: its path as it was sent."""
     raw: bytes = scope.get("raw_path") or b""
     return raw.partition(b"?")[0].decode("latin-1")
 
@@ -358,7 +358,7 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
 
 
 def _allowed(request: Request) -> list[str]:
-    """Give the methods of all routes that have this path; the framework names only those of the first."""
+    """Return the methods of all routes that have this path; the framework names only those of the first."""
     routes: list[BaseRoute] = request.app.router.routes
     found = [
         method

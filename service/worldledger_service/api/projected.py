@@ -31,7 +31,7 @@ MinSeq = Annotated[
 
 
 async def viewed(found: Services, ask: Callable[[], Awaitable[T]]) -> T:
-    """Give what is read from the views. Raises ProjectionUnavailableError where one is not there, and as `reading`."""
+    """Return what is read from the views. Raises ProjectionUnavailableError where one is missing, and as `reading`."""
 
     async def view() -> T:
         try:
@@ -113,6 +113,6 @@ def near_member(guesses: Sequence[str]) -> bytes:
 
 
 def as_told(projection: Projection, row: Row) -> Mapping[str, Any]:
-    """Give a row as it is shown: JSON columns as the JSON that they hold."""
+    """Return a row as it is shown: JSON columns as the JSON that they hold."""
     texts = [column.name for column in projection.columns if column.type in {"json", "jsonb"}]
     return {**row, **{name: orjson.Fragment(row[name]) for name in texts if row.get(name) is not None}}

@@ -49,7 +49,7 @@ _DONE: Final = {**json_of("Projection"), "description": "How the projection stan
     responses={200: {**json_of("ProjectionList"), "description": "All projections, by name."}, **problems(422, 503)},
 )
 async def list_projections(request: Request) -> Response:
-    """Give how each projection stands: how far its live build is behind the logs, and what is being rebuilt."""
+    """Return how each projection stands: how far its live build is behind the logs, and what is being rebuilt."""
     found = services(request)
     told = [_told(found, status) for status in await reading(found.store.outages, found.projections.status())]
     return _json({"projections": told})
@@ -63,7 +63,7 @@ async def list_projections(request: Request) -> Response:
     responses={200: _DONE, **problems(404, 422, 503)},
 )
 async def get_projection(request: Request, name: Name) -> Response:
-    """Give how one projection stands, with the worlds that it has set aside and why (the first 100)."""
+    """Return how one projection stands, with the worlds that it has set aside and why (the first 100)."""
     return await _answer(services(request), name)
 
 
@@ -180,7 +180,7 @@ async def retry(request: Request, name: Name, world: World = None) -> Response:
 
 
 async def _ordered(found: Services, work: Coroutine[Any, Any, T]) -> T:
-    """Give what an order comes to, unless the database falls silent: given again it does no harm."""
+    """Return what an order comes to, unless the database falls silent: given again it does no harm."""
     return await doing(found.store.outages, work, "look how the projection stands, or send it again")
 
 

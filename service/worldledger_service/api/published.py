@@ -31,7 +31,7 @@ MEDIA_TYPE: Final = "application/schema+json"
     responses={200: {**json_of("SchemaList"), "description": "The schemas by name."}, **problems()},
 )
 async def list_schemas() -> Response:
-    """Give the names of the JSON Schemas of what people write as files, and where each is."""
+    """Return the names of the JSON Schemas of what people write as files, and where each is."""
     found = [
         {"name": name, "title": schema.title, "id": ID_PREFIX + name, "path": f"/v1/schemas/{name}"}
         for name, schema in published().items()
@@ -58,7 +58,7 @@ async def get_schema(
     request: Request,
     name: Annotated[str, Path(description="The schema's name.", json_schema_extra={"enum": sorted(published())})],
 ) -> Response:
-    """Give a JSON Schema, for editors and for checks before anything is sent.
+    """Return a JSON Schema, for editors and for checks before anything is sent.
 
     What it refuses the service refuses, too. The service knows rules beyond it: which names must exist, how deep
     definitions may go, that a default is of its type.
@@ -73,6 +73,6 @@ async def get_schema(
 
 @cache
 def _text(name: str) -> tuple[bytes, str]:
-    """Give a schema's text, and what tells it from others."""
+    """Return a schema's text, and what tells it from others."""
     text = orjson.dumps(published()[name].make(), option=orjson.OPT_INDENT_2)
     return text, sha256(text).hexdigest()[:16]

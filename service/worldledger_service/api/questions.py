@@ -20,7 +20,7 @@ class Questions:
         self._tasks: dict[Callable[[], Coroutine[Any, Any, Any]], asyncio.Task[Any]] = {}
 
     async def ask(self, question: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
-        """Give the answer; questions that compare equal are the same.
+        """Return the answer; questions that compare equal are the same.
 
         Raises TimeoutError if it has not come after so many seconds, and whatever the question raises.
         """

@@ -96,7 +96,7 @@ async def read_effects(
         Literal["json", "ndjson"] | None, Query(description="The same choice as with the Accept header.")
     ] = None,
 ) -> Response:
-    """Give a world's effects with after_seq < global_seq <= until_seq, ascending, each exactly as stored.
+    """Return a world's effects with after_seq < global_seq <= until_seq, ascending, each exactly as stored.
 
     As JSON it is a page of at most `limit` effects (100 if not given) and a few MiB; `Link` leads to the next. With
     `Accept: application/x-ndjson` it is a stream of the whole range, up to the head of this moment; if something
@@ -162,7 +162,7 @@ async def _lines(found: Services, asked: _Range, limit: int | None) -> AsyncGene
 
 
 async def position(found: Services, record: WorldRecord, seq: int) -> Position:
-    """Give the chain's position at a seq that the world has reached."""
+    """Return the chain's position at a seq that the world has reached."""
     if seq == record.head_seq:
         return record.head.position
     return Position(seq, (await found.store.reader.effect(record.world_id, seq)).checksum)
@@ -198,7 +198,7 @@ def _prefers_ndjson(request: Request) -> bool:
     },
 )
 async def read_effect(request: Request, world: WorldName, seq: Seq) -> Response:
-    """Give one effect; the body is what was hashed, byte for byte."""
+    """Return one effect; the body is what was hashed, byte for byte."""
     store = services(request).store
     check_world_name(world)
     try:

@@ -52,7 +52,7 @@ class BareRoute(EscapedRoute):
     """One that FastAPI only documents: the endpoint is called with the request, and nothing stands in between."""
 
     def get_route_handler(self) -> Callable[[Request], Any]:
-        """Give the endpoint itself."""
+        """Return the endpoint itself."""
         endpoint: Callable[[Request], Awaitable[Response]] = self.endpoint
         return endpoint
 
@@ -69,7 +69,7 @@ class EscapedWebSocketRoute(WebSocketRoute):
 
 
 def _escaped(scope: Scope) -> Scope:
-    """Give the scope with a path in which every segment is escaped, always in the same way."""
+    """Return the scope with a path in which every segment is escaped, always in the same way."""
     raw: bytes = scope.get("raw_path") or b""
     if b"%" not in raw:
         return scope

@@ -46,7 +46,7 @@ async def list_snapshots(
     after_seq: Annotated[int, whole(0), Query(ge=0, le=MAX_INT, description="Give snapshots after this seq.")] = 0,
     limit: Limit = None,
 ) -> Response:
-    """Give a page of a world's snapshots: the states that are kept, from which all others are folded.
+    """Return a page of a world's snapshots: the states that are kept, from which all others are folded.
 
     They are a cache, so the list changes: old ones are thinned out, and those that do not hold are made again.
     """

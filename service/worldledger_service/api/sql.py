@@ -85,7 +85,7 @@ async def ask_in_sql(request: Request) -> Response:
     responses={200: {**json_of("QueryList"), "description": "All of them, by name."}, **problems()},
 )
 async def list_queries(request: Request) -> Response:
-    """Give the queries that `POST /v1/sql` takes by name, with their parameters and their SQL."""
+    """Return the queries that `POST /v1/sql` takes by name, with their parameters and their SQL."""
     listed = [
         {
             "name": query.name,

@@ -32,7 +32,7 @@ _PATH = "/v1/worlds/{world}/staleness"
     responses={200: {**json_of("WorldStaleness"), "description": "The settings."}, **problems(404, 422, 503)},
 )
 async def get_staleness(request: Request, world: WorldName) -> Response:
-    """Give the world's settings of staleness as they stand; agents, intents and generations may have their own."""
+    """Return the world's settings of staleness as they stand; agents, intents and generations may have their own."""
     inhabited = await services(request).worlds.get(world)
     await inhabited.fold_known(PATIENCE)
     return Response(to_json(_told(inhabited.staleness)), 200, {"Cache-Control": REVALIDATE}, "application/json")

@@ -65,7 +65,7 @@ async def get_state(
     at_wall_time: AtWallTime = None,
     at_turn: AtTurn = None,
 ) -> Response:
-    """Give the state at a moment: after a `global_seq`, at the end of a step, turn or round, at a time, or now.
+    """Return the state at a moment: after a `global_seq`, at the end of a step, turn or round, at a time, or now.
 
     The state is folded from the log alone. `state` stands in the answer in the canonical profile `state/1`, so that
     `state_digest` is the SHA-256 of its bytes. A state is only ever one of a ruleset's version: where a later version
@@ -124,7 +124,7 @@ async def get_diff(
         int | None, whole(1), Query(ge=1, le=MAX_INT, description="The same as `to`, as a global_seq.")
     ] = None,
 ) -> Response:
-    """Give the patch from one state to another, earlier or later.
+    """Return the patch from one state to another, earlier or later.
 
     It has the operations `add`, `remove` and `replace` only, objects are descended into in the order of their keys,
     and lists are replaced whole: the same two states always give the same patch.
@@ -162,7 +162,7 @@ def _patch(before: WorldState, after: WorldState) -> bytes:
 
 
 def headers_of(*states: StateAt) -> dict[str, str]:
-    """Give the headers of an answer that is made of these states of one world."""
+    """Return the headers of an answer that is made of these states of one world."""
     first = states[0]
     places = [(state.global_seq, state.checksum) for state in states]
     return _validators(first.world_id, places, f"{first.ruleset}{first.ruleset_version}")
@@ -174,7 +174,7 @@ def _validators(world_id: str, places: list[tuple[int, str]], rules: str) -> dic
 
 
 async def unchanged_of(request: Request, found: Services, record: WorldRecord, *seqs: int) -> Response | None:
-    """Give a 304 where the client has the states at these seqs, before anything is folded."""
+    """Return a 304 where the client has the states at these seqs, before anything is folded."""
     if "if-none-match" not in request.headers:
         return None
     ruleset = (await found.store.states.rules(record.world_id)).ruleset

@@ -97,7 +97,7 @@ def event_id(text: str) -> int:
 
 
 async def _events(found: Services, world_id: str, position: int) -> AsyncGenerator[bytes, None]:
-    """Give chunks of whole events, and a comment where there is nothing to tell for long."""
+    """Return chunks of whole events, and a comment where there is nothing to tell for long."""
     yield b": after %d\n\n" % position
     pause = 0.0
     woken = False

@@ -133,7 +133,7 @@ async def list_worlds(
     ] = "",
     limit: Limit = None,
 ) -> Response:
-    """Give a page of worlds, sorted by name. A page may be shorter than `limit` when configs are large."""
+    """Return a page of worlds, sorted by name. A page may be shorter than `limit` when configs are large."""
     check_text("experiment", experiment)
     check_text("after", after)
     found = services(request)
@@ -173,7 +173,7 @@ async def list_worlds(
     },
 )
 async def get_world(request: Request, world: WorldName) -> Response:
-    """Give what a world is and where its log ends now."""
+    """Return what a world is and where its log ends now."""
     record = await services(request).store.world(world)
     headers = _headers(record)
     return not_modified(request, headers) or _answer(record, 200, headers)

@@ -35,7 +35,7 @@ _TEXTS: Final = frozenset({"text[]", "character varying[]"})
 
 
 def schema_of(columns: Sequence[Column]) -> pa.Schema:
-    """Give the schema of an answer; a column whose name another one has gets a number: ``n``, ``n_2``."""
+    """Return the schema of an answer; a column whose name another one has gets a number: ``n``, ``n_2``."""
     names = unique_names(column.name for column in columns)
     return pa.schema([pa.field(name, _type_of(column.type)) for name, column in zip(names, columns, strict=True)])
 

@@ -42,7 +42,7 @@ class ChosenWorld(NamedTuple):
     head_checksum: bytes
 
     def span(self, after_seq: int = 0, until_seq: int | None = None) -> WorldSpan:
-        """Give the part of it after a seq, up to another one or its head."""
+        """Return the part of it after a seq, up to another one or its head."""
         until = self.head_seq if until_seq is None else min(until_seq, self.head_seq)
         return WorldSpan(self.world_id, self.experiment, after_seq, until)
 
@@ -50,7 +50,7 @@ class ChosenWorld(NamedTuple):
 async def choose(
     reader: Reader, *, experiment: str | None = None, world_ids: Sequence[str] | None = None
 ) -> list[ChosenWorld]:
-    """Give worlds by name as they stand now: all, those of an experiment, those of some names that are there."""
+    """Return worlds by name as they stand now: all, those of an experiment, those of some names that are there."""
     if not all(map(storable, filter(None, (experiment, *(world_ids or ()))))):
         return []
     rows = await reader.fetch(_WORLDS, experiment, None if world_ids is None else [*world_ids])

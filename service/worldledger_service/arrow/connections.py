@@ -44,7 +44,7 @@ _DEFAULTS: Final = {
 
 
 def dsn(url: str) -> str:
-    """Give the house's address as libpq takes it, with the usual limits where it sets none."""
+    """Return the house's address as libpq takes it, with the usual limits where it sets none."""
     parts = urlsplit(url)
     query = {**_DEFAULTS, **dict(parse_qsl(parts.query, keep_blank_values=True))}
     return urlunsplit(parts._replace(query=urlencode(query, quote_via=quote)))
@@ -262,7 +262,7 @@ def is_gone(error: Error) -> bool:
 
 
 def explained(error: Exception, url: str) -> SimulationError:
-    """Give the error of ours that an error of the driver stands for; see `worldledger_service.database.failures`."""
+    """Return the error of ours that an error of the driver stands for; see `worldledger_service.database.failures`."""
     said = " ".join(str(error).split())
     _, found, message = said.partition("ERROR: ")
     message = message.partition(" LINE 1:")[0].partition(" SQLSTATE:")[0].partition(" CONTEXT:")[0].strip(" .")

@@ -80,7 +80,7 @@ class Cutter:
         self._kinds: dict[str, int] = {}
 
     def cut(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Give the effects of rows with world_id, global_seq, kind, source_id, sim_time, recorded_at, effect, checksum.
+        """Return effects of rows with world_id, global_seq, kind, source_id, sim_time, recorded_at, effect, checksum.
 
         Raises TamperedError for a row whose text is no effect, or whose checksum is none.
         """
@@ -116,7 +116,7 @@ class Cutter:
 
 
 def _moments(seconds: pa.DoubleArray) -> pa.TimestampArray:
-    """Give epoch seconds as times, to the microsecond; what lies outside of all calendars is null."""
+    """Return epoch seconds as times, to the microsecond; what lies outside of all calendars is null."""
     known = pc.less_equal(pc.abs(seconds), _LAST_SECOND)
     whole = pc.round(pc.multiply(pc.if_else(known, seconds, None), 1e6))
     return whole.cast(pa.int64()).cast(pa.timestamp("us", "UTC"))
@@ -164,7 +164,7 @@ def _cut_quickly(texts: pa.StringArray) -> tuple[Columns, pa.BooleanArray | None
 def _parted(
     texts: pa.StringArray, at: str, *, last: bool = False, left: bool = True, right: bool = True
 ) -> tuple[pa.StringArray, pa.StringArray]:
-    """Give what stands before and behind the first (or last) place of a text in each; ArrowInvalid where it is not.
+    """Return what stands before and behind the first (or last) place of a text in each; ArrowInvalid where it is not.
 
     What is not wanted, ``left`` or ``right``, is not made.
     """
@@ -247,7 +247,7 @@ def _cut_slowly(rows: pa.RecordBatch) -> Columns:
 
 
 def parts(text: str) -> dict[str, str]:
-    """Give the members of a JSON object, each as the text that it stands as. Raises ValueError where it is none."""
+    """Return the members of a JSON object, each as the text that it stands as. Raises ValueError where it is none."""
     decoder = json.JSONDecoder()
     found: dict[str, str] = {}
 

@@ -20,7 +20,7 @@ class ArrowDoor:
         self._connections: Connections | None = None
 
     def effects(self) -> Effects:
-        """Give the reader of effects. Raises ExtraMissingError where Arrow is not installed."""
+        """Return the reader of effects. Raises ExtraMissingError where Arrow is not installed."""
         with needed():
             from worldledger_service.arrow.connections import Connections  # noqa: PLC0415 - large, and not always installed
             from worldledger_service.arrow.reading import Effects  # noqa: PLC0415

@@ -29,7 +29,7 @@ class Encoder:
         """Do nothing: what is written is here at once."""
 
     def taken(self) -> bytes:
-        """Give what was written since this was called last."""
+        """Return what was written since this was called last."""
         pieces, self._pieces = self._pieces, []
         return b"".join(pieces)
 
@@ -45,7 +45,7 @@ class Encoder:
 
 
 async def encoded(schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch]) -> AsyncGenerator[bytes, None]:
-    """Give the stream of batches, piece by piece."""
+    """Return the stream of batches, piece by piece."""
     encoder = Encoder(schema)
     yield encoder.taken()
     async for batch in batches:

@@ -53,7 +53,7 @@ class Effects:
     async def batches(
         self, spans: Sequence[WorldSpan], *, kind: str | None = None, source_id: str | None = None
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Give the effects of the spans in their order, each span's ascending, in the columns of `cutting.SCHEMA`.
+        """Return the effects of the spans in their order, each span's ascending, in the columns of `cutting.SCHEMA`.
 
         The next piece is fetched while one is worked on. Raises TamperedError where an effect is missing or is none,
         StoreUnavailableError where the database is.
@@ -93,7 +93,7 @@ class _Pieces:
     # -- in a thread ---------------------------------------------------------------------------------------
 
     def _fetch(self, session: Session) -> list[pa.RecordBatch]:
-        """Give the next piece, and move on behind it."""
+        """Return the next piece, and move on behind it."""
         asked = self._next()
         named = ", ".join(
             f"({n}, {literal(span.world_id)}, {span.after_seq}::bigint, {span.until_seq}::bigint)"
@@ -122,7 +122,7 @@ class _Pieces:
         return [cut.result() for cut in cutting]
 
     def _next(self) -> list[WorldSpan]:
-        """Give the spans that the next statement asks for: as many as it can hold."""
+        """Return the spans that the next statement asks for: as many as it can hold."""
         first = self._spans[self._at]._replace(after_seq=self._after)
         asked, rows = [first], first.effects
         for span in self._spans[self._at + 1 : self._at + _TOGETHER]:

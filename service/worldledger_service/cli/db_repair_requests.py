@@ -63,7 +63,7 @@ def command(
 async def _repair(
     store: Store, url: str, names: list[str], told: Callable[[Repaired], object], *, dry_run: bool, quiet: bool
 ) -> tuple[int, int]:
-    """Repair worlds one after another; give how many were refused, and how many are not there."""
+    """Repair worlds one after another; return how many were refused, and how many are not there."""
     from worldledger_service.store.repairing import repair_requests  # noqa: PLC0415
     from worldledger_service.store.verification import every_world  # noqa: PLC0415
 

@@ -122,7 +122,7 @@ def _export(where: Target, place: Path, asked: _Asked, *, quiet: bool) -> Summar
 
 
 def _since(store: Store, moment: Moment | None) -> Since | None:
-    """Give what tells behind which effect a world begins."""
+    """Return what tells behind which effect a world begins."""
     if moment is None:
         return None
 

@@ -108,7 +108,7 @@ def one_moment(
 
 
 async def seq_of(store: Store, world: WorldRecord, moment: Moment) -> int:
-    """Give the seq of a moment: the last effect at or before a time, or of a unit. Raises MomentNotFoundError."""
+    """Return the seq of a moment: the last effect at or before a time, or of a unit. Raises MomentNotFoundError."""
     try:
         return await store.states.seq_at(world, **moment._asdict())
     except MomentNotFoundError as error:
@@ -119,7 +119,7 @@ async def seq_of(store: Store, world: WorldRecord, moment: Moment) -> int:
 
 
 async def first_seq_from(store: Store, world: WorldRecord, moment: Moment) -> int:
-    """Give the first effect that is not before a moment: for a time the first one at or after it, for a unit its first.
+    """Return the first effect that is not before a moment: for a time the first at or after it, for a unit its first.
 
     Raises MomentNotFoundError where every effect lies before it.
     """
@@ -139,7 +139,7 @@ async def first_seq_from(store: Store, world: WorldRecord, moment: Moment) -> in
 
 
 def _just_before(moment: Moment) -> Moment:
-    """Give the last moment before a time; of the wall clock's a microsecond is the smallest part that counts."""
+    """Return the last moment before a time; of the wall clock's a microsecond is the smallest part that counts."""
     if moment.sim_time is not None:
         return Moment(sim_time=math.nextafter(moment.sim_time, -math.inf))
     return Moment(wall_time=None if moment.wall_time is None else moment.wall_time - 1e-6)

@@ -48,5 +48,5 @@ World = Annotated[str, typer.Argument(metavar="WORLD", help="A world's name.", s
 
 
 def examples(*lines: str) -> str:
-    """Give the examples that stand below a command's help."""
+    """Return the examples that stand below a command's help."""
     return "\n".join(["Example:" if len(lines) == 1 else "Examples:", "", *(f"  {line}" for line in lines)])

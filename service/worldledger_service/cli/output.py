@@ -17,7 +17,7 @@ class ReaderGoneError(Exception):
 
 
 def plain(text: str) -> str:
-    """Give a text that may be shown on a terminal: characters that would steer it are written as escapes."""
+    """Return a text that may be shown on a terminal: characters that would steer it are written as escapes."""
     return text if text.isprintable() else "".join(map(_shown, text))
 
 

@@ -18,7 +18,7 @@ _SHOWN_AFTER = float(os.environ.get("WORLDLEDGER_BAR_AFTER", "0.3"))
 
 
 def effects(tell: Tell) -> Callable[[int, int], None]:
-    """Give what tells how many effects are done, and of how many."""
+    """Return what tells how many effects are done, and of how many."""
     return lambda done, total: tell(done, total, f"{done} effects")
 
 

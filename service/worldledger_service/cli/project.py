@@ -101,7 +101,7 @@ def _once(where: Target, timeout: float | None, *, quiet: bool) -> None:
 
 
 async def _catch_up(feeding: Feeding, timeout: float | None, tell: Tell) -> int | None:
-    """Feed what is due; give how many worlds are parked, None if the time was over before."""
+    """Feed what is due; return how many worlds are parked, None if the time was over before."""
     engine = feeding.engine
     async with running(_watch(feeding, tell)):
         try:

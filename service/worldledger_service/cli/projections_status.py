@@ -134,7 +134,7 @@ def _object(status: ProjectionStatus, parked: list[ParkedWorld]) -> dict[str, An
 
 
 def _plain(value: Any) -> Any:
-    """Give a value that JSON has."""
+    """Return a value that JSON has."""
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     return value.isoformat() if isinstance(value, datetime) else value

@@ -49,16 +49,16 @@ class Pace:
         self._last = 0.0
 
     def time_of(self, effect: dict[str, Any]) -> float:
-        """Give the effect's time by the world's clock."""
+        """Return the effect's time by the world's clock."""
         found = effect.get(self.clock)
         return float(found) if isinstance(found, int | float) else self._last
 
     def between(self, first: float, last: float) -> float:
-        """Give how many seconds pass here while that much passes in the world."""
+        """Return how many seconds pass here while that much passes in the world."""
         return max(last - first, 0.0) / self.speed if math.isfinite(self.speed) else 0.0
 
     def pause(self, at: float) -> float:
-        """Give how many seconds to wait before the next effect, whose time this is.
+        """Return how many seconds to wait before the next effect, whose time this is.
 
         Each is due a fixed time after the first, so that what is lost in between adds up to nothing; after a longer
         hold-up (the database was away, say) it goes on from there.

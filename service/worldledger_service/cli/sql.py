@@ -213,7 +213,7 @@ async def _tell_of_lag(connection: Connection, text: str, own: str) -> None:
 
 
 def _question(query: str, given: dict[str, str]) -> tuple[str, dict[str, Any]]:
-    """Give the text of a query and the values of its parameters."""
+    """Return the text of a query and the values of its parameters."""
     if _NAME.match(query) and not _STATEMENT.match(query):
         named = _named(query)
         return named.sql, named.arguments(given)
@@ -221,7 +221,7 @@ def _question(query: str, given: dict[str, str]) -> tuple[str, dict[str, Any]]:
 
 
 def _named(name: str) -> NamedQuery:
-    """Give the cookbook's query of that name. Raises SimulationError with names that are like it."""
+    """Return the cookbook's query of that name. Raises SimulationError with names that are like it."""
     from worldledger_service.database.analytics.cookbook import find  # noqa: PLC0415
 
     try:
@@ -239,7 +239,7 @@ def _read_param(text: str) -> tuple[str, str]:
 
 
 def _told(error: QueryRefusedError, text: str) -> list[str]:
-    """Give what is wrong, the line of the query in which it is, a caret under the place, and what helps."""
+    """Return what is wrong, the line of the query in which it is, a caret under the place, and what helps."""
     lines = [error.message]
     number, column = error.details.get("line"), error.details.get("column")
     if number is not None and column is not None:

@@ -100,7 +100,7 @@ def _shown(cell: str) -> str:
 
 
 def _rounded(cell: str) -> str:
-    """Give a double's text for people: one with many digits is rounded, unless nothing were left of it."""
+    """Return a double's text for people: one with many digits is rounded, unless nothing were left of it."""
     if len(cell.partition(".")[2]) <= _DIGITS or "e" in cell or abs(float(cell)) < 0.1**_DIGITS:
         return cell
     return f"{float(cell):.{_DIGITS}f}".rstrip("0").rstrip(".")
@@ -244,7 +244,7 @@ FORMATS: Final[dict[str, _Form]] = {
 
 
 def format_of(form: str | None, output: str) -> Format:
-    """Give the format that is meant: what was said, or else what the file's name says. Raises SimulationError."""
+    """Return the format that is meant: what was said, or else what the file's name says. Raises SimulationError."""
     if form is None:
         form = output.rpartition(".")[2] if "." in output else "table"
         form = form if form in FORMATS else "table"

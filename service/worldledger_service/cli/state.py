@@ -77,7 +77,7 @@ def command(
 
 
 def _document(found: StateAt) -> bytes:
-    """Give the state as one JSON object; the state itself is the text that was digested."""
+    """Return the state as one JSON object; the state itself is the text that was digested."""
     facts = found._asdict()
     del facts["state"]
     text: bytes = facts.pop("text")
@@ -141,7 +141,7 @@ def _listed(title: str, rows: list[Any]) -> Iterator[list[Piece]]:
 
 
 def _section(title: str, lines: Any) -> Iterator[list[Piece]]:
-    """Give the lines below a title; nothing where there are none."""
+    """Return the lines below a title; nothing where there are none."""
     lines = iter(lines)
     first = next(lines, None)
     if first is not None:
@@ -159,7 +159,7 @@ def _entity(value: Any, *, in_space: bool = False) -> list[str]:
 
 
 def _relationships(adjacent: dict[str, list[str]], details: Any) -> list[tuple[str, list[str]]]:
-    """Give a row for each pair: from whom to whom, and what is known of it."""
+    """Return a row for each pair: from whom to whom, and what is known of it."""
     rows = []
     for one, others in sorted(adjacent.items()):
         for other in others:

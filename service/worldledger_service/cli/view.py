@@ -94,7 +94,7 @@ def command(
 
 
 def _document(found: StateAt, view: View, *, truth: bool) -> bytes:
-    """Give the view as it is told over HTTP, the moment that it is of, and every entity as it was."""
+    """Return the view as it is told over HTTP, the moment that it is of, and every entity as it was."""
     import orjson  # noqa: PLC0415 - slow to load, as the next; `--help` needs none of it
 
     from worldledger_service.api.observed import in_order, view_of  # noqa: PLC0415
@@ -110,7 +110,7 @@ def _document(found: StateAt, view: View, *, truth: bool) -> bytes:
 
 
 def _turn(state: WorldState) -> int | None:
-    """Give the turn of a simulation; None of any other world."""
+    """Return the turn of a simulation; None of any other world."""
     return state.metadata["turn"] if _SIMULATION in state.metadata else None
 
 

@@ -239,7 +239,7 @@ async def catalogue(connection: Connection) -> list[str]:
 
 
 def expected() -> list[str]:
-    """Give the catalogue that this version of the program makes."""
+    """Return the catalogue that this version of the program makes."""
     return _SNAPSHOT.read_text(encoding="utf-8").splitlines()
 
 

@@ -58,7 +58,7 @@ _ALEMBIC: Final = threading.Lock()
 
 
 def migrations_dir() -> Path:
-    """Give the folder of the migrations: inside the package when installed, beside it in a checkout."""
+    """Return the folder of the migrations: inside the package when installed, beside it in a checkout."""
     package = Path(__file__).resolve().parents[1]
     installed = package / "migrations"
     return installed if installed.is_dir() else package.parents[1] / "migrations"
@@ -110,7 +110,7 @@ async def _name_holders(url: str, error: BaseException) -> None:
 
 
 async def _prepare(url: str, revision: str) -> bool:
-    """Make the roles and let the owner work in schema public; give False if nothing is to do for the revision.
+    """Make the roles and let the owner work in schema public; return False if nothing is to do for the revision.
 
     A database that is up to date is not touched, so that a user who may not migrate can still ask for it.
     """

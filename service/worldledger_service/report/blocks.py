@@ -43,7 +43,7 @@ class Table:
     sql: str | None = None
 
     def document(self) -> dict[str, Any]:
-        """Give it as JSON has it: a row is an object."""
+        """Return it as JSON has it: a row is an object."""
         names = [column.name for column in self.columns]
         return {
             "id": self.id,
@@ -74,7 +74,7 @@ class Figure:
         return self.numbers.id
 
     def document(self) -> dict[str, Any]:
-        """Give it as JSON has it: its numbers, and what it is called."""
+        """Return it as JSON has it: its numbers, and what it is called."""
         return {**self.numbers.document(), "title": self.title, "note": self.note}
 
 
@@ -104,7 +104,7 @@ class Section:
     blocks: Sequence[Block]
 
     def document(self) -> dict[str, Any]:
-        """Give it as JSON has it."""
+        """Return it as JSON has it."""
         return {
             "id": self.id,
             "title": self.title,
@@ -140,14 +140,14 @@ class Report:
     todo: Sequence[str] = field(default_factory=tuple)
 
     def figures(self) -> Iterator[Figure]:
-        """Give every figure."""
+        """Return every figure."""
         for section in self.sections:
             for block in section.blocks:
                 if isinstance(block, Figure):
                     yield block
 
     def document(self) -> dict[str, Any]:
-        """Give all its numbers as JSON has them."""
+        """Return all its numbers as JSON has them."""
         return {
             "experiment": self.experiment,
             "read_at": _plain(self.read_at),

@@ -26,7 +26,7 @@ _STEPS: Final = 24
 
 
 async def facts(snapshot: Snapshot, experiment: str, rulesets: list[Record]) -> Mapping[str, Any]:
-    """Give what is said first."""
+    """Return what is said first."""
     return {
         "worlds": sum(row["worlds"] for row in rulesets),
         "effects": sum(row["effects"] for row in rulesets),
@@ -38,7 +38,7 @@ async def facts(snapshot: Snapshot, experiment: str, rulesets: list[Record]) -> 
 
 
 async def worlds(snapshot: Snapshot, experiment: str, rulesets: list[Record]) -> Section:
-    """Give the section on worlds and their heads."""
+    """Return the section on worlds and their heads."""
     blocks: list[Block] = [
         Table(
             "rulesets",
@@ -106,7 +106,7 @@ def _heads(largest: list[Record], count: int) -> Table:
 
 
 async def effects(snapshot: Snapshot, experiment: str) -> Section:
-    """Give the section on effects by kind, and on intents that were refused."""
+    """Return the section on effects by kind, and on intents that were refused."""
     kinds = await snapshot.rows(log.KINDS, experiment)
     total = sum(row["effects"] for row in kinds)
     rows = [(row["kind"], row["effects"], row["effects"] / total, row["worlds"]) for row in kinds[:_KINDS]]

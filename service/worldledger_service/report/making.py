@@ -100,7 +100,7 @@ async def _behind(
 
 
 def _needed(worlds: Mapping[str, int]) -> Iterator[tuple[str, int]]:
-    """Give the projections that are read, each with the number of worlds that it reads of the experiment."""
+    """Return the projections that are read, each with the number of worlds that it reads of the experiment."""
     for ruleset, count in worlds.items():
         for view in sections_of_kinds()[ruleset].views:
             if view in known():

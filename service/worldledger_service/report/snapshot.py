@@ -35,13 +35,13 @@ class Snapshot:
         self._questions = 0
 
     async def rows(self, query: str, *values: Any) -> list[Record]:
-        """Give the rows of a query."""
+        """Return the rows of a query."""
         self._questions += 1
         self._asked(self._questions)
         return await self._connection.fetch(query, *values)
 
     async def value(self, query: str, *values: Any) -> Any:
-        """Give the first value of a query's first row; None where there is no row."""
+        """Return the first value of a query's first row; None where there is no row."""
         found = await self.rows(query, *values)
         return found[0][0] if found else None
 

@@ -6,7 +6,7 @@ from math import sqrt
 
 
 def step_of(least: int, most: int, steps: int) -> int:
-    """Give the smallest of 1, 2, 5, 10, 20 … that parts least to most into no more than so many steps."""
+    """Return the smallest of 1, 2, 5, 10, 20 … that parts least to most into no more than so many steps."""
     size = 1
     while True:
         for step in (1, 2, 5):
@@ -16,7 +16,7 @@ def step_of(least: int, most: int, steps: int) -> int:
 
 
 def edges(step: int, most: int, least: int = 0) -> list[int]:
-    """Give the edges of the steps from that of ``least`` to that of ``most``: one more than there are steps."""
+    """Return the edges of the steps from that of ``least`` to that of ``most``: one more than there are steps."""
     return [*range(least // step * step, most // step * step + step + 1, step)]
 
 

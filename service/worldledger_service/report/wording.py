@@ -15,7 +15,7 @@ MOST: Final = 160
 
 
 def writer(kind: Kind, values: Sequence[Any]) -> Callable[[Any], str]:
-    """Give what writes the values of a column: numbers with as many digits, so that they can be compared."""
+    """Return what writes the values of a column: numbers with as many digits, so that they can be compared."""
     match kind:
         case "whole":
             write: Callable[[Any], str] = "{:,}".format

@@ -29,7 +29,7 @@ class Acknowledged:
         self._writing: asyncio.Task[None] | None = None
 
     async def read(self, agent_id: str) -> int:
-        """Give the view_seq that an agent has acknowledged last, 0 if none. Raises StoreUnavailableError."""
+        """Return the view_seq that an agent has acknowledged last, 0 if none. Raises StoreUnavailableError."""
         written = await self._store.read(self._world_id, [agent_id])
         return max(written.get(agent_id, 0), self._unwritten.get(agent_id, 0))
 

@@ -106,7 +106,7 @@ class Attachment:
         return deliver_at
 
     def after(self, view_seq: int) -> list[_Sent] | None:
-        """Give the kept deltas after a view; None if they do not go back so far."""
+        """Return the kept deltas after a view; None if they do not go back so far."""
         if view_seq < self._kept_from:
             return None
         return [sent for sent in self._kept if sent.delta["view_seq"] > view_seq]
@@ -118,7 +118,7 @@ class Attachment:
         return [made[each] for each in sorted(made) if each > seq]
 
     def origin(self, seq: int) -> int | None:
-        """Give the view_seq that the agent's view had at a seq up to which all is known here; None if it is not."""
+        """Return the view_seq that the agent's view had at a seq up to which all is known here; None if it is not."""
         for sent in reversed(self._kept):
             if sent.delta["view_seq"] <= seq:
                 return sent.delta["view_seq"]
@@ -137,7 +137,7 @@ class Attachment:
             self.view_seq = origin
 
     def missed(self) -> list[tuple[float, int, Sight | None]]:
-        """Give when the latest view_seq is to become which, for the deltas that were kept before it was attached."""
+        """Return when the latest view_seq is to become which, for the deltas that were kept before it was attached."""
         self.sightings = Record(self._kept_from)
         steps: list[tuple[float, int, Sight | None]] = [
             (self._kept_from_at, self._kept_from, None),
@@ -182,7 +182,7 @@ class Attachments:
         return bool(self._holds) or any(each.in_use for each in self)
 
     def get(self, agent_id: str) -> Attachment | None:
-        """Give an agent's attachment, if it is here."""
+        """Return an agent's attachment, if it is here."""
         found = self._agents.get(agent_id)
         if found is not None:
             self._agents.move_to_end(agent_id)

@@ -59,7 +59,7 @@ class Backpressure(Generic[W]):
             self._open[ticket.agent_id] = None
 
     def oldest(self, agent_id: str) -> W:
-        """Give who has to go for a ticket of this agent: its own oldest where it is at its bound, else the world's."""
+        """Return who has to go for a ticket of this agent: its own oldest at its bound, else the world's."""
         tickets = self._agents[agent_id] if self._is_full(agent_id) else self._tickets
         return next(iter(tickets.values()))
 
@@ -80,7 +80,7 @@ class Backpressure(Generic[W]):
             self._open.pop(ticket.agent_id, None)
 
     def readmit(self) -> W | None:
-        """Give the deferred ticket that may come in next, which is deferred no more; None if there is none."""
+        """Return the deferred ticket that may come in next, which is deferred no more; None if there is none."""
         if not self._open or len(self._tickets) >= self._most:
             return None
         agent_id = next(iter(self._open))

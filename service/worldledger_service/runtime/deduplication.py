@@ -50,7 +50,7 @@ class Requests(Generic[A]):
         self._answers: OrderedDict[RequestKey, tuple[Digest, A]] = OrderedDict()
 
     def __len__(self) -> int:
-        """Give how many answers are remembered."""
+        """Return how many answers are remembered."""
         return len(self._answers)
 
     @property
@@ -63,7 +63,7 @@ class Requests(Generic[A]):
         return key in self._flights
 
     def known(self, key: RequestKey, digest: Digest | None = None) -> A | None:
-        """Give the answer of a request that succeeded, or None where it is not remembered.
+        """Return the answer of a request that succeeded, or None where it is not remembered.
 
         Raises RequestConflictError if the request had another digest than the one given.
         """
@@ -84,7 +84,7 @@ class Requests(Generic[A]):
             self._answers.popitem(last=False)
 
     async def join(self, key: RequestKey, digest: Digest, make: Callable[[], Awaitable[A]]) -> A:
-        """Give the answer of this request: the one remembered, that of the same request in flight, or ``make``'s.
+        """Return the answer of this request: the one remembered, that of the same request in flight, or ``make``'s.
 
         Whoever asks first makes the request, in its own task; those who ask meanwhile get the same outcome, also if it
         is an error. An error is not remembered, so the next one to ask makes the request anew. If the one who makes it

@@ -55,7 +55,7 @@ class Digests:
 
 
 def digest_draft(agent_id: str, view_seq: int, digest: str) -> EffectDraft:
-    """Give the draft of a ViewDigest: of several processes that show the agent this view, one writes it."""
+    """Return the draft of a ViewDigest: of several processes that show the agent this view, one writes it."""
     named = agent_id if len(agent_id) <= _LONGEST else sha256(agent_id.encode()).hexdigest()
     return {
         "kind": VIEW_DIGEST_KIND,

@@ -90,16 +90,16 @@ class RoundRobin(Generic[W]):
         self._arrange(ticket.agent_id, lane)
 
     def first(self) -> W:
-        """Give the ticket that is next. Raises IndexError if there is none."""
+        """Return the ticket that is next. Raises IndexError if there is none."""
         lane = self._lanes[self._order[0][2]]
         return next(iter(lane.tickets.values()))
 
     def oldest(self) -> W:
-        """Give the ticket that has waited longest. Raises StopIteration if there is none."""
+        """Return the ticket that has waited longest. Raises StopIteration if there is none."""
         return next(iter(self._tickets.values()))
 
     def rank(self, ticket: Ticket) -> tuple[float, int]:
-        """Give the place of a ticket, of this priority or not, if it stood here first of its agent; lower is first."""
+        """Return the place of a ticket, of this priority or not, if it were its agent's first here; lower is first."""
         lane = self._lanes.get(ticket.agent_id)
         return (self._time if lane is None else lane.time, ticket.number)
 

@@ -106,7 +106,7 @@ class Follower:
             self._store.echoes.leave(self.world_id)
 
     async def reached(self, seq: int, timeout: float | None = None) -> bool:
-        """Wait until the views have the effect at ``seq``; give False if they have not after ``timeout`` seconds."""
+        """Wait until the views have the effect at ``seq``; return False if they have not after ``timeout`` seconds."""
         if self.seq >= seq:
             return True
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

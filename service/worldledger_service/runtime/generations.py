@@ -72,7 +72,7 @@ _STALE: Final = re.compile(r"stale_due_to_effect_(\d+)")
 
 
 def stale_reason(seq: int) -> str:
-    """Give the reason of a token that the effect at ``seq`` has made stale."""
+    """Return the reason of a token that the effect at ``seq`` has made stale."""
     return f"stale_due_to_effect_{seq}"
 
 
@@ -173,13 +173,13 @@ class Generations:
         return token
 
     def begun(self, agent_id: str, req_id: str, *, here: bool = False) -> Begun | None:
-        """Give what a generation that is under way began with, be it ``here`` or, unless that is said, elsewhere."""
+        """Return what a generation that is under way began with, be it ``here`` or, unless that is said, elsewhere."""
         key = (agent_id, req_id)
         found = self._here.get(key) or (None if here else self._elsewhere.get(key))
         return None if found is None else found.begun
 
     def get(self, agent_id: str, req_id: str) -> CancelToken | None:
-        """Give the token of a generation that runs here, has ended here not long ago, or was cancelled elsewhere."""
+        """Return the token of a generation that runs here, has ended here not long ago, or was cancelled elsewhere."""
         key = (agent_id, req_id)
         return self._live.get(key) or self._ended.get(key)
 
@@ -206,7 +206,7 @@ class Generations:
             _cancel(token, reason)
 
     def finish(self, agent_id: str, req_id: str) -> bool:
-        """Take note that a generation has come to its end; give False if it does not run here."""
+        """Take note that a generation has come to its end; return False if it does not run here."""
         key = (agent_id, req_id)
         token = self._live.get(key)
         if token is None:
@@ -335,7 +335,7 @@ class Generations:
         self._say(GENERATION_CANCELLED_KIND, key, generation_id, reason=reason, latency_ms=latency_ms, **token.details)
 
     def _remove(self, key: _Key, token: CancelToken) -> str:
-        """Take a token out of those that are live; give its generation_id."""
+        """Take a token out of those that are live; return its generation_id."""
         agent_id, req_id = key
         del self._live[key]
         tokens = self._of_agent[agent_id]

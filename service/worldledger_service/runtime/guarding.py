@@ -28,7 +28,7 @@ _STALLED: Final = 10.0
 
 
 async def reading(outages: Outages, work: Coroutine[Any, Any, R], left: Callable[[R], object] | None = None) -> R:
-    """Give what is read, unless the database falls silent: then StoreUnavailableError is raised.
+    """Return what is read, unless the database falls silent: then StoreUnavailableError is raised.
 
     ``left`` is handed what comes when nobody waits for it any more.
     """
@@ -36,7 +36,7 @@ async def reading(outages: Outages, work: Coroutine[Any, Any, R], left: Callable
 
 
 async def writing(outages: Outages, work: Coroutine[Any, Any, R], *, begun: Callable[[], bool] | None = None) -> R:
-    """Give what is written under a req_id, unless the database falls silent.
+    """Return what is written under a req_id, unless the database falls silent.
 
     Then StoreUnavailableError is raised, whose outcome is unknown, if this was begun, or the same is under way already
     (``begun``); and CircuitBreakerOpenError if nothing was tried. The work goes on in any case.
@@ -49,7 +49,7 @@ async def writing(outages: Outages, work: Coroutine[Any, Any, R], *, begun: Call
 
 
 async def doing(outages: Outages, work: Coroutine[Any, Any, R], again: str, *, begun: bool = False) -> R:
-    """Give what is done once however often it is asked for, unless the database falls silent; it goes on then.
+    """Return what is done once however often it is asked for, unless the database falls silent; it goes on then.
 
     StoreUnavailableError, which says how to ask ``again``, is raised if this, or the same, was ``begun``; otherwise
     CircuitBreakerOpenError.
@@ -100,15 +100,15 @@ class StoreGuard:
         return self.breaker.state == "CLOSED" and not self._outages.silence.fallen and not self._stalled()
 
     async def read(self, work: Coroutine[Any, Any, R], left: Callable[[R], object] | None = None) -> R:
-        """Give what is read; see `reading`."""
+        """Return what is read; see `reading`."""
         return await reading(self._outages, work, left)
 
     async def write(self, work: Coroutine[Any, Any, R], *, begun: Callable[[], bool] | None = None) -> R:
-        """Give what is written under a req_id; see `writing`."""
+        """Return what is written under a req_id; see `writing`."""
         return await writing(self._outages, work, begun=begun)
 
     async def call(self, func: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Give what ``func`` gives. Raises CircuitBreakerOpenError without calling it, and what it raises."""
+        """Return what ``func`` gives. Raises CircuitBreakerOpenError without calling it, and what it raises."""
         if self._outages.silence.fallen or self._stalled():
             raise CircuitBreakerOpenError(RETRY_SECONDS)
         if self.breaker.state == "OPEN" and self._outages.over > self._over:

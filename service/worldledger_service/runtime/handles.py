@@ -83,18 +83,18 @@ class AgentHandle:
         )
 
     async def view(self, at_seq: int | None = None, *, at: str | None = None) -> View:
-        """Give the agent's whole view; see `Orchestrator.view`. The latest one is what it acts from next."""
+        """Return the agent's whole view; see `Orchestrator.view`. The latest one is what it acts from next."""
         view = (await self.orchestrator.view(self.agent_id, at_seq=at_seq, at=at)).model_copy(deep=True)
         if at_seq is None and at in {None, "head"}:
             self.context_seq = max(self.context_seq, view.view_seq)
         return view
 
     def get_view_seq(self) -> int:
-        """Give the view_seq of the last observation that was given out."""
+        """Return the view_seq of the last observation that was given out."""
         return self.view_seq
 
     def close(self) -> None:
-        """Give the handle back; the agent stays registered. Doing it twice does no harm."""
+        """Return the handle back; the agent stays registered. Doing it twice does no harm."""
         self.orchestrator.acknowledge(self.agent_id, self.view_seq)
         self._subscription.close()
         self.orchestrator.forget_handle(self)

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 async def join(task: asyncio.Task[T]) -> T:
-    """Give a task's result; a caller that goes away leaves it running for the others.
+    """Return a task's result; a caller that goes away leaves it running for the others.
 
     Raises StoreUnavailableError where the task itself was cancelled: what it was for is being closed.
     """

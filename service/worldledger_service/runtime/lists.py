@@ -36,14 +36,14 @@ class IntentList:
             self.own.add(effect["global_seq"])
 
     def shared(self, key: Any, make: Callable[[], Watch]) -> Watch:
-        """Give the watch of all of them for which the same counts, made once."""
+        """Return the watch of all of them for which the same counts, made once."""
         watch = self._watches.get(key)
         if watch is None:
             watch = self._watches[key] = make()
         return watch
 
     def watches(self) -> list[Watch]:
-        """Give those that were made."""
+        """Return those that were made."""
         return list(self._watches.values())
 
 

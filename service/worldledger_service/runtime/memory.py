@@ -65,7 +65,7 @@ class MemoryManager:
         return self._attachments.evict()
 
     def estimate_memory_usage(self) -> MemoryStats:
-        """Give what is kept now."""
+        """Return what is kept now."""
         views = self._views()
         entities = len(views.fold.state.entities)
         seen = sum(views.size(each.agent_id) for each in self._attachments)

@@ -86,12 +86,12 @@ class Observing:
 
     @asynccontextmanager
     async def attached(self, agent_id: str) -> AsyncIterator[Attachment]:
-        """Give an agent's attachment, and have it stay until the end of the block. Raises as `attach`."""
+        """Return an agent's attachment, and have it stay until the end of the block. Raises as `attach`."""
         with self.held(agent_id):
             yield await self.attach(agent_id)
 
     async def attach(self, agent_id: str) -> Attachment:
-        """Give an agent's attachment, which may go soon if it is not `held`.
+        """Return an agent's attachment, which may go soon if it is not `held`.
 
         Where it is not here, its view is made as it is now. Raises UnknownAgentError, once it is sure that nobody has
         registered the agent, and PolicyFailedError.
@@ -102,7 +102,7 @@ class Observing:
         return await join(self._begin(agent_id))
 
     def attach_now(self, agent_id: str) -> Attachment:
-        """Give an agent's attachment without waiting: where it is not here, a provisional one of this moment's view.
+        """Return an agent's attachment without waiting: where it is not here, a provisional one of this moment's view.
 
         It has to be `held`. Raises UnknownAgentError, and PolicyFailedError.
         """
@@ -252,7 +252,7 @@ class Observing:
     # -- reading -------------------------------------------------------------------------------------------
 
     def subscribe_here(self, agent_id: str, view_seq: int | None, *, with_view: bool) -> Subscription | None:
-        """Do as `subscribe` without asking the database; give None where that has to be."""
+        """Do as `subscribe` without asking the database; return None where that has to be."""
         attachment = self._attachments.get(agent_id)
         if attachment is None or attachment.provisional:
             return None
@@ -273,7 +273,7 @@ class Observing:
         return subscription
 
     async def subscribe(self, agent_id: str, view_seq: int | None, *, with_view: bool) -> Subscription:
-        """Give the deltas after a view (None: the agent's latest), with that view if it is asked for.
+        """Return the deltas after a view (None: the agent's latest), with that view if it is asked for.
 
         Before its registration an agent has no view; after that comes a delta with the whole of its first one.
         """
@@ -300,7 +300,7 @@ class Observing:
             return subscription
 
     async def resume(self, agent_id: str, view_seq: int | None) -> Subscription:
-        """Give the deltas after a view (None: the one that the agent acknowledged), with that view."""
+        """Return the deltas after a view (None: the one that the agent acknowledged), with that view."""
         async with self.attached(agent_id) as attachment:
             start = attachment.acknowledged if view_seq is None else view_seq
             return await self.subscribe(agent_id, start, with_view=True)
@@ -334,7 +334,7 @@ class Observing:
         attachment.subscriptions.add(subscription)
 
     async def _replay_into(self, subscription: Subscription, start: int) -> bool:
-        """Queue what the agent was to see after ``start``; give False, with nothing queued, where its policy fails."""
+        """Queue what the agent is to see after ``start``; return False, with nothing queued, where its policy fails."""
         source = subscription.source
         try:
             replay = await Replay.begin(
@@ -353,19 +353,19 @@ class Observing:
         return True
 
     def acknowledged(self, agent_id: str) -> int | None:
-        """Give the view_seq that an agent which is attached here has acknowledged; None if it is not."""
+        """Return the view_seq that an agent which is attached here has acknowledged; None if it is not."""
         attachment = self._attachments.get(agent_id)
         return None if attachment is None or attachment.provisional else attachment.acknowledged
 
     def view_here(self, agent_id: str, at_seq: int | None) -> View | None:
-        """Do as `view` without asking the database; give None where that has to be."""
+        """Do as `view` without asking the database; return None where that has to be."""
         attachment = self._attachments.get(agent_id)
         if attachment is None or attachment.provisional or (at_seq is not None and attachment.origin(at_seq) is None):
             return None
         return self._kept_view(attachment, attachment.view_seq if at_seq is None else at_seq)
 
     def _kept_view(self, attachment: Attachment, seq: int) -> View | None:
-        """Give the view that an agent had at a seq, if that is the one that is kept here."""
+        """Return the view that an agent had at a seq, if that is the one that is kept here."""
         views = self._follower.views
         if seq != attachment.made_seq and (seq > views.seq or attachment.origin(seq) != attachment.made_seq):
             return None
@@ -374,7 +374,7 @@ class Observing:
         return view if view.view_seq == made_seq else view.model_copy(update={"view_seq": made_seq})
 
     async def view(self, agent_id: str, at_seq: int | None) -> View:
-        """Give an agent's view, the latest that it may know, or the one that it had at a seq."""
+        """Return an agent's view, the latest that it may know, or the one that it had at a seq."""
         if at_seq is None:
             async with self.attached(agent_id) as attachment:
                 return await self._view_at(attachment, attachment.view_seq)
@@ -400,7 +400,7 @@ class Observing:
         return view
 
     async def _view_at(self, attachment: Attachment, seq: int) -> View:
-        """Give the view that an attached agent had at a seq; its view_seq is that of the effect which made it."""
+        """Return the view that an attached agent had at a seq; its view_seq is that of the effect which made it."""
         agent_id = attachment.agent_id
         if self._attachments.get(agent_id) is attachment:
             view = self._kept_view(attachment, seq)
@@ -431,7 +431,7 @@ class Observing:
     async def events(
         self, agent_id: str, after_seq: int, until_seq: int | None, kinds: Collection[str] | None, limit: int
     ) -> tuple[list[ObservedEvent], int]:
-        """Give events that the agent could see; see `worldledger_service.runtime.replays.observed_events`."""
+        """Return events that the agent could see; see `worldledger_service.runtime.replays.observed_events`."""
         async with self.attached(agent_id) as attachment:
             # What is still on its way to the agent is not known to it yet.
             due = self._follower.seq if attachment.view_seq == attachment.made_seq else attachment.view_seq
@@ -462,7 +462,7 @@ class Observing:
         self._acknowledged.move(agent_id, view_seq)
 
     def seen(self, kind: str, sightings: Sequence[Sighting]) -> list[str]:
-        """Do what follows from an effect of this kind besides its delivery; give the agents that had to be let go.
+        """Do what follows from an effect of this kind besides its delivery; return the agents that had to be let go.
 
         A ViewDigest is put out for each agent for which one is due (`worldledger_service.runtime.digests`). An agent
         whose policy has failed is not attached any more, and its readers are told.

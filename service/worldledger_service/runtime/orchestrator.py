@@ -264,7 +264,7 @@ class Orchestrator(Gauges):
         return await self.agent(agent_id)
 
     async def agent(self, agent_id: str, *, view_seq: int | None = None) -> AgentHandle:
-        """Give the handle of a registered agent; its observations go on after ``view_seq``, or where it acknowledged.
+        """Return the handle of a registered agent; its observations go on after ``view_seq``, or where it acknowledged.
 
         One handle of an agent is open at a time: an earlier one is closed. Raises UnknownAgentError, and
         MomentNotFoundError for a view_seq that the log has not come to.
@@ -280,12 +280,12 @@ class Orchestrator(Gauges):
         return handle
 
     async def acknowledged(self, agent_id: str) -> int:
-        """Give the view_seq after which an agent's observations go on where it names none. Raises UnknownAgentError."""
+        """Return the view_seq after which an agent's observations go on if it names none. Raises UnknownAgentError."""
         found = self._observing.acknowledged(agent_id)
         return (await self._guard.read(self._observing.attach(agent_id))).acknowledged if found is None else found
 
     async def agents(self) -> Mapping[str, Mapping[str, Any]]:
-        """Give what is known of every registered agent: policy, permissions, weight, registered_seq."""
+        """Return what is known of every registered agent: policy, permissions, weight, registered_seq."""
         return self._observing.agents
 
     def forget_handle(self, handle: AgentHandle) -> None:
@@ -432,15 +432,15 @@ class Orchestrator(Gauges):
             self._generations.cancel(agent_id, req_id, reason)
 
     async def finish_generation(self, agent_id: str, req_id: str) -> bool:
-        """Take note that a generation has ended without an intent of its req_id; give False if none runs here."""
+        """Take note that a generation has ended without an intent of its req_id; return False if none runs here."""
         return self._generations.finish(agent_id, req_id)
 
     def generation(self, agent_id: str, req_id: str) -> CancelToken | None:
-        """Give the token of a generation of this process, also for a while after it has ended."""
+        """Return the token of a generation of this process, also for a while after it has ended."""
         return self._generations.get(agent_id, req_id)
 
     def generation_context(self, agent_id: str, req_id: str, *, here: bool = False) -> int | None:
-        """Give the context of a generation that is under way, in this process (``here``) or any; None where none is."""
+        """Return the context of a generation under way, in this process (``here``) or any; None where none is."""
         begun = self._generations.begun(agent_id, req_id, here=here)
         return None if begun is None else begun.context_seq
 
@@ -468,7 +468,7 @@ class Orchestrator(Gauges):
     # -- observation ---------------------------------------------------------------------------------------
 
     async def view(self, agent_id: str, *, at_seq: int | None = None, at: str | None = None) -> View:
-        """Give an agent's view: the latest that it may know, or the one that it had at a seq or a moment (``at``).
+        """Return an agent's view: the latest that it may know, or the one that it had at a seq or a moment (``at``).
 
         Either way its view_seq is that of the effect which made it: the last up to there that gave the agent a delta.
         Raises UnknownAgentError (also where it was not registered then), MomentNotFoundError, and
@@ -486,7 +486,7 @@ class Orchestrator(Gauges):
         return await self._store.states.seq_at(await self._store.world(self.world_id), **moment._asdict())
 
     async def subscribe(self, agent_id: str, *, view_seq: int | None = None) -> Subscription:
-        """Give the agent's observations after a view, or, where none is named, from now on with the view to begin with.
+        """Return the agent's observations after a view, or, where none is named, from now on, the view first.
 
         Raises UnknownAgentError, and MomentNotFoundError for a view_seq that the log has not come to.
         """
@@ -510,7 +510,7 @@ class Orchestrator(Gauges):
         kinds: Collection[str] | None = None,
         limit: int = 100,
     ) -> tuple[list[ObservedEvent], int]:
-        """Give events of the past that the agent could see, from the log, and the seq to go on after.
+        """Return events of the past that the agent could see, from the log, and the seq to go on after.
 
         Raises UnknownAgentError and MomentNotFoundError.
         """
@@ -584,7 +584,7 @@ class Orchestrator(Gauges):
     # -- memory --------------------------------------------------------------------------------------------
 
     def memory_stats(self) -> MemoryStats:
-        """Give what this world takes of this process' memory."""
+        """Return what this world takes of this process' memory."""
         return self.memory.estimate_memory_usage()
 
     async def flush(self, timeout: float | None = None) -> None:
@@ -596,7 +596,7 @@ class Orchestrator(Gauges):
         await self._follower.fold_known(timeout if self._guard.closed else 0.0)
 
     async def reached(self, seq: int, timeout: float | None = None) -> bool:
-        """Wait until this process has folded an effect; give False if it has not after ``timeout`` seconds."""
+        """Wait until this process has folded an effect; return False if it has not after ``timeout`` seconds."""
         return await self._follower.reached(seq, self._patience(timeout))
 
     def _patience(self, timeout: float | None) -> float | None:

@@ -30,7 +30,7 @@ class Origins:
         self._known: OrderedDict[tuple[str, int], int] = OrderedDict()
 
     async def view(self, agent_id: str, seq: int, *, registered_seq: int) -> View:
-        """Give the view that an agent had at a seq. Raises as `Replay.begin` and `Replay.go`."""
+        """Return the view that an agent had at a seq. Raises as `Replay.begin` and `Replay.go`."""
         replay = await Replay.up_to(self._store, self._world_id, agent_id, seq, registered_seq=registered_seq)
         made_seq = replay.made_seq
         if made_seq is None:
@@ -38,7 +38,7 @@ class Origins:
         return replay.view().model_copy(update={"view_seq": made_seq})
 
     async def find(self, agent_id: str, seq: int, *, registered_seq: int, most: int | None = None) -> int | None:
-        """Give the global_seq of the effect that made the view that an agent had at a seq, at which it had one.
+        """Return the global_seq of the effect that made the view that an agent had at a seq, at which it had one.
 
         Where its policy had failed before, that is the first effect after which it did not fail any more. Gives None
         if about ``most`` effects have been looked through for nothing. Raises as `Replay.begin` and `Replay.go`.

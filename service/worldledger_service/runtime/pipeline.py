@@ -218,7 +218,7 @@ class Pipeline:
         return IntentJudge(index, telling, look)
 
     async def _recall(self, drafts: Sequence[EffectDraft]) -> list[Receipt]:
-        """Give the first receipts, if every one of these requests was accepted before; else none."""
+        """Return the first receipts, if every one of these requests was accepted before; else none."""
         try:
             found = [await self._log.recall(draft) for draft in drafts]
         except StoreUnavailableError:

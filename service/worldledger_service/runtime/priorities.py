@@ -62,7 +62,7 @@ class Priorities(Generic[W]):
             del self._order[bisect_left(self._order, ticket.priority)]
 
     def first(self, now: float) -> W | None:
-        """Give the ticket that is next, or None if nothing waits."""
+        """Return the ticket that is next, or None if nothing waits."""
         if not self._order:
             return None
         highest = self._order[-1]

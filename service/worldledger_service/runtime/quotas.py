@@ -50,7 +50,7 @@ class TokenBucket:
         return self._level
 
     def wait_for(self, amount: float) -> float:
-        """Give the seconds until so much can be taken: 0.0 for now, infinity for never."""
+        """Return the seconds until so much can be taken: 0.0 for now, infinity for never."""
         missing = amount - self.level
         if missing <= _SLACK * max(self.capacity, 1.0) or amount <= 0:
             return 0.0
@@ -118,7 +118,7 @@ class Quotas:
         self._charges: OrderedDict[tuple[str, str], _Charge] = OrderedDict()
 
     def __len__(self) -> int:
-        """Give how many agents have buckets."""
+        """Return how many agents have buckets."""
         return len(self._agents)
 
     def charge(self, agent_id: str, req_id: str, tokens: int = 0) -> bool:
@@ -153,7 +153,7 @@ class Quotas:
             bucket.give_back(1 if quota_type == "intents" else charge.tokens)
 
     def status(self, agent_id: str) -> list[QuotaStatus]:
-        """Give the agent's quotas as they stand; nothing where none is set."""
+        """Return the agent's quotas as they stand; nothing where none is set."""
         buckets = self._agents.get(agent_id)
         result = []
         for quota_type, (capacity, refill_per_s) in self._rates.items():

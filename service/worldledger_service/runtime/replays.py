@@ -48,7 +48,7 @@ class Seen(NamedTuple):
     sight: Sight | None = None
 
     def on_loop(self) -> float:
-        """Give the time by the event loop's clock: now, for what should have been delivered already."""
+        """Return the time by the event loop's clock: now, for what should have been delivered already."""
         return asyncio.get_running_loop().time() + max(self.deliver_at - time.time(), 0.0)
 
 
@@ -126,7 +126,7 @@ class Replay:
         return self.views.seq
 
     def view(self) -> View:
-        """Give the agent's view here. Its view_seq is ``made_seq``, or where the replay began if that is not known."""
+        """Return the agent's view here. Its view_seq is ``made_seq``, or where the replay began if unknown."""
         seq = self.began_at if self.made_seq is None else self.made_seq
         view = self.views.view(self._agent_id)
         return view if view.view_seq == seq else view.model_copy(update={"view_seq": seq})
@@ -204,7 +204,7 @@ async def observed_events(
     kinds: Collection[str] | None,
     limit: int,
 ) -> tuple[list[ObservedEvent], int]:
-    """Give the events that an agent could see in a stretch of the log, and how far was looked.
+    """Return the events that an agent could see in a stretch of the log, and how far was looked.
 
     Begins where the agent was registered, if that is later. Raises as `Replay.begin` and `Replay.go`.
     """

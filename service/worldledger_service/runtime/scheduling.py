@@ -103,7 +103,7 @@ class Scheduler:
         deadline_at: float | None = None,
         req_id: str = "",
     ) -> Turn:
-        """Give a turn to enter: it begins with the ``async with`` block, which may have to wait, and ends with it.
+        """Return a turn to enter: it begins with the ``async with`` block, which may have to wait, and ends with it.
 
         Entering raises DeadlineExceededError if the deadline has passed or passes in waiting, and BackpressureError if
         there is no room (``drop_newest``) or others have taken its place (``shed_oldest``).

@@ -39,7 +39,7 @@ class StalenessSettings:
         return self._in(self._follower.views.fold.state)
 
     def of(self, agent_id: str, given: Threshold = NOT_GIVEN, by: str = "intent") -> Staleness:
-        """Give what holds for something of a registered agent, given its own threshold."""
+        """Return what holds for something of a registered agent, given its own threshold."""
         return self.world.of(self._follower.views.fold.state.metadata["agents"][agent_id], given, by)
 
     async def set(

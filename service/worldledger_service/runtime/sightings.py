@@ -70,7 +70,7 @@ class Record:
             self._sights = deque(sorted([*sights, sight], key=lambda each: each.seq))
 
     def after(self, seq: int) -> list[Sight]:
-        """Give those after a seq, ascending."""
+        """Return those after a seq, ascending."""
         found = []
         for sight in reversed(self._sights):
             if sight.seq <= seq:
@@ -332,7 +332,7 @@ class Sightings:
         record.begin_at(start, self._due(attachment, found))
 
     def _due(self, attachment: Attachment, found: Sequence[Seen]) -> list[Sight]:
-        """Give the sightings that are due; take those that are not when they are."""
+        """Return the sightings that are due; take those that are not when they are."""
         loop, now = asyncio.get_running_loop(), time.time()
         due: list[Sight] = []
         deliver_at = 0.0
@@ -359,7 +359,7 @@ class Sightings:
 
 
 def sights_of(effect: Effect, sightings: Sequence[Sighting]) -> list[Sight | None]:
-    """Give what each agent's delta is as a sighting (None: it is none); agents who are shown the same share it."""
+    """Return what each agent's delta is as a sighting (None: it is none); agents who are shown the same share it."""
     made: dict[tuple[int, int], Sight] = {}
     found: list[Sight | None] = []
     for agent_id, delta, _ in sightings:

@@ -102,7 +102,7 @@ class Submitting:
         return accepted
 
     async def each(self, values: Sequence[Mapping[str, Any]]) -> list[Accepted | SimulationError]:
-        """Submit several intents, each by itself; give an answer or an error for each."""
+        """Submit several intents, each by itself; return an answer or an error for each."""
         with self.lists.of(values) as among, ExitStack() as holding:
             for agent_id in among.agents:
                 holding.enter_context(self._observing.held(agent_id))
@@ -144,7 +144,7 @@ class Submitting:
     async def _standing(
         self, intent: CheckedIntent, among: IntentList | None
     ) -> AsyncIterator[tuple[CheckedIntent, Standing]]:
-        """Give an intent with the context that it has in truth, and how it stands, kept up until the end of the block.
+        """Return an intent with the context that it has in truth, and how it stands, kept until the end of the block.
 
         Where it names no context it has that of the generation that it ends, if there is one; what lies beyond the
         agent's view is no context, and means that view.

@@ -130,7 +130,7 @@ class Subscription:
         return delta
 
     def get_due(self, limit: int | None = None) -> list[ObservationDelta]:
-        """Give the deltas whose time has come, without waiting. Raises QueueClosedError once it is closed."""
+        """Return the deltas whose time has come, without waiting. Raises QueueClosedError once it is closed."""
         drained = self._queue.drain_due(limit)
         self.size -= sum(each.size for each in drained)
         due = [each.delta for each in drained]

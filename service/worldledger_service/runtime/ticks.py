@@ -152,7 +152,7 @@ class Ticks:
     async def hold_each(
         self, values: Sequence[Mapping[str, Any]], *, atomic: bool, ordered: bool
     ) -> list[Held | Accepted | SimulationError]:
-        """Hold several intents; give what became of each. ``atomic``: the first that cannot be held is raised."""
+        """Hold several intents; return what became of each. ``atomic``: the first that cannot be held is raised."""
         intents, refused = self._checked(values, atomic=atomic)
         answers = await self._hold_all(intents, atomic=atomic, ordered=ordered)
         return _spread(len(values), answers, refused)
@@ -178,7 +178,7 @@ class Ticks:
     def _checked(
         self, values: Sequence[Mapping[str, Any]], *, atomic: bool
     ) -> tuple[list[CheckedIntent], dict[int, SimulationError]]:
-        """Check intents' shapes; give those that are right, and the errors of the others by their index."""
+        """Check intents' shapes; return those that are right, and the errors of the others by their index."""
         intents: list[CheckedIntent] = []
         refused: dict[int, SimulationError] = {}
         for index, value in enumerate(values):
@@ -193,7 +193,7 @@ class Ticks:
     async def _hold_all(
         self, intents: Sequence[CheckedIntent], *, atomic: bool = False, ordered: bool = True
     ) -> list[Answer]:
-        """Hold intents for the open tick, those of one list together; give what became of each."""
+        """Hold intents for the open tick, those of one list together; return what became of each."""
         list_id = uuid4() if len(intents) > 1 and (atomic or ordered) else None
         with ExitStack() as holding:
             for intent in intents:
@@ -242,7 +242,7 @@ class Ticks:
         return [answers[index] for index in range(len(intents))]
 
     async def _open_tick(self) -> OpenTick:
-        """Give the tick that is open as far as is known here; its tick before is folded here."""
+        """Return the tick that is open as far as is known here; its tick before is folded here."""
         if self._open is None:
             async with self._looking:  # the first ones come together
                 if self._open is None:
@@ -259,7 +259,7 @@ class Ticks:
                 self._open = tick
 
     async def _place(self, intent: CheckedIntent, tick: OpenTick) -> tuple[CheckedIntent, SimulationError | None]:
-        """Give an intent with what it was made from, and what it is refused with as of the tick before.
+        """Return an intent with what it was made from, and what it is refused with as of the tick before.
 
         That does not count where its request is known. A context beyond the agent's latest view means that view, as of
         now; whether it is stale follows from the context that was named. Raises UnknownAgentError.
@@ -408,7 +408,7 @@ class _Closing(Closing):
         self._deadline_at = self._clock() + deadline_ms / 1000.0 if deadline_ms else None
 
     def plan(self, held: Sequence[HeldIntent], tick: OpenTick) -> list[Planned]:
-        """Give all that is held in its order, the members of a list together; quotas are counted along it."""
+        """Return all that is held in its order, the members of a list together; quotas are counted along it."""
         intents = {each.key: check_intent(orjson.loads(each.intent)) for each in held}
 
         def rank(each: HeldIntent) -> tuple[int, str, int, str]:
@@ -446,13 +446,13 @@ class _Closing(Closing):
         return IntentJudge(index, telling, look)
 
     def rejection(self, held: HeldIntent, error: SimulationError) -> EffectDraft | None:
-        """Give the IntentRejected of a refusal by permissions, validator or ruleset, where the world records them."""
+        """Return the IntentRejected of a refusal by permissions, validator or ruleset, where the world records them."""
         if not self._records or not isinstance(error, REJECTIONS):
             return None
         return rejection_draft(check_intent(orjson.loads(held.intent)), error)
 
     def outcome(self, error: SimulationError) -> dict[str, Any]:
-        """Give a refusal as a JSON object."""
+        """Return a refusal as a JSON object."""
         return {
             "code": error.code,
             "message": error.message,
@@ -512,7 +512,7 @@ def _wanted(
 
 
 def _draft(intent: CheckedIntent, held: HeldIntent) -> EffectDraft:
-    """Give the draft of a held intent's effect, which says where it stood in its tick."""
+    """Return the draft of a held intent's effect, which says where it stood in its tick."""
     draft = intent_draft(intent)
     draft["source_metadata"] |= {"tick": held.tick, "order": held.place}
     return draft
@@ -527,7 +527,7 @@ def _told(intent: CheckedIntent, answer: HeldAt | RefusedAt | Receipt | Simulati
 
 
 def _decided(key: Key, answer: RefusedAt | Receipt, *, replayed: bool = True) -> Accepted | SimulationError:
-    """Give what a tick has decided of a request; ``replayed``: it was asked for after that."""
+    """Return what a tick has decided of a request; ``replayed``: it was asked for after that."""
     if isinstance(answer, Receipt):
         return Accepted(answer.uuid, global_seq=answer.global_seq, req_id=key[1], replayed=replayed)
     said = answer.outcome
@@ -547,7 +547,7 @@ def _forgotten(key: Key) -> SimulationError:
 
 
 def _at(error: SimulationError, index: int) -> SimulationError:
-    """Give a refusal that names its place in the list, if it does not name another's."""
+    """Return a refusal that names its place in the list, if it does not name another's."""
     if "index" in error.details:
         return error
     if isinstance(error, InvalidEffectError):

@@ -59,7 +59,7 @@ class Worlds:
         return iter([each.world for each in self._open.values()])
 
     async def get(self, world_id: str) -> Orchestrator:
-        """Give a world's orchestrator. Raises as `Orchestrator.over`, and StoreUnavailableError once all is closing."""
+        """Return a world's orchestrator. Raises as `Orchestrator.over`, and StoreUnavailableError while closing."""
         found = self._open.get(world_id)
         if found is not None:
             if not found.world.broken:

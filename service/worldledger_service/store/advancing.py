@@ -85,7 +85,7 @@ async def advance(
     keep: Keep | None = None,
     progress: Progress | None = None,
 ) -> Forward:
-    """Fold a world's log from a base up to ``seq``; give where it is then.
+    """Fold a world's log from a base up to ``seq``; return where it is then.
 
     ``keep`` is handed the snapshots that are due on the way, after ``every`` effects and where damaged ones stood.
     The chain is checked from the base on, where its checksum is known. Raises TamperedError where it does not hold.

@@ -66,15 +66,15 @@ class Closing(Protocol):
         ...
 
     def plan(self, held: Sequence[HeldIntent], tick: OpenTick) -> Sequence[Planned]:
-        """Give all that is held, in the order in which it is to be decided. It must be pure."""
+        """Return all that is held, in the order in which it is to be decided. It must be pure."""
         ...
 
     def rejection(self, held: HeldIntent, error: SimulationError) -> EffectDraft | None:
-        """Give the effect by which the log is told of a refusal, if it is."""
+        """Return the effect by which the log is told of a refusal, if it is."""
         ...
 
     def outcome(self, error: SimulationError) -> dict[str, Any]:
-        """Give a refusal as a JSON object, for those who ask for it."""
+        """Return a refusal as a JSON object, for those who ask for it."""
         ...
 
 
@@ -90,7 +90,7 @@ class Close:
         self.refused = 0
 
     def receipt(self, of: Receipt) -> TickReceipt:
-        """Give what the one who closed the tick is told."""
+        """Return what the one who closed the tick is told."""
         return TickReceipt(*of, tick=self.tick, accepted=self.accepted, refused=self.refused)
 
 
@@ -148,7 +148,7 @@ async def close_tick(
 
 
 def _numbered(unit: Unit, tick: OpenTick) -> Any:
-    """Give the draft of the tick's effect with its number in it."""
+    """Return the draft of the tick's effect with its number in it."""
     (draft,) = unit.drafts
     return draft.rewritten(canonical_json({**orjson.loads(draft.payload), "tick": tick.number}))
 

@@ -367,7 +367,7 @@ class Committer:
             self._ready[queue] = None
 
     def _drop_connection(self) -> None:
-        """Give a broken connection back to the pool, which makes a new one in its place."""
+        """Return a broken connection back to the pool, which makes a new one in its place."""
         if self._connection is not None:
             connection, self._connection = self._connection, None
             with suppress(asyncpg.InterfaceError):  # the pool has noticed by itself and taken it back

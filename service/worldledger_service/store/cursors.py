@@ -19,7 +19,7 @@ class AgentCursors:
         self._reader = reader
 
     async def read(self, world_id: str, agent_ids: Sequence[str]) -> dict[str, int]:
-        """Give the view_seq that each of these agents has acknowledged, where one is known."""
+        """Return the view_seq that each of these agents has acknowledged, where one is known."""
         asked = [agent_id for agent_id in agent_ids if storable(agent_id)]
         rows = await self._reader.fetch(statements.AGENT_CURSORS, world_id, asked)
         return {row["agent_id"]: row["view_seq"] for row in rows}

@@ -50,7 +50,7 @@ class Echo:
         self.bytes = 0
 
     def after(self, seq: int, until: int) -> list[StoredEffect]:
-        """Give the rows with seq < global_seq <= until, as far as they are here; none if the first of them is not."""
+        """Return the rows with seq < global_seq <= until, as far as they are here; none if the first of them is not."""
         start = seq + 1 - self._first
         return self._rows[start : until + 1 - self._first] if start >= 0 and until > seq else []
 

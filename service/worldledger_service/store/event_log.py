@@ -93,7 +93,7 @@ class EventLog:
         return await self._submit(unit)
 
     async def recall(self, draft: EffectDraft) -> Receipt | None:
-        """Give the first receipt of a draft whose req_id was accepted before; None if it was not.
+        """Return the first receipt of a draft whose req_id was accepted before; None if it was not.
 
         Raises RequestConflictError where the req_id was used with another body.
         """
@@ -150,7 +150,7 @@ class EventLog:
         return await self._committer.commit(self._queue, unit)
 
     async def get_entries_since(self, since_seq: int, limit: int | None = None) -> list[EventLogEntry]:
-        """Give the entries after ``since_seq``, ascending, for replay or catch-up; at most ``limit`` if given.
+        """Return the entries after ``since_seq``, ascending, for replay or catch-up; at most ``limit`` if given.
 
         They are all held in memory: for a long log use `batches`.
         """
@@ -168,7 +168,7 @@ class EventLog:
         source_id: str | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[list[StoredEffect]]:
-        """Give the stored rows in batches of bounded size, ascending; see `Reader.batches`."""
+        """Return the stored rows in batches of bounded size, ascending; see `Reader.batches`."""
         return self._reader.batches(
             self.world_id, after_seq=after_seq, until_seq=until_seq, kind=kind, source_id=source_id, limit=limit
         )

@@ -168,7 +168,7 @@ class Holding:
     async def hold(
         self, world_id: str, wanted: Sequence[Wanted], limits: Limits, *, atomic: bool = False
     ) -> list[Answer]:
-        """Hold intents until the next tick, durably; give what became of each.
+        """Hold intents until the next tick, durably; return what became of each.
 
         A request that is held or was accepted already is not held again. Of an ``atomic`` list none is held if one
         cannot be. Raises StoreUnavailableError; holding the same again does no harm.
@@ -185,7 +185,7 @@ class Holding:
         return await call.future
 
     async def open_tick(self, world_id: str) -> OpenTick:
-        """Give the tick that is open now. Raises StoreUnavailableError."""
+        """Return the tick that is open now. Raises StoreUnavailableError."""
         async for attempt in retrying(self._settings.append_deadline):
             with attempt, self._outages.noticed():
                 async with self._pool.acquire() as connection, transaction(connection):
@@ -193,7 +193,7 @@ class Holding:
         raise AssertionError("an attempt returns or raises")
 
     async def known(self, world_id: str, keys: Sequence[Key]) -> dict[Key, HeldAt | RefusedAt | Receipt]:
-        """Give what is known of intents that were held; nothing of those that are not known any more."""
+        """Return what is known of intents that were held; nothing of those that are not known any more."""
         async with self._pool.acquire() as connection:
             found = await self._look(connection, world_id, keys)
             told: dict[Key, HeldAt | RefusedAt | Receipt] = {}

@@ -18,7 +18,7 @@ class Uuids:
         os.register_at_fork(after_in_child=self._stock.clear)  # a child must not share its parent's stock
 
     def __call__(self) -> str:
-        """Give 32 hex digits that nobody has had before."""
+        """Return 32 hex digits that nobody has had before."""
         try:
             return self._stock.pop()
         except IndexError:

@@ -73,6 +73,6 @@ def resumable(done: Callable[[], int]) -> Iterator[None]:
 
 
 async def in_thread(items: Iterator[T]) -> AsyncIterator[T]:
-    """Give the items of an iterator whose work is done in a thread, so that the loop stays free."""
+    """Return the items of an iterator whose work is done in a thread, so that the loop stays free."""
     while (item := await asyncio.to_thread(next, items, None)) is not None:
         yield item

@@ -54,7 +54,7 @@ class LiveState:
         return self.fold.seq + len(self._behind)
 
     def after(self, seq: int, texts: Sequence[str]) -> WorldState:
-        """Give the state after ``texts``, which are to follow ``seq``. Raises StateNeededError if it is not here."""
+        """Return the state after ``texts``, which are to follow ``seq``. Raises StateNeededError if it is not here."""
         fold = self.fold
         if self._behind:
             behind, self._behind = self._behind, []
@@ -69,7 +69,7 @@ class LiveState:
         return fold.state
 
     def confirm(self, seq: int, texts: Sequence[str]) -> bool:
-        """Take note that ``texts`` were written after ``seq``; give False if this state is to be dropped."""
+        """Take note that ``texts`` were written after ``seq``; return False if this state is to be dropped."""
         new = texts[max(self.seq - seq, 0) :] if self.seq >= seq else None
         self.provisional = False
         if new is None or self.seq > seq + len(texts) or len(self._behind) + len(new) > _MOST_BEHIND:
@@ -104,7 +104,7 @@ class LiveStates:
         self._more = 0
 
     def keep(self, sealer: Sealer, fold: Fold, size: int) -> None:
-        """Give a sealer its live state, and take the oldest ones' away where there are too many."""
+        """Return a sealer its live state, and take the oldest ones' away where there are too many."""
         sealer.live = LiveState(fold, size, self._grown)
         self._sealers[sealer] = None
         self._sealers.move_to_end(sealer)
@@ -121,7 +121,7 @@ class LiveStates:
                 there -= self._let_go()
 
     def _let_go(self) -> int:
-        """Take the oldest one's state away; give its size."""
+        """Take the oldest one's state away; return its size."""
         oldest, _ = self._sealers.popitem(last=False)
         live, oldest.live = oldest.live, None
         return 0 if live is None else live.size

@@ -63,7 +63,7 @@ class ViewProof:
         await self._said.read_on()
 
     def feed(self, rows: Sequence[StoredEffect]) -> int:
-        """Fold rows up to where something was said of a view, at least one; give how many. Raises as `Fold.feed`."""
+        """Fold rows up to where something was said of a view, at least one; return how many. Raises as `Fold.feed`."""
         views = self._views
         if views is None:
             self._fold.feed(rows)
@@ -135,7 +135,7 @@ class ViewProof:
             self._finished.add(agent_id)
 
     def _digest(self, views: Views, agent_id: str, spec: Mapping[str, Any]) -> tuple[str | None, str]:
-        """Give the digest of an agent's view, or None and why there is none."""
+        """Return the digest of an agent's view, or None and why there is none."""
         try:
             return views.view(agent_id).context_digest, ""
         except KeyError:
@@ -173,7 +173,7 @@ class ViewProof:
             views.failed[agent_id] = error
 
     def _policy(self, spec: Mapping[str, Any]) -> ObservationPolicy | str:
-        """Give a registered policy, or why this program has none such."""
+        """Return a registered policy, or why this program has none such."""
         key = canonical_json(spec)
         policy = self._policies.get(key)
         if policy is None:

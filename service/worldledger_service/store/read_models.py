@@ -59,7 +59,7 @@ AGENT_KNOWN: Final = "select 1 from projections.agents where agent_id = $1 limit
 
 
 def _games(*, experiment: bool, status: bool, agent: bool) -> str:
-    """Give the statement for a page of games by name, with only the conditions that are asked for.
+    """Return the statement for a page of games by name, with only the conditions that are asked for.
 
     One statement with optional conditions would leave the choice of the index to chance. An agent's games are found
     by two indexes, of white's and of black's. $1 after world_id, $2 limit, then experiment, status and agent_id.
@@ -103,26 +103,26 @@ class ReadModels:
         after: str = "",
         limit: int = 100,
     ) -> list[Row]:
-        """Give a page of games by name, those after ``after``: of an experiment, of a status, of an agent."""
+        """Return a page of games by name, those after ``after``: of an experiment, of a status, of an agent."""
         filters = (experiment, status, agent_id)
         statement = GAMES[tuple(value is not None for value in filters)]
         return await self._fetch(statement, after, limit, *(value for value in filters if value is not None))
 
     async def game(self, world_id: str) -> Row | None:
-        """Give a game; None where the projection knows none of that name."""
+        """Return a game; None where the projection knows none of that name."""
         rows = await self._fetch(GAME, world_id)
         return rows[0] if rows else None
 
     async def moves(self, world_id: str, *, after: int = 0, limit: int = 100) -> list[Row]:
-        """Give a page of a game's moves, in order."""
+        """Return a page of a game's moves, in order."""
         return await self._fetch(MOVES, world_id, after, limit)
 
     async def agents(self, *, after: str = "", limit: int = 100) -> list[Row]:
-        """Give a page of agents by name, each with what it did in all worlds together."""
+        """Return a page of agents by name, each with what it did in all worlds together."""
         return await self._fetch(AGENTS, after, limit)
 
     async def agent_stats(self, agent_id: str, *, experiment: str | None = None) -> Row | None:
-        """Give an agent's AgentStats over all games, or those of an experiment; None where no projection knows it.
+        """Return an agent's AgentStats over all games, or those of an experiment; None where no projection knows it.
 
         An agent that played no game has zeros. Source: seeds/chess_openenv.md, AgentStats.
         """

@@ -120,7 +120,7 @@ class Reader:
         source_id: str | None = None,
         limit: int | None = None,
     ) -> AsyncGenerator[list[StoredEffect], None]:
-        """Give rows with after_seq < global_seq <= until_seq, ascending, filtered if asked.
+        """Return rows with after_seq < global_seq <= until_seq, ascending, filtered if asked.
 
         A batch holds at most 1,000 rows and about ``read_batch_bytes`` stored bytes, and no connection is held
         between batches, so a slow consumer costs the database nothing. ``limit`` is the most rows in all.
@@ -142,7 +142,7 @@ class Reader:
         source_id: str | None = None,
         limit: int | None = None,
     ) -> AsyncGenerator[list[Any], None]:
-        """Give the same rows as `batches`, as they come from the driver: no tuples, but like a `StoredRow`."""
+        """Return the same rows as `batches`, as they come from the driver: no tuples, but like a `StoredRow`."""
         statement, filters = _batch_statement(kind, source_id)
         if not all(map(storable, (world_id, *filters))):
             return
@@ -161,7 +161,7 @@ class Reader:
             left -= len(rows)
 
     async def gather(self, spans: Sequence[Span], *, limit: int) -> list[list[StoredEffect]]:
-        """Give the first rows of each span, in one query; see `worldledger.ports.LogReader`.
+        """Return the first rows of each span, in one query; see `worldledger.ports.LogReader`.
 
         At most ``limit`` rows and about ``read_batch_bytes`` stored bytes are given in all.
         """
@@ -186,11 +186,11 @@ class Reader:
         return found
 
     async def world_heads(self, *, after: str = "", limit: int = 1000) -> list[WorldHead]:
-        """Give worlds by name, those after ``after``, with their present heads."""
+        """Return worlds by name, those after ``after``, with their present heads."""
         return [WorldHead(*row) for row in await self.fetch(statements.WORLD_HEADS, after, limit)]
 
     async def effect(self, world_id: str, global_seq: int) -> StoredEffect:
-        """Give one stored effect. Raises EffectNotFoundError, which names the head."""
+        """Return one stored effect. Raises EffectNotFoundError, which names the head."""
         if 0 < global_seq < END and storable(world_id):
             for row in await self.fetch(statements.EFFECT_AT, world_id, global_seq):
                 return StoredEffect(*row)
@@ -203,12 +203,12 @@ class Reader:
         )
 
     async def head_seqs(self, world_ids: list[str]) -> dict[str, int]:
-        """Give the present head_seq of each of these worlds that exists."""
+        """Return the present head_seq of each of these worlds that exists."""
         known = await self.fetch(statements.HEADS, [*filter(storable, world_ids)])
         return {row["world_id"]: row["head_seq"] for row in known}
 
     def on(self, connection: PooledConnection) -> Reader:
-        """Give the same reader on one connection, inside its transaction."""
+        """Return the same reader on one connection, inside its transaction."""
         return ReaderOn(self._pool, self._settings, self._url, self._outages, connection)
 
     async def verify(self, world_id: str) -> Verdict:

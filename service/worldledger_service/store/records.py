@@ -80,7 +80,7 @@ class WorldRecord(BaseModel):
         return Head(self.head_seq, bytes.fromhex(self.head_checksum), self.sim_time, self.wall_time)
 
     def genesis_columns(self) -> dict[str, Any]:
-        """Give what `genesis_problem` compares with the genesis."""
+        """Return what `genesis_problem` compares with the genesis."""
         return self.model_dump(
             include={"world_id", "world_uuid", "ruleset", "ruleset_version", "config", "experiment", "time_authority"}
         )

@@ -153,7 +153,7 @@ class _Replay:
         )
 
     async def _told(self, head_seq: int) -> list[Told]:
-        """Give all that was said of states, the last seq first."""
+        """Return all that was said of states, the last seq first."""
         world_id = self._world.world_id
         told = [
             _read(row["global_seq"], row["payload"])
@@ -176,7 +176,7 @@ class _Replay:
         return sorted(told, key=lambda each: (each.at_seq, each.said_at == 0), reverse=True)
 
     def _take(self, batch: Sequence[StoredEffect], told: list[Told]) -> Sequence[StoredEffect]:
-        """Check and fold a batch; give what of it is left to fold once more ViewDigests have been read.
+        """Check and fold a batch; return what of it is left to fold once more ViewDigests have been read.
 
         Once a state differs nothing more is folded; the chain is checked to its end all the same, for what was said
         stands in it.
@@ -186,7 +186,7 @@ class _Replay:
         return self._fold_on(good, told)
 
     def _fold_on(self, good: Sequence[StoredEffect], told: list[Told]) -> Sequence[StoredEffect]:
-        """Fold rows, stopping wherever something was said of the state or a view; give what is left, as `_take`."""
+        """Fold rows, stopping wherever something was said of the state or a view; return what is left, as `_take`."""
         proof = self._proof
         try:
             while good and self._found is None:

@@ -153,7 +153,7 @@ class RequestRows:
         self._seen.close()
 
     async def differences(self) -> AsyncGenerator[Difference]:
-        """Give all differences, in the order of the log."""
+        """Return all differences, in the order of the log."""
         async with aclosing(self._rows()) as chunks:
             rows = _Rows(chunks)
             await rows.peek()  # so that the sort begins now
@@ -205,7 +205,7 @@ class RequestRows:
         return Finding(self._world_id, seq, f"the table requests {what}; {mended}")
 
     async def _rows(self) -> AsyncGenerator[list[asyncpg.Record]]:
-        """Give the rows; where there are few, no connection is kept while they are compared."""
+        """Return the rows; where there are few, no connection is kept while they are compared."""
         reader = self._reader
         async with reader.sorting, reader.connection() as connection, connection.transaction(readonly=True):
             await connection.execute(statements.FOR_COMPARING)

@@ -80,7 +80,7 @@ class Group:
             del column[mark:]
 
     def rows(self) -> list[StoredEffect]:
-        """Give the rows as they are stored."""
+        """Return the rows as they are stored."""
         columns = (self.texts, self.checksums, self.kinds, self.sources, self.sim_times)
         return [
             StoredEffect(seq, text.encode(), checksum, kind, source_id, sim_time)
@@ -328,7 +328,7 @@ class Sealer:
         return text, uuid, sim_time
 
     def now(self, head: Head) -> float:
-        """Give the wall time of an effect after this head: the clock's, but never before the head's."""
+        """Return the wall time of an effect after this head: the clock's, but never before the head's."""
         return max(self._clock(), head.wall_time)
 
     def _stated_time(

@@ -160,7 +160,7 @@ class _Round:
                     raise asyncpg.SerializationError("the head moved under its lock")
 
     def answer(self) -> Head | None:
-        """Tell the callers, after the commit; give the head."""
+        """Tell the callers, after the commit; return the head."""
         if self.group is not None:
             confirm_group(self._sealer, self.group)
         for group in (*self._written, self._sealed):
@@ -217,7 +217,7 @@ class _Round:
         return bool(found == doubt.after.checksum)
 
     async def _resolve_requests(self, units: Sequence[Unit], *, told: bool = True) -> list[Unit]:
-        """Give the units whose requests were made before the receipts of that time; the rest are refused.
+        """Return the units whose requests were made before the receipts of that time; the rest are refused.
 
         Returns those that are not. Unless ``told``, nobody waits for a unit, and its refusal stands in it.
         """

@@ -83,7 +83,7 @@ class Silence:
         refusal: Callable[[bool], SimulationError],
         left: Callable[[T], object] | None = None,
     ) -> T:
-        """Give what ``work`` gives, unless the database falls silent before.
+        """Return what ``work`` gives, unless the database falls silent before.
 
         Then ``refusal`` says what is raised, handed whether the work was begun: while the database is silent none is.
         What was begun goes on, and what it gives is handed to ``left``. It is cancelled only with its caller.

@@ -88,7 +88,7 @@ class Snapshots:
         self.most = most
 
     async def before(self, world_id: str, seq: int, ruleset: Ruleset, reader: Reader | None = None) -> Base:
-        """Give the newest snapshot at or before ``seq`` that holds, or the beginning."""
+        """Return the newest snapshot at or before ``seq`` that holds, or the beginning."""
         damaged: set[int] = set()
         last = seq
         while True:
@@ -128,7 +128,7 @@ class Snapshots:
             pass  # where several have come at once, once is not enough
 
     async def page(self, world_id: str, ruleset: Ruleset, *, after: int = 0, limit: int = 100) -> list[SnapshotRecord]:
-        """Give a page of a world's snapshots, ascending."""
+        """Return a page of a world's snapshots, ascending."""
         rows = await self._reader.fetch(statements.SNAPSHOTS, world_id, after, limit)
         return [
             SnapshotRecord(
@@ -179,7 +179,7 @@ def take(fold: Fold, checksum: bytes) -> Taken:
 
 
 def _read(row: asyncpg.Record, ruleset: Ruleset) -> WorldState | str:
-    """Give the state that a row holds, or why it is not to be trusted."""
+    """Return the state that a row holds, or why it is not to be trusted."""
     text = row["state"].encode()
     digest = sha256(text).digest()
     if row["ruleset"] != ruleset.name:

@@ -50,7 +50,7 @@ log = structlog.get_logger("worldledger.store")
 
 
 def digest_draft(taken: Taken, ruleset: Ruleset) -> EffectDraft:
-    """Give the draft of the system effect that says which state a world had at a seq.
+    """Return the draft of the system effect that says which state a world had at a seq.
 
     Payload: ``at_seq``, ``state_digest`` (64 hex digits: SHA-256 of the state in the profile ``state/1``), ``ruleset``
     and ``ruleset_version``.
@@ -156,7 +156,7 @@ class Snapshotter:
             log.exception("taking a snapshot failed", world_id=world_id)
 
     async def record(self, world_id: str, taken: Taken) -> int | None:
-        """Write a state's digest into the log; give its seq, None where another version wrote one for that seq."""
+        """Write a state's digest into the log; return its seq, None where another version wrote one for that seq."""
         ruleset = (await self._states.rules(world_id)).ruleset
         try:
             event_log = await self._find_log(world_id)
@@ -242,7 +242,7 @@ class Snapshotter:
         self._remember(world_id, head_seq + _AFTER_A_FAILURE)
 
     async def _go_forward(self, world_id: str, head_seq: int, ruleset: Ruleset, followed: _Followed | None) -> int:
-        """Take what is due up to the head, or beyond it; give the seq of the newest snapshot."""
+        """Take what is due up to the head, or beyond it; return the seq of the newest snapshot."""
         made: list[Taken] = []
 
         async def keep(taken: Taken) -> None:

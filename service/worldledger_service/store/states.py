@@ -89,7 +89,7 @@ class States:
         wall_time: float | None = None,
         unit: tuple[str, int] | None = None,
     ) -> int:
-        """Give the seq of a moment: a seq, or the last effect at or before a time; the head where none is given.
+        """Return the seq of a moment: a seq, or the last effect at or before a time; the head where none is given.
 
         The fields are those of `worldledger.moments.Moment`. Of a ``unit`` with its number (a turn, a round, a step) it
         is the last effect before the next one begins. ``wall_time`` is in epoch seconds; times that
@@ -128,7 +128,7 @@ class States:
     # -- states --------------------------------------------------------------------------------------------
 
     async def state_at(self, world_id: str, seq: int, progress: Progress | None = None) -> StateAt:
-        """Give the state at a seq that the world has. Raises as `fold_at` does."""
+        """Return the state at a seq that the world has. Raises as `fold_at` does."""
         reached = await self._reach(world_id, seq, progress)
         taken = await asyncio.to_thread(take, reached.fold, reached.checksum)
         return StateAt(
@@ -143,7 +143,7 @@ class States:
         )
 
     async def fold_at(self, world_id: str, global_seq: int) -> Fold:
-        """Give a fold of one's own at a seq that the world has (0: before its first effect).
+        """Return a fold of one's own at a seq that the world has (0: before its first effect).
 
         Snapshots that are due on the way are written. Raises WorldNotFoundError, MomentNotFoundError, FoldError,
         TamperedError, UnknownRulesetError or StoreUnavailableError.
@@ -153,7 +153,7 @@ class States:
         return (await self._reach(world_id, global_seq)).fold
 
     async def base_at(self, world_id: str, global_seq: int) -> Base:
-        """Give a fold of one's own at a seq and the chain's checksum there, to go on from. Raises as `fold_at`."""
+        """Return a fold of one's own at a seq and the chain's checksum there, to go on from. Raises as `fold_at`."""
         reached = await self._reach(world_id, global_seq)
         return Base(reached.fold, reached.checksum, 0)
 
@@ -177,7 +177,7 @@ class States:
             await gathering.write()
 
     async def rules(self, world_id: str) -> Rules:
-        """Give how a world is folded. Raises WorldNotFoundError, InvalidNameError or UnknownRulesetError."""
+        """Return how a world is folded. Raises WorldNotFoundError, InvalidNameError or UnknownRulesetError."""
         found = self._rules.get(world_id)
         if found is not None:
             self._rules.move_to_end(world_id)
@@ -264,7 +264,7 @@ class States:
             under_way.set()
 
     async def page(self, world_id: str, *, after: int = 0, limit: int = 100) -> list[SnapshotRecord]:
-        """Give a page of a world's snapshots, ascending. Raises as `rules` does."""
+        """Return a page of a world's snapshots, ascending. Raises as `rules` does."""
         return await self.snapshots.page(world_id, (await self.rules(world_id)).ruleset, after=after, limit=limit)
 
     async def newest(self, world_id: str, seq: int | None = None) -> list[SnapshotRecord]:

@@ -278,7 +278,7 @@ class Store:
         self.outages.written()
 
     def _first_head(self, sealer: Sealer, genesis: EffectDraft) -> Head:
-        """Give the head before the genesis, once it is clear that the genesis can be written."""
+        """Return the head before the genesis, once it is clear that the genesis can be written."""
         start = Head(0, b"", 0.0, 0.0)
         try:
             sealer.effect(check_draft(genesis, system=True), 1, sim_time=0.0, wall_time=0.0)
@@ -336,7 +336,7 @@ class Store:
         return made
 
     async def world(self, world_id: str) -> WorldRecord:
-        """Give a world with its present head. Raises WorldNotFoundError, and TamperedError if its head is gone."""
+        """Return a world with its present head. Raises WorldNotFoundError, and TamperedError if its head is gone."""
         check_world_name(world_id)
         for row in await self.reader.fetch(statements.WORLD, world_id):
             if row["headless"]:
@@ -377,7 +377,7 @@ class Store:
         return [] if name in known else near(name, known)
 
     async def worlds(self, *, experiment: str | None = None, after: str = "", limit: int = 100) -> list[WorldRecord]:
-        """Give a page of worlds by name, those after ``after``."""
+        """Return a page of worlds by name, those after ``after``."""
         if experiment is not None and not storable(experiment):
             return []
         if experiment is None:
@@ -387,7 +387,7 @@ class Store:
         return [WorldRecord.of(row) for row in rows]
 
     async def every_world(self, *, experiment: str | None = None) -> AsyncIterator[WorldRecord]:
-        """Give all worlds by name, page by page."""
+        """Return all worlds by name, page by page."""
         after = ""
         while page := await self.worlds(experiment=experiment, after=after, limit=500):
             for world in page:
@@ -397,11 +397,11 @@ class Store:
     # -- logs ----------------------------------------------------------------------------------------------
 
     def known_log(self, world_id: str) -> EventLog | None:
-        """Give the log of a world that was met before, without asking the database; None for others."""
+        """Return the log of a world that was met before, without asking the database; None for others."""
         return self._logs.get(world_id)
 
     async def log(self, world_id: str) -> EventLog:
-        """Give a world's log, to append to.
+        """Return a world's log, to append to.
 
         Where the world was not met before it is looked up, and while the database is away that is tried again until
         ``append_deadline``, as the append itself is. Raises WorldNotFoundError, InvalidNameError, UnknownRulesetError
@@ -455,7 +455,7 @@ class Store:
 
 
 def _opened(world: NewWorld, ruleset: Ruleset, world_uuid: str, *, new: bool) -> tuple[NewWorld, Sequence[EffectDraft]]:
-    """Give a world with its configuration as its ruleset has it written, and the effects that it opens with.
+    """Return a world with its configuration as its ruleset has it written, and the effects that it opens with.
 
     Of a ``new`` one, which was not recorded before, no two agents have the same name in different Unicode forms.
     """

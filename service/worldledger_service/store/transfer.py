@@ -149,7 +149,7 @@ class _Restorer:
         )
 
     def _rows(self, lines: Iterator[bytes]) -> Iterator[Row]:
-        """Give the rows of the lines, chained anew: it must come out at the trailer's checksum again."""
+        """Return the rows of the lines, chained anew: it must come out at the trailer's checksum again."""
         seq, checksum = self._position
         for line in lines:
             text = line.removesuffix(b"\n")
@@ -223,7 +223,7 @@ async def _compare(reader: Reader, stream: BinaryIO, checked: CheckedExport, nam
 
 
 async def _common(reader: Reader, world_id: str, lines: Iterator[bytes]) -> int:
-    """Give the seq up to which a world's log and the lines are the same."""
+    """Return the seq up to which a world's log and the lines are the same."""
     seq = 0
     async with ahead(reader.batches(world_id)) as batches:
         async for batch in batches:

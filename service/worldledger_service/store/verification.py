@@ -115,7 +115,7 @@ class _Log:
         return RequestRows(self._reader, self._world_id, until.global_seq, self._start.global_seq, skipped)
 
     async def _begin(self) -> _Begun | Verdict:
-        """Look at what is there besides the effects; give the verdict if nothing else needs to be looked at."""
+        """Look at what is there besides the effects; return the verdict if nothing else needs to be looked at."""
         world_id, start = self._world_id, self._start
         (extent,) = await self._reader.fetch(statements.EXTENT, world_id)  # always one row
         row = next(iter(await self._reader.fetch(statements.WORLD, world_id)), None)
@@ -237,7 +237,7 @@ def _ending_problem(world_id: str, extent: asyncpg.Record, last: bytes | None) -
 
 
 async def every_world(reader: Reader) -> AsyncIterator[str]:
-    """Give every name that stands anywhere in the log's tables, so that no orphan escapes verification."""
+    """Return every name that stands anywhere in the log's tables, so that no orphan escapes verification."""
     position = ""
     while True:
         names = [row["world_id"] for row in await reader.fetch(statements.EVERY_WORLD, position)]

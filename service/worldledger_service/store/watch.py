@@ -98,7 +98,7 @@ class HeadWatcher:
                 del self._waiting[world_id]
 
     def known_head(self, world_id: str) -> int:
-        """Give a world's head as far as this process knows of it, its own commits included; 0 if it does not."""
+        """Return a world's head as far as this process knows of it, its own commits included; 0 if it does not."""
         return self._heads.get(world_id, 0)
 
     @property

@@ -80,7 +80,7 @@ class WorldsAtOnce:
         self._new_uuid = new_uuid or Uuids()
 
     def seal(self, given: NewWorld, drafts: Sequence[CheckedDraft] | PlainDrafts) -> SealedWorld:
-        """Give a world with its first drafts, which have no req_id, ready to be written.
+        """Return a world with its first drafts, which have no req_id, ready to be written.
 
         Raises as `Store.import_world` does, but for WorldExistsError.
         """
@@ -113,7 +113,7 @@ class WorldsAtOnce:
 
     @staticmethod
     def _first(sealer: Sealer, drafts: Sequence[CheckedDraft], wall_time: float) -> Iterator[_Effect]:
-        """Give the text, kind, source and time of what the service itself writes first."""
+        """Return the text, kind, source and time of what the service itself writes first."""
         sim_time = 0.0
         for seq, draft in enumerate(drafts, 1):
             text, _, sim_time = sealer.effect(draft, seq, sim_time=sim_time, wall_time=wall_time)
@@ -128,7 +128,7 @@ class WorldsAtOnce:
         sim_time: float,
         wall_time: float,
     ) -> Iterator[_Effect]:
-        """Give the same of the drafts, which follow; those of recordings in a part of the sealer's time."""
+        """Return the same of the drafts, which follow; those of recordings in a part of the sealer's time."""
         world_id, new_uuid = sealer.world_id, self._new_uuid
         # Whoever states a time may, and it stays where none is stated.
         is_simple = sealer.authority.name == CLIENT
@@ -173,7 +173,7 @@ class WorldsAtOnce:
         ]
 
     async def _write(self, sealed: Sequence[SealedWorld]) -> set[str]:
-        """Write the worlds by one transaction, but for those whose name is taken; give the names of the others."""
+        """Write the worlds by one transaction, but for those whose name is taken; return the names of the others."""
         if not sealed:
             return set()
         async with bulk_transaction(self._reader) as connection:

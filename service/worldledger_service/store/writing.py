@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 async def write_groups(connection: asyncpg.Connection | PooledConnection, groups: list[Group]) -> set[str]:
-    """Write groups, each if its head is still the known one; give the worlds that were written."""
+    """Write groups, each if its head is still the known one; return the worlds that were written."""
     if len(groups) == 1 and not groups[0].requests:
         group = groups[0]
         before, after = group.before, group.after

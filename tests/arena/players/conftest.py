@@ -29,19 +29,19 @@ class Engines:
         self.folder = folder
 
     def pids(self) -> set[int]:
-        """Give the ids of all processes that were started."""
+        """Return the ids of all processes that were started."""
         return {int(path.name) for path in self.folder.iterdir() if path.name.isdigit()}
 
     def alive(self) -> set[int]:
-        """Give those that run still."""
+        """Return those that run still."""
         return {pid for pid in self.pids() if _runs(pid)}
 
     def heard(self) -> list[str]:
-        """Give the lines that engines read, all of them in one list."""
+        """Return the lines that engines read, all of them in one list."""
         return (self.folder / "heard").read_text().splitlines()
 
     def wait_until_gone(self) -> set[int]:
-        """Wait for the end of all processes; give those that do not end."""
+        """Wait for the end of all processes; return those that do not end."""
         patience = time.monotonic() + GONE_S
         while self.alive() and time.monotonic() < patience:
             time.sleep(0.01)
@@ -63,7 +63,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engines]:
-    """Give what the fake engines leave; afterwards every process of theirs must be gone."""
+    """Return what the fake engines leave; afterwards every process of theirs must be gone."""
     folder = tmp_path / "engines"
     folder.mkdir()
     monkeypatch.setenv("FAKE_ENGINE", str(folder))
@@ -76,7 +76,7 @@ def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engines
 
 
 def fake_command(behaviour: str, *moves: str) -> list[str]:
-    """Give the command of a fake engine."""
+    """Return the command of a fake engine."""
     return [sys.executable, "-I", "-S", str(FAKE), behaviour, *moves]
 
 

@@ -17,7 +17,7 @@ START = Position.of(chess.Board())
 
 
 def after(*moves: str, fen: str = chess.STARTING_FEN, chess960: bool = False) -> Position:
-    """Give the position after some moves, as UCI."""
+    """Return the position after some moves, as UCI."""
     board = chess.Board(fen, chess960=chess960)
     for move in moves:
         board.push_uci(move)

@@ -24,7 +24,7 @@ def http(service: str) -> Iterator[httpx2.Client]:
 
 @pytest.fixture
 def make_env(service: str) -> Iterator[MakeEnv]:
-    """Give a maker of environments, which are closed after the test."""
+    """Return a maker of environments, which are closed after the test."""
     made: list[OrderEnforcingWrapper[str, Any, Any]] = []
 
     def make(url: str = service, **settings: Any) -> OrderEnforcingWrapper[str, Any, Any]:

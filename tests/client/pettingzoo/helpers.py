@@ -17,12 +17,12 @@ def play(env: AECEnv[str, Any, Any], *moves: str) -> None:
 
 
 def effects(http: httpx2.Client, game_id: str | None) -> list[tuple[str, dict[str, Any]]]:
-    """Give the kind and payload of what has happened in a game since it began."""
+    """Return the kind and payload of what has happened in a game since it began."""
     page = http.get(f"/v1/worlds/{game_id}/effects").json()["effects"]
     return [(effect["kind"], effect["payload"]) for effect in page[4:]]
 
 
 def stands(http: httpx2.Client, game_id: str | None) -> dict[str, Any]:
-    """Give a game as it stands."""
+    """Return a game as it stands."""
     found: dict[str, Any] = http.get(f"/v1/games/{game_id}").raise_for_status().json()
     return found

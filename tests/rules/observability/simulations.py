@@ -121,7 +121,7 @@ class State(BaseModel):
 
 
 def a_state(turn: int = 3, agents: dict[str, dict[str, Any]] | None = None, **of_the_world: Any) -> State:
-    """Give a state: these values of these agents, and of the world; the others are as they begin."""
+    """Return a state: these values of these agents, and of the world; the others are as they begin."""
     given = {name: {} for name in NAMES} if agents is None else agents
     return State(
         turn=turn,
@@ -132,7 +132,7 @@ def a_state(turn: int = 3, agents: dict[str, dict[str, Any]] | None = None, **of
 
 
 def world_of(state: State) -> WorldState:
-    """Give the same as a WorldState."""
+    """Return the same as a WorldState."""
     world = WorldState.initial()
     world.entities = {name: dump_state(agent) for name, agent in state.agents.items()}  # type: ignore[arg-type]
     world.entities["global"] = dump_state(state.global_state)  # type: ignore[arg-type]
@@ -141,7 +141,7 @@ def world_of(state: State) -> WorldState:
 
 
 def a_config(**members: Any) -> ObservabilityConfig:
-    """Give a configuration by which everybody sees everybody exactly from without, some members of it another."""
+    """Return a configuration by which everybody sees everybody exactly from without, some members of it another."""
     value = {
         "enabled": True,
         "variable_visibility": {"external": ["gold"], "internal": ["secret", "plan"]},

@@ -27,7 +27,7 @@ CONTEXT = {
 
 
 def a_config(**changes: Any) -> dict[str, Any]:
-    """Give the seed's example as JSON, some members of it another, or (...) missing."""
+    """Return the seed's example as JSON, some members of it another, or (...) missing."""
     value = {
         "enabled": True,
         "variable_visibility": {"external": ["economic_strength"], "internal": ["secret_reserves"]},
@@ -48,14 +48,14 @@ def read(value: Any, context: Mapping[str, Any] | None = CONTEXT) -> Observabili
 
 
 def messages(value: Any, context: Mapping[str, Any] | None = CONTEXT) -> list[str]:
-    """Give what is said of a configuration that is refused, each with its place."""
+    """Return what is said of a configuration that is refused, each with its place."""
     with pytest.raises(ValidationError) as refused:
         read(value, context)
     return [f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in refused.value.errors()]
 
 
 def message(value: Any, context: Mapping[str, Any] | None = CONTEXT) -> str:
-    """Give the one thing that is said."""
+    """Return the one thing that is said."""
     (found,) = messages(value, context)
     return found
 

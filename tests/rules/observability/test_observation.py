@@ -28,7 +28,7 @@ from worldledger.variables import create_agent_state_model, create_global_state_
 
 
 def values(model: BaseModel) -> dict[str, Any]:
-    """Give a model's values as JSON."""
+    """Return a model's values as JSON."""
     return dump_state(model)  # type: ignore[arg-type]  # it is one of ours
 
 

@@ -20,14 +20,14 @@ UNAWARE, EXTERNAL, INSIDER = ObservabilityLevel
 
 
 def a_policy(**config: Any) -> MatrixPolicy:
-    """Give a policy of this configuration, as JSON has it."""
+    """Return a policy of this configuration, as JSON has it."""
     made = policy_from_spec({"name": "matrix", "version": 2, "config": config})
     assert isinstance(made, MatrixPolicy)
     return made
 
 
 def a_world() -> WorldState:
-    """Give a world of Ann, Bob and Café in turn 3, and of the global variables."""
+    """Return a world of Ann, Bob and Café in turn 3, and of the global variables."""
     return world_of(a_state())
 
 

@@ -12,7 +12,7 @@ from worldledger.observation import ObservedEvent
 
 
 def event(policy: MatrixPolicy, payload: dict[str, Any], source: str, kind: str = "Trade") -> ObservedEvent | None:
-    """Give what Ann observes of an effect in the world, None for nothing."""
+    """Return what Ann observes of an effect in the world, None for nothing."""
     (effect,) = effects_of([(kind, payload, source)])
     world = a_world()
     world.metadata["agents"] = {name: {} for name in ("Ann", "Bob", "Gone")}

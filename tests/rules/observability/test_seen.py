@@ -22,18 +22,18 @@ LARGEST = 1.7976931348623157e308
 
 
 def seen(values: Mapping[str, Any], noise: float = 0.5, turn: int = 1, **more: Any) -> dict[str, Any]:
-    """Give what Ann observes of Bob's values."""
+    """Return what Ann observes of Bob's values."""
     settings = {"level": INSIDER, "draw": Draws(KEY, "ann", turn).toward("bob"), **more}
     return observe_entity(values, noise=noise, **settings)
 
 
 def draw(path: str, turn: int = 1) -> float:
-    """Give the draw of one of Bob's numbers."""
+    """Return the draw of one of Bob's numbers."""
     return noise_of(KEY, "ann", "bob", path, turn)
 
 
 def plainly(value: Any, noise: float, path: str = "") -> Any:
-    """Give what is observed of a value without bounds, the plain way."""
+    """Return what is observed of a value without bounds, the plain way."""
     if isinstance(value, bool | str | None):
         return value
     if isinstance(value, float):

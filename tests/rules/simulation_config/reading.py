@@ -55,24 +55,24 @@ def read(text: str) -> SimulationConfig:
 
 
 def refusal(text: str) -> InvalidSimulationConfigError:
-    """Give the error of a configuration that is refused."""
+    """Return the error of a configuration that is refused."""
     with pytest.raises(InvalidSimulationConfigError) as caught:
         read(text)
     return caught.value
 
 
 def problems(text: str) -> list[tuple[int | None, str, str]]:
-    """Give line, path and message of everything that is wrong."""
+    """Return line, path and message of everything that is wrong."""
     return [(found.line, dotted(found.path), found.message) for found in refusal(text).problems]
 
 
 def wrong(value: Any) -> list[tuple[str, str]]:
-    """Give path and message of everything that is wrong with a value."""
+    """Return path and message of everything that is wrong with a value."""
     with pytest.raises(InvalidSimulationConfigError) as caught:
         SimulationConfig.from_value(value)
     return [(dotted(found.path), found.message) for found in caught.value.problems]
 
 
 def small(**sections: Any) -> dict[str, Any]:
-    """Give a small configuration with other sections."""
+    """Return a small configuration with other sections."""
     return {"simulation": {"name": "s"}, "agents": ["A", "B"], **sections}

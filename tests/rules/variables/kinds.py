@@ -41,7 +41,7 @@ BARE = st.sampled_from(["int", "float", "bool", "str"])
 
 @st.composite
 def definitions(draw: st.DrawFn, levels: int = 4, lists: int = 3, dicts: int = 4) -> Definition:
-    """Give a definition, nested at most ``levels`` deep, now and then with null for a default."""
+    """Return a definition, nested at most ``levels`` deep, now and then with null for a default."""
     kinds = ["scalar"] * 2 + (["tuple", "object"] if levels else [])
     kinds += ["list"] * bool(levels and lists) + ["dict", "schema"] * bool(levels and dicts)
     kind = draw(st.sampled_from(kinds))
@@ -80,7 +80,7 @@ def nullable(definition: Any, element: bool) -> bool:
 
 
 def values(definition: Any, element: bool = False) -> st.SearchStrategy[Any]:
-    """Give JSON values that a definition allows."""
+    """Return JSON values that a definition allows."""
     found = _values({"type": definition} if isinstance(definition, str) else definition)
     return st.none() | found if nullable(definition, element) else found
 
@@ -113,7 +113,7 @@ def _values(definition: Definition) -> st.SearchStrategy[Any]:
 
 
 def whole_objects(schema: dict[str, Definition]) -> st.SearchStrategy[dict[str, Any]]:
-    """Give objects with all fields; those that may be null are left out at times."""
+    """Return objects with all fields; those that may be null are left out at times."""
     required = {name: values(inner) for name, inner in schema.items() if not nullable(inner, False)}
     optional = {name: values(inner) for name, inner in schema.items() if nullable(inner, False)}
     return st.fixed_dictionaries(required, optional=optional)

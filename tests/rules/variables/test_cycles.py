@@ -21,14 +21,14 @@ Suggested fixes:
 
 
 def told(raw: Any) -> list[str]:
-    """Give the lines *Cycle* and *Fields* of the refusal."""
+    """Return the lines *Cycle* and *Fields* of the refusal."""
     with pytest.raises(CircularSchemaError) as caught:
         check_definitions(raw)
     return [line.strip() for line in str(caught.value).splitlines()[1:3]]
 
 
 def seeds_cycle() -> dict[str, Any]:
-    """Give the three definitions of the seed's example, of which each contains the next one."""
+    """Return the three definitions of the seed's example, of which each contains the next one."""
     agent: dict[str, Any] = {"type": "object"}
     item = {"type": "object", "schema": {"owner": agent}}
     inventory = {"type": "object", "schema": {"items": {"type": "list", "item_type": item}}}

@@ -14,7 +14,7 @@ FLOAT = {"type": "float"}
 
 
 def nested(kind: str, levels: int) -> dict[str, Any]:
-    """Give a definition of ``levels`` dicts, lists, tuples or objects in each other."""
+    """Return a definition of ``levels`` dicts, lists, tuples or objects in each other."""
     found: Any = "int"
     for _ in range(levels):
         match kind:
@@ -32,7 +32,7 @@ def nested(kind: str, levels: int) -> dict[str, Any]:
 
 
 def problems(raw: Any, where: str = "agent_vars") -> list[tuple[str, str]]:
-    """Give what is wrong: the rest of the path, with dots, and the message."""
+    """Return what is wrong: the rest of the path, with dots, and the message."""
     with pytest.raises(InvalidDefinitionError) as caught:
         check_definitions(raw, where)
     return [(".".join(map(str, found.path[1:])), found.message) for found in caught.value.problems]

@@ -27,17 +27,17 @@ INVENTORY = {"type": "dict", "key_type": "str", "value_type": "float"}
 
 
 def model_of(raw: dict[str, Any]) -> type[ObjectState]:
-    """Give the model of one variable ``x`` of the world."""
+    """Return the model of one variable ``x`` of the world."""
     return create_global_state_model(check_definitions({"x": raw}, "global_vars"))
 
 
 def read(raw: dict[str, Any], value: Any) -> Any:
-    """Give what the model has of a value."""
+    """Return what the model has of a value."""
     return values_of(validate_state(model_of(raw), {"x": value}))["x"]
 
 
 def refused(raw: dict[str, Any], value: Any) -> list[tuple[Any, ...]]:
-    """Give the problems of a value: paths below the variable, and messages."""
+    """Return the problems of a value: paths below the variable, and messages."""
     with pytest.raises(StateInvalidError) as caught:
         validate_state(model_of(raw), {"x": value})
     return [(path[1:], message) for path, message in caught.value.problems]

@@ -40,7 +40,7 @@ JUNK = st.one_of(
 
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
-    """Give each place within a value: what holds it, and under which key."""
+    """Return each place within a value: what holds it, and under which key."""
     found: list[tuple[Any, Any]] = []
     members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in members:
@@ -129,7 +129,7 @@ def test_the_model_judges_as_the_rules_say(raw: dict[str, Any], data: st.DataObj
 
 
 def _composed(raw: dict[str, Any]) -> dict[str, Any]:
-    """Give the composed defaults, as the model has them: that they are right is tested elsewhere."""
+    """Return the composed defaults, as the model has them: that they are right is tested elsewhere."""
     model = create_global_state_model(check_definitions(raw, "global_vars"))
     fields = {name: model.model_fields[model.__renamed__.get(name, name)] for name in raw}
     composed = {"tuple", "object", "dict"}

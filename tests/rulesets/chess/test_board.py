@@ -20,7 +20,7 @@ CHESS960 = "nqrkbbnr/pppppppp/8/8/8/8/PPPPPPPP/NQRKBBNR w KQkq - 0 1"
 
 
 def values(fen: str = AFTER_E4, /, **changes: Any) -> dict[str, Any]:
-    """Give the fields of a position as JSON has them, some of them changed."""
+    """Return the fields of a position as JSON has them, some of them changed."""
     found: dict[str, Any] = json.loads(BoardState.from_fen(fen).model_dump_json())
     return {**found, **changes}
 

@@ -21,12 +21,12 @@ BLACK_FIRST = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 7"
 
 
 def game_of(*drafts: Any) -> Game:
-    """Give the Game of a world that has these effects alone."""
+    """Return the Game of a world that has these effects alone."""
     return Game.of(folded(drafts), effects(drafts), game_id=NAME)
 
 
 def values(*drafts: Any, **changes: Any) -> dict[str, Any]:
-    """Give the fields of such a Game as JSON has them, some of them changed."""
+    """Return the fields of such a Game as JSON has them, some of them changed."""
     found: dict[str, Any] = json.loads(game_of(*drafts).model_dump_json())
     return {**found, **changes}
 
@@ -196,12 +196,12 @@ def test_there_is_none_of_what_is_no_such_game() -> None:
 
 
 def agent(agent_id: str) -> dict[str, Any]:
-    """Give an agent as JSON has it."""
+    """Return an agent as JSON has it."""
     return Agent.of(AgentSpec(agent_id=agent_id)).model_dump(mode="json")
 
 
 def session(**changes: Any) -> dict[str, Any]:
-    """Give the fields of a session, some of them changed."""
+    """Return the fields of a session, some of them changed."""
     return {
         "session_id": SESSION,
         "game_id": NAME,

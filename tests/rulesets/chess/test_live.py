@@ -32,7 +32,7 @@ def live(**changes: Any) -> LiveConfig:
 
 
 def refused(config: dict[str, Any]) -> InvalidConfigError:
-    """Give the refusal of a configuration."""
+    """Return the refusal of a configuration."""
     with pytest.raises(InvalidConfigError) as caught:
         RULESET.check_config(config)
     assert caught.value.recovery is RecoveryAction.MODIFY_INTENT
@@ -40,7 +40,7 @@ def refused(config: dict[str, Any]) -> InvalidConfigError:
 
 
 def opened(config: dict[str, Any]) -> WorldState:
-    """Give the state after a world's opening."""
+    """Return the state after a world's opening."""
     fold = Fold("w", RULESET)
     drafts = RULESET.opening(RULESET.check_config(config), world_uuid="0" * 32)
     for seq, posted in enumerate(drafts, 1):

@@ -21,7 +21,7 @@ BLACK_FIRST = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1"
 
 
 def game_of(*drafts: Any) -> Game:
-    """Give the Game of these effects."""
+    """Return the Game of these effects."""
     return Game.of(folded(drafts), effects(drafts), game_id="g")
 
 

@@ -31,14 +31,14 @@ def written(game: RecordedGame) -> WrittenGame:
 
 
 def content(game: RecordedGame) -> list[Any]:
-    """Give everything of a game's effects but the digest."""
+    """Return everything of a game's effects but the digest."""
     start, *rest = game.drafts
     known = {name: value for name, value in start["payload"].items() if name != "digest"}
     return [{**start, "payload": known}, *rest]
 
 
 def python_chess(text: str) -> list[tuple[dict[str, str], list[str]]]:
-    """Give tags and moves of every game as python-chess reads them by itself."""
+    """Return tags and moves of every game as python-chess reads them by itself."""
     logging.getLogger("chess.pgn").setLevel(logging.CRITICAL)
     stream = io.StringIO(text)
     found = []

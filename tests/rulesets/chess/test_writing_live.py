@@ -14,12 +14,12 @@ from worldledger.errors import SimulationError
 
 
 def attempt(attempted: Any, player: str = "white", reason: str = "illegal_move") -> dict[str, Any]:
-    """Give a MoveRejected."""
+    """Return a MoveRejected."""
     return draft("MoveRejected", {"player": player, "attempted": attempted, "reason": reason})
 
 
 def ended(status: str, result: str, reason: str) -> dict[str, Any]:
-    """Give a GameEnded as a service writes it."""
+    """Return a GameEnded as a service writes it."""
     return draft("GameEnded", {"status": status, "result": result, "reason": reason})
 
 

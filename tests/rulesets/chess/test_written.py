@@ -68,7 +68,7 @@ def test_it_is_what_the_pgn_reader_would_write(fen: str | None, variant: str | N
 
 
 def world_board(fen: str | None, variant: str | None) -> chess.Board:
-    """Give python-chess's board for what a world begins with."""
+    """Return python-chess's board for what a world begins with."""
     kind = chess.variant.CrazyhouseBoard if variant == "crazyhouse" else chess.Board
     return kind(fen or chess.STARTING_FEN, chess960=variant == "chess960")
 

@@ -64,21 +64,21 @@ TRADE: Final[dict[str, Any]] = {
 
 
 def trade(**changes: Any) -> dict[str, Any]:
-    """Give its configuration, with other sections where they are named."""
+    """Return its configuration, with other sections where they are named."""
     return {**deepcopy(TRADE), **changes}
 
 
 def checked(
     kind: str, payload: Mapping[str, Any], source_id: str = "engine", req_id: str | None = None
 ) -> CheckedDraft:
-    """Give a draft as it comes to be decided."""
+    """Return a draft as it comes to be decided."""
     return check_draft(
         {"kind": kind, "payload": payload, "source_id": source_id, "schema_version": "1.0.0", "req_id": req_id}
     )
 
 
 def setting(path: str, value: Any) -> list[dict[str, Any]]:
-    """Give the patch that sets a value."""
+    """Return the patch that sets a value."""
     return [{"op": "add", "path": path, "value": value}]
 
 
@@ -122,7 +122,7 @@ class Play:
         return effect
 
     def decide(self, kind: str, source_id: str = "engine", /, **payload: Any) -> CheckedDraft:
-        """Give the draft that would be written."""
+        """Return the draft that would be written."""
         return RULESET.decide(checked(kind, payload, source_id), self.state)
 
     def post(self, kind: str, source_id: str = "engine", /, **payload: Any) -> Effect:
@@ -134,7 +134,7 @@ class Play:
         return effect
 
     def refused(self, kind: str, source_id: str = "engine", /, **payload: Any) -> IllegalEffectError:
-        """Give the error that a draft is refused with; nothing has changed by it."""
+        """Return the error that a draft is refused with; nothing has changed by it."""
         before = self.state.text()
         try:
             self.decide(kind, source_id, **payload)

@@ -18,7 +18,7 @@ _MOST = 1024 * 1024 - 4096
 
 
 def _large(*, text: int, agents: int = 80, bag: int = 0) -> dict[str, Any]:
-    """Give a configuration of many agents, each with so much text; ``bag`` is the number of texts of the world."""
+    """Return a configuration of many agents, each with so much text; ``bag`` is the number of texts of the world."""
     return {
         "simulation": {"name": "large"},
         "agents": [f"A{n:02}" for n in range(agents)],

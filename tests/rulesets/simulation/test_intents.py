@@ -15,7 +15,7 @@ CHANGE: dict[str, Any] = {"kind": "AgentStateChanged", "patch": []}
 
 
 def _intended(play: Play, agent: str, payload: dict[str, Any]) -> str | None:
-    """Give the rule that refuses an intent, None if none does; nothing has changed by asking."""
+    """Return the rule that refuses an intent, None if none does; nothing has changed by asking."""
     before = play.state.text()
     try:
         RULESET.check_intent(payload["kind"], payload, agent, play.state)

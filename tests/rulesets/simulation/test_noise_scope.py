@@ -20,7 +20,7 @@ def _trade(**observability: Any) -> dict[str, Any]:
 
 
 def _seen(play: Play) -> float:
-    """Give Bob's gold as Ann sees it, by the policy and by `construct_observation`."""
+    """Return Bob's gold as Ann sees it, by the policy and by `construct_observation`."""
     policy = policy_from_spec(play.state.metadata["agents"]["Ann"]["policy"], stored=True)
     shown: float = policy.filter_world_state(play.state, "Ann").visible_entities["Bob"]["gold"]
     state = SimulationState.of(play.state, world_uuid=KEY)

@@ -23,7 +23,7 @@ _SOURCE = Source("w", KEY, 7, "c" * 64)
 
 
 def _taken(play: Play, source: Source = _SOURCE) -> dict[str, Any]:
-    """Give a play's checkpoint as a file has it."""
+    """Return a play's checkpoint as a file has it."""
     value = checkpoint_value(play.state, SimulationState.of(play.state).to_value(), source)
     gate(value)
     found: dict[str, Any] = orjson.loads(orjson.dumps(value))
@@ -31,7 +31,7 @@ def _taken(play: Play, source: Source = _SOURCE) -> dict[str, Any]:
 
 
 def _problems(value: Any, config: dict[str, Any] | None = None) -> list[Problem]:
-    """Give what is wrong with a checkpoint for a configuration."""
+    """Return what is wrong with a checkpoint for a configuration."""
     with pytest.raises(InvalidSimulationConfigError) as caught:
         Checkpoint.read(value, SimulationConfig.from_value(config or trade()))
     return list(caught.value.problems)

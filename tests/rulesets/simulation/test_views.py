@@ -28,7 +28,7 @@ from .playing import AGENTS, KEY, Play, plays, setting, trade
 
 
 def _text(view: View) -> bytes:
-    """Give what a view shows, and its digest, as bytes."""
+    """Return what a view shows, and its digest, as bytes."""
     return state_text([getattr(view, part) for part in PARTS]) + view.context_digest.encode()
 
 
@@ -60,7 +60,7 @@ class Watcher:
 
 
 def _watched(play: Play) -> dict[tuple[str, int], bytes]:
-    """Watch a play from its beginning on, each agent from its registration; give what each saw at every seq."""
+    """Watch a play from its beginning on, each agent from its registration; return what each saw at every seq."""
     views = Views(Fold("w", RULESET))
     watchers: dict[str, Watcher] = {}
     seen: dict[tuple[str, int], bytes] = {}
@@ -131,7 +131,7 @@ def test_views_are_the_seed_s_observations(play: Play) -> None:
 
 
 def _shown(model: BaseModel) -> dict[str, Any]:
-    """Give what an observed model shows, as JSON has it."""
+    """Return what an observed model shows, as JSON has it."""
     found: dict[str, Any] = orjson.loads(BaseModel.model_dump_json(model, by_alias=True))
     return found
 

@@ -100,37 +100,37 @@ _FRAME: Final = dict.fromkeys(CONTEXT_FRAME, "...")
 
 
 def meta(**changes: Any) -> dict[str, Any]:
-    """Give the seed's meta block."""
+    """Return the seed's meta block."""
     return {**_META, **changes}
 
 
 def message(agent_id: str = ALICE, **changes: Any) -> dict[str, Any]:
-    """Give the seed's message."""
+    """Return the seed's message."""
     return {**_MESSAGE, "agent_id": agent_id, **changes}
 
 
 def feedback(agent_id: str = ALICE, **changes: Any) -> dict[str, Any]:
-    """Give the seed's feedback vector."""
+    """Return the seed's feedback vector."""
     return {**deepcopy(_FEEDBACK), "agent_id": agent_id, **changes}
 
 
 def adaptation(agent_id: str = ALICE, **changes: Any) -> dict[str, Any]:
-    """Give the seed's policy adaptation, in round 1."""
+    """Return the seed's policy adaptation, in round 1."""
     return {**deepcopy(_ADAPTATION), "agent_id": agent_id, **changes}
 
 
 def policy_state(**changes: Any) -> dict[str, Any]:
-    """Give the seed's PRAR policy state."""
+    """Return the seed's PRAR policy state."""
     return {**deepcopy(_POLICY_STATE), **changes}
 
 
 def context_frame(**changes: Any) -> dict[str, Any]:
-    """Give the seed's context frame."""
+    """Return the seed's context frame."""
     return {**_FRAME, **changes}
 
 
 def a_round(number: int = 1, **changes: Any) -> dict[str, Any]:
-    """Give a whole round, as the seed has it."""
+    """Return a whole round, as the seed has it."""
     return {
         "meta": meta(),
         "round_number": number,
@@ -151,18 +151,18 @@ def a_round(number: int = 1, **changes: Any) -> dict[str, Any]:
 
 
 def files_of(documents: Mapping[str, Any]) -> list[RunFile]:
-    """Give documents as parsed files, by their names."""
+    """Return documents as parsed files, by their names."""
     return [RunFile(name, orjson.loads(orjson.dumps(value))) for name, value in documents.items()]
 
 
 def run_of(*rounds: Any, **others: Any) -> list[RunFile]:
-    """Give a run's files: rounds, numbered from 1 on, and others by their names without ``.json``."""
+    """Return a run's files: rounds, numbered from 1 on, and others by their names without ``.json``."""
     named = {f"round{number}_social_rl.json": value for number, value in enumerate(rounds, 1)}
     return files_of(named | {f"{name}.json": value for name, value in others.items()})
 
 
 def effects_of_drafts(drafts: Iterable[EffectDraft]) -> list[Effect]:
-    """Give the effects that drafts become after a genesis, each through the write gate, its keys sorted as in a log."""
+    """Return the effects that drafts become after a genesis, through the write gate, keys sorted as in a log."""
     effects: list[Any] = []
     for seq, draft in enumerate(drafts, 2):
         checked = check_draft(draft)
@@ -172,7 +172,7 @@ def effects_of_drafts(drafts: Iterable[EffectDraft]) -> list[Effect]:
 
 
 def written(drafts: Iterable[EffectDraft]) -> dict[str, Any]:
-    """Give the documents that the effects of drafts are written as, by their files' names."""
+    """Return the documents that the effects of drafts are written as, by their files' names."""
     found: dict[str, Any] = {}
     for file in write_run(effects_of_drafts(drafts)):
         assert file.name not in found
@@ -181,7 +181,7 @@ def written(drafts: Iterable[EffectDraft]) -> dict[str, Any]:
 
 
 def same(documents: Mapping[str, Any]) -> bytes:
-    """Give a text that is the same for the same documents: order of keys is no content, the type of a number is."""
+    """Return a text that is the same for the same documents: order of keys is no content, the type of a number is."""
     return orjson.dumps(dict(documents), option=orjson.OPT_SORT_KEYS)
 
 
@@ -257,5 +257,5 @@ def odd_runs(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def general(path: str) -> str:
-    """Give a JSON path without its indexes and names in brackets."""
+    """Return a JSON path without its indexes and names in brackets."""
     return re.sub(r"\[[^\]]*\]", "[]", path)

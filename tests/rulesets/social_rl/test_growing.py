@@ -26,7 +26,7 @@ def run_of(files: dict[str, Any]) -> RecordedRun:
 
 
 def logged(drafts: list[Any], before: list[Effect]) -> list[Effect]:
-    """Give effects as a log has them behind others."""
+    """Return effects as a log has them behind others."""
     made: list[Any] = list(before)
     for draft in drafts:
         made.append({**draft, "global_seq": len(made) + 1, "wall_time": 1.0, "uuid": "u", "world_id": "w"})
@@ -34,14 +34,14 @@ def logged(drafts: list[Any], before: list[Effect]) -> list[Effect]:
 
 
 def world_of(files: dict[str, Any]) -> list[Effect]:
-    """Give the log of a run's world."""
+    """Return the log of a run's world."""
     world = NewWorld(world_id="w", ruleset="social_rl", time_authority="client", config={"strict": False})
     genesis = genesis_draft(world, world_uuid="0" * 32, ruleset_version=1, wall_time=1.0)
     return logged([{**genesis, "sim_time": 0.0}, *run_of(files).drafts], [])
 
 
 def grown(log: list[Effect], files: dict[str, Any]) -> tuple[Growth, list[Effect]]:
-    """Give what is new of a folder, and the log with it."""
+    """Return what is new of a folder, and the log with it."""
     recorded = Recorded(run_of(files))
     recorded.read(log)
     growth = recorded.growth("w")
@@ -49,7 +49,7 @@ def grown(log: list[Effect], files: dict[str, Any]) -> tuple[Growth, list[Effect
 
 
 def written(log: list[Effect]) -> dict[str, Any]:
-    """Give the files that an export makes."""
+    """Return the files that an export makes."""
     return {file.name: file.value for file in write_run(log)}
 
 

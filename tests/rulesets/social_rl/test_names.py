@@ -95,7 +95,7 @@ def test_agents_do_not_say_how_files_are_written(kind: str, payload: dict[str, A
 
 
 def _files(*effects: tuple[str, dict[str, Any]]) -> dict[str, tuple[Any, str | None, int | None]]:
-    """Give the files of a log, by name: value, the name that was meant, the effect; each is given once."""
+    """Return the files of a log, by name: value, the name that was meant, the effect; each is given once."""
     drafts: list[Any] = [
         {"kind": kind, "payload": payload, "source_id": "x", "schema_version": "1.0.0"} for kind, payload in effects
     ]

@@ -26,7 +26,7 @@ Make = Callable[[], World]
 
 
 def _started() -> World:
-    """Give a strict world in which round 1 runs, and Alice has spoken."""
+    """Return a strict world in which round 1 runs, and Alice has spoken."""
     world = World().start()
     world.say()
     return world
@@ -189,7 +189,7 @@ def test_what_an_intent_brings_along_is_no_unknown_field() -> None:
 
 
 def _intended(world: World, who: str, kind: str, /, **payload: Any) -> tuple[str, str] | None:
-    """Give the path and the rule by which an intent is refused; None if it is not."""
+    """Return the path and the rule by which an intent is refused; None if it is not."""
     try:
         RULESET.check_intent(kind, {"kind": kind, **payload}, who, world.fold.state)
     except IllegalEffectError as error:

@@ -39,11 +39,11 @@ class _Seen:
         assert not self.views.failed
 
     def of(self, agent_id: str, entity_id: str) -> Any:
-        """Give what an agent sees of an entity."""
+        """Return what an agent sees of an entity."""
         return self.views.view(agent_id).visible_entities.get(entity_id)
 
     def told(self, agent_id: str, kind: str) -> list[Any]:
-        """Give the payloads of the events of a kind that an agent was shown."""
+        """Return the payloads of the events of a kind that an agent was shown."""
         return [event["payload"] for event in self.events[agent_id] if event["kind"] == kind]
 
 

@@ -58,7 +58,7 @@ class World:
         return effect
 
     def refused(self, kind: str, payload: Mapping[str, Any], source_id: str = "coach") -> list[tuple[str, str]]:
-        """Give path and rule of all that a draft is refused for; nothing has changed by it."""
+        """Return path and rule of all that a draft is refused for; nothing has changed by it."""
         before = self.fold.state.text()
         with pytest.raises(IllegalEffectError) as caught:
             self.post(kind, payload, source_id)
@@ -86,7 +86,7 @@ class World:
         return self.post("MessageEmitted", message(agent_id, **changes), agent_id)
 
     def judge(self, agent_id: str = ALICE, **changes: Any) -> Effect:
-        """Give an agent its feedback of the running round."""
+        """Return an agent its feedback of the running round."""
         changes.setdefault("round_number", self.known["round_number"])
         return self.post("FeedbackRecorded", feedback(agent_id, **changes))
 

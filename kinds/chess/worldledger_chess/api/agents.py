@@ -43,7 +43,7 @@ async def list_agents(
     ] = "",
     limit: Limit = None,
 ) -> Response:
-    """Give a page of agents, sorted by name: whoever was the source of an effect of any world, and chess players."""
+    """Return a page of agents, sorted by name: whoever was the source of an effect of any world, and chess players."""
     check_text("after", after)
     found = services(request)
     wanted = min(_DEFAULT if limit is None else limit, found.settings.page_limit)
@@ -75,7 +75,7 @@ async def get_agent_stats(
         Query(min_length=1, max_length=200, description="Games of this experiment only.", json_schema_extra=NO_NUL),
     ] = None,
 ) -> Response:
-    """Give an agent's AgentStats: a game counts once it has ended, and who played none has zeros.
+    """Return an agent's AgentStats: a game counts once it has ended, and who played none has zeros.
 
     They are over all worlds, or those of an experiment: a game that was imported into two experiments is two worlds.
     """

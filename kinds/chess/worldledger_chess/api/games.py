@@ -78,7 +78,7 @@ async def list_games(
     ] = "",
     limit: Limit = None,
 ) -> Response:
-    """Give a page of games, sorted by name, as the projection `games` has them.
+    """Return a page of games, sorted by name, as the projection `games` has them.
 
     It follows the logs closely, but not at once: what was appended a moment ago may not be in it yet.
     """
@@ -110,7 +110,7 @@ async def list_games(
 async def get_game(
     request: Request, game_id: GameId, min_seq: MinSeq = None, tensor: WithTensor = True, moves: WithMoves = True
 ) -> Response:
-    """Give a game: its row, and the seed's Game with its position.
+    """Return a game: its row, and the seed's Game with its position.
 
     A live game is told from its log, at once after a move. The row of any other is that of the projection `games`; with
     `min_seq`, once that has come so far, or 503 after a while.
@@ -149,7 +149,7 @@ async def list_moves(
     limit: Limit = None,
     min_seq: MinSeq = None,
 ) -> Response:
-    """Give a page of a game's moves in order, as the projection `moves` has them; `min_seq` as for the game."""
+    """Return a page of a game's moves in order, as the projection `moves` has them; `min_seq` as for the game."""
     found = services(request)
     await wait_for(found, _MOVES, check_world_name(game_id), min_seq)
     wanted = _wanted(found, limit)
@@ -184,7 +184,7 @@ async def get_board(
         int | None, whole(0), Query(ge=0, le=MAX_INT, description="After so many moves; now, where it is left out.")
     ] = None,
 ) -> Response:
-    """Give the board as SVG, seen from White's side: now, or after a number of moves."""
+    """Return the board as SVG, seen from White's side: now, or after a number of moves."""
     game = await game_of(services(request), game_id)
     board = game.board if ply is None else board_at(game, ply)
     if board is None:
@@ -202,7 +202,7 @@ async def get_board(
 
 
 async def _game(found: Services, game_id: str) -> Row:
-    """Give a game's row. Raises GameNotFoundError or ProjectionBehindError."""
+    """Return a game's row. Raises GameNotFoundError or ProjectionBehindError."""
     for _ in range(2):  # it may come between a look and the check
         row = await viewed(found, lambda: found.models.game(game_id))
         if row is not None:

@@ -145,12 +145,12 @@ def _new_game(value: Any, key: str | None) -> NewGame:
 
 
 def _named(key: str) -> str:
-    """Give the UUID4 of the game that is made by a request with this key."""
+    """Return the UUID4 of the game that is made by a request with this key."""
     return str(UUID(bytes=sha256(f"game:{key}".encode()).digest()[:16], version=4))
 
 
 async def _make(found: Services, new: NewGame, key: str | None) -> tuple[LiveGame, bool]:
-    """Give the game, and whether it was made now. With a key it may have been made before.
+    """Return the game, and whether it was made now. With a key it may have been made before.
 
     Raises as `Arena.create`; RequestConflictError where the key has made another game.
     """
@@ -264,7 +264,7 @@ async def _body(
 
 
 def _req_id(request: Request, body: Mapping[str, Any]) -> Any:
-    """Give the request's id, from the body or the header; a new one where it has none. What it is is not checked."""
+    """Return the request's id, from the body or the header; a new one where it has none. What it is is not checked."""
     key, stated = idempotency_key(request), body.get("req_id")
     if key is not None and stated is not None and stated != key:
         raise InvalidParameterError("Idempotency-Key", "differs from the req_id", "header")
@@ -274,7 +274,7 @@ def _req_id(request: Request, body: Mapping[str, Any]) -> Any:
 
 
 def _agent_id(game: LiveGame, body: Mapping[str, Any]) -> Any:
-    """Give the agent that a body names, by its id or by its colour."""
+    """Return the agent that a body names, by its id or by its colour."""
     agent_id, player = body.get("agent_id"), body.get("player")
     if (agent_id is None) == (player is None):
         raise InvalidMoveRequestError("say who by agent_id or by player: one of the two", "$.agent_id")
@@ -288,7 +288,7 @@ def _agent_id(game: LiveGame, body: Mapping[str, Any]) -> Any:
 
 
 def _position(game: LiveGame, outcome: MoveOutcome, *, tensor: bool) -> dict[str, Any] | None:
-    """Give the position that an attempt has led to, however much has happened since."""
+    """Return the position that an attempt has led to, however much has happened since."""
     made = outcome.accepted or outcome.fallback is not None
     board = board_at(game, outcome.ply if made else outcome.ply - 1)
     try:
@@ -317,7 +317,7 @@ def _done(game_id: str, seq: int, answer: Mapping[str, Any], *, replayed: bool) 
     responses={200: {**json_of("SessionList"), "description": "The sessions of this process."}, **problems(422, 503)},
 )
 async def list_sessions(request: Request) -> Response:
-    """Give the sessions of the live games that this process has in memory: who plays, and how many watch.
+    """Return the sessions of the live games that this process has in memory: who plays, and how many watch.
 
     Which games are in memory says nothing of which there are: one that has left it is there again when somebody asks.
     """

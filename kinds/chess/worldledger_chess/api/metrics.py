@@ -19,11 +19,11 @@ class OfGames(Collector):
         self._arena = arena
 
     def describe(self) -> list[Metric]:
-        """Give nothing: the registry need not look at the games to know the names."""
+        """Return nothing: the registry need not look at the games to know the names."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Give them all."""
+        """Return them all."""
         counters, games = self._arena.counters, self._arena.games()
         for name, what, count in (
             ("created", "Games made by this process.", counters.created),

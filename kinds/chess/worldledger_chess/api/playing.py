@@ -51,7 +51,7 @@ def of_games(game_id: str) -> Iterator[None]:
 
 
 async def game_of(found: Services, game_id: str) -> LiveGame:
-    """Give a game, as far as its log is known here; what is due in it is done.
+    """Return a game, as far as its log is known here; what is due in it is done.
 
     Raises GameNotFoundError, InvalidNameError, StoreUnavailableError, TamperedError, FoldError.
     """
@@ -72,7 +72,7 @@ async def reach(found: Services, game: LiveGame, parameter: str, seq: int) -> No
 
 
 def told(game: LiveGame, *, tensor: bool, moves: bool) -> dict[str, Any]:
-    """Give what the seed's Game has beyond a row of the projection ``games``."""
+    """Return what the seed's Game has beyond a row of the projection ``games``."""
     record = game.record
     live, sides, board = record.live, record.entities, record.entities["board"]
     deadline = game.deadline_at
@@ -94,7 +94,7 @@ def told(game: LiveGame, *, tensor: bool, moves: bool) -> dict[str, Any]:
 
 
 def game_row(game: LiveGame) -> dict[str, Any]:
-    """Give a live game's row as the projection ``games`` will have it, made of the log as it is known here."""
+    """Return a live game's row as the projection ``games`` will have it, made of the log as it is known here."""
     record = game.record
     live, sides, board, ended = record.live, record.entities, record.entities["board"], game.ended
     times = {
@@ -122,12 +122,12 @@ def game_row(game: LiveGame) -> dict[str, Any]:
 
 
 def board_told(state: BoardState, *, tensor: bool) -> dict[str, Any]:
-    """Give a position as it is shown."""
+    """Return a position as it is shown."""
     return state.model_dump(mode="json", exclude=None if tensor else {"board_tensor"})
 
 
 def board_at(game: LiveGame, ply: int) -> chess.Board | None:
-    """Give the board after so many moves; None where the game has not come so far, or cannot be taken back so far."""
+    """Return the board after so many moves; None where the game has not come so far, or cannot be taken back so far."""
     board = game.record.board
     back = game.record.ply - ply
     if board is None or not 0 <= back <= len(board.move_stack):
@@ -151,7 +151,7 @@ def _agent(game: LiveGame, player: Player, side: Mapping[str, Any]) -> dict[str,
 
 
 def known(tell: Any) -> Any:
-    """Give what is told; None where the record is none of the seed's: of a variant, or with null moves."""
+    """Return what is told; None where the record is none of the seed's: of a variant, or with null moves."""
     try:
         return tell()
     except (ValueError, NoSuchGameError):

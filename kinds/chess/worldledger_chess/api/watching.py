@@ -222,7 +222,7 @@ class _Watcher:
 
 
 def _ping(text: str) -> str | int | float | None:
-    """Give the id of a ping. Raises InvalidEffectError for anything else: nothing else is said to a game."""
+    """Return the id of a ping. Raises InvalidEffectError for anything else: nothing else is said to a game."""
     message = members(parse(text.encode()), "a message to a game", ("type",), ("id",))
     if message["type"] != "ping":
         raise InvalidEffectError("nothing but a ping is taken here; moves are made over HTTP", "$.type")

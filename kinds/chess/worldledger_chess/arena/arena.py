@@ -149,18 +149,18 @@ class Arena:
         return self._game(table)
 
     async def game(self, game_id: str) -> LiveGame:
-        """Give a game, from memory or from its log; what is due in it is done.
+        """Return a game, from memory or from its log; what is due in it is done.
 
         Raises WorldNotFoundError, NoSuchGameError, InvalidNameError, StoreUnavailableError, TamperedError, FoldError.
         """
         return self._game(await self._seats.take(game_id))
 
     def games(self) -> list[LiveGame]:
-        """Give the games in memory, the most recently asked for last."""
+        """Return the games in memory, the most recently asked for last."""
         return [self._game(table) for table in self._seats]
 
     def sessions(self) -> list[GameSession]:
-        """Give the sessions of the live games in memory, in the order of `games` (seed)."""
+        """Return the sessions of the live games in memory, in the order of `games` (seed)."""
         return [session for table in self._seats if (session := session_of(table)) is not None]
 
     @property

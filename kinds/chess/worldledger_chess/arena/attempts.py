@@ -24,7 +24,7 @@ class Attempt(NamedTuple):
 
 
 def kept(text: str) -> str:
-    """Give an attempted text as the log keeps it: what no JSON reader can hold replaced, and not without limit."""
+    """Return an attempted text as the log keeps it: what no JSON reader can hold replaced, and not without limit."""
     text = _UNSTORABLE.sub("\ufffd", text)
     return text if len(text) <= MAX_ATTEMPTED else f"{text[: MAX_ATTEMPTED - 1]}…"
 

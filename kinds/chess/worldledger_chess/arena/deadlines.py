@@ -39,7 +39,7 @@ class Deadlines:
         self._looking: dict[str, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
-        """Give how many games are to be looked at."""
+        """Return how many games are to be looked at."""
         return len(self._at)
 
     def at(self, game_id: str) -> float | None:
@@ -78,7 +78,7 @@ class Deadlines:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _begin_due(self) -> float:
-        """Begin to look at all whose time has come; give the seconds until the next one."""
+        """Begin to look at all whose time has come; return the seconds until the next one."""
         now = self._clock()
         while self._heap and self._heap[0][0] <= now:
             at, game_id = heapq.heappop(self._heap)

@@ -43,7 +43,7 @@ log = structlog.get_logger("worldledger.arena")
 
 
 def driven(players: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Give those of a game's players that a process of the service plays, by colour."""
+    """Return those of a game's players that a process of the service plays, by colour."""
     return {
         colour: spec
         for colour, spec in players.items()
@@ -90,7 +90,7 @@ class Driver:
                 await self._step_back()
 
     async def _move(self, player: Moves) -> bool:
-        """Have a player make a move, or fail to; give False where somebody else has made it."""
+        """Have a player make a move, or fail to; return False where somebody else has made it."""
         record = self._table.record
         ply, colour, agent_id = record.ply + 1, record.turn, record.agent(record.turn)
         req_id = f"player:{ply}:{record.rejected}"
@@ -136,7 +136,7 @@ class Driver:
             table.raise_if_ended()
 
     async def _write(self, write: Callable[[], Any], ply: int) -> bool:
-        """Have a move written, however long the database is away; give False where somebody else was quicker."""
+        """Have a move written, however long the database is away; return False where somebody else was quicker."""
         table = self._table
         pause, again = _PAUSE[0], False
         while True:

@@ -77,7 +77,7 @@ class GameEvent:
 
 
 def event_of(effect: Effect) -> GameEvent | None:
-    """Give the event that an effect is to watchers; None for one that they are not told of."""
+    """Return the event that an effect is to watchers; None for one that they are not told of."""
     found = _EVENTS.get(effect["kind"])
     if found is None:
         return None
@@ -130,7 +130,7 @@ def _text(payload: Mapping[str, Any], name: str, longest: int = _LONGEST) -> str
 
 
 def _plain(payload: Mapping[str, Any], name: str) -> Any:
-    """Give a value that is one word or number; None for what is more than that."""
+    """Return a value that is one word or number; None for what is more than that."""
     value = payload.get(name)
     return _text(payload, name) if isinstance(value, str) else value if isinstance(value, (bool, int, float)) else None
 

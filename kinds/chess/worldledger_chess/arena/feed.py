@@ -60,7 +60,7 @@ class Feed:
         return table
 
     def let_go(self, table: Table) -> asyncio.Task[None]:
-        """Follow a game no more; give the task that is to be waited for."""
+        """Follow a game no more; return the task that is to be waited for."""
         task = self._tasks.pop(table.game_id)
         task.cancel()
         del self._echoes[table.game_id]
@@ -161,7 +161,7 @@ class Feed:
                 future.set_result(None)
 
     def _echoed(self, span: Span) -> list[StoredEffect]:
-        """Give the first effects of a span that this process has just written itself."""
+        """Return the first effects of a span that this process has just written itself."""
         echo = self._echoes.get(span.world_id)
         return [] if echo is None else echo.after(span.after_seq, span.until_seq)
 
@@ -175,5 +175,5 @@ async def _take(record: Record, rows: list[StoredEffect]) -> None:
 
 
 def _told(error: BaseException) -> Exception:
-    """Give what those are told who wait for a reading that ends so."""
+    """Return what those are told who wait for a reading that ends so."""
     return error if isinstance(error, Exception) else StoreUnavailableError("the arena is closing")

@@ -155,7 +155,7 @@ class LiveGame:
     # -- watching ------------------------------------------------------------------------------------------
 
     async def watch(self, after_seq: int | None = 0) -> AsyncGenerator[GameEvent, None]:
-        """Give the game's events after a seq, then those to come, until it has ended; None begins from now on.
+        """Return the game's events after a seq, then those to come, until it has ended; None begins from now on.
 
         Each watcher goes at its own pace and has no queue: one that is slow holds up nobody and misses nothing. It goes
         on after the ``global_seq`` that it had last, here or in another process. Raises MomentNotFoundError for a seq
@@ -186,7 +186,7 @@ class LiveGame:
         return self._table.record
 
     async def _come(self) -> Table:
-        """Give the table, read anew where the game has left memory."""
+        """Return the table, read anew where the game has left memory."""
         self._table = await self._seat(self.game_id)
         return self._table
 

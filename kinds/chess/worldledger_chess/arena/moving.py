@@ -163,7 +163,7 @@ class Moving:
             log.warning("what is due in a game is done later", game_id=table.game_id, error=error.message)
 
     async def _submit(self, table: Table, agent_id: str, payload: dict[str, Any], req_id: str) -> Written:
-        """Submit an intent of an agent; give where its effect stands, once it is in the record."""
+        """Submit an intent of an agent; return where its effect stands, once it is in the record."""
         world = await self._worlds.get(table.game_id)
         intent = {
             "kind": "Custom",
@@ -244,7 +244,7 @@ def _board(record: Record) -> chess.Board:
 
 
 def _to_move(record: Record, agent_id: str) -> Player | None:
-    """Give the colour of an agent that is to move; None for anybody else."""
+    """Return the colour of an agent that is to move; None for anybody else."""
     return record.turn if record.in_progress and record.agent(record.turn) == agent_id else None
 
 

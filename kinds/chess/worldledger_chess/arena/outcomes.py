@@ -72,7 +72,7 @@ class ResignOutcome(BaseModel):
 
 
 def end_of(record: Record) -> GameEnd | None:
-    """Give how a game has ended; None while it goes on."""
+    """Return how a game has ended; None while it goes on."""
     if not record.started or record.in_progress:
         return None
     board = record.entities["board"]
@@ -81,7 +81,7 @@ def end_of(record: Record) -> GameEnd | None:
 
 
 def move_outcome(record: Record, entry: Entry, *, replayed: bool = False) -> MoveOutcome:
-    """Give what became of the attempt that made this effect."""
+    """Return what became of the attempt that made this effect."""
     made = entry.kind == "MoveMade"
     ply = entry.ply if made else entry.ply + 1
     player = _player_of(record, ply)
@@ -117,7 +117,7 @@ def move_outcome(record: Record, entry: Entry, *, replayed: bool = False) -> Mov
 
 
 def resign_outcome(record: Record, entry: Entry, *, replayed: bool = False) -> ResignOutcome:
-    """Give what became of the resignation that made this effect."""
+    """Return what became of the resignation that made this effect."""
     effect = entry.effect
     agent_id = effect["source_id"]
     ended = end_of(record)
@@ -138,5 +138,5 @@ def _ended_by(record: Record, ply: int) -> bool:
 
 
 def _player_of(record: Record, ply: int) -> Player:
-    """Give whose move a ply is, counted back from whose turn it is."""
+    """Return whose move a ply is, counted back from whose turn it is."""
     return record.turn if (record.ply + 1 - ply) % 2 == 0 else OTHER[record.turn]

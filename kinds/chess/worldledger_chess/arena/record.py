@@ -120,7 +120,7 @@ class Record:
         return turn
 
     def agent(self, player: Player) -> str:
-        """Give the agent of a colour."""
+        """Return the agent of a colour."""
         agent: str = self.entities[player]["agent_id"]
         return agent
 
@@ -149,7 +149,7 @@ class Record:
         return self.due_end is not None or self.rejected >= self.live.max_illegal
 
     def position(self, *, remaining_s: float | None = None) -> Position:
-        """Give what a player is asked; ``remaining_s``: seconds that are left for the move."""
+        """Return what a player is asked; ``remaining_s``: seconds that are left for the move."""
         assert self.board is not None  # noqa: S101 - the game goes on
         entity = self.entities[BOARD]
         return Position(
@@ -165,43 +165,43 @@ class Record:
     # -- what was done -------------------------------------------------------------------------------------
 
     def request(self, source_id: str, req_id: str) -> Entry | None:
-        """Give what a request has made, if it has made something that counted."""
+        """Return what a request has made, if it has made something that counted."""
         index = self._requests.get((source_id, req_id))
         return None if index is None else self.entries[index]
 
     def entry(self, seq: int) -> Entry | None:
-        """Give the effect at a seq, if it counted for the game."""
+        """Return the effect at a seq, if it counted for the game."""
         index = bisect_right(self.entries, seq, key=_seq) - 1
         return self.entries[index] if index >= 0 and self.entries[index].seq == seq else None
 
     def next_entry(self, seq: int) -> Entry | None:
-        """Give the next effect after a seq that counted for the game."""
+        """Return the next effect after a seq that counted for the game."""
         index = bisect_right(self.entries, seq, key=_seq)
         return self.entries[index] if index < len(self.entries) else None
 
     def board_before(self, ply: int) -> chess.Board:
-        """Give the board on which a move was made."""
+        """Return the board on which a move was made."""
         assert self.board is not None  # noqa: S101 - a move was made
         return taken_back(self.board, len(self.board.move_stack) - ply + 1)
 
     def move_seq(self, ply: int) -> int:
-        """Give a move's effect."""
+        """Return a move's effect."""
         return self.entries[self._move_entries[ply - 1]].seq
 
     def moved_at(self, ply: int) -> float:
-        """Give a move's wall_time."""
+        """Return a move's wall_time."""
         wall_time: float = self.entries[self._move_entries[ply - 1]].effect["wall_time"]
         return wall_time
 
     def move_at(self, ply: int) -> Move:
-        """Give a move. Raises ValueError for one that is none of the seed's (null moves, drops)."""
+        """Return a move. Raises ValueError for one that is none of the seed's (null moves, drops)."""
         try:
             return Move.of(self._effect_of(ply))
         except ValueError:  # its payload is not whole, as that of an imported move may be
             return self.moves()[ply - 1]
 
     def moves(self) -> list[Move]:
-        """Give all moves. Raises ValueError as `move_at` does."""
+        """Return all moves. Raises ValueError as `move_at` does."""
         try:
             for ply in range(len(self._moves) + 1, len(self._move_entries) + 1):
                 self._moves.append(Move.of(self._effect_of(ply)))
@@ -212,7 +212,7 @@ class Record:
         return list(self._moves)
 
     def _effect_of(self, ply: int) -> Effect:
-        """Give a move's effect; without its timestamp where that is none, as nobody looks at those of an intent."""
+        """Return a move's effect; without its timestamp where that is none, as nobody looks at those of an intent."""
         effect = self.entries[self._move_entries[ply - 1]].effect
         try:
             _MOMENT.validate_python(effect["payload"].get("timestamp"))
@@ -221,7 +221,7 @@ class Record:
         return effect
 
     def events(self, after_seq: int, limit: int) -> list[GameEvent]:
-        """Give what watchers are told of the effects after a seq, the first ones."""
+        """Return what watchers are told of the effects after a seq, the first ones."""
         first = bisect_right(self.entries, after_seq, key=_seq)
         return [self._event(entry) for entry in self.entries[first : first + limit]]
 
@@ -296,7 +296,7 @@ class Record:
         self._next_turn(effect)
 
     def _position(self, effect: Effect) -> chess.Board:
-        """Give the board of the position that the log tells, after an effect."""
+        """Return the board of the position that the log tells, after an effect."""
         board = self.entities[BOARD]
         try:
             return position(board["variant"], board["fen"])
@@ -312,7 +312,7 @@ class Record:
 
 
 def taken_back(board: chess.Board, count: int) -> chess.Board:
-    """Give a copy of a board as it was ``count`` moves ago, which knows the last move before."""
+    """Return a copy of a board as it was ``count`` moves ago, which knows the last move before."""
     board = board.copy(stack=count + 1)
     for _ in range(count):
         board.pop()

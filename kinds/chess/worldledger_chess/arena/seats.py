@@ -57,11 +57,11 @@ class Seats:
         return iter(list(self._tables.values()))
 
     def known(self, game_id: str) -> Table | None:
-        """Give a game's table if it is in memory."""
+        """Return a game's table if it is in memory."""
         return self._tables.get(game_id)
 
     async def take(self, game_id: str) -> Table:
-        """Give a game's table; where it is not in memory, its log is read, and what is due in it is done.
+        """Return a game's table; where it is not in memory, its log is read, and what is due in it is done.
 
         Raises WorldNotFoundError, NoSuchGameError, InvalidNameError, StoreUnavailableError, TamperedError, FoldError.
         """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def session_of(table: Table) -> GameSession | None:
-    """Give the session of a live game; None for any other.
+    """Return the session of a live game; None for any other.
 
     Its ``session_id`` follows from the world, so that it is the same in every process, and after the game was read into
     memory again. The agents' ``stats`` are of this game alone; over all games projections tell them.
@@ -38,7 +38,7 @@ def session_of(table: Table) -> GameSession | None:
 
 
 def session_id(world_uuid: str) -> str:
-    """Give the UUID4 of a world's session."""
+    """Return the UUID4 of a world's session."""
     return str(UUID(bytes=sha256(f"session:{world_uuid}".encode()).digest()[:16], version=4))
 
 

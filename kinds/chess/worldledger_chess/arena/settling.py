@@ -31,7 +31,7 @@ class Settling:
         self._clock = clock
 
     def now(self) -> float:
-        """Give the time, in epoch seconds."""
+        """Return the time, in epoch seconds."""
         return self._clock()
 
     def expired(self, record: Record) -> bool:
@@ -64,7 +64,7 @@ class Settling:
         return True
 
     async def _random_move(self, record: Record) -> str:
-        """Give a move by the game's seed: the same in every process."""
+        """Return a move by the game's seed: the same in every process."""
         assert record.live is not None  # noqa: S101 - only live games are settled
         seed = record.live.seed
         player = RandomPlayer(record.game_id if seed is None else seed)
@@ -72,7 +72,7 @@ class Settling:
 
 
 def _why_given_up(record: Record) -> Reason:
-    """Give the reason: illegal moves, unless among the attempts the player gave no move at all."""
+    """Return the reason: illegal moves, unless among the attempts the player gave no move at all."""
     attempts = takewhile(lambda entry: entry.kind == "MoveRejected", reversed(record.entries))
     reasons = {entry.effect["payload"].get("reason") for entry in attempts}
     return "illegal_move" if reasons <= {None, "illegal_move"} else "abandoned"

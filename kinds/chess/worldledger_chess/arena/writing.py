@@ -138,7 +138,7 @@ class Writing:
 
 
 def _goes_on(ply: int) -> Callable[[WorldState], None]:
-    """Give a judge that lets nothing pass unless the game goes on, and no move was made since."""
+    """Return a judge that lets nothing pass unless the game goes on, and no move was made since."""
 
     def judge(state: WorldState) -> None:
         board = state.entities.get(BOARD)

@@ -103,7 +103,7 @@ class _Chosen:
         self._experiment = experiment
 
     async def worlds(self) -> AsyncIterator[WorldRecord]:
-        """Give their worlds. Raises SimulationError for one that was named and is none."""
+        """Return their worlds. Raises SimulationError for one that was named and is none."""
         for name in self._names:
             world = await find_world(self._store, name)
             require_chess(world)

@@ -25,7 +25,7 @@ def require_chess(world: WorldRecord) -> None:
 
 
 async def effects_of(store: Store, world: WorldRecord) -> list[Effect]:
-    """Give a world's effects up to the head that its record names. Raises TamperedError where they do not verify.
+    """Return a world's effects up to the head that its record names. Raises TamperedError where they do not verify.
 
     A game is short, so they are held at once.
     """

@@ -137,7 +137,7 @@ def command(
 
 
 def _setup(report: Report, number: int, *, swap: bool, **common: Any) -> NewGame:
-    """Give how a game is set up. Raises SimulationError for an option that makes no sense."""
+    """Return how a game is set up. Raises SimulationError for an option that makes no sense."""
     from worldledger_chess.rules.live import LiveConfig  # noqa: PLC0415
 
     pair = report.contestants[::-1] if swap and number % 2 else report.contestants
@@ -203,7 +203,7 @@ class _Telling:
 
 
 def _why(row: Mapping[str, Any]) -> str:
-    """Give the reason of an end in words. Who gives up a match of programs without a word of its own has failed."""
+    """Return the reason of an end in words. Who gives up a match of programs without a word of its own has failed."""
     if (row["status"], row["reason"]) == ("resigned", "abandoned"):
         return "player failed"
     word: str = row["reason"] or row["status"]
@@ -222,7 +222,7 @@ def _without_failures(_: object, __: str, event: MutableMapping[str, Any]) -> Mu
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    """Give a game in the words of its effects; what is not known yet is null."""
+    """Return a game in the words of its effects; what is not known yet is null."""
     end = entry.end
     return {
         "game": entry.number,

@@ -94,7 +94,7 @@ def _read(option: str, text: str, nodes: int | None) -> PlayerSpec:
 
 
 def _name(spec: PlayerSpec) -> str:
-    """Give the agent_id that a player has by its name, an engine by its program's."""
+    """Return the agent_id that a player has by its name, an engine by its program's."""
     if spec.name != "uci":
         return f"{spec.name} player" if spec.name in _RESERVED else spec.name[:_MAX_NAME]
     name = PurePath(str(spec.config["path"])).name
@@ -119,7 +119,7 @@ async def try_out(contestants: tuple[Contestant, Contestant], board: chess.Board
 
 
 def _briefly(one: Contestant) -> str | Mapping[str, Any]:
-    """Give how a player is made that is only tried: an engine searches as little as it can."""
+    """Return how a player is made that is only tried: an engine searches as little as it can."""
     if not one.is_engine:
         return one.spec.to_json()
     rest = {name: value for name, value in one.spec.config.items() if name not in _LIMITS}

@@ -92,7 +92,7 @@ async def _items(process: BaseProcess, connection: Connection) -> AsyncIterator[
 
 
 async def _in_order(streams: list[AsyncIterator[Read | FileEnd]], files: int) -> AsyncIterator[Read | FileEnd]:
-    """Give what the processes have read, in turn as `_is_mine` says."""
+    """Return what the processes have read, in turn as `_is_mine` says."""
     from worldledger_chess.store.games_at_once import FileEnd  # noqa: PLC0415
 
     count = len(streams)
@@ -148,7 +148,7 @@ def _send(connection: Connection, messages: queue.Queue[list[_Item] | None]) -> 
 
 
 def _items_of(number: int, file: str, wanted: Callable[[int], bool], *, strict: bool) -> Iterator[_Item]:
-    """Give the games of a file that this process reads, and its end."""
+    """Return the games of a file that this process reads, and its end."""
     from worldledger_chess.rules.pgn import read_games  # noqa: PLC0415 - for the processes alone
 
     size, read = 0, False

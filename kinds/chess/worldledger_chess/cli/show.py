@@ -84,7 +84,7 @@ def command(
 
 
 def _at(world: str, effects: list[Effect], seq: int, ply: int | None) -> tuple[GameLog, int]:
-    """Give the game up to ``seq``, or to the move after ``ply``, and how many moves it has in all."""
+    """Return the game up to ``seq``, or to the move after ``ply``, and how many moves it has in all."""
     from worldledger_chess.rules.gamelog import GameLog  # noqa: PLC0415 - slow to load; `--help` needs none of it
 
     log = GameLog.of(effects)
@@ -116,7 +116,7 @@ def _drawn(log: GameLog) -> str:
 
 
 def _document(log: GameLog, plies: int) -> dict[str, Any]:
-    """Give what is shown to people as one object, in the words of the effects."""
+    """Return what is shown to people as one object, in the words of the effects."""
     board = log.entities["board"]
     return {
         "world_id": log.world_id,

@@ -49,7 +49,7 @@ log = logging.getLogger("worldledger.client")
 
 
 def env(base_url: str, **settings: Any) -> OrderEnforcingWrapper[str, Any, Any]:
-    """Give a `ChessEnv` with PettingZoo's usual wrappers: calls out of order, and what is no action, are refused."""
+    """Return a `ChessEnv` with PettingZoo's usual wrappers: calls out of order, and what is no action, are refused."""
     return OrderEnforcingWrapper(AssertOutOfBoundsWrapper(ChessEnv(base_url, **settings)))
 
 
@@ -130,11 +130,11 @@ class ChessEnv(AECEnv[str, Any, Any]):
         self._legal: dict[int, chess.Move] = {}
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
-        """Give what the agent's observations are of."""
+        """Return what the agent's observations are of."""
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> spaces.Space[Any]:
-        """Give what the agent's actions are of."""
+        """Return what the agent's actions are of."""
         return self.action_spaces[agent]
 
     @property
@@ -196,12 +196,12 @@ class ChessEnv(AECEnv[str, Any, Any]):
         self._stand(told, ply, ended, **said)
 
     def observe(self, agent: str) -> _Observation:
-        """Give what an agent sees: the position, and the mask of its actions."""
+        """Return what an agent sees: the position, and the mask of its actions."""
         legal = self._legal if agent == self.agent_selection else ()
         return {"observation": tensor_of(self._board), "action_mask": action_mask(legal)}
 
     def render(self) -> str | None:
-        """Give the board as text or as SVG."""
+        """Return the board as text or as SVG."""
         if self.render_mode == "ansi":
             return str(self._board)
         if self.render_mode == "svg":
@@ -268,7 +268,7 @@ class ChessEnv(AECEnv[str, Any, Any]):
         self._since = time.monotonic()
 
     def _text(self, action: int) -> str:
-        """Give what is sent for an action: its move in UCI; its number where no text says it, or where one says more.
+        """Return what is sent for an action: its move in UCI; its number where no text says it, or where one says more.
 
         The service reads e1h1 as castling, which in standard chess is another action.
         """
@@ -298,7 +298,7 @@ class ChessEnv(AECEnv[str, Any, Any]):
 
 
 def _became_of(told: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-    """Give how many moves were made after an attempt, and what is said of it in ``infos``."""
+    """Return how many moves were made after an attempt, and what is said of it in ``infos``."""
     ply: int = told["ply"]
     if told["accepted"]:
         return ply, {"san": told["move"]["san_notation"]}

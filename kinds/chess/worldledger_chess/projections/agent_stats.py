@@ -201,7 +201,7 @@ group by agent_id
     needs_state = True
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
-        """Give the statistics' fold from the state on, in which all of them stand."""
+        """Return the statistics' fold from the state on, in which all of them stand."""
         if fold is None:
             raise ValueError("statistics are kept from the world's state on")
         return _World(world_id, fold.state)

@@ -133,5 +133,5 @@ class Agents(Projection):
     needs_rows = True
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
-        """Give the agents' fold from their rows on."""
+        """Return the agents' fold from their rows on."""
         return _World(world_id, rows)

@@ -207,5 +207,5 @@ class Games(Projection):
     needs_rows = True
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
-        """Give the game's fold from its row on."""
+        """Return the game's fold from its row on."""
         return _World(world_id, rows)

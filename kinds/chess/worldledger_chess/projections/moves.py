@@ -116,7 +116,7 @@ class Moves(Projection):
     append_only = True
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
-        """Give the moves' fold from the state's position on."""
+        """Return the moves' fold from the state's position on."""
         if fold is None:
             raise ValueError("moves are followed from the world's state on")
         return _World(world_id, fold.state)

@@ -95,14 +95,14 @@ class Play:
 
     @classmethod
     def of(cls, state: WorldState) -> Play:
-        """Give the game as a state has it."""
+        """Return the game as a state has it."""
         board = state.entities.get(BOARD)
         if board is None:
             return cls()
         return cls(board["variant"], board["fen"], board["turn"], board["ply"], board["status"])
 
     def start(self, payload: Mapping[str, Any]) -> Start | None:
-        """Take a GameStarted; give what it says, None where it counts for nothing."""
+        """Take a GameStarted; return what it says, None where it counts for nothing."""
         if self.status is not None:
             return None
         try:
@@ -178,7 +178,7 @@ class Play:
         return player, reason in {None, "illegal_move"}
 
     def end(self, payload: Mapping[str, Any]) -> Claim | None:
-        """Take a GameEnded; give what it says, None where it counts for nothing."""
+        """Take a GameEnded; return what it says, None where it counts for nothing."""
         if self.status != IN_PROGRESS:
             return None
         try:
@@ -203,7 +203,7 @@ class Facts(NamedTuple):
 
 @lru_cache(maxsize=16_384)
 def facts_of(uci: str, san: str) -> Facts:
-    """Give what the notations of a move say: as `worldledger_chess.rules.moves.play_move` for a move it wrote."""
+    """Return what the notations of a move say: as `worldledger_chess.rules.moves.play_move` for a move it wrote."""
     null, castling = uci == "0000", san[:3] in _CASTLING
     return Facts(
         from_square=None if null or uci[1] == "@" else uci[:2],

@@ -29,7 +29,7 @@ _STATS: Final = "select agent_id, sum(games_played), sum(games_won) from analyti
 
 
 async def section(snapshot: Snapshot, experiment: str) -> Section:
-    """Give the section."""
+    """Return the section."""
     endings = await snapshot.rows(chess.ENDINGS, experiment)
     if not endings:
         return Section("chess", "Games of chess", [Note("There is no game in the projections yet.", warning=True)])

@@ -102,14 +102,14 @@ class Chess(Ruleset):
     )
 
     def check_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Give the configuration, a live game in its normal form. Raises InvalidConfigError for one that cannot be."""
+        """Return the configuration, a live one in its normal form. Raises InvalidConfigError for one that cannot be."""
         live = LiveConfig.of(config, new=True)
         return dict(config) if live is None else {**config, LIVE: live.to_value()}
 
     def opening(
         self, config: Mapping[str, Any], *, world_uuid: str, checkpoint: Mapping[str, Any] | None = None
     ) -> Sequence[EffectDraft]:
-        """Give a live game's GameStarted and the registrations of its agents; nothing for any other world."""
+        """Return a live game's GameStarted and the registrations of its agents; nothing for any other world."""
         nothing = super().opening(config, world_uuid=world_uuid, checkpoint=checkpoint)
         live = LiveConfig.of(config)
         return nothing if live is None else opening_effects(live)

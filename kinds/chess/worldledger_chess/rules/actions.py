@@ -35,7 +35,7 @@ _PLANE_OF: Final = {step: plane for plane, step in enumerate(_STEPS)}
 
 
 def action_of(move: chess.Move, turn: chess.Color) -> int:
-    """Give the action that is this move of that side. Raises ValueError for what no action can be, as a null move."""
+    """Return the action that is this move of that side. Raises ValueError for what no action can be, as a null move."""
     seen = (lambda square: square) if turn else chess.square_mirror
     origin, target = seen(move.from_square), seen(move.to_square)
     file, rank = chess.square_file(origin), chess.square_rank(origin)
@@ -50,7 +50,7 @@ def action_of(move: chess.Move, turn: chess.Color) -> int:
 
 
 def move_of(action: int, board: chess.Board) -> chess.Move | None:
-    """Give the move that an action is for the side to move, legal or not; None if it leads off the board.
+    """Return the move that an action is for the side to move, legal or not; None if it leads off the board.
 
     Raises ValueError for a number that is no action.
     """
@@ -75,12 +75,12 @@ def move_of(action: int, board: chess.Board) -> chess.Move | None:
 
 
 def legal_actions(board: chess.Board) -> dict[int, chess.Move]:
-    """Give the legal moves of the side to move by their actions."""
+    """Return the legal moves of the side to move by their actions."""
     return {action_of(move, board.turn): move for move in board.legal_moves}
 
 
 def action_mask(actions: Iterable[int]) -> np.ndarray[Any, np.dtype[np.int8]]:
-    """Give ones where these actions are, else zeros: int8 of the shape (4672,)."""
+    """Return ones where these actions are, else zeros: int8 of the shape (4672,)."""
     mask = np.zeros(ACTIONS, dtype=np.int8)
     mask[list(actions)] = 1
     return mask

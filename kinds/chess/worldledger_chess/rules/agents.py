@@ -32,7 +32,7 @@ _CODE: Final = re.compile(
 
 
 def code_in(text: str) -> str | None:
-    """Give the first words of a text that tell its reader to run code, or None.
+    """Return the first words of a text that tell its reader to run code, or None.
 
     It knows common words for it and no more: it keeps mistakes out, not somebody who means harm.
     """

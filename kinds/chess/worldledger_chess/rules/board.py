@@ -46,7 +46,7 @@ _Sorted: TypeAlias = Annotated[list[UciMove], AfterValidator(sorted)]
 
 
 def tensor_of(board: chess.Board) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Give the position as zeros and ones, uint8 of the shape (8, 8, 12).
+    """Return the position as zeros and ones, uint8 of the shape (8, 8, 12).
 
     Rows are ranks from the eighth down, columns files from a on, channels pawn, knight, bishop, rook, queen and king
     of White, then of Black: a white pawn on e2 is ``tensor[6, 4, 0] == 1``.
@@ -176,7 +176,7 @@ class BoardState(BaseModel):  # noqa: PLW1641 - it has no hash, as a list has no
 
 
 def _facts(board: chess.Board) -> dict[str, Any]:
-    """Give the fields of a position."""
+    """Return the fields of a position."""
     moves = sorted(board.uci(move) for move in board.legal_moves)
     fen = board.fen(en_passant="fen")
     is_check = board.is_check()

@@ -150,7 +150,7 @@ def read_ending(payload: Mapping[str, Any]) -> Claim:
 
 
 def position_of(board: Mapping[str, Any]) -> chess.Board:
-    """Give python-chess's board for the entity ``board``: the caller's own."""
+    """Return python-chess's board for the entity ``board``: the caller's own."""
     latest = _LATEST.pop((board["variant"], board["fen"]), None)
     if latest is not None:
         return latest

@@ -97,7 +97,7 @@ def _short_milliseconds(value: str) -> int | None:
 
 
 def _evaluation(value: str) -> dict[str, int] | None:
-    """Give {cp | mate, depth?} from White's side: centipawns, or moves to mate (negative: White is mated)."""
+    """Return {cp | mate, depth?} from White's side: centipawns, or moves to mate (negative: White is mated)."""
     match = _EVAL.match(value)
     if match is None:
         return None
@@ -137,7 +137,7 @@ class Stopwatch:
         self._moves = 0
 
     def spent(self, clock: int | None, elapsed: int | None) -> tuple[int | None, bool]:
-        """Give the milliseconds that this player's next move took, and whether the clocks contradict themselves."""
+        """Return the milliseconds that this player's next move took, and whether the clocks contradict themselves."""
         self._moves += 1
         before, self._left = self._left, clock
         if before is None or clock is None:

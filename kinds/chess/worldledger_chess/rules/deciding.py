@@ -16,7 +16,7 @@ _FIFTY_MOVES: Final = 100
 
 
 def automatic_end(board: chess.Board) -> Ending | None:
-    """Give how the rules end the game on this board; None while it goes on.
+    """Return how the rules end the game on this board; None while it goes on.
 
     The board must have its moves (`worldledger_chess.rules.board.replayed`): repetition is told by them. Checkmate,
     stalemate, insufficient material, seventy-five moves and fivefold repetition end a game by themselves; fifty moves
@@ -37,7 +37,7 @@ def automatic_end(board: chess.Board) -> Ending | None:
 
 
 def resignation(loser: Player, reason: Reason = "resignation") -> Ending:
-    """Give the end of a game that a player gives up.
+    """Return the end of a game that a player gives up.
 
     ``reason``: resignation, or why it is taken as one: illegal_move, abandoned, adjudication, rules_infraction,
     unknown.
@@ -46,7 +46,7 @@ def resignation(loser: Player, reason: Reason = "resignation") -> Ending:
 
 
 def timed_out(board: chess.Board, loser: Player) -> Ending:
-    """Give the end of a game in which a player's time is over.
+    """Return the end of a game in which a player's time is over.
 
     The other side wins, unless it has not the material to checkmate in any way: then it is a draw, with the status
     ``draw`` and the reason ``timeout``.

@@ -118,7 +118,7 @@ class Ending:
 
 
 def standard_result(text: str) -> str | None:
-    """Give the key of a result in PGN's own words (blanks and dashes of any kind allowed), else None."""
+    """Return the key of a result in PGN's own words (blanks and dashes of any kind allowed), else None."""
     if text in _RESULTS:
         return text
     key = "".join(text.split()).translate(_DASHES) if len(text) <= 40 else ""
@@ -199,7 +199,7 @@ def ending_of(
 def _recorded(
     board: chess.Board, tag: str | None, said: str | None, players: dict[Player, str], ending: Ending
 ) -> tuple[Result, Reason | None] | None:
-    """Give the recorded result and the reason that its own words tell; None for no or no readable result."""
+    """Return the recorded result and the reason that its own words tell; None for no or no readable result."""
     texts = [text for text in dict.fromkeys((tag, said)) if text is not None and len(text) <= MAX_RESULT]
     keys = [_key_of(text) for text in texts]
     illegal = next((text for text in texts if is_illegal_move_text(text)), None)
@@ -238,7 +238,7 @@ def _with_remark(text: str) -> tuple[Result, Reason | None] | None:
 
 
 def _key_of(text: str) -> str | None:
-    """Give the key of a result in PGN's own words, whatever words follow."""
+    """Return the key of a result in PGN's own words, whatever words follow."""
     worded = _WORDED.match(text)
     return standard_result(text if worded is None else worded["result"])
 

@@ -150,7 +150,7 @@ _FACTS: Final = tuple(name for name in Move.model_fields if name not in {"timest
 
 
 def moves_of(effects: Sequence[Effect], *, initial_fen: str, variant: str = "standard") -> list[Move]:
-    """Give the moves of a game's MoveMade effects, in order; what a payload leaves out the board tells.
+    """Return the moves of a game's MoveMade effects, in order; what a payload leaves out the board tells.
 
     Other effects are passed over. Raises ValueError for a move that is not legal, and as `Move.of` does.
     """

@@ -33,7 +33,7 @@ def is_uci(text: str) -> bool:
 
 
 def board_of(entities: Mapping[str, Any]) -> chess.Board:
-    """Give python-chess's board of a world's entities, without its moves; the passed square from the last move.
+    """Return python-chess's board of a world's entities, without its moves; the passed square from the last move.
 
     Raises ValueError as `BoardState.of` does.
     """
@@ -52,7 +52,7 @@ def board_of(entities: Mapping[str, Any]) -> chess.Board:
 
 
 def read_fen(fen: str, *, chess960: bool = False) -> chess.Board:
-    """Give the board of a FEN of standard chess or Chess960.
+    """Return the board of a FEN of standard chess or Chess960.
 
     Raises ValueError for a text that is none or is longer than MAX_FEN, for a position that cannot be played (a king
     that is missing or too many, pawns on the first or last rank, the side to move could take the king,
@@ -69,7 +69,7 @@ def read_fen(fen: str, *, chess960: bool = False) -> chess.Board:
 
 
 def replayed(initial_fen: str, moves: Iterable[str], *, chess960: bool = False) -> chess.Board:
-    """Give the board after these moves (UCI), with its moves: what repetition is told by.
+    """Return the board after these moves (UCI), with its moves: what repetition is told by.
 
     Raises ValueError for the FEN as `read_fen` does, and for a move that is not legal.
     """

@@ -94,7 +94,7 @@ class GameLog:
         return self._state.entities
 
     def agent(self, player: Player) -> str:
-        """Give the agent_id of a colour."""
+        """Return the agent_id of a colour."""
         agent: str = self._state.entities[player]["agent_id"]
         return agent
 

@@ -59,19 +59,19 @@ _PLAYERS: Final[tuple[tuple[str, Player], ...]] = (("White", "white"), ("Black",
 
 
 def known(value: str | None) -> str | None:
-    """Give a tag's value, stripped; None where it is missing or stands for unknown."""
+    """Return a tag's value, stripped; None where it is missing or stands for unknown."""
     value = (value or "").strip()
     return None if value.strip("?.- ") == "" else value
 
 
 def result_marker(log: GameLog) -> str:
-    """Give the result in PGN's own words: ``1-0``, ``0-1``, ``1/2-1/2``, or ``*`` while the game goes on."""
+    """Return the result in PGN's own words: ``1-0``, ``0-1``, ``1/2-1/2``, or ``*`` while the game goes on."""
     result = None if log.ended is None else log.ended.get("result")
     return _MARKERS.get(result, "*") if isinstance(result, str) else "*"
 
 
 def tags_of(log: GameLog, *, event: str | None) -> dict[str, str]:
-    """Give the tags of a game that was started: the roster, the position, what most programs write, the others by name.
+    """Return the tags of a started game: the roster, the position, what most programs write, the others by name.
 
     Recorded tags stay as they are. To them, or to the roster where there are none, comes what is needed for the file
     to say what the log says: the players where the log names them, FEN and Variant, and Result and Termination of an
@@ -96,7 +96,7 @@ def tags_of(log: GameLog, *, event: str | None) -> dict[str, str]:
 
 
 def orders_of(tags: dict[str, str]) -> list[dict[str, str]]:
-    """Give the same tags in each order in which programs write them, that of `tags_of` first."""
+    """Return the same tags in each order in which programs write them, that of `tags_of` first."""
     return [tags, _ordered(tags, [*ROSTER, *_USUAL])]
 
 

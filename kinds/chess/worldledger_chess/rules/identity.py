@@ -16,7 +16,7 @@ _PROFILE: Final = "worldledger-pgn/1"
 
 
 def game_digest(tags: Sequence[tuple[str, str]], tokens: Sequence[str]) -> str:
-    """Give lower-case hex of SHA-256 over the tags in order and the tokens of the movetext.
+    """Return lower-case hex of SHA-256 over the tags in order and the tokens of the movetext.
 
     White space is no content: runs of it count as one blank, and that around a value not at all. So neither line
     endings nor encoding nor the width of the lines change it, while any other tag, move, comment or sideline does.
@@ -26,7 +26,7 @@ def game_digest(tags: Sequence[tuple[str, str]], tokens: Sequence[str]) -> str:
 
 
 def world_name(white: str | None, black: str | None, date: str, digest: str) -> str:
-    """Give ``white-vs-black-date-digest`` in ``[a-z0-9-]``, at most 72 characters; the digest part has 12 of them.
+    """Return ``white-vs-black-date-digest`` in ``[a-z0-9-]``, at most 72 characters; the digest part has 12 of them.
 
     Names are cut, and where nothing of one can be written in ASCII the colour stands for it; unknown parts of the
     date are left out.

@@ -106,7 +106,7 @@ class Line(chess.Board):
         return line
 
     def clean_castling_rights(self) -> chess.Bitboard:
-        """Give the castling rights, which were cleaned at the beginning."""
+        """Return the castling rights, which were cleaned at the beginning."""
         return self.castling_rights
 
     def is_repetition(self, count: int = 3) -> bool:
@@ -158,7 +158,7 @@ class Line(chess.Board):
         return Made(piece, origin, target, None, is_capture, False, uci, san)
 
     def _pawns(self, squares: int, target: chess.Square, *, is_capture: bool) -> int:
-        """Give the pawns that come to a square; by a capture, if their file is given, and only then."""
+        """Return the pawns that come to a square; by a capture, if their file is given, and only then."""
         turn = self.turn
         pawns = self.pawns & self.occupied_co[turn]
         if squares != chess.BB_ALL:

@@ -83,7 +83,7 @@ def _world_name(value: str) -> str:
 
 
 def _agents_time(known: Mapping[str, Any]) -> Any:
-    """Give each colour its agent's time for a move (seed: Agent, "Move decision timeout")."""
+    """Return each colour its agent's time for a move (seed: Agent, "Move decision timeout")."""
     agents = {player: known[player] for player in OTHER if player in known}
     if len(agents) != len(OTHER):
         return None
@@ -173,7 +173,7 @@ class LiveConfig(BaseModel):
         raise InvalidConfigError(text, path=problems[0]["path"], problems=problems)
 
     def to_value(self) -> dict[str, Any]:
-        """Give it as a JSON value, what was left out written out; what `of` reads under ``live``."""
+        """Return it as a JSON value, what was left out written out; what `of` reads under ``live``."""
         return self.model_dump(mode="json")
 
     @property
@@ -182,7 +182,7 @@ class LiveConfig(BaseModel):
         return {"white": self.white, "black": self.black}
 
     def limit(self, player: Player) -> float | None:
-        """Give the seconds that a colour has for a move; None for no limit."""
+        """Return the seconds that a colour has for a move; None for no limit."""
         return limit_of(self.deadline_s, player)
 
     @property
@@ -191,12 +191,12 @@ class LiveConfig(BaseModel):
         return "chess960" if self.chess960 else STANDARD
 
     def board(self) -> chess.Board:
-        """Give the board that the game begins with."""
+        """Return the board that the game begins with."""
         return position(self.variant, self.fen)
 
 
 def limit_of(deadline_s: Any, player: Player) -> float | None:
-    """Give the seconds that a colour has for a move by a recorded ``deadline_s``; None for no limit."""
+    """Return the seconds that a colour has for a move by a recorded ``deadline_s``; None for no limit."""
     limit = deadline_s.get(player) if isinstance(deadline_s, Mapping) else deadline_s
     return limit if isinstance(limit, (int, float)) else None
 
@@ -215,7 +215,7 @@ def _problem(found: Mapping[str, Any]) -> dict[str, str]:
 
 
 def opening_effects(live: LiveConfig) -> Sequence[EffectDraft]:
-    """Give GameStarted and the registrations of both agents.
+    """Return GameStarted and the registrations of both agents.
 
     GameStarted has ``agents`` (colour -> agent_id), ``white`` and ``black`` (the names), ``variant``, ``initial_fen``
     and ``settings`` (colour -> the Agent's settings, see AgentSpec). The agents observe by the usual policy.

@@ -21,7 +21,7 @@ def play_move(board: chess.Board, move: chess.Move, *, ply: int, agent_id: str) 
 
 
 def payload_of(made: Made, fen: str, *, ply: int, player: str, agent_id: str) -> dict[str, Any]:
-    """Give the payload of a move that was made.
+    """Return the payload of a move that was made.
 
     Fields of the seed's Move:
 

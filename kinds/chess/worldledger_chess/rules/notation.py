@@ -57,7 +57,7 @@ RANKS: Final = _Ranks()
 
 
 def planes(board: chess.Board) -> tuple[int, int, int, int]:
-    """Give the three bits of the type of piece (pawn 1, knight 2 … king 6), and the white ones, each of all squares."""
+    """Return the three bits of the type of piece (pawn 1, knight 2 … king 6), and the white ones, of all squares."""
     bishops, queens, kings = board.bishops, board.queens, board.kings
     return (
         board.pawns | bishops | queens,
@@ -68,7 +68,7 @@ def planes(board: chess.Board) -> tuple[int, int, int, int]:
 
 
 def ranks_of(board: chess.Board) -> list[str]:
-    """Give what a FEN says of each rank, from the eighth down."""
+    """Return what a FEN says of each rank, from the eighth down."""
     return [RANKS[rank] for rank in zip(*(plane.to_bytes(8, "big") for plane in planes(board)), strict=True)]
 
 
@@ -78,7 +78,7 @@ def is_plain(board: chess.Board) -> bool:
 
 
 def fen_of(board: chess.Board, ranks: list[str] | None = None) -> str:
-    """Give what ``board.fen()`` does; ``ranks`` is what `ranks_of` gives, if it is known."""
+    """Return what ``board.fen()`` does; ``ranks`` is what `ranks_of` gives, if it is known."""
     if not is_plain(board):
         return board.fen()
     turn = board.turn
@@ -147,7 +147,7 @@ def push(board: chess.Board, move: chess.Move) -> Made:
 
 
 def san_without_suffix(piece: chess.PieceType, origin: chess.Square, target: chess.Square, *, is_capture: bool) -> str:
-    """Give the SAN of a move that only one piece of its type can make, without a sign of check."""
+    """Return the SAN of a move that only one piece of its type can make, without a sign of check."""
     square = chess.SQUARE_NAMES[target]
     if piece == chess.PAWN:
         return f"{chess.FILE_NAMES[origin & 7]}x{square}" if is_capture else square
@@ -155,13 +155,13 @@ def san_without_suffix(piece: chess.PieceType, origin: chess.Square, target: che
 
 
 def checkers(board: chess.Board, by: chess.Color) -> int:
-    """Give the pieces of a side that give check."""
+    """Return the pieces of a side that give check."""
     king = (board.kings & board.occupied_co[not by]).bit_length() - 1
     return board.attackers_mask(by, king) if king >= 0 else 0
 
 
 def movers(board: chess.Board, piece: chess.PieceType, target: chess.Square) -> int:
-    """Give the pieces of a type, pawns aside, of the side to move that reach a square; they may be pinned."""
+    """Return the pieces of a type, pawns aside, of the side to move that reach a square; they may be pinned."""
     ours = board.occupied_co[board.turn]
     if piece == chess.KNIGHT:
         return board.knights & ours & chess.BB_KNIGHT_ATTACKS[target]

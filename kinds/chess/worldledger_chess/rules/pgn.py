@@ -204,7 +204,7 @@ def _read_game(raw: RawGame, max_plies: int, max_effect_bytes: int, *, checked: 
 
 
 def _known(tags: dict[str, str], name: str) -> str | None:
-    """Give a tag's value; None where it is missing or stands for unknown."""
+    """Return a tag's value; None where it is missing or stands for unknown."""
     value = tags.get(name, "").strip()
     return None if value.strip("?.- ") == "" else value
 

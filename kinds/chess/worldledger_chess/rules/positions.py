@@ -59,6 +59,6 @@ def fen_fields(fen: str) -> Fields | None:
 
 
 def position(variant: str, fen: str | None = None) -> chess.Board:
-    """Give the board of a position, of the variant's usual one without ``fen``. Raises one of `UNREADABLE`."""
+    """Return the board of a position, of the variant's usual one without ``fen``. Raises one of `UNREADABLE`."""
     board = VARIANTS[variant]
     return board(board.starting_fen if fen is None else fen, chess960=variant == "chess960")

@@ -23,14 +23,14 @@ _NEXT_GAME: Final = re.compile(r"\n(?:[ \t\r\f\v]*\n)+(?=\s*\[)")
 
 
 def milliseconds(seconds: Any) -> int | None:
-    """Give a payload's time in whole milliseconds; None where there is none, or one that PGN cannot write."""
+    """Return a payload's time in whole milliseconds; None where there is none, or one that PGN cannot write."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < _MAX_HOURS * 3600:
         return None
     return round(seconds * 1000)
 
 
 def remarks_of(payload: Mapping[str, Any], *, elapsed: int | None, commands_first: bool = False) -> list[str]:
-    """Give the comments behind a move, as they are written.
+    """Return the comments behind a move, as they are written.
 
     ``elapsed`` is what ``[%emt]`` is to say, in milliseconds; None for no such command. The text comes first, and then
     the commands eval, clk, emt and the others; with ``commands_first`` clk, emt, eval and the others, and then the
@@ -49,7 +49,7 @@ def remarks_of(payload: Mapping[str, Any], *, elapsed: int | None, commands_firs
 
 
 def plain_remarks(text: str, *, has_commands: bool = False) -> list[str]:
-    """Give the comments that a text becomes; none where it is empty.
+    """Return the comments that a text becomes; none where it is empty.
 
     ``has_commands``: commands in it may be read as such, as before the first move, where they are kept verbatim.
     """

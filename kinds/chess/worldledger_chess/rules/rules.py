@@ -208,7 +208,7 @@ def _not_on_board(claimed: str, name: str, position: chess.Board) -> IllegalEffe
 
 
 def _in_play(state: WorldState | None) -> dict[str, Any]:
-    """Give the entities of a game that is going on."""
+    """Return the entities of a game that is going on."""
     if state is None or BOARD not in state.entities:
         raise IllegalEffectError("the game has not started: GameStarted comes first", "$.kind", rule="game_not_started")
     status = state.entities[BOARD]["status"]

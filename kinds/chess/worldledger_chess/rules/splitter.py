@@ -62,7 +62,7 @@ class RawGame:
 
 
 def split_games(stream: BinaryIO, *, name: str, max_game_bytes: int) -> Iterator[RawGame]:
-    """Give the games of a file in order; never holds more than one game and a chunk.
+    """Return the games of a file in order; never holds more than one game and a chunk.
 
     Line endings become LF. UTF-8, Windows-1252 and Latin-1 are decided game by game; UTF-16 is known by its BOM. Raises
     FileRefusedError (with the file's ``name``) for a file without any tag or move.
@@ -326,7 +326,7 @@ def _utf8(stream: BinaryIO, name: str, notes: list[str]) -> Iterator[bytes]:
 
 
 def _lines(chunks: Iterator[bytes], limit: int) -> Iterator[_NumberedLine]:
-    """Give (number, line without its ending, whether the rest of it was dropped), whatever the line ending."""
+    """Return (number, line without its ending, whether the rest of it was dropped), whatever the line ending."""
     number = 0
     rest = b""
     dropping = False

@@ -178,7 +178,7 @@ _Made: TypeAlias = tuple[str, Fields, bool, str, str, str | None, str | None]
 
 
 def _as_stated(board: dict[str, Any], payload: dict[str, Any]) -> _Made | None:
-    """Give the move as a whole payload states it; None for one that is not whole, or not of this position."""
+    """Return the move as a whole payload states it; None for one that is not whole, or not of this position."""
     fen, uci, san = payload.get("fen"), payload.get("uci_notation"), payload.get("san_notation")
     if not (type(fen) is type(uci) is type(san) is str and san):
         return None

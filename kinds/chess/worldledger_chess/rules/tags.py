@@ -55,7 +55,7 @@ class Tags:
     warnings: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, str]:
-        """Give the tags by name; of a doubled tag the last one, as python-chess does."""
+        """Return the tags by name; of a doubled tag the last one, as python-chess does."""
         return dict(self.pairs)
 
 
@@ -112,7 +112,7 @@ def _skip_malformed(text: str, at: int, first_line: int, warnings: list[str]) ->
 
 
 def set_up(tags: dict[str, str], warnings: list[str]) -> tuple[chess.Board, str]:
-    """Give the board before the first move and the variant: ``standard``, ``chess960`` or python-chess's name.
+    """Return the board before the first move and the variant: ``standard``, ``chess960`` or python-chess's name.
 
     Raises GameFaultError for a variant that python-chess cannot play, and for a FEN that cannot be read or that
     the rules cannot play on from.

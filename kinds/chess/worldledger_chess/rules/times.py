@@ -13,7 +13,7 @@ _LAST: Final = _EPOCH_SECONDS.validate_python("9999-12-31T23:59:59.999999Z")
 
 
 def moment(seconds: float) -> AwareDatetime:
-    """Give the moment that an effect's ``wall_time`` (epoch seconds) says, to the microsecond, in UTC.
+    """Return the moment that an effect's ``wall_time`` (epoch seconds) says, to the microsecond, in UTC.
 
     The calendar has the years 1 to 9999: what lies outside, as an imported log may say, is its nearest end.
     """

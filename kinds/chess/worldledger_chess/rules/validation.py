@@ -25,7 +25,7 @@ _STATED: Final = tuple(name for name in FACTS if name != "san_notation")
 
 
 def validate_game_state(effects: Iterable[Effect], game: Game | None = None) -> list[str]:
-    """Give everything that is wrong with a game's log, and with the Game that somebody has made of it; [] if nothing.
+    """Return everything that is wrong with a game's log, and with the Game that somebody has made of it; [] if nothing.
 
     ``effects`` is the world's whole log in order, up to where the Game is; what is of no game is passed over. Turns
     alternate, every move is legal and says what is true of it, an end is what the board allows, nothing follows it.
@@ -43,7 +43,7 @@ def validate_game_state(effects: Iterable[Effect], game: Game | None = None) -> 
 
 
 def move_errors(move: Move, board: chess.Board) -> list[str]:
-    """Give what is wrong with a move on the board where it is to be made; the board stays as it is."""
+    """Return what is wrong with a move on the board where it is to be made; the board stays as it is."""
     try:
         played = board.parse_uci(move.uci_notation)
     except ValueError:

@@ -102,7 +102,7 @@ def write_game(log: GameLog, *, event: str | None = None) -> WrittenGame:
 
 
 def _movetexts(log: GameLog, tags: dict[str, str]) -> list[_Movetext]:
-    """Give the ways in which the moves may be written, the best first."""
+    """Return the ways in which the moves may be written, the best first."""
     told, needed = _times(log, tags)
     found: list[_Movetext] = []
     for elapsed, commands_first in product([told, needed], [False, True]):
@@ -113,7 +113,7 @@ def _movetexts(log: GameLog, tags: dict[str, str]) -> list[_Movetext]:
 
 
 def _times(log: GameLog, tags: dict[str, str]) -> tuple[list[int | None], list[int | None]]:
-    """Give what each move took, in milliseconds, and the same only where the clocks do not tell it."""
+    """Return what each move took, in milliseconds, and the same only where the clocks do not tell it."""
     periods = read_time_control(standard_names(tags).get("TimeControl", ""))
     watches = (Stopwatch(periods), Stopwatch(periods))
     told: list[int | None] = []
@@ -130,7 +130,7 @@ def _times(log: GameLog, tags: dict[str, str]) -> tuple[list[int | None], list[i
 
 
 def _terminators(log: GameLog, tags: dict[str, str]) -> list[str | None]:
-    """Give what may stand behind the moves so that the end is read as it is recorded, the best first."""
+    """Return what may stand behind the moves so that the end is read as it is recorded, the best first."""
     tags = standard_names(tags)
     marker = result_marker(log)
     ended = log.ended
@@ -195,7 +195,7 @@ def _is_read_right(log: GameLog, tags: dict[str, str], said: str | None, raw: An
 
 
 def _last_attempt(log: GameLog) -> Rejected | None:
-    """Give the attempt behind the last move, as the end of a recorded game tells it."""
+    """Return the attempt behind the last move, as the end of a recorded game tells it."""
     last = log.attempts[-1] if log.attempts else None
     if last is None or last.after_ply != len(log.moves) or log.ended is None:
         return None
@@ -221,7 +221,7 @@ class _Movetext:
         self._play(log, elapsed)
 
     def tokens_with(self, end: str | None) -> list[str]:
-        """Give the tokens with what stands behind the moves."""
+        """Return the tokens with what stands behind the moves."""
         return self.tokens if end is None else [*self.tokens, standard_result(end) or end]
 
     def _play(self, log: GameLog, elapsed: list[int | None]) -> None:
@@ -299,7 +299,7 @@ def _nested_sidelines(log: GameLog) -> int:
 
 
 def _shown_attempts(log: GameLog) -> dict[int, list[str]]:
-    """Give comments on what was rejected, by the number of moves before it; but not what the result tells."""
+    """Return comments on what was rejected, by the number of moves before it; but not what the result tells."""
     shown = log.attempts[:-1] if _is_recorded(log) and _last_attempt(log) is not None else log.attempts
     found: dict[int, list[str]] = {}
     for attempt in shown:

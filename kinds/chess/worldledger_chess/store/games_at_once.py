@@ -164,7 +164,7 @@ class _Many(GamesImport):
             self._advance(item.position, 1)
 
     async def _made(self, item: Read, world: NewWorld, refusal: SimulationError | None) -> SimulationError | None:
-        """Count a game that was written, or is there already; give the error of one that is refused."""
+        """Count a game that was written, or is there already; return the error of one that is refused."""
         if refusal is None:
             self.summary.imported += 1
             self.summary.effects += item.game.effects + 1

@@ -58,7 +58,7 @@ class LiveGames:
         self._reader = reader
 
     async def page(self, *, after: str = "", worlds: int = 1000) -> tuple[list[LiveGameRow], str | None]:
-        """Give those among the next worlds by name, and the name to go on after; None once there are no more worlds.
+        """Return those among the next worlds by name, and the name to go on after; None once there are no more worlds.
 
         Raises StoreUnavailableError.
         """

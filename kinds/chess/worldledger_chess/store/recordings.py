@@ -66,7 +66,7 @@ class Progress:
 
 
 def world_of_game(game: RecordedGame, *, experiment: str | None, file: str) -> NewWorld:
-    """Give the world that a recorded game becomes.
+    """Return the world that a recorded game becomes.
 
     Its name is ``[experiment-]white-vs-black-date-`` and 12 hex digits of the game's digest. The config keeps the
     whole digest, and where the recording was found (the file's name without its folder).
@@ -129,7 +129,7 @@ class GamesImport:
         self.summary = summary
 
     def find(self, paths: Iterable[Path]) -> list[Path]:
-        """Give each file once."""
+        """Return each file once."""
         found: dict[str, Path] = {}
         for path in paths:
             for file in self._files(path):

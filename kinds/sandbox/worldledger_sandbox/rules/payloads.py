@@ -67,7 +67,7 @@ def read_updated(payload: Mapping[str, Any], _: str) -> tuple[str, list[Any]]:
 
 
 def placed(entity: Any, operations: list[Any]) -> dict[str, Any]:
-    """Give what an entity becomes by a patch, its position (if it has one) written as three floats.
+    """Return what an entity becomes by a patch, its position (if it has one) written as three floats.
 
     Raises UnreadableError, rule ``patch``, if the patch fails or what it gives is no entity.
     """

@@ -77,7 +77,7 @@ _TURN: Final[dict[str, Any]] = {"type": "integer", "minimum": 0, "maximum": MAX_
 
 @cache
 def variable_definition() -> dict[str, Any]:
-    """Give the schema of the definition of one state variable."""
+    """Return the schema of the definition of one state variable."""
     made = VariableDefinition.model_json_schema()
     return document(
         "variable-definition", TITLES["variable-definition"], _DEFINITION, {"VariableDefinition": _definition(made)}
@@ -86,7 +86,7 @@ def variable_definition() -> dict[str, Any]:
 
 @cache
 def simulation_config() -> dict[str, Any]:
-    """Give the schema of a simulation's configuration."""
+    """Return the schema of a simulation's configuration."""
     made = SimulationConfig.model_json_schema()
     definitions = made.pop("$defs")
     definitions["VariableDefinition"] = _definition({"$defs": definitions})
@@ -121,7 +121,7 @@ def simulation_config() -> dict[str, Any]:
 
 @cache
 def checkpoint() -> dict[str, Any]:
-    """Give the schema of a checkpoint; what variables it has, the configuration says that it is used with."""
+    """Return the schema of a checkpoint; what variables it has, the configuration says that it is used with."""
     return document(
         "checkpoint",
         TITLES["checkpoint"],
@@ -190,7 +190,7 @@ def _definition(made: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _by_type(kind: str) -> dict[str, Any]:
-    """Give what holds for the definitions of one type: foreign fields are not set, its own are there."""
+    """Return what holds for the definitions of one type: foreign fields are not set, its own are there."""
     foreign = limits.KNOWN_FIELDS - {"type", "default"} - limits.FIELDS[kind]
     then: dict[str, Any] = {
         "properties": {

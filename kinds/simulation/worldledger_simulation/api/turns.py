@@ -50,7 +50,7 @@ async def get_turn(
     world: WorldName,
     turn: Annotated[int, whole(0), Path(ge=0, le=MAX_INT, description="The turn's number.")],
 ) -> Response:
-    """Give where a turn begins and ends in the log, and the agents and global variables as they were at its end.
+    """Return where a turn begins and ends in the log, and the agents and global variables as they were at its end.
 
     That is the ground truth, the state after the last effect before the next turn begins: what an agent saw of it is
     below `…/agents/{agent_id}/view?turn=`. The turn that a simulation begins with (0, or a checkpoint's) is an ended
@@ -95,7 +95,7 @@ def _value(at: TurnAt, found: StateAt, times: dict[str, float]) -> dict[str, Any
 
 
 async def _times(found: Services, record: WorldRecord, at: TurnAt) -> dict[str, float]:
-    """Give when a turn's first and last effect were, by both clocks."""
+    """Return when a turn's first and last effect were, by both clocks."""
     times: dict[str, float] = {}
     for name, seq in (("first", at.first_seq), ("last", at.last_seq)):
         effect = orjson.loads((await found.store.reader.effect(record.world_id, seq)).text)

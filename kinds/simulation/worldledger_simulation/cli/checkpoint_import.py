@@ -84,7 +84,7 @@ def command(
 
 
 def _name(file: str) -> str:
-    """Give the name that a file gives its world. Raises BadParameter where it cannot be one."""
+    """Return the name that a file gives its world. Raises BadParameter where it cannot be one."""
     from worldledger.genesis import check_world_name  # noqa: PLC0415
 
     try:
@@ -141,7 +141,7 @@ def _world(world_id: str, settings: SimulationConfig, value: Any, experiment: st
 
 
 async def _create(store: Store, world: NewWorld) -> WorldRecord | None:
-    """Create the world; give None where it is there already, and has begun just so."""
+    """Create the world; return None where it is there already, and has begun just so."""
     try:
         return await store.create_world(world)
     except WorldExistsError:

@@ -50,7 +50,7 @@ def command(
 
 
 def _check(file: str, *, as_json: bool) -> int:
-    """Tell of one file; give the exit code that it stands for."""
+    """Tell of one file; return the exit code that it stands for."""
     from worldledger_simulation.rules.loading import config_of, located  # noqa: PLC0415
 
     problems: Sequence[Problem] = ()
@@ -102,7 +102,7 @@ def _value(problem: Problem) -> dict[str, Any]:
 
 
 def _summary(config: SimulationConfig) -> dict[str, Any]:
-    """Give what a configuration says, in short."""
+    """Return what a configuration says, in short."""
     seen = config.observability
     internal = frozenset() if seen is None else seen.internal
     enabled = seen is not None and seen.enabled

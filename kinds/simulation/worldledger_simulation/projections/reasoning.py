@@ -68,7 +68,7 @@ class Reasoning(Projection):
     append_only = True
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
-        """Give the reasoning's fold from the state's turn and agents on."""
+        """Return the reasoning's fold from the state's turn and agents on."""
         if fold is None:
             raise ValueError("reasoning is followed from the world's state on")
         return _World(world_id, fold)

@@ -166,7 +166,7 @@ def _text(value: Any) -> str | None:
 
 
 def _typed(value: Any) -> tuple[float | None, str | None, bool | None, bool]:
-    """Give a value as number, text and flag, and whether there is none."""
+    """Return a value as number, text and flag, and whether there is none."""
     if type(value) is bool:
         return None, None, value, False
     if type(value) is float or type(value) is int:
@@ -223,7 +223,7 @@ class StateVariables(Projection):
     needs_state = True
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
-        """Give the variables' fold: the state's, and the rows of the present turn."""
+        """Return the variables' fold: the state's, and the rows of the present turn."""
         if fold is None:
             raise ValueError("variables are followed from the world's state on")
         return _World(world_id, rows, fold)

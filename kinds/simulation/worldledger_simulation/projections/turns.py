@@ -111,7 +111,7 @@ class Turns(Projection):
     needs_state = True
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
-        """Give the turns' fold from the present turn on."""
+        """Return the turns' fold from the present turn on."""
         if fold is None:
             raise ValueError("turns are followed from the world's state on")
         return _World(world_id, rows, fold)

@@ -29,7 +29,7 @@ class Difference(NamedTuple):
 def differences(
     before: dict[str, Any] | None, after: dict[str, Any] | None, *, but: str | None
 ) -> Iterator[Difference]:
-    """Give the leaves in which an entity's variables differ; None: there is no entity. ``but`` is no variable of it.
+    """Return the leaves in which an entity's variables differ; None: there is no entity. ``but`` is no variable of it.
 
     1, 1.0 and true are three values, as in the log. Where a leaf becomes an object of leaves, or the other way round,
     what was there goes first.
@@ -42,7 +42,7 @@ def differences(
 
 
 def _members(before: dict[str, Any], after: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Give the members in which two objects differ."""
+    """Return the members in which two objects differ."""
     for key, one in before.items():
         other = after.get(key, MISSING)
         if not _same(one, other):
@@ -53,7 +53,7 @@ def _members(before: dict[str, Any], after: dict[str, Any]) -> Iterator[tuple[st
 
 
 def _differences(path: str, before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Give the leaves in which two values differ, which they do."""
+    """Return the leaves in which two values differ, which they do."""
     if before and after and type(before) is type(after) is dict:
         for key, one, other in _members(before, after):
             yield from _differences(stepped(path, key), one, other)

@@ -30,7 +30,7 @@ _ROWS: Final = 400
 
 
 async def section(snapshot: Snapshot, experiment: str) -> Section:
-    """Give the section."""
+    """Return the section."""
     worlds = await snapshot.rows(simulation.WORLDS, experiment, _WORLDS)
     if not worlds:
         note = Note("There is no turn in the projections yet.", warning=True)
@@ -80,7 +80,7 @@ def _ranges(variables: list[Record]) -> Table:
 
 
 async def _courses(snapshot: Snapshot, experiment: str, variables: list[Record], worlds: list[Record]) -> list[Block]:
-    """Give a plot for each variable, with a line for each world."""
+    """Return a plot for each variable, with a line for each world."""
     last = max(row["turns"] for row in worlds)
     step = step_of(0, last, _TURNS)
     names = sorted(row["world_id"] for row in worlds)
@@ -112,7 +112,7 @@ def _said(line: Line) -> str:
 
 
 async def _sums(snapshot: Snapshot, experiment: str, variables: list[Record], worlds: list[Record]) -> list[Block]:
-    """Give a plot for each variable, with the mean over all worlds and the range around it."""
+    """Return a plot for each variable, with the mean over all worlds and the range around it."""
     step = step_of(0, max(row["turns"] for row in worlds), _SUMMED)
     paths = [row["path"] for row in variables]
     rows = await snapshot.rows(simulation.RANGES, experiment, paths, step)

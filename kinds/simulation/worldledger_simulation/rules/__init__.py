@@ -50,7 +50,7 @@ class Simulation(Ruleset):
     units = MappingProxyType({TURN: Unit((SIMULATION_STARTED, TURN_STARTED), TURN)})
 
     def check_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Give the configuration in its normal form. Raises InvalidSimulationConfigError with every problem."""
+        """Return the configuration in its normal form. Raises InvalidSimulationConfigError with every problem."""
         try:
             return new_config(SimulationConfig.from_value(config)).to_value()
         except InvalidConfigError as error:
@@ -64,7 +64,7 @@ class Simulation(Ruleset):
     def opening(
         self, config: Mapping[str, Any], *, world_uuid: str, checkpoint: Mapping[str, Any] | None = None
     ) -> Sequence[EffectDraft]:
-        """Give the first values and the registrations of the agents."""
+        """Return the first values and the registrations of the agents."""
         read = SimulationConfig.from_value(config)
         try:
             return opening_effects(read, world_uuid=world_uuid, checkpoint=checkpoint)
@@ -73,7 +73,7 @@ class Simulation(Ruleset):
             raise
 
     def policy_for(self, agent_id: str, config: Mapping[str, Any]) -> ObservationPolicy | None:
-        """Give the agent's row of the observability matrix as its policy."""
+        """Return the agent's row of the observability matrix as its policy."""
         return policy_for(agent_id, SimulationConfig.from_value(config))
 
     def agent_names(self, state: WorldState) -> Iterable[str]:

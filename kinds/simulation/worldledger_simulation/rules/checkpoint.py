@@ -64,7 +64,7 @@ class Checkpoint(NamedTuple):
         return _Reading(config).read(value)
 
     def beginning(self) -> dict[str, Any]:
-        """Give the payload of SimulationStarted."""
+        """Return the payload of SimulationStarted."""
         payload: dict[str, Any] = {"turn": self.turn, "agents": self.agents, "global_state": self.global_state}
         if self.paused:
             payload["paused"] = self.paused
@@ -74,7 +74,7 @@ class Checkpoint(NamedTuple):
 
 
 def checkpoint_value(state: WorldState, values: Mapping[str, Any], source: Source) -> dict[str, Any]:
-    """Give a checkpoint of ``values`` ({turn, agents, global_state}), which are those of this state."""
+    """Return a checkpoint of ``values`` ({turn, agents, global_state}), which are those of this state."""
     simulation = state.metadata[PLACE]
     paused = {name: known["resume_turn"] for name, known in simulation["agents"].items() if known["paused"]}
     origin: dict[str, Any] = {

@@ -47,7 +47,7 @@ _Look = Callable[[dict[str, Any], str, WorldState], dict[str, Any] | None]
 
 
 def exact(model: type[ObjectState], value: Any, where: tuple[str, ...]) -> dict[str, Any]:
-    """Give the values of variables exactly as their types have them, as they are stored.
+    """Return the values of variables exactly as their types have them, as they are stored.
 
     ``where`` is what stands before the dot paths of what is wrong. Raises IllegalEffectError, rule ``variables``.
     """
@@ -116,7 +116,7 @@ def _change_global(payload: dict[str, Any], _: str, state: WorldState) -> dict[s
 
 
 def _rewritten(payload: dict[str, Any], before: Any, after: Any, right: dict[str, Any]) -> dict[str, Any] | None:
-    """Give the payload whose patch leads to exactly the right values; None if this one does."""
+    """Return the payload whose patch leads to exactly the right values; None if this one does."""
     text = state_text(right)
     if state_text(after) == text:
         return None

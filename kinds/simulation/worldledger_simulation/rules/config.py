@@ -64,7 +64,7 @@ class SimulationConfig(BaseModel):
         return cls.model_validate(value)
 
     def to_value(self) -> dict[str, Any]:
-        """Give the configuration as a JSON value, what was left out written out; `from_value` gives it back."""
+        """Return the configuration as a JSON value, what was left out written out; `from_value` gives it back."""
         variables = self.state_variables
         return {
             "simulation": self.simulation.model_dump(),
@@ -89,15 +89,15 @@ class SimulationConfig(BaseModel):
         return create_global_state_model(self.state_variables.global_vars)
 
     def initial_agents(self) -> dict[str, dict[str, Any]]:
-        """Give every agent's first values by its name, its name among them, as JSON values."""
+        """Return every agent's first values by its name, its name among them, as JSON values."""
         return first_agents(self.agents, self.state_variables.agent_vars)
 
     def initial_global(self) -> dict[str, Any]:
-        """Give the first values of the global variables, as JSON values."""
+        """Return the first values of the global variables, as JSON values."""
         return first_global(self.state_variables.global_vars)
 
     def warnings(self) -> list[Problem]:
-        """Give what the configuration may say and probably does not mean, each with its path."""
+        """Return what the configuration may say and probably does not mean, each with its path."""
         return warnings_of(self.agents, self.state_variables, self.observability)
 
 

@@ -42,7 +42,7 @@ def _member(value: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _most(value: Any) -> int | None:
-    """Give a limit, None for what is none: the genesis of an imported world may say anything."""
+    """Return a limit, None for what is none: the genesis of an imported world may say anything."""
     return value if type(value) is int and 1 <= value <= MAX_INT else None
 
 

@@ -49,7 +49,7 @@ def config_of(document: Document) -> SimulationConfig:
 
 
 def located(problems: Iterable[Problem], document: Document) -> list[Problem]:
-    """Give problems with their places in a document, in the order of these."""
+    """Return problems with their places in a document, in the order of these."""
     agents = _agents(document)
     found = []
     for problem in problems:
@@ -59,7 +59,7 @@ def located(problems: Iterable[Problem], document: Document) -> list[Problem]:
 
 
 def _agents(document: Document) -> dict[str, int]:
-    """Give the places of the agents in their list, by name."""
+    """Return the places of the agents in their list, by name."""
     agents = document.value.get("agents")
     found: dict[str, int] = {}
     for index, agent in enumerate(agents if isinstance(agents, list) else []):
@@ -70,7 +70,7 @@ def _agents(document: Document) -> dict[str, int]:
 
 
 def _in_file(path: Path, agents: Mapping[str, int]) -> Path:
-    """Give the path as the file has it: an agent's variable stands in the state of an item of the list."""
+    """Return the path as the file has it: an agent's variable stands in the state of an item of the list."""
     if len(path) > 1 and path[0] == "agents" and path[1] in agents:
         return ("agents", agents[str(path[1])], "state", *path[2:])
     return path

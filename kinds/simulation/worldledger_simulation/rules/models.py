@@ -34,7 +34,7 @@ _MOST_KNOWN: Final = 64
 
 
 def models_of(state: WorldState) -> Models:
-    """Give the models of a simulation's variables. Raises InvalidDefinitionError for definitions that do not hold."""
+    """Return the models of a simulation's variables. Raises InvalidDefinitionError for definitions that do not hold."""
     simulation = state.metadata[PLACE]
     key = simulation["variables_digest"]
     found = _KNOWN.get(key)
@@ -54,12 +54,12 @@ def make_models(variables: Mapping[str, Any]) -> Models:
 
 
 def variables_digest(variables: Mapping[str, Any]) -> str:
-    """Give the digest of the JSON of ``{agent_vars, global_vars}``: what tells one schema of variables from another."""
+    """Return the digest of the JSON of ``{agent_vars, global_vars}``: it tells one schema from another."""
     return state_digest(state_text(variables))
 
 
 def defaults_of(variables: Mapping[str, VariableDefinition]) -> dict[str, Any]:
-    """Give the values of the variables that have one to begin with."""
+    """Return the values of the variables that have one to begin with."""
     found = {}
     for name, definition in variables.items():
         with suppress(KeyError):

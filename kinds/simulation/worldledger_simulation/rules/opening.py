@@ -27,7 +27,7 @@ _WHOLE: Final = 1016 * 1024
 def opening_effects(
     config: SimulationConfig, *, world_uuid: str, checkpoint: Mapping[str, Any] | None
 ) -> Sequence[EffectDraft]:
-    """Give SimulationStarted with every value of the beginning, and the registration of each agent.
+    """Return SimulationStarted with every value of the beginning, and the registration of each agent.
 
     Raises InvalidSimulationConfigError for a checkpoint that does not fit the configuration.
     """
@@ -48,7 +48,7 @@ def opening_effects(
 
 
 def _first_values(begun: dict[str, Any]) -> Iterator[EffectDraft]:
-    """Give the effects that bring the values of the beginning: one, or more where one would be too large."""
+    """Return the effects that bring the values of the beginning: one, or more where one would be too large."""
     agents: dict[str, Any] = begun["agents"]
     room = min(_ROOM, _WHOLE - len(canonical_json({**begun, "agents": {}})))
     sizes = accumulate(len(canonical_json({name: agent})) for name, agent in agents.items())
@@ -72,7 +72,7 @@ def _draft(kind: str, payload: dict[str, Any]) -> EffectDraft:
 
 
 def policy_for(agent_id: str, config: SimulationConfig) -> ObservationPolicy:
-    """Give what an agent observes by: its row of the observability matrix; everything where there is none."""
+    """Return what an agent observes by: its row of the observability matrix; everything where there is none."""
     if config.observability is None or not config.observability.enabled:
         return ObservationPolicy()
     return MatrixPolicy.of(

@@ -34,7 +34,7 @@ class SimulationState(BaseModel):
 
     @classmethod
     def of(cls, state: WorldState, *, world_uuid: str | None = None) -> SimulationState:
-        """Give the typed view of a simulation's state.
+        """Return the typed view of a simulation's state.
 
         Raises ValueError for a world that is no simulation that has begun, and StateInvalidError (a ValueError) where
         the log has led to values that the variables may not have, which only an import can bring.
@@ -65,7 +65,7 @@ class SimulationState(BaseModel):
         )
 
     def to_value(self) -> dict[str, Any]:
-        """Give the seed's checkpoint: ``{turn, agents, global_state}``, as JSON values."""
+        """Return the seed's checkpoint: ``{turn, agents, global_state}``, as JSON values."""
         return {
             "turn": self.turn,
             "agents": {name: dump_state(agent) for name, agent in self.agents.items()},

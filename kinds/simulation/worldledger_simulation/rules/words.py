@@ -91,7 +91,7 @@ def read_pause(payload: Mapping[str, Any]) -> int | None:
 
 
 def read_reasoning(payload: Mapping[str, Any]) -> Any:
-    """Read ReasoningRecorded ``{agent_id?, reasoning, model?, token_count?}``; give the reasoning."""
+    """Read ReasoningRecorded ``{agent_id?, reasoning, model?, token_count?}``; return the reasoning."""
     reasoning = payload.get("reasoning")
     if not isinstance(reasoning, str | dict | list):
         raise UnreadableError("reasoning is a text, an object or a list", "$.payload.reasoning")
@@ -107,7 +107,7 @@ def read_reasoning(payload: Mapping[str, Any]) -> Any:
 
 
 def turn_of(state: WorldState) -> int:
-    """Give the number of the last turn that was started; 0 before the first."""
+    """Return the number of the last turn that was started; 0 before the first."""
     turn: int = state.metadata[TURN]
     return turn
 
@@ -124,7 +124,7 @@ def must_have_begun(state: WorldState) -> None:
 
 
 def known_agent(state: WorldState, agent_id: str, path: str = "$.payload.agent_id") -> dict[str, Any]:
-    """Give what the state has of an agent besides its variables. Raises UnreadableError, rule ``unknown_agent``."""
+    """Return what the state has of an agent besides its variables. Raises UnreadableError, rule ``unknown_agent``."""
     known: dict[str, dict[str, Any]] = state.metadata[PLACE]["agents"]
     if agent_id not in known:
         raise UnreadableError(f"there is no agent {agent_id!r} in the simulation", path, "unknown_agent")

@@ -88,7 +88,7 @@ async def post_round(found: Services, world_id: str, value: Any, key: str | None
 
 
 def _drafts(record: WorldRecord, state: WorldState, value: Any) -> list[EffectDraft]:
-    """Give the drafts of a round that is to follow a world's head. Raises InvalidRunError."""
+    """Return the drafts of a round that is to follow a world's head. Raises InvalidRunError."""
     authority = state.metadata.get("time_authority", record.time_authority)
     try:
         return round_drafts(
@@ -186,7 +186,7 @@ async def _has_round(found: Services, world_id: str, number: int) -> bool:
 async def _made_before(
     found: Services, record: WorldRecord, state: WorldState, number: int, drafts: Sequence[EffectDraft]
 ) -> RoundReceipt:
-    """Give the receipt of a round that is there already, the same one. Raises RoundConflictError for another."""
+    """Return the receipt of a round that is there already, the same one. Raises RoundConflictError for another."""
     here = known(state)
     last = here["round_number"]
     rounds = Rounds(found.store.reader)

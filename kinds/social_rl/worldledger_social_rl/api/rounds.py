@@ -103,7 +103,7 @@ async def post_round(request: Request, world: WorldName) -> Response:
     },
 )
 async def list_rounds(request: Request, world: WorldName, after_seq: AfterSeq = 0, limit: Limit = None) -> Response:
-    """Give the rounds that begin after a `global_seq`, in the order of the log: where each stands and what is in it.
+    """Return the rounds that begin after a `global_seq`, in the order of the log: where each stands and what is in it.
 
     A world of another ruleset has none, and is 404 `moment_not_found`.
     """
@@ -139,7 +139,7 @@ async def get_round(
     world: WorldName,
     round_number: Annotated[int, whole(0), Path(ge=0, le=MAX_INT, description="The round's number.")],
 ) -> Response:
-    """Give where a round begins and ends in the log, and what its file `roundN_social_rl.json` holds as `result`.
+    """Return where a round begins and ends in the log, and what its file `roundN_social_rl.json` holds as `result`.
 
     A round with more than 64 MiB in the log is 404: its effects can be read.
     """
@@ -183,7 +183,7 @@ async def get_policy(
     at_sim_time: AtSimTime = None,
     at_wall_time: AtWallTime = None,
 ) -> Response:
-    """Give which cues each agent has, how strongly and since which round, at a moment.
+    """Return which cues each agent has, how strongly and since which round, at a moment.
 
     They follow from the adaptations and policy states up to there. `roles` has the last policy state of each role.
     """
@@ -199,7 +199,7 @@ async def get_policy(
 
 
 async def _social_world(request: Request, world_id: str) -> WorldRecord:
-    """Give a world of the ruleset. Raises WorldNotFoundError, and MomentNotFoundError for a world of another one."""
+    """Return a world of the ruleset. Raises WorldNotFoundError, and MomentNotFoundError for a world of another one."""
     record = await services(request).store.world(world_id)
     if record.ruleset != RULESET.name:
         what = f"world {world_id!r} has no rounds and no policies of cues: its ruleset is {record.ruleset}"

@@ -18,14 +18,14 @@ TITLES: Final = {
 
 @cache
 def social_rl_round() -> dict[str, Any]:
-    """Give the schema of a round of a social-RL run."""
+    """Return the schema of a round of a social-RL run."""
     made = RoundResult.model_json_schema()
     return document("social-rl-round", TITLES["social-rl-round"], made, made.pop("$defs"))
 
 
 @cache
 def social_rl_policy_state() -> dict[str, Any]:
-    """Give the schema of a PRAR policy state."""
+    """Return the schema of a PRAR policy state."""
     made = PolicyState.model_json_schema()
     return document("social-rl-policy-state", TITLES["social-rl-policy-state"], made, made.pop("$defs"))
 

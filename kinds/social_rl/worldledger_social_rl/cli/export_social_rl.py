@@ -96,7 +96,7 @@ def command(
 async def _chosen(
     store: Store, world: str | None, experiment: str | None, output: Path
 ) -> list[tuple[WorldRecord, Path]]:
-    """Give the runs, each with the folder that it is written to.
+    """Return the runs, each with the folder that it is written to.
 
     Of an experiment that is one in ``output``, called as the run's own folder was, or as its world where several runs
     have that name. Raises SimulationError for a world that is no run, and an experiment without any.
@@ -193,7 +193,7 @@ async def _write(store: Store, record: WorldRecord, output: Path, made: _Made, p
 
 
 def _place(path: Path) -> tuple[int, int] | None:
-    """Give which file is at a path, following links; None where there is none."""
+    """Return which file is at a path, following links; None where there is none."""
     try:
         found = path.stat()
     except OSError:
@@ -211,7 +211,7 @@ def _make_folder(output: Path) -> None:
 async def _files(
     store: Store, record: WorldRecord, made: _Made, progress: Callable[[int], None]
 ) -> AsyncIterator[RunFile]:
-    """Give a world's files, one round at a time: they are put together in a thread that asks for the effects."""
+    """Return a world's files, one round at a time: they are put together in a thread that asks for the effects."""
     from worldledger_service.store.importing import in_thread  # noqa: PLC0415 - slow to load; `--help` needs none of them
 
     from worldledger_social_rl.rules.recording import write_run  # noqa: PLC0415

@@ -81,5 +81,5 @@ class PolicyAdaptations(Projection):
     append_only = True
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
-        """Give the adaptations' fold from the running round on."""
+        """Return the adaptations' fold from the running round on."""
         return _World(world_id, fold)

@@ -77,22 +77,22 @@ LARGEST: Final = 1e150
 
 
 def text_of(value: Any) -> str | None:
-    """Give a value that is a text."""
+    """Return a value that is a text."""
     return value if type(value) is str else None
 
 
 def number_of(value: Any) -> float | None:
-    """Give a value that is a number, of a size that can be added up and multiplied."""
+    """Return a value that is a number, of a size that can be added up and multiplied."""
     return float(value) if (type(value) is float or type(value) is int) and abs(value) <= LARGEST else None
 
 
 def whole_of(value: Any) -> int | None:
-    """Give a value that is a whole number."""
+    """Return a value that is a whole number."""
     return value if type(value) is int and abs(value) <= MAX_INT else None
 
 
 def json_of(value: Any) -> str | None:
-    """Give the JSON text of a value that is an object or a list."""
+    """Return the JSON text of a value that is an object or a list."""
     if type(value) is dict or type(value) is list:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
     return None

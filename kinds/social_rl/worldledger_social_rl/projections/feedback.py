@@ -97,5 +97,5 @@ class Feedback(Projection):
     append_only = True
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
-        """Give the feedback's fold from the running round and each agent's feedback on."""
+        """Return the feedback's fold from the running round and each agent's feedback on."""
         return _World(world_id, fold)

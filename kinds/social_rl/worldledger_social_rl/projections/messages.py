@@ -57,7 +57,7 @@ class _World(AppendingWorld):
 
 
 def _emitted(timestamp: Any) -> datetime | None:
-    """Give the moment of a timestamp; None for one that is none, or is beyond what a column holds."""
+    """Return the moment of a timestamp; None for one that is none, or is beyond what a column holds."""
     seconds = number_of(timestamp)
     found = None if seconds is None else moment(seconds)
     return found if found is None or EARLIEST < found < LATEST else None
@@ -99,5 +99,5 @@ class Messages(Projection):
     append_only = True
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
-        """Give the messages' fold from the running round on."""
+        """Return the messages' fold from the running round on."""
         return _World(world_id, fold)

@@ -157,7 +157,7 @@ class Rounds(Projection):
     needs_state = True
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
-        """Give the rounds' fold from the last round on."""
+        """Return the rounds' fold from the last round on."""
         return _World(world_id, rows, fold)
 
 

@@ -115,5 +115,5 @@ class SocialRuns(Projection):
     needs_state = True
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
-        """Give the run's fold from its row and the world's state on."""
+        """Return the run's fold from its row and the world's state on."""
         return _World(world_id, rows, fold)

@@ -27,7 +27,7 @@ _ODD: Final = "of another type, or none"
 
 
 async def coaching(snapshot: Snapshot, experiment: str) -> list[Block]:
-    """Give what there is to say of it."""
+    """Return what there is to say of it."""
     kinds = await snapshot.rows(social.ADAPTATIONS, experiment, _KINDS)
     if not kinds:
         return [Note("No policy was adapted.")]

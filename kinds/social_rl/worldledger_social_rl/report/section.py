@@ -38,7 +38,7 @@ _MEASURES: Final = (
 
 
 async def section(snapshot: Snapshot, experiment: str) -> Section:
-    """Give the section."""
+    """Return the section."""
     runs = await snapshot.rows(social.RUNS, experiment, _RUNS)
     if not runs:
         return Section("social", "Social-RL runs", [Note("There is no run in the projections yet.", warning=True)])

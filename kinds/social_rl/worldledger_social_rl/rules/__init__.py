@@ -76,7 +76,7 @@ class SocialRL(Ruleset):
     units = MappingProxyType({"round": Unit((ROUND_STARTED,), "round_number", restarts=True)})
 
     def check_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Give the configuration in its normal form. Raises InvalidConfigError with every problem."""
+        """Return the configuration in its normal form. Raises InvalidConfigError with every problem."""
         return _config.check_config(config)
 
     def begin(self, state: WorldState, config: Mapping[str, Any]) -> None:
@@ -86,12 +86,12 @@ class SocialRL(Ruleset):
     def opening(
         self, config: Mapping[str, Any], *, world_uuid: str, checkpoint: Mapping[str, Any] | None = None
     ) -> Sequence[EffectDraft]:
-        """Give ExperimentStarted, where there is meta, and the registrations of the agents."""
+        """Return ExperimentStarted, where there is meta, and the registrations of the agents."""
         super().opening(config, world_uuid=world_uuid, checkpoint=checkpoint)
         return _config.opening_effects(config)
 
     def policy_for(self, agent_id: str, config: Mapping[str, Any]) -> ObservationPolicy | None:
-        """Give the policy ``social_rl``, that of a coach to coaches."""
+        """Return the policy ``social_rl``, that of a coach to coaches."""
         return policy_of(agent_id, config.get("coaches"))
 
     def check_intent(self, kind: str, payload: Mapping[str, Any], agent_id: str, state: WorldState) -> None:

@@ -192,7 +192,7 @@ def _record_artifact(payload: dict[str, Any], state: WorldState) -> Iterator[Fau
 
 
 def _running(state: WorldState) -> int | None:
-    """Give the running round, None where none runs."""
+    """Return the running round, None where none runs."""
     here = known(state)
     number: int = here["round_number"]
     return number if here["round_open"] else None

@@ -21,7 +21,7 @@ MAX_NAMED: Final = 1000
 
 
 def check_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a configuration with ``strict`` written out.
+    """Return a configuration with ``strict`` written out.
 
     - ``meta``: the seed's meta fields, those that are known; other members go into ``extra`` of ExperimentStarted.
     - ``strict``: whether drafts are held against the seed's rules; true where it is left out.
@@ -66,7 +66,7 @@ def _name_faults(value: Any, path: str, what: str) -> Iterator[Fault]:
 
 
 def opening_effects(config: Mapping[str, Any]) -> Sequence[EffectDraft]:
-    """Give ExperimentStarted, where there is meta, and the registration of each agent that is named."""
+    """Return ExperimentStarted, where there is meta, and the registration of each agent that is named."""
     drafts: list[EffectDraft] = []
     if config.get("meta") is not None:
         drafts.append(

@@ -38,7 +38,7 @@ class Fault(NamedTuple):
 
 
 def field_faults(value: Any, fields: Fields, path: str, what: str = "this") -> Iterator[Fault]:
-    """Give what is wrong with an object's fields, one after another; ``what`` is its name in words."""
+    """Return what is wrong with an object's fields, one after another; ``what`` is its name in words."""
     if type(value) is not dict:
         yield Fault(path, f"{what} is an object, not {json_name(value)}", "type")
         return
@@ -65,12 +65,12 @@ def _not(value: Any) -> str:
 
 
 def meta_faults(value: Any, path: str = "$") -> Iterator[Fault]:
-    """Give what is wrong with a meta block."""
+    """Return what is wrong with a meta block."""
     yield from field_faults(value, META, path, "a meta block")
 
 
 def message_faults(value: Any, path: str = "$", number: int | None = None) -> Iterator[Fault]:
-    """Give what is wrong with a message of the round of that number (None: of any)."""
+    """Return what is wrong with a message of the round of that number (None: of any)."""
     yield from field_faults(value, MESSAGE, path, "a message")
     if type(value) is dict:
         yield from _round_faults(value, path, number)
@@ -81,7 +81,7 @@ def message_faults(value: Any, path: str = "$", number: int | None = None) -> It
 def feedback_faults(
     value: Any, path: str = "$", number: int | None = None, agent: str | None = None
 ) -> Iterator[Fault]:
-    """Give what is wrong with a feedback vector of the agent, in the round of that number (None: of any)."""
+    """Return what is wrong with a feedback vector of the agent, in the round of that number (None: of any)."""
     yield from field_faults(value, FEEDBACK, path, "a feedback vector")
     if type(value) is dict:
         yield from _round_faults(value, path, number)
@@ -92,14 +92,14 @@ def feedback_faults(
 
 
 def adaptation_faults(value: Any, path: str = "$", number: int | None = None) -> Iterator[Fault]:
-    """Give what is wrong with a policy adaptation of the round of that number (None: of any)."""
+    """Return what is wrong with a policy adaptation of the round of that number (None: of any)."""
     yield from field_faults(value, ADAPTATION, path, "a policy adaptation")
     if type(value) is dict:
         yield from _round_faults(value, path, number)
 
 
 def policy_faults(value: Any, path: str = "$") -> Iterator[Fault]:
-    """Give what is wrong with a PRAR policy state."""
+    """Return what is wrong with a PRAR policy state."""
     yield from field_faults(value, POLICY_STATE, path, "a policy state")
     policies = value.get("policies") if type(value) is dict else None
     for index, policy in enumerate(policies if type(policies) is list else ()):
@@ -115,7 +115,7 @@ def policy_faults(value: Any, path: str = "$") -> Iterator[Fault]:
 
 
 def round_faults(value: Any, path: str = "$", number: int | None = None) -> Iterator[Fault]:
-    """Give what is wrong with a whole round, its messages, feedback and adaptations included.
+    """Return what is wrong with a whole round, its messages, feedback and adaptations included.
 
     ``number`` is the one that it must have, None for any.
     """
@@ -137,7 +137,7 @@ def round_faults(value: Any, path: str = "$", number: int | None = None) -> Iter
 
 
 def number_of(value: Mapping[str, Any]) -> int | None:
-    """Give the number of a round, None where it is none: then nothing can be of another round."""
+    """Return the number of a round, None where it is none: then nothing can be of another round."""
     said, field = value.get("round_number"), ROUND["round_number"]
     return said if type(said) is int and field.rule is not None and field.rule(said) else None
 

@@ -58,7 +58,7 @@ class Field(NamedTuple):
 
 
 def role_and_name(agent_id: str) -> tuple[str | None, str]:
-    """Give the role and the name in an agent id; the role is None where the id is not of the form Role+Name."""
+    """Return the role and the name in an agent id; the role is None where the id is not of the form Role+Name."""
     role, plus, name = agent_id.partition("+")
     return (role, name) if plus and role and name else (None, agent_id)
 
@@ -258,10 +258,10 @@ ROUND: Final[Fields] = {
 
 
 def types_of(fields: Fields) -> Mapping[str, frozenset[type]]:
-    """Give what the value of each field may be, for a fast look."""
+    """Return what the value of each field may be, for a fast look."""
     return {name: field.types for name, field in fields.items()}
 
 
 def required_of(fields: Fields) -> frozenset[str]:
-    """Give the fields that may not be left out."""
+    """Return the fields that may not be left out."""
     return frozenset(name for name, field in fields.items() if field.required)

@@ -88,7 +88,7 @@ def save_round_result(result: RoundResult, path: str | os.PathLike[str]) -> None
 
 
 def _text_of(result: RoundResult, called: str) -> bytes:
-    """Give the text of a round's file. Raises InvalidRunError for one that could not be read back."""
+    """Return the text of a round's file. Raises InvalidRunError for one that could not be read back."""
     value = result.to_value()
     refuse(round_faults(value), file=called)
     try:
@@ -101,7 +101,7 @@ def _text_of(result: RoundResult, called: str) -> bytes:
 
 
 def _difference(value: Any, back: Any, path: str = "$") -> str:
-    """Give the path of the first place at which two values differ; they do."""
+    """Return the path of the first place at which two values differ; they do."""
     if type(value) is dict and type(back) is dict and value.keys() == back.keys():
         name = next(name for name in value if value[name] != back[name])
         return _difference(value[name], back[name], child(path, name))

@@ -104,7 +104,7 @@ class Recorded:
                 self._metas = [RunFile(META_FILE, file.value)]
 
     def growth(self, world_id: str) -> Growth:
-        """Give what is new in the folder.
+        """Return what is new in the folder.
 
         Raises OtherRunError where the meta data say that these are two runs; InvalidRunError, with the first
         difference, where a round that both have is another one, and for rounds that cannot be appended.
@@ -163,7 +163,7 @@ def _refused(file: RunFile, message: str) -> InvalidRunError:
 
 
 def _difference(here: RunFile, there: Any) -> dict[str, Any]:
-    """Give the first place at which a round in the folder differs from that in the log, as a problem."""
+    """Return the first place at which a round in the folder differs from that in the log, as a problem."""
     path, one, other = _first_difference(here.value, there, "$")
     return {"file": here.name, "path": path, "message": f"this is {_short(one)} here, and {_short(other)} in the log"}
 

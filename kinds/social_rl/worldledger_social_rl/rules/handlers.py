@@ -155,7 +155,7 @@ def adapt(state: WorldState, effect: Effect) -> Touched:
 
 
 def adapted(cue: dict[str, Any] | None, kind: str, intensity: Any, number: int) -> dict[str, Any] | None:
-    """Give what becomes of a cue (None: there was none) by an adaptation in a round; None for no change.
+    """Return what becomes of a cue (None: there was none) by an adaptation in a round; None for no change.
 
     ``since_round`` is the round since which the cue is used, or is not.
     """
@@ -192,7 +192,7 @@ def record_policy(state: WorldState, effect: Effect) -> Touched:
 
 
 def cues_of(policy: Mapping[str, Any], before: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """Give the cues that a role's policy says, for an agent that had others before.
+    """Return the cues that a role's policy says, for an agent that had others before.
 
     ``cue_states`` says most of a cue; one that stands in ``cues_active`` alone is used, with intensity 1.
     """
@@ -216,14 +216,14 @@ def _intensity(value: Any) -> float | None:
 
 
 def _latest(state: WorldState) -> int | None:
-    """Give the round that was started last, None before the first: a round may have the number 0."""
+    """Return the round that was started last, None before the first: a round may have the number 0."""
     here = known(state)
     number: int = here["round_number"]
     return number if here["rounds"] else None
 
 
 def _entity(state: WorldState, agent_id: str) -> dict[str, Any]:
-    """Give an agent's entity, made where there was none."""
+    """Return an agent's entity, made where there was none."""
     entity: dict[str, Any] | None = state.entities.get(agent_id)
     if entity is None:
         role, name = role_and_name(agent_id)

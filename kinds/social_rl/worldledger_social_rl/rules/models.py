@@ -27,7 +27,7 @@ class _Document(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=(), allow_inf_nan=False)
 
     def to_value(self) -> dict[str, Any]:
-        """Give it as JSON, as the seed's file has it; -0.0, which rounding gives and no log holds, as 0.0.
+        """Return it as JSON, as the seed's file has it; -0.0, which rounding gives and no log holds, as 0.0.
 
         What JSON does not have is left in it, for whoever writes it to refuse.
         """
@@ -49,7 +49,7 @@ class ExperimentMeta(_Document):
     timestamp: str | None = None
 
     def to_value(self) -> dict[str, Any]:
-        """Give it as JSON; no timestamp where there is none."""
+        """Return it as JSON; no timestamp where there is none."""
         return {name: item for name, item in super().to_value().items() if item is not None}
 
 
@@ -80,7 +80,7 @@ class SocialRLMessage(_Document):
     internal: bool | None = None
 
     def to_value(self) -> dict[str, Any]:
-        """Give it as JSON; the extended fields where they say something."""
+        """Return it as JSON; the extended fields where they say something."""
         value = super().to_value()
         for name in _EXTENDED:
             if value[name] is None:
@@ -118,7 +118,7 @@ class PolicyAdaptation(_Document):
     intensity: float | None = Field(default=None, ge=0, le=1)
 
     def to_value(self) -> dict[str, Any]:
-        """Give it as JSON; no intensity where there is none."""
+        """Return it as JSON; no intensity where there is none."""
         value = super().to_value()
         if value["intensity"] is None:
             del value["intensity"]
@@ -144,7 +144,7 @@ class RoundResult(_Document):
         return cls.model_validate(value)
 
     def to_value(self) -> dict[str, Any]:
-        """Give it as JSON, as the seed's file has it; meta and round_config where there are any."""
+        """Return it as JSON, as the seed's file has it; meta and round_config where there are any."""
         value: dict[str, Any] = {} if self.meta is None else {"meta": self.meta.to_value()}
         value["round_number"] = self.round_number
         if self.round_config is not None:
@@ -203,7 +203,7 @@ def validate_round_result(data: Any) -> None:
 
 
 def plain(value: Any, level: int = 1) -> Any:
-    """Give a value with 0.0 in the place of each -0.0; what lies too deep for a log is left as it is."""
+    """Return a value with 0.0 in the place of each -0.0; what lies too deep for a log is left as it is."""
     if type(value) is float:
         return 0.0 if value == 0.0 else value
     if level <= MAX_DEPTH:

@@ -63,7 +63,7 @@ class SocialRLPolicy(ObservationPolicy):
         return words.is_coach(agent_id, None) if said is None else said
 
     def show_entity_to(self, world_state: WorldState, agent_id: str, entity_id: str) -> dict[str, Any]:
-        """Give an entity as the agent sees it."""
+        """Return an entity as the agent sees it."""
         entity: dict[str, Any] = world_state.entities[entity_id]
         if self.is_coach(agent_id):
             return self.show_entity(entity)
@@ -82,7 +82,7 @@ class SocialRLPolicy(ObservationPolicy):
         return super().should_observe_event(effect, agent_id, world_state)
 
     def show_event_to(self, effect: Effect, agent_id: str, world_state: WorldState) -> ObservedEvent | None:
-        """Give an observed effect as the agent sees it."""
+        """Return an observed effect as the agent sees it."""
         kind, payload = effect["kind"], effect["payload"]
         shown: Collection[str] | None = None
         if not self.is_coach(agent_id):
@@ -102,7 +102,7 @@ class FirstSocialRLPolicy(SocialRLPolicy):
 
 
 def policy_of(agent_id: str, coaches: Collection[str] | None) -> SocialRLPolicy:
-    """Give the policy of an agent of a world that names these coaches (None: none)."""
+    """Return the policy of an agent of a world that names these coaches (None: none)."""
     return SocialRLPolicy(SocialRLPolicyConfig(coach=words.is_coach(agent_id, coaches)))
 
 

@@ -137,7 +137,7 @@ def _carefully(name: str, data: bytes) -> RunFile:
 
 
 def read_run(files: Sequence[RunFile], *, strict: bool, timezone: tzinfo | None = None) -> RecordedRun:
-    """Give the effects of a run, of the JSON files in its folder, in whichever order.
+    """Return the effects of a run, of the JSON files in its folder, in whichever order.
 
     ``timezone`` is that of the meta data's times that have no offset from UTC; by default such a time stays as it is,
     which SQL takes for UTC. Raises InvalidRunError with every problem, each with its file and path.
@@ -178,7 +178,7 @@ def read_run(files: Sequence[RunFile], *, strict: bool, timezone: tzinfo | None 
 
 
 def _digest(files: Sequence[RunFile], judge: Judge) -> str:
-    """Give the digest, and refuse what cannot be written canonically."""
+    """Return the digest, and refuse what cannot be written canonically."""
     hashed = sha256(canonical_json(_PROFILE))
     names: set[str] = set()
     for file in sorted(files, key=lambda file: file.name):
@@ -220,7 +220,7 @@ def sort_files(files: Sequence[RunFile], judge: Judge) -> SortedFiles:
 
 
 def number_of_file(file: RunFile, in_name: int, judge: Judge) -> int:
-    """Give a round's number: what its file says, or else what the file's name says."""
+    """Return a round's number: what its file says, or else what the file's name says."""
     said = file.value.get("round_number")
     if not words.is_number_of_round(said):
         return in_name
@@ -235,7 +235,7 @@ def _is_policy_state(value: Any) -> bool:
 
 
 def _meta_faults(value: dict[str, Any]) -> list[Fault]:
-    """Give what is wrong with the seed's fields in meta.json, a file that the seed does not know: it may have more."""
+    """Return what is wrong with the seed's fields in meta.json, a file of which the seed knows less."""
     faults = field_faults(value, META, "$", "the meta data")
     return [fault for fault in faults if fault.rule not in ("unknown_field", "missing")]
 
@@ -263,7 +263,7 @@ def _version(meta: Any) -> str | None:
 
 
 def named_agents(meta: RunFile | None) -> list[str]:
-    """Give the agents that the meta data name."""
+    """Return the agents that the meta data name."""
     agents = None if meta is None else meta.value.get("agents")
     return [agent for agent in agents if type(agent) is str] if type(agents) is list else []
 
@@ -282,7 +282,7 @@ def _naive_times(found: SortedFiles) -> list[Notice]:
 
 
 def identity_of(found: SortedFiles) -> dict[str, Any]:
-    """Give what the meta data say that tells a run from others in a folder of the same name."""
+    """Return what the meta data say that tells a run from others in a folder of the same name."""
     metas = _metas(found)
     said = {name: next((meta[name] for meta in metas if name in meta), None) for name in _IDENTITY}
     return {name: item for name, item in said.items() if type(item) in (str, int, float, bool)}

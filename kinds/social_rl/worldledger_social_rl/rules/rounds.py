@@ -278,7 +278,7 @@ def round_drafts(
     first_seq: int | None = None,
     agents: Iterable[str] = (),
 ) -> list[EffectDraft]:
-    """Give the drafts of one round's document, RoundStarted to RoundEnded.
+    """Return the drafts of one round's document, RoundStarted to RoundEnded.
 
     - ``strict``: whether to raise InvalidRunError, with every problem and its path, for what is not as the seed says.
       Otherwise nothing but a document that has no round_number is refused.
@@ -303,7 +303,7 @@ def round_drafts(
 
 
 def meta_payload(value: Mapping[str, Any], timezone: tzinfo | None = None) -> dict[str, Any]:
-    """Give the payload of ExperimentStarted for a run's meta data: the seed's fields in ``meta``, the rest beside.
+    """Return the payload of ExperimentStarted for a run's meta data: the seed's fields in ``meta``, the rest beside.
 
     A condition that is a number, or true or false, stands in ``condition`` as text, too. A timestamp without an offset
     from UTC is that of the timezone, where one is given; as it was found it stands in ``extra``.
@@ -321,7 +321,7 @@ def meta_payload(value: Mapping[str, Any], timezone: tzinfo | None = None) -> di
 
 
 def _localised(meta: dict[str, Any], timezone: tzinfo | None) -> dict[str, Any]:
-    """Give meta data whose timestamp has an offset from UTC; the very same where it needs none, or can have none."""
+    """Return meta data whose timestamp has an offset from UTC; the very same where it needs none, or can have none."""
     said = meta.get("timestamp")
     if timezone is None or type(said) is not str or not is_naive(said):
         return meta
@@ -330,14 +330,14 @@ def _localised(meta: dict[str, Any], timezone: tzinfo | None) -> dict[str, Any]:
 
 
 def _seconds(timestamp: float) -> float:
-    """Give a timestamp in seconds since 1970, whatever it counts: seconds, or thousandths or millionths of them."""
+    """Return a timestamp in seconds since 1970, whatever it counts: seconds, or thousandths or millionths of them."""
     if LATEST_SECONDS <= timestamp < LATEST_SECONDS * 1e3:
         return timestamp / 1e3
     return timestamp / 1e6 if LATEST_SECONDS * 1e3 <= timestamp < LATEST_SECONDS * 1e6 else timestamp
 
 
 def _in_seconds(payload: dict[str, Any]) -> dict[str, Any]:
-    """Give a message's payload with its timestamp in seconds; one that was not stands in ``extra`` as it was found."""
+    """Return a message's payload with its timestamp in seconds; one that was not stands in ``extra`` as found."""
     said = payload.get("timestamp")
     if said is None or (seconds := _seconds(said)) == said:
         return payload
@@ -354,5 +354,5 @@ def _is_wrong(agent_id: str) -> bool:
 
 
 def _source(agent_id: str) -> str:
-    """Give the source_id of an agent's messages; who cannot be a source speaks through the run."""
+    """Return the source_id of an agent's messages; who cannot be a source speaks through the run."""
     return agent_id if 0 < len(agent_id) <= MAX_WORD and agent_id != SERVICE_SOURCE else SOURCE

@@ -61,7 +61,7 @@ _OWN_NAMES: Final = {META_FILE: EXPERIMENT_STARTED, POLICY_FILE: POLICY_STATE_RE
 
 
 def split(value: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
-    """Give a payload of an object: the fields that fit, and the rest in ``extra``."""
+    """Return a payload of an object: the fields that fit, and the rest in ``extra``."""
     payload: dict[str, Any] = {}
     extra: dict[str, Any] = {}
     for name, item in value.items():
@@ -76,7 +76,7 @@ def split(value: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
 
 
 def restored(payload: Mapping[str, Any], fields: Collection[str]) -> Any:
-    """Give the object that a payload was made of: the fields, and what was kept beside them."""
+    """Return the object that a payload was made of: the fields, and what was kept beside them."""
     if RAW in payload:
         return payload[RAW]
     value = {name: payload[name] for name in fields if name in payload}
@@ -86,7 +86,7 @@ def restored(payload: Mapping[str, Any], fields: Collection[str]) -> Any:
 
 
 def object_of(value: Any) -> dict[str, Any]:
-    """Give a value that is an object; an empty one for anything else."""
+    """Return a value that is an object; an empty one for anything else."""
     return value if type(value) is dict else {}
 
 
@@ -95,12 +95,12 @@ def _list(value: Any) -> list[Any]:
 
 
 def file_of_round(number: int) -> str:
-    """Give the usual name of a round's file (seed)."""
+    """Return the usual name of a round's file (seed)."""
     return f"round{number}_social_rl.json"
 
 
 def kind_of_file(name: str) -> str | None:
-    """Give the kind of the effects to which a file's name belongs, None where it is free for any other file.
+    """Return the kind of the effects to which a file's name belongs, None where it is free for any other file.
 
     Case makes no difference: there are disks on which it makes none.
     """
@@ -165,13 +165,13 @@ def is_coach(agent_id: str, coaches: Collection[str] | None) -> bool:
 
 
 def known(state: WorldState) -> dict[str, Any]:
-    """Give what the state knows of the experiment."""
+    """Return what the state knows of the experiment."""
     found: dict[str, Any] = state.metadata[PLACE]
     return found
 
 
 def coaches_of(state: WorldState) -> Collection[str] | None:
-    """Give the coaches that the world's configuration names, None for the usual ones."""
+    """Return the coaches that the world's configuration names, None for the usual ones."""
     found: list[str] | None = known(state)["coaches"]
     return found
 

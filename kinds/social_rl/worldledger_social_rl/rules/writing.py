@@ -42,7 +42,7 @@ class RunFile:
     meant: str | None = field(default=None, compare=False)
 
     def canonical(self) -> bytes:
-        """Give the value's canonical text. Raises InvalidEffectError for what a log cannot hold.
+        """Return the value's canonical text. Raises InvalidEffectError for what a log cannot hold.
 
         Not for NaN, which `parse_file` and orjson take for no JSON at all, nor for nesting: the log's own gate refuses
         those later.
@@ -59,7 +59,7 @@ class RunFile:
 
 
 def write_run(effects: Iterable[Effect]) -> Iterator[RunFile]:
-    """Give the files of a world, each as soon as its effects have been read; one round is held at a time.
+    """Return the files of a world, each as soon as its effects have been read; one round is held at a time.
 
     The effects come in the order of the log; those of other kinds are passed over, and so is what stands before the
     first round and belongs to one. No two files have one name. Of an artifact, or a policy state, that stands more than
@@ -117,7 +117,7 @@ class _Names:
         self._given: dict[tuple[str, str], str] = {}
 
     def give(self, kind: str, file: RunFile, *, renewed: bool = False) -> RunFile:
-        """Give a file of that kind of effects by its name, or a free one; ``renewed``: in place of the one before."""
+        """Return a file of that kind of effects by its name, or a free one; ``renewed``: in place of the one before."""
         name = self._given.get((kind, file.name)) if renewed or kind in _RENEWED else None
         if name is None:
             is_free = file.name not in self._taken and words.fits_a_disk(file.name)
@@ -176,7 +176,7 @@ class _Round:
             self._rest["duration_seconds"] = payload["duration_seconds"]
 
     def file(self) -> RunFile:
-        """Give the file: the seed's fields in the seed's order, then what was kept beside them.
+        """Return the file: the seed's fields in the seed's order, then what was kept beside them.
 
         What effects of its own have told stands in it, whatever the round's start says.
         """

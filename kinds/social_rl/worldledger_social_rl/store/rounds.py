@@ -95,12 +95,12 @@ class Rounds:
         self._reader = reader
 
     async def page(self, world: WorldRecord, *, after: int, limit: int) -> list[RoundAt]:
-        """Give the rounds that begin after a seq, ascending."""
+        """Return the rounds that begin after a seq, ascending."""
         rows = await self._reader.fetch(PAGE, world.world_id, after, world.head_seq, limit, None)
         return [_round(row) for row in rows]
 
     async def at(self, world: WorldRecord, number: int) -> RoundAt:
-        """Give where a round stands. Raises MomentNotFoundError for one that the world does not have."""
+        """Return where a round stands. Raises MomentNotFoundError for one that the world does not have."""
         if world.ruleset != RULESET.name:
             raise missing(world, number, f"worlds of {world.ruleset} have none")
         rows = await self._reader.fetch(NUMBERED, world.world_id, 0, world.head_seq, 1, str(number))
@@ -110,7 +110,7 @@ class Rounds:
         raise missing(world, number, f"its last is {last[0]['number']}" if last else "none has begun")
 
     async def document(self, world: WorldRecord, at: RoundAt) -> dict[str, Any]:
-        """Give a round as the seed's document has it, as far as it has come.
+        """Return a round as the seed's document has it, as far as it has come.
 
         Raises MomentNotFoundError where the log's is none, or has too many bytes.
         """

@@ -75,7 +75,7 @@ class RunFolders:
         self._seen: set[tuple[int, int]] = set()
 
     def find(self, paths: Iterable[Path]) -> list[RunFolder]:
-        """Give the runs of these paths."""
+        """Return the runs of these paths."""
         found: list[RunFolder] = []
         for path in paths:
             before = len(found), self._refused
@@ -215,7 +215,7 @@ def _checked(drafts: Iterable[EffectDraft]) -> Iterator[CheckedDraft]:
 
 
 def read_file(path: Path) -> tuple[RunFile, str | None]:
-    """Give a file of a run, and a remark if there was something odd about its text, which was passed over.
+    """Return a file of a run, and a remark if there was something odd about its text, which was passed over.
 
     Raises InvalidRunError for what cannot be read, and as `parse_file` does.
     """

@@ -52,7 +52,7 @@ class RunNotice:
 
 
 def odd_in(folder: Path, run: RecordedRun) -> list[RunNotice]:
-    """Give what was odd about a run, what says the same of each agent's feedback in a file as one."""
+    """Return what was odd about a run, what says the same of each agent's feedback in a file as one."""
     found: dict[tuple[str, str, str], Notice] = {}
     for notice in run.notices:
         rule = notice["message"].partition(", not ")[0]
@@ -63,7 +63,7 @@ def odd_in(folder: Path, run: RecordedRun) -> list[RunNotice]:
 
 
 def refusals(folder: Path, problems: Sequence[Mapping[str, Any]]) -> list[RunNotice]:
-    """Give why a run is refused, problem by problem; of very many the first."""
+    """Return why a run is refused, problem by problem; of very many the first."""
     told = [_notice(folder, problem, refused=True) for problem in problems[:_MOST_TOLD]]
     if len(problems) > len(told):
         told.append(RunNotice(str(folder), f"and {len(problems) - len(told)} more problems", refused=True))
@@ -88,7 +88,7 @@ def problem_of(drafts: Sequence[EffectDraft], error: InvalidEffectError) -> dict
 
 
 def in_document(draft: EffectDraft, place: str, path: str) -> str:
-    """Give where in a document that is of which a path in a draft tells; the draft was made of what is at ``place``.
+    """Return where in a document that is of which a path in a draft tells; the draft was made of what is at ``place``.
 
     What a payload keeps beside the schema's fields, or in their stead, stands in the document itself.
     """
@@ -103,7 +103,7 @@ def in_document(draft: EffectDraft, place: str, path: str) -> str:
 
 
 def place_of(drafts: Sequence[EffectDraft]) -> tuple[str, str]:
-    """Give the file and the JSON path of which the last of a run's first drafts was made."""
+    """Return the file and the JSON path of which the last of a run's first drafts was made."""
     kind, payload = drafts[-1]["kind"], drafts[-1]["payload"]
     if kind == words.EXPERIMENT_STARTED:
         return META_FILE, "$"

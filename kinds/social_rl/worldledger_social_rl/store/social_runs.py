@@ -78,7 +78,7 @@ class RunProgress:
 
 
 def world_of_run(run: RecordedRun, *, folder: str, experiment: str | None, strict: bool) -> NewWorld:
-    """Give the world that a recorded run becomes; ``folder`` is the name of its folder.
+    """Return the world that a recorded run becomes; ``folder`` is the name of its folder.
 
     It is called ``[experiment-]folder-`` and 12 hex digits of a digest over the folder's name and what the meta data
     say that tells the run from others: it stays the same while the run grows. The config keeps the digest of all the
@@ -182,7 +182,7 @@ class _Import:
             self._there.setdefault(row["folder"], []).append(_There(row["world_id"], row["digest"], identity))
 
     async def _known(self, read: ReadRun) -> Sequence[Mapping[str, Any]] | None:
-        """Count a run that is there, and append what is new of it; give the problems, None for a run that is new."""
+        """Count a run that is there, and append what is new of it; return the problems, None for a run that is new."""
         run = read.run
         if run is None:
             return None
@@ -201,7 +201,7 @@ class _Import:
         return ()
 
     async def _grow(self, run: RecordedRun, world_id: str) -> Sequence[Mapping[str, Any]]:
-        """Append what is new of a run, all or nothing, whoever else does so meanwhile; give the problems.
+        """Append what is new of a run, all or nothing, whoever else does so meanwhile; return the problems.
 
         Raises OtherRunError where the world is another run's.
         """
@@ -238,7 +238,7 @@ class _Import:
     # -- what is new -------------------------------------------------------------------------------------------
 
     async def _batches(self, folders: Iterable[RunFolder]) -> AsyncIterator[list[ReadRun]]:
-        """Give the runs as they are to be written: small ones together; large ones alone, none read meanwhile."""
+        """Return the runs as they are to be written: small ones together; large ones alone, none read meanwhile."""
         batch: list[ReadRun] = []
         effects = size = 0
         async for read in in_thread(read_folders(folders, strict=self._strict, timezone=self._timezone)):
@@ -265,7 +265,7 @@ class _Import:
         return [next(made) if isinstance(each, SealedWorld) else each for each in sealed]
 
     def _sealed(self, read: ReadRun) -> SealedWorld | SimulationError | None:
-        """Give a run's world as it is to be written, or why the log refuses it; None where there is no run."""
+        """Return a run's world as it is to be written, or why the log refuses it; None where there is no run."""
         world = self._world(read)
         if world is None:
             return None
@@ -296,7 +296,7 @@ class _Import:
     async def _problems(
         self, read: ReadRun, world: NewWorld | None, error: SimulationError | None
     ) -> Sequence[Mapping[str, Any]]:
-        """Count a run that was written, or was there; give the problems of one that is refused."""
+        """Count a run that was written, or was there; return the problems of one that is refused."""
         run = read.run
         if run is None or world is None:
             return read.problems

@@ -137,7 +137,7 @@ def _part(message_id: MessageId, results: list[dict[str, Any]], first: int, *, m
 
 
 def _shown(problem: dict[str, Any]) -> dict[str, Any]:
-    """Give a problem without where the world's log ends: an agent is told what it was shown, and nothing beyond."""
+    """Return a problem without where the world's log ends: an agent is told what it was shown, and nothing beyond."""
     return {name: value for name, value in problem.items() if name != "head_seq"}
 
 

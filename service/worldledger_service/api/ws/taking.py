@@ -229,7 +229,7 @@ class Taker:
             log.error("a message could not be answered", path=self._out.instance, exc_info=task.exception())
 
     def _in_context(self, intent: Any) -> Any:
-        """Give an intent with what it was made from, unless it says so itself.
+        """Return an intent with what it was made from, unless it says so itself.
 
         That is the context of the generation that it ends, if one is under way, and this session's otherwise.
         """
@@ -240,7 +240,7 @@ class Taker:
         return {**intent, "context_seq": self._out.context_seq if begun is None else begun}
 
     def _own(self, intent: Any) -> Any:
-        """Give an intent with the agent's id filled in; raise InvalidIntentError if it is another's."""
+        """Return an intent with the agent's id filled in; raise InvalidIntentError if it is another's."""
         if isinstance(intent, dict) and intent.setdefault("agent_id", self._agent_id) != self._agent_id:
             what = f"this is the socket of {self._agent_id!r}; it takes no other agent's intents"
             raise InvalidIntentError(what, "$.agent_id")

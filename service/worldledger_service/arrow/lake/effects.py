@@ -68,7 +68,7 @@ class EffectFiles:
             rows = rows.slice(some.num_rows)
 
     def _part(self, world: str, rows: pa.RecordBatch) -> _OpenPart:
-        """Give the file that the first of these rows belongs in."""
+        """Return the file that the first of these rows belongs in."""
         first_seq = rows["global_seq"][0].as_py()
         if self._open is not None and (self._open.world == world and first_seq <= self._open.last_seq):
             return self._open
@@ -82,7 +82,7 @@ class EffectFiles:
         return self._open
 
     def _folder_of(self, span: WorldSpan) -> str:
-        """Give the folder of a world: that which it has, however an earlier version has named it, or a new one."""
+        """Return the folder of a world: that which it has, however an earlier version has named it, or a new one."""
         had = self._folder.manifest.worlds.get(span.world_id)
         if had is not None and had.parts:
             return had.parts[-1].path.rpartition("/")[0]

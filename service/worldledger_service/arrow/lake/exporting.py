@@ -63,7 +63,7 @@ class Summary(NamedTuple):
     views: dict[str, int]
 
     def document(self) -> dict[str, Any]:
-        """Give it as a JSON object; ``views`` are rows by view."""
+        """Return it as a JSON object; ``views`` are rows by view."""
         return self._asdict()
 
 
@@ -208,7 +208,7 @@ class _Export:
     # -- effects -------------------------------------------------------------------------------------------
 
     def coming(self) -> list[str]:
-        """Give the worlds that were not in the lake."""
+        """Return the worlds that were not in the lake."""
         return [name for name in self._worlds if name not in self._had.worlds]
 
     def begin(self, name: str, after_seq: int) -> None:
@@ -217,7 +217,7 @@ class _Export:
         self._worlds[name] = world.model_copy(update={"first_seq": min(after_seq, world.last_seq) + 1})
 
     def spans(self) -> list[WorldSpan]:
-        """Give the effects that are new."""
+        """Return the effects that are new."""
         return [
             WorldSpan(name, world.experiment, self._after(name, world), world.last_seq)
             for name, world in self._worlds.items()
@@ -261,7 +261,7 @@ class _Export:
         self._views[view.name] = LakeView(source=view.definition, parts=[*kept, *parts])
 
     def manifest(self, files: EffectFiles) -> Manifest | None:
-        """Give the lake's manifest as it will be; None if nothing has changed."""
+        """Return the lake's manifest as it will be; None if nothing has changed."""
         worlds = {
             name: world.model_copy(update={"parts": [*world.parts, *files.parts.get(name, ())]})
             for name, world in self._worlds.items()

@@ -55,7 +55,7 @@ class ParquetFile:
             self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
 
     def close(self) -> int:
-        """Write what is kept, and the end of the file; give its length in bytes."""
+        """Write what is kept, and the end of the file; return its length in bytes."""
         self._flush()
         self._writer.close()
         return self.path.stat().st_size

@@ -44,7 +44,7 @@ class LakeFolder:
         return not self._written.moves and (self._publication is None or self._publication.is_settled)
 
     def aside(self, path: str) -> Path:
-        """Give where a file is to be written that will be at a path of the lake."""
+        """Return where a file is to be written that will be at a path of the lake."""
         made = self.place / _ASIDE / f"{next(self._numbers)}.parquet"
         self._made[path] = made
         return made

@@ -26,7 +26,7 @@ class Choice(_Model):
     views: bool | None = None
 
     def also(self, other: Choice) -> Choice:
-        """Give the choice of the worlds that either of the two means; of all worlds, if neither means any."""
+        """Return the choice of the worlds that either of the two means; of all worlds, if neither means any."""
         experiments = sorted({*self.experiments, *other.experiments})
         worlds = sorted({*self.worlds, *other.worlds})
         return Choice(
@@ -97,14 +97,14 @@ class Manifest(_Model):
     moves: dict[str, str] = Field(default_factory=dict)
 
     def parts(self) -> Iterator[Part]:
-        """Give every file."""
+        """Return every file."""
         for world in self.worlds.values():
             yield from world.parts
         for view in self.views.values():
             yield from view.parts
 
     def moved(self, paths: Mapping[str, str]) -> Manifest:
-        """Give it with other paths for the files that are at these."""
+        """Return it with other paths for the files that are at these."""
 
         def there(parts: list[_P]) -> list[_P]:
             return [part.model_copy(update={"path": paths.get(part.path, part.path)}) for part in parts]
@@ -114,5 +114,5 @@ class Manifest(_Model):
         return self.model_copy(update={"worlds": worlds, "views": views})
 
     def document(self) -> bytes:
-        """Give it as it is written."""
+        """Return it as it is written."""
         return self.model_dump_json(indent=1, exclude=None if self.moves else {"moves"}).encode() + b"\n"

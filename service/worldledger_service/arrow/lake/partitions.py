@@ -19,7 +19,7 @@ _DIGITS: Final = 32
 
 
 def partition(name: str, value: str | None, longest: int = LONGEST) -> str:
-    """Give the folder of a partition: ``experiment=50%25 of it``.
+    """Return the folder of a partition: ``experiment=50%25 of it``.
 
     DuckDB takes ``null``, in any case, and Hive's name for no value to be no value, unless a character is escaped.
     polars and pyarrow take the latter so also then.
@@ -44,7 +44,7 @@ def partition(name: str, value: str | None, longest: int = LONGEST) -> str:
 
 
 def _escaped(value: str) -> list[str]:
-    """Give each character as it stands in a path.
+    """Return each character as it stands in a path.
 
     Letters of all scripts stand for themselves, unless a file system may take them for others that look the same.
     """

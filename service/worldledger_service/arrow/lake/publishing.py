@@ -53,7 +53,7 @@ class Publication:
         self.is_settled = True
 
     def _ordered(self, before: Manifest, named: set[str]) -> list[_Step]:
-        """Give what is to be done, view by view: rows go before they come again, the columns of no rows after that."""
+        """Return what is to be done, view by view: rows go before they come again, columns of no rows after that."""
         had = {part.path: part for part in before.parts()}
         steps = [(path, 1, _Step(self._place / path, self._made[path], Path(), path not in had)) for path in self._made]
         steps += [
@@ -140,7 +140,7 @@ class Publication:
 
 
 def finish(place: Path, between: Manifest) -> Manifest:
-    """Do what a publication had no time to do; give the lake's manifest as it is then."""
+    """Do what a publication had no time to do; return the lake's manifest as it is then."""
     for found, path in between.moves.items():
         if (place / found).exists():  # the folder has seen to it that only those of views, which come again, lack
             (place / path).parent.mkdir(parents=True, exist_ok=True)
@@ -160,7 +160,7 @@ def write_manifest(place: Path, manifest: Manifest) -> None:
 
 
 def _put(made: Path, path: Path) -> None:
-    """Give a file a second place, in one step; what is there is replaced."""
+    """Return a file a second place, in one step; what is there is replaced."""
     twin = made.with_suffix(".put")
     twin.unlink(missing_ok=True)
     _twin(made, twin)

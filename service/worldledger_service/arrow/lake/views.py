@@ -100,7 +100,7 @@ class Sources:
         self._worlds = _digest(sorted(worlds))
 
     def of(self, view: ViewOfDatabase) -> str:
-        """Give what a view is made from."""
+        """Return what a view is made from."""
         if view.grows:
             return view.definition
         made_from = self._cursors if view.is_projected else self._logs
@@ -117,7 +117,7 @@ def in_parallel(session: Session) -> Iterator[None]:
 
 
 def views_of(session: Session) -> list[ViewOfDatabase]:
-    """Give the views that belong in a lake, by name."""
+    """Return the views that belong in a lake, by name."""
     return [ViewOfDatabase(*row) for row in session.fetch(_VIEWS)]
 
 
@@ -189,7 +189,7 @@ def _write(
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
-    """Give the type in which a column is written: numbers of any length become doubles, what has no type texts."""
+    """Return the type in which a column is written: numbers of any length become doubles, what has no type texts."""
     if isinstance(kind, pa.OpaqueType):
         return pa.float64() if kind.type_name == "numeric" else kind.storage_type
     return pa.string() if pa.types.is_interval(kind) else kind

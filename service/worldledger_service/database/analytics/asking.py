@@ -121,7 +121,7 @@ class Answer:
         self._most = most
 
     async def batches(self) -> AsyncGenerator[list[Row]]:
-        """Give the rows, in batches. Raises QueryRefusedError, QueryTimeoutError or StoreUnavailableError."""
+        """Return the rows, in batches. Raises QueryRefusedError, QueryTimeoutError or StoreUnavailableError."""
         size, largest = _ROWS
         while True:
             left = None if self._most is None else self._most - self.rows
@@ -235,7 +235,7 @@ class _Asking:
         return self._placed
 
     async def open(self, placed: Placed, cells: Cells) -> tuple[list[Column], Any]:
-        """Open the query; give its columns, and the statement that fetches so many rows of it."""
+        """Open the query; return its columns, and the statement that fetches so many rows of it."""
         asked = await self.run(partial(self._connection.prepare, placed.text))
         attributes = asked.get_attributes()
         if not attributes:

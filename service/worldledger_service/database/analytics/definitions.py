@@ -26,7 +26,7 @@ class StaticView(NamedTuple):
     source: str
 
     def statements(self) -> Iterator[str]:
-        """Give the statements that make the view and say what it is."""
+        """Return the statements that make the view and say what it is."""
         columns = ",\n".join(f"    {column.value} as {quoted(column.name)}" for column in self.columns)
         place = f"{SCHEMA}.{quoted(self.name)}"
         yield f"create view {place} as\nselect\n{columns}\n{self.source}"
@@ -36,10 +36,10 @@ class StaticView(NamedTuple):
 
 
 def quoted(name: str) -> str:
-    """Give a name for a statement, be it a word of SQL or not."""
+    """Return a name for a statement, be it a word of SQL or not."""
     return f'"{name}"'
 
 
 def literal(text: str) -> str:
-    """Give a text for a statement that takes no parameters."""
+    """Return a text for a statement that takes no parameters."""
     return "'" + text.replace("'", "''") + "'"

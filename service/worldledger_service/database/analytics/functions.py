@@ -136,7 +136,7 @@ FUNCTIONS: Final[dict[str, tuple[str, str, str]]] = {
 
 
 def statements() -> list[str]:
-    """Give the statements that make the functions, say what they are, and let the roles call them."""
+    """Return the statements that make the functions, say what they are, and let the roles call them."""
     made: list[str] = []
     for signature, (head, body, comment) in FUNCTIONS.items():
         made += [

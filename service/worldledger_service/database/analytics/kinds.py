@@ -46,7 +46,7 @@ class Kind(NamedTuple):
         return _CAPITAL.sub("_", self.name).lower()
 
     def view(self) -> StaticView:
-        """Give the view."""
+        """Return the view."""
         fields = [field.column if isinstance(field, Field) else field for field in self.fields]
         taken = {field.name for field in fields}
         before = [column for column in _BEFORE if column.name not in taken]
@@ -60,7 +60,7 @@ class Kind(NamedTuple):
 
 
 def value_at(kind: Type, path: str) -> str:
-    """Give the SQL for the value at a path of effects ``e``; null where it is not of that type."""
+    """Return the SQL for the value at a path of effects ``e``; null where it is not of that type."""
     place = literal("{" + path + "}")
     match kind:
         case "text":
@@ -81,7 +81,7 @@ CAUSED_BY: Final = Column(
 
 
 def agent(comment: str = "The agent that it is about: the source, where the payload names none.") -> Column:
-    """Give the column for an agent that a payload need not name."""
+    """Return the column for an agent that a payload need not name."""
     return Column("agent_id", "coalesce(e.effect #>> '{payload,agent_id}', e.source_id)", comment)
 
 
@@ -221,7 +221,7 @@ _TEXT: Final = Field("text", "text", "What was said.")
 
 
 def _point(name: str, places: Sequence[str], comment: str) -> list[Column]:
-    """Give the columns for a point's three numbers, at the first of these places of the payload that has one."""
+    """Return the columns for a point's three numbers, at the first of these places of the payload that has one."""
     columns = []
     for number, axis in enumerate("xyz"):
         values = [value_at("double", f"payload,{place},{number}") for place in places]

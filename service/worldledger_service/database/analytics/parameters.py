@@ -63,7 +63,7 @@ class Placed(NamedTuple):
     places: Sequence[tuple[int, int]]
 
     def position(self, place: int) -> tuple[int, str | None]:
-        """Give the place of the original query for one of this text (from 0 on), and the parameter that it is in."""
+        """Return the place of the original query for one of this text (from 0 on), and the parameter that it is in."""
         shift = 0
         for mark, (start, end) in zip(self.marks, self.places, strict=True):
             if place < start:
@@ -93,18 +93,18 @@ def find(query: str, params: Params) -> list[Marked]:
 
 
 def words(query: str) -> set[str]:
-    """Give the words of a query that may name something: those that stand in no string and no comment."""
+    """Return the words of a query that may name something: those that stand in no string and no comment."""
     return {found["word"].lower() for found in _tokens(query) if found["word"]}
 
 
 def numbered(query: str, marks: Sequence[Marked]) -> Placed:
-    """Give the query with ``$1``, ``$2`` … for its parameters, in the order in which they come first."""
+    """Return the query with ``$1``, ``$2`` … for its parameters, in the order in which they come first."""
     keys = list(dict.fromkeys(mark.key for mark in marks))
     return _placed(query, marks, [f"${keys.index(mark.key) + 1}" for mark in marks])
 
 
 def filled(query: str, marks: Sequence[Marked], params: Params, types: Mapping[str, str]) -> Placed:
-    """Give the query with the parameters' values, each as a literal of its type (as SQL names it)."""
+    """Return the query with the parameters' values, each as a literal of its type (as SQL names it)."""
     literals = []
     for mark in marks:
         value = params[mark.key] if isinstance(params, Mapping) else params[int(mark.key) - 1]
@@ -121,7 +121,7 @@ def check_text(text: str, what: str) -> None:
 
 
 def literal(value: Any, key: str, kind: str) -> str:
-    """Give a value as SQL, in the form in which it is cast to a type."""
+    """Return a value as SQL, in the form in which it is cast to a type."""
     text = _text(value, key, kind)
     if text is None:
         return "null"
@@ -179,7 +179,7 @@ def _placed(query: str, marks: Sequence[Marked], texts: Sequence[str]) -> Placed
 
 
 def _tokens(query: str) -> Iterator[re.Match[str]]:
-    """Give the tokens of a query, comments (which may stand in each other) and dollar-quoted strings left out."""
+    """Return the tokens of a query, comments (which may stand in each other) and dollar-quoted strings left out."""
     place = 0
     while place < len(query):
         found = _TOKEN.match(query, place)

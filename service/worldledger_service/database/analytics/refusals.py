@@ -40,7 +40,7 @@ _NAMED: Final = re.compile(r'(?:relation|table|view) "?(?:\w+\.)?(\w+)"?')
 
 
 def explained(error: asyncpg.PostgresError, query: str, placed: Placed | None = None) -> SimulationError:
-    """Give the error of a query that the database refuses, or of a database that fails.
+    """Return the error of a query that the database refuses, or of a database that fails.
 
     ``placed`` is the text that was sent, if that is another than the query.
     """
@@ -105,5 +105,5 @@ def _elsewhere(said: str) -> str | None:
 
 
 def lost(error: Exception) -> SimulationError:
-    """Give the error of a connection that is no more."""
+    """Return the error of a connection that is no more."""
     return StoreUnavailableError(f"the connection of the query was lost ({error}): try again")

@@ -142,6 +142,6 @@ _PRIVILEGES: Final = [f"grant select on analytics.{view.name} to worldledger_ser
 
 
 def statements() -> list[str]:
-    """Give every statement that makes the schema, in the order in which they are run by the owner of the log."""
+    """Return every statement that makes the schema, in the order in which they are run by the owner of the log."""
     views = [statement for view in VIEWS for statement in view.statements()]
     return [*SCHEMA, *functions.statements(), *views, *_PRIVILEGES, *_GUEST]

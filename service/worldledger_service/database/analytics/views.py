@@ -25,7 +25,7 @@ def _head(table: str) -> tuple[Column, Column]:
 
 
 def _moment(seconds: str) -> str:
-    """Give the SQL for a moment; null outside of the years that every program can hold."""
+    """Return the SQL for a moment; null outside of the years that every program can hold."""
     return f"case when {seconds} >= -62135596800 and {seconds} < 253402300800 then to_timestamp({seconds}) end"
 
 

@@ -51,7 +51,7 @@ class EmbeddedServer:
     tcp_port: int | None = None
 
     def url(self) -> str:
-        """Give the address as a URL, for asyncpg as it is, for SQLAlchemy as ``postgresql+asyncpg``."""
+        """Return the address as a URL, for asyncpg as it is, for SQLAlchemy as ``postgresql+asyncpg``."""
         login = f"{quote(self.user, safe='')}:{quote(self.password, safe='')}"
         where = f"host={quote(self.host, safe='')}&port={self.port}"
         return f"postgresql://{login}@/{quote(self.database, safe='')}?{where}"

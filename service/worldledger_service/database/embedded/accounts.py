@@ -59,7 +59,7 @@ class Account:
     switch: bool
 
     def popen(self) -> dict[str, Any]:
-        """Give the arguments of ``subprocess.Popen`` that make a program run as this user."""
+        """Return the arguments of ``subprocess.Popen`` that make a program run as this user."""
         if not self.switch:
             return {}
         return {"user": self.uid, "group": self.gid, "extra_groups": []}

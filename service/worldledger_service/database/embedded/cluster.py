@@ -39,7 +39,7 @@ _IMMEDIATE_STOP: Final = 10.0
 
 
 def _shared_buffers() -> str:
-    """Give how much memory the server may keep pages in: an eighth of the machine's, within bounds."""
+    """Return how much memory the server may keep pages in: an eighth of the machine's, within bounds."""
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (OSError, ValueError):
@@ -66,7 +66,7 @@ _PASSING: Final = ("pre-existing shared memory block", "lock file", "is being us
 
 
 def major_of(data: Path) -> int | None:
-    """Give the major version of a data folder, or None if there is no cluster yet (an empty folder is none).
+    """Return the major version of a data folder, or None if there is no cluster yet (an empty folder is none).
 
     Raises ``EmbeddedServerError`` for a folder with other things in it.
     """
@@ -147,7 +147,7 @@ def _locale(binaries: Binaries) -> list[str]:
 
 
 def set_password(place: Place, binaries: Binaries, password: str) -> None:
-    """Give the database user a new password while no server runs: the home's password file was lost.
+    """Return the database user a new password while no server runs: the home's password file was lost.
 
     Raises ``EmbeddedServerError``.
     """
@@ -258,14 +258,14 @@ class Postmaster:
         return len(lines) >= 8 and lines[0].strip() == str(self.pid) and lines[7].strip() == "ready"
 
     def exit_code(self) -> int | None:
-        """Give the exit code if the server has ended (negative: the signal that killed it), else None."""
+        """Return the exit code if the server has ended (negative: the signal that killed it), else None."""
         code = self._process.poll()
         if code is not None:
             self._dismiss_watcher()
         return code
 
     def failure(self) -> tuple[EmbeddedServerError, bool]:
-        """Give the error for a server that ended before it was ready, and whether another try may succeed."""
+        """Return the error for a server that ended before it was ready, and whether another try may succeed."""
         log = self._cluster.home.server_log
         said = log_tail(log, self._mark)
         error = EmbeddedServerError(
@@ -307,7 +307,7 @@ def _noted_pid(data: Path) -> int | None:
 
 
 def _last_words(log: Path, mark: int) -> str:
-    """Give what PostgreSQL said at the end, on one line: errors if there are any."""
+    """Return what PostgreSQL said at the end, on one line: errors if there are any."""
     lines = [line.strip() for line in log_tail(log, mark, lines=40).splitlines() if line.strip()]
     errors = [line for line in lines if any(word in line for word in ("FATAL", "PANIC", "ERROR", "error:"))]
     return " / ".join((errors or lines)[-3:]) or "it said nothing"

@@ -151,7 +151,7 @@ class Home:
             return None
 
     def password(self) -> str | None:
-        """Give the password of the database user, or None before the first start."""
+        """Return the password of the database user, or None before the first start."""
         return self.read("password") or None
 
     def make_password(self) -> str:
@@ -197,7 +197,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def log_size(log: Path) -> int:
-    """Give the length of a log in bytes, 0 when there is none: the mark from which ``log_tail`` reads."""
+    """Return the length of a log in bytes, 0 when there is none: the mark from which ``log_tail`` reads."""
     try:
         return log.stat().st_size
     except OSError:
@@ -205,7 +205,7 @@ def log_size(log: Path) -> int:
 
 
 def log_tail(log: Path, since: int = 0, lines: int = 8) -> str:
-    """Give the last lines that were written to a log after the byte ``since``; empty when there are none."""
+    """Return the last lines that were written to a log after the byte ``since``; empty when there are none."""
     try:
         with log.open("rb") as file:
             file.seek(max(since, log_size(log) - 8192))

@@ -78,7 +78,7 @@ class FileLock:
         os.utime(self.fd)
 
     def touched(self) -> int:
-        """Give the time of the last use, in nanoseconds of the file's clock: to be compared for change only."""
+        """Return the time of the last use, in nanoseconds of the file's clock: to be compared for change only."""
         return os.fstat(self.fd).st_mtime_ns
 
     def in_place(self) -> bool:

@@ -85,7 +85,7 @@ def settle(home: Home) -> Place:
 
 
 def located(home: Home) -> Path:
-    """Give the folder in which this home's data are (or will be, unless it turns out unfit)."""
+    """Return the folder in which this home's data are (or will be, unless it turns out unfit)."""
     pointed = home.read(POINTER)
     if not pointed:
         return home.path
@@ -176,7 +176,7 @@ def _is_private(folder: Path, account: Account) -> bool:
 
 
 def socket_folder(home: Home, place: Place, port: int) -> Path:
-    """Give the folder for the server's socket, made and private; raises ``EmbeddedServerError``."""
+    """Return the folder for the server's socket, made and private; raises ``EmbeddedServerError``."""
     folder = place.root / "run"
     if fits_a_socket(folder, port):
         make_private(folder, place.account)

@@ -49,7 +49,7 @@ def relation(pid: int, data: Path) -> Relation:
 
 
 def _command_line(pid: int) -> list[str] | None:
-    """Give a process's arguments; empty for one without any (a zombie), None when there is no such process."""
+    """Return a process's arguments; empty for one without any (a zombie), None when there is no such process."""
     if not _exists(pid):
         return None
     if Path("/proc/self/cmdline").exists():
@@ -118,7 +118,7 @@ def launch(
 
 
 def _death_signal(number: signal.Signals) -> Callable[[], None]:
-    """Give a function for the child, run just before exec.
+    """Return a function for the child, run just before exec.
 
     It runs after the change of user, which would have cleared the setting again (prctl(2), PR_SET_PDEATHSIG).
     """

@@ -71,7 +71,7 @@ _MOST: Final = 1e150
 
 
 def bounded(values: Iterable[float | None]) -> list[float]:
-    """Give values that can be drawn; what is not there is NaN, which is left out."""
+    """Return values that can be drawn; what is not there is NaN, which is left out."""
     return [nan if value is None else max(-_MOST, min(_MOST, float(value))) for value in values]
 
 
@@ -96,7 +96,7 @@ _MIDDLE: Final = Look("#b6bcc6", "o", "-", "")
 
 
 def looks(count: int) -> Sequence[Look]:
-    """Give the looks of so many parts of a bar: of three the one in the middle is neutral."""
+    """Return the looks of so many parts of a bar: of three the one in the middle is neutral."""
     return (LOOKS[0], _MIDDLE, LOOKS[1]) if count == 3 else [LOOKS[place % len(LOOKS)] for place in range(count)]
 
 
@@ -127,7 +127,7 @@ class Paper:
         )
 
     def svg(self) -> str:
-        """Give the drawing."""
+        """Return the drawing."""
         buffer = io.StringIO()
         self.figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
         return buffer.getvalue()
@@ -161,7 +161,7 @@ def width_of(text: str) -> float:
 
 
 def fitted(text: str, room: float) -> str:
-    """Give a text that comes from the data so that it fits into so many px."""
+    """Return a text that comes from the data so that it fits into so many px."""
     text = shown(text, 200)
     if width_of(text) <= room:
         return text

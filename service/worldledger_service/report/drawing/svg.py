@@ -22,7 +22,7 @@ _LEFT_OUT: Final = frozenset({"metadata", "style"})
 
 
 def clean(text: str, *, id: str, title: str, said: str) -> str:  # noqa: A002 - it is the element's id
-    """Give an SVG element of a drawing: an image with a title and a description."""
+    """Return an SVG element of a drawing: an image with a title and a description."""
     root = ET.fromstring(text)  # noqa: S314 - matplotlib has written it just now
     _strip(root)
     used = set(_references(root))

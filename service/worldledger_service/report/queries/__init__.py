@@ -13,6 +13,6 @@ _MOST: Final = {"double precision": "1e308", "bigint": "9e18"}
 
 
 def within(value: str, kind: str) -> str:
-    """Give the SQL for a numeric value as a double precision or bigint, at the end of its range if it is beyond it."""
+    """Return the SQL for a numeric value as a double precision or bigint, at the end of its range if beyond it."""
     most = _MOST[kind]
     return f"case when {value} is not null then greatest(least({value}, {most}), -{most}) end::{kind}"

@@ -168,7 +168,7 @@ def _new_game(said: dict[str, Any]) -> NewGame:
 
 
 def _colour(said: dict[str, Any], seed: Any) -> Player:
-    """Give the agent's colour: as it is said, or drawn by the seed and nothing else."""
+    """Return the agent's colour: as it is said, or drawn by the seed and nothing else."""
     colour = said.get("agent_color")
     if colour is None:
         return "black" if sha256(f"colour:{seed}".encode("utf-8", "replace")).digest()[0] % 2 else "white"
@@ -233,7 +233,7 @@ def read_action(value: Any, path: str = "$") -> Action:
 
 
 def read_request_id(value: Any, path: str) -> str | None:
-    """Give the id of a request, under which the same one is the same attempt. Raises InvalidMoveRequestError."""
+    """Return the id of a request, under which the same one is the same attempt. Raises InvalidMoveRequestError."""
     if value is None:
         return None
     try:

@@ -64,7 +64,7 @@ async def begin(found: Services, new: NewGame) -> Episode:
 
 
 async def episode_of(found: Services, episode_id: str, *, whole: bool = True) -> Episode:
-    """Give an episode; ``whole``: with everything that is in its log by now, whoever has written it.
+    """Return an episode; ``whole``: with everything that is in its log by now, whoever has written it.
 
     Raises GameNotFoundError, InvalidNameError, GameNotLiveError, StoreUnavailableError, and as `LiveGame.move` does.
     """
@@ -121,7 +121,7 @@ class Episode:
                 raise
 
     async def step(self, move: str, *, req_id: str, thinking_time: Any = None) -> tuple[dict[str, Any], bool]:
-        """Attempt a move for the side to move; give what comes of it, and whether it was asked before.
+        """Attempt a move for the side to move; return what comes of it, and whether it was asked before.
 
         Raises as `LiveGame.move`: IllegalEffectError where the episode is over, or it is not the client's turn.
         """
@@ -134,7 +134,7 @@ class Episode:
         return self._told_after(outcome), outcome.replayed
 
     def _mover(self, req_id: str) -> str:
-        """Give the agent whose attempt this is: who made it before, or else who is to move."""
+        """Return the agent whose attempt this is: who made it before, or else who is to move."""
         record = self.game.record
         agents = [record.agent(player) for player in self.own]
         before = next((agent for agent in agents if record.request(agent, req_id) is not None), None)
@@ -183,7 +183,7 @@ class Episode:
         return self._told(ply, result, reward, about)
 
     def _seq_of(self, ply: int, result: Result | None, outcome: MoveOutcome) -> int:
-        """Give the last effect of those that an observation after an attempt tells of."""
+        """Return the last effect of those that an observation after an attempt tells of."""
         record, ended = self.game.record, self.game.ended
         told = [outcome.global_seq]
         if ply:
@@ -193,7 +193,7 @@ class Episode:
         return max(told)
 
     def _result_at(self, ply: int) -> Result | None:
-        """Give how the game ended with this many moves; None where it went on."""
+        """Return how the game ended with this many moves; None where it went on."""
         record = self.game.record
         if ply != record.ply:
             return None
@@ -262,7 +262,7 @@ def with_tensor(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def new_request_id() -> str:
-    """Give the id of an attempt whose client gives none: one that is sent again is another."""
+    """Return the id of an attempt whose client gives none: one that is sent again is another."""
     return uuid4().hex
 
 

@@ -121,7 +121,7 @@ async def openenv_step(request: Request, episode_id: EpisodeId = None, tensor: W
 
 
 async def _step_body(request: Request, found: Services) -> tuple[Action, Any, str | None]:
-    """Give the action, and the episode's and the request's ids as the body has them."""
+    """Return the action, and the episode's and the request's ids as the body has them."""
     try:
         body = await read_json(request, found.settings.max_body_bytes)
         members(body, "a step", ("action",), ("episode_id", "request_id", "timeout_s"))
@@ -135,7 +135,7 @@ async def _step_body(request: Request, found: Services) -> tuple[Action, Any, st
 
 
 def _one_of(places: dict[str, Any]) -> str | None:
-    """Give the id that is said, wherever it stands. Raises InvalidMoveRequestError where two contradict each other."""
+    """Return the id that is said anywhere. Raises InvalidMoveRequestError where two contradict each other."""
     found: str | None = None
     for place, value in places.items():
         if value is None:
@@ -197,7 +197,7 @@ async def openenv_metadata() -> Response:
     responses={200: {**json_of("OpenEnvSchemas"), "description": "The three schemas."}, **problems()},
 )
 async def openenv_schema() -> Response:
-    """Give the JSON Schemas of `action`, `observation` and `state`."""
+    """Return the JSON Schemas of `action`, `observation` and `state`."""
     return _json(_SCHEMAS)
 
 

@@ -149,7 +149,7 @@ class _Session:
                 return answer.end
 
     async def _next(self, stopping: asyncio.Task[Any]) -> Event | _End:
-        """Give what the client sends next, or why nothing more is waited for."""
+        """Return what the client sends next, or why nothing more is waited for."""
         idle = self._found.settings.watch_idle
         receiving = asyncio.ensure_future(self._receive())
         try:
@@ -222,7 +222,7 @@ class _Session:
         return with_tensor(answer) if self._tensor else answer
 
     def _code(self, error: SimulationError, kind: str) -> str:
-        """Give OpenEnv's word for an error of ours."""
+        """Return OpenEnv's word for an error of ours."""
         if isinstance(error, _INVALID):
             return "VALIDATION_ERROR"
         if isinstance(error, ArenaFullError):

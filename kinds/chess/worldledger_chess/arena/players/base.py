@@ -28,7 +28,7 @@ class Position:
 
     @classmethod
     def of(cls, board: chess.Board, *, initial_fen: str | None = None, remaining_s: float | None = None) -> Position:
-        """Give the position of a board that has the game's moves on its stack; ``initial_fen`` as text if known."""
+        """Return the position of a board that has the game's moves on its stack; ``initial_fen`` as text if known."""
         return cls(
             initial_fen=board.root().fen() if initial_fen is None else initial_fen,
             chess960=board.chess960,
@@ -40,7 +40,7 @@ class Position:
         )
 
     def board(self) -> chess.Board:
-        """Give a new board with the moves on its stack. They are believed: whether each is legal is not looked at.
+        """Return a new board with the moves on its stack. They are believed: whether each is legal is not looked at.
 
         Raises ValueError for a FEN or a move that cannot be read.
         """
@@ -59,7 +59,7 @@ class Player(Protocol):
         """What the player is called in messages."""
 
     async def move(self, position: Position) -> str:
-        """Give the move that the player attempts, as UCI or SAN. It need not be a legal one, nor a move at all.
+        """Return the move that the player attempts, as UCI or SAN. It need not be a legal one, nor a move at all.
 
         Raises PlayerError where there is none. May be cancelled at any time, and be asked again after that or after
         an error.

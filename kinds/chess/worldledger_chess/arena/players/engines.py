@@ -40,7 +40,7 @@ class EngineSettings(BaseModel):
     options: dict[str, StrictBool | StrictInt | StrictStr | None] = Field(default_factory=dict)
 
     def limit(self) -> chess.engine.Limit:
-        """Give the limit of a search."""
+        """Return the limit of a search."""
         nodes = DEFAULT_NODES if self.nodes is self.depth is self.movetime is None else self.nodes
         return chess.engine.Limit(nodes=nodes, depth=self.depth, time=self.movetime)
 
@@ -62,7 +62,7 @@ class EnginePlayer:
         self._closed = False
 
     async def move(self, position: Position) -> str:
-        """Give the engine's move as UCI; if it is none that is legal, the word that it sent after "bestmove".
+        """Return the engine's move as UCI; if it is none that is legal, the word that it sent after "bestmove".
 
         Raises PlayerError. Unless the answer was a legal move the process is ended, and the next call starts another.
         Raises ValueError for a position that cannot be read.
@@ -99,7 +99,7 @@ class EnginePlayer:
             await self._drop()
 
     async def _attempt(self, board: chess.Board) -> tuple[str, bool]:
-        """Give the engine's answer, and whether it is a legal move."""
+        """Return the engine's answer, and whether it is a legal move."""
         used = self._process
         if used is None or used.returncode.done():
             return await self._ask(await self._start(), board)

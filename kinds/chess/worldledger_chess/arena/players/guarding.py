@@ -31,7 +31,7 @@ class GuardedPlayer:
         self._closed = False
 
     async def move(self, position: Position) -> str:
-        """Give the player's text. Raises PlayerError, also for any error of the player's own."""
+        """Return the player's text. Raises PlayerError, also for any error of the player's own."""
         if self._closed:
             raise PlayerError(self.name, "closed", "is closed and moves no more")
         limit = self._timeout_s if position.remaining_s is None else min(self._timeout_s, position.remaining_s)

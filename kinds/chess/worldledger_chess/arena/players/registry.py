@@ -48,12 +48,12 @@ class PlayerSpec:
     config: Mapping[str, Any]
 
     def to_json(self) -> str | dict[str, Any]:
-        """Give it as it is stored in a configuration; reading that gives the same."""
+        """Return it as it is stored in a configuration; reading that gives the same."""
         return {"name": self.name, **self.config} if self.config else self.name
 
 
 def known_players() -> list[str]:
-    """Give the names of all players that are built in or installed, sorted."""
+    """Return the names of all players that are built in or installed, sorted."""
     return sorted({*_BUILT_IN, *(point.name for point in entry_points(group=GROUP))})
 
 
@@ -120,7 +120,7 @@ def _split(spec: object, path: str) -> tuple[str, dict[str, Any]]:
 
 
 def _read_engine(name: str, config: Mapping[str, Any], path: str) -> tuple[EngineSettings, str, list[str]]:
-    """Give an engine's settings, its program and the program's arguments."""
+    """Return an engine's settings, its program and the program's arguments."""
     settings = dict(config)
     program = settings.pop("path", "stockfish" if name == "stockfish" else None)
     if not isinstance(program, str) or not program:

@@ -40,7 +40,7 @@ class RandomPlayer:
         self._seed = str(seed)
 
     async def move(self, position: Position) -> str:
-        """Give a legal move, as UCI. Raises PlayerError where there is none."""
+        """Return a legal move, as UCI. Raises PlayerError where there is none."""
         if not position.legal_moves:
             raise PlayerError(self.name, "no_move", f"there is no legal move in {position.fen}: the game is over")
         history = [self._seed, position.initial_fen, position.chess960, position.moves]

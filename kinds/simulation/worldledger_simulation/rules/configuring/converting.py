@@ -118,7 +118,7 @@ class _Converting:
         return {name: made[name] for name in order if made.get(name) is not None}
 
     def _section(self, name: str, fields: Mapping[str, Any]) -> Any:
-        """Give what both have of a section; what else is in it goes to the engine's parameters."""
+        """Return what both have of a section; what else is in it goes to the engine's parameters."""
         section = self._given.get(name)
         if not isinstance(section, Mapping):
             return {} if section is None and name == "engine" else section
@@ -159,7 +159,7 @@ class _Converting:
         return made
 
     def _usual_variables(self) -> dict[str, Any]:
-        """Give the variables that llm-sim has where a configuration defines none."""
+        """Return the variables that llm-sim has where a configuration defines none."""
         rate = _mapping(self._given.get("engine")).get(_RATE)
         strengths = [_mapping(agent).get(f"{_INITIAL}{_STRENGTH}") for agent in _list(self._given.get("agents"))]
         numbers = [float(each) for each in strengths if isinstance(each, int | float)]

@@ -26,7 +26,7 @@ _NO_VALUE = "needs a value: the variable has no default"
 def first_agents(
     agents: Iterable[AgentConfig], variables: Mapping[str, VariableDefinition]
 ) -> dict[str, dict[str, Any]]:
-    """Give the first values of each agent by its name, its name among them. Raises StateInvalidError."""
+    """Return the first values of each agent by its name, its name among them. Raises StateInvalidError."""
     model, defaults = create_agent_state_model(variables), defaults_of(variables)
     return {
         agent.name: dump_state(validate_state(model, {**defaults, **agent.state, "name": agent.name}))
@@ -35,14 +35,14 @@ def first_agents(
 
 
 def first_global(variables: Mapping[str, VariableDefinition]) -> dict[str, Any]:
-    """Give the first global values. Raises StateInvalidError."""
+    """Return the first global values. Raises StateInvalidError."""
     return dump_state(validate_state(create_global_state_model(variables), defaults_of(variables)))
 
 
 def first_values(
     agents: Sequence[AgentConfig], variables: StateVariablesConfig
 ) -> tuple[list[AgentConfig], list[Problem]]:
-    """Give the agents, their ``state`` exactly as the types of the variables have it, and what is wrong with values.
+    """Return the agents, their ``state`` exactly as the types of the variables have it, and what is wrong with values.
 
     Values of variables that are not there are left out.
     """
@@ -68,7 +68,7 @@ def _checked(
     variables: Mapping[str, VariableDefinition],
     problems: list[Problem],
 ) -> dict[str, Any]:
-    """Give the values as they are stored; where they cannot be, the problems get why."""
+    """Return the values as they are stored; where they cannot be, the problems get why."""
     missing = [name for name in variables if name not in values]
     problems += [Problem((*path, name), _NO_VALUE) for name in missing]
     try:

@@ -81,7 +81,7 @@ class Parts:
 
 
 def kind_of(value: Any) -> str:
-    """Give what YAML calls this kind of value."""
+    """Return what YAML calls this kind of value."""
     return "a mapping" if isinstance(value, dict) else json_name(value)
 
 

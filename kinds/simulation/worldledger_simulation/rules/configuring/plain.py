@@ -36,7 +36,7 @@ class Plain:
         self._within: set[int] = set()
 
     def copy(self, value: Any, path: Path = ()) -> Any:
-        """Give a copy of a value; None stands for what cannot be copied."""
+        """Return a copy of a value; None stands for what cannot be copied."""
         if isinstance(value, BaseModel):
             value = _dumped(value)
         if not isinstance(value, Mapping | list | tuple):

@@ -42,7 +42,7 @@ _MOST_ROUNDS: Final = 10
 
 
 def read(value: Any) -> dict[str, Any]:
-    """Give the sections of a configuration by name. Raises InvalidSimulationConfigError with every problem."""
+    """Return the sections of a configuration by name. Raises InvalidSimulationConfigError with every problem."""
     reading = _Reading()
     sections = reading.sections(value)
     if reading.problems and is_of_llm_sim(value):
@@ -179,7 +179,7 @@ class _Reading(Parts):
 
 
 def _names(given: Mapping[str, Any]) -> dict[str, set[str]]:
-    """Give the names of agents and variables, also of those that cannot be used: they may be referred to."""
+    """Return the names of agents and variables, also of those that cannot be used: they may be referred to."""
     agents = given["agents"] if isinstance(given["agents"], list) else []
     names = [agent.get("name") if isinstance(agent, dict) else agent for agent in agents]
     variables = given["state_variables"] if isinstance(given["state_variables"], dict) else {}
@@ -192,7 +192,7 @@ def _names(given: Mapping[str, Any]) -> dict[str, set[str]]:
 
 
 def _as_far(value: Any) -> AgentConfig | None:
-    """Give the name and the values of an agent that cannot be used, so that they are looked at; None without a name."""
+    """Return the name and the values of an agent that cannot be used, to be looked at; None without a name."""
     given = value if isinstance(value, dict) else {}
     if not isinstance(given.get("name"), str):
         return None

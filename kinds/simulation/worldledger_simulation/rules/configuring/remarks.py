@@ -17,7 +17,7 @@ _MOST_NAMED: Final = 5
 def warnings_of(
     agents: Iterable[AgentConfig], variables: StateVariablesConfig, observability: ObservabilityConfig | None
 ) -> list[Problem]:
-    """Give what is worth a warning, each with its path."""
+    """Return what is worth a warning, each with its path."""
     if observability is None:
         return []
     if not observability.enabled:

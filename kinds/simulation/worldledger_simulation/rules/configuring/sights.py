@@ -26,7 +26,7 @@ _NO_NAME: Final = "\0"
 
 
 def read_observability(parts: Parts, value: Any, context: Mapping[str, set[str]]) -> ObservabilityConfig | None:
-    """Give the section that a value says, None where something is wrong with it: ``parts`` has what.
+    """Return the section that a value says, None where something is wrong with it: ``parts`` has what.
 
     ``context`` has the names that there are, as `ObservabilityConfig.problems` takes them.
     """
@@ -103,7 +103,7 @@ def _entry(parts: Parts, item: Any, index: int) -> ObservabilityEntry:
 
 
 def _in_list(path: Path, matrix: list[Any]) -> Path:
-    """Give the path of an entry's member as it was written: by its index where the entry is a list."""
+    """Return the path of an entry's member as it was written: by its index where the entry is a list."""
     if len(path) > 3 and path[1] == "matrix" and path[3] in _ENTRY and isinstance(matrix[int(path[2])], list):
         return (*path[:3], _ENTRY.index(str(path[3])), *path[4:])
     return path

@@ -45,7 +45,7 @@ class NamedQuery:
     sql: str
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Give a value for every parameter. Raises QueryRefusedError for one that lacks, or that there is not."""
+        """Return a value for every parameter. Raises QueryRefusedError for one that lacks, or that there is not."""
         known = [parameter.name for parameter in self.parameters]
         for name in given:
             if name not in known:
@@ -60,13 +60,13 @@ class NamedQuery:
 
 @cache
 def queries() -> Mapping[str, NamedQuery]:
-    """Give all of them, by name."""
+    """Return all of them, by name."""
     found = (_read(path) for path in sorted(_FOLDER.glob("*.sql")))
     return MappingProxyType({query.name: query for query in found})
 
 
 def find(name: str) -> NamedQuery:
-    """Give the query of that name. Raises UnknownQueryError."""
+    """Return the query of that name. Raises UnknownQueryError."""
     query = queries().get(name)
     if query is None:
         raise UnknownQueryError(name, list(queries()))
