@@ -32,7 +32,7 @@ MOST = 1e150
 
 @pytest.fixture(scope="session")
 def ledger(servers: Any, server_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return its address: experiments of runs, games and simulations, an empty one, and one of odd names and numbers."""
+    """Its address: experiments of runs, games and simulations, an empty one, and odd names."""
     url = servers.create(server_kind, servers.template(server_kind))
     folder = tmp_path_factory.mktemp("report")
     _write_odd(folder)
