@@ -1,6 +1,6 @@
 """Typed state variables: models made from definitions against handwritten ones, on a hundred agents' states as JSON.
 
-Source of the goals: seeds/state_variable_types.md, "Target Performance" and "Backward Compatibility".
+Source of the goals: docs/benchmarks.md, "Simulations".
 """
 
 from __future__ import annotations

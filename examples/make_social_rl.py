@@ -5,7 +5,7 @@ seeds: in ``coached`` a coach looks at each agent's feedback after a round and c
 same is measured and nothing is changed. Both begin with the same draws, so the first rounds of a seed are the same.
 
 What agents say is put together from the sentences of ``mill_stream.yaml``. How far they are about the framework is what
-feedback measures, and what cues make more likely. The files are as seeds/social_rl.md describes them.
+feedback measures, and what cues make more likely. The files are as docs/reference/social-rl.md describes them.
 """
 
 # ruff: noqa: S311 - villagers want luck, not secrets
@@ -100,7 +100,7 @@ class Run:
         return items[int(self.rng.random() * len(items))]
 
     def meta_file(self) -> dict[str, Any]:
-        """Return what is known of the whole run: the seed's fields, and what makes this run another than the others."""
+        """Return what is known of the whole run: its meta block, and what makes it another run than the others."""
         agents = [*AGENTS, COACH]
         return {
             **self.meta.to_value(),

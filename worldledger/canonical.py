@@ -45,7 +45,7 @@ _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 def canonical_json(value: Any) -> bytes:
     """Write a gated value in the canonical profile. The value must have passed `gate`.
 
-    Source: seeds/simulation_core.md, ``canonical_json``.
+    Source: docs/reference/effects.md, "Canonical text".
     """
     return orjson.dumps(value, option=_OPTIONS)
 

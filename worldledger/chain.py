@@ -1,7 +1,7 @@
 """The checksum chain: making it and verifying it. Hashing and comparing only, no I/O.
 
-``checksum = SHA-256(hex(previous checksum) + canonical bytes)``; the first effect has no previous. That is the
-seed's ``chain_checksum`` (seeds/simulation_core.md), so its five lines check any export.
+``checksum = SHA-256(hex(previous checksum) + canonical bytes)``; the first effect has no previous. The five lines of
+docs/reference/effects.md, "Checksum", check any export.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def link(previous: bytes | None, text: bytes) -> bytes:
 
 
 def chain_checksum(effect: Mapping[str, Any] | bytes, prev_checksum: str | None) -> str:
-    """Generate the hash chain checksum as lower-case hex (seeds/simulation_core.md).
+    """Generate the hash chain checksum as lower-case hex.
 
     An effect given as a mapping is written in the canonical profile; stored bytes are taken as they are.
     """

@@ -1,7 +1,7 @@
 """How a world's agents are served: quotas, waiting, staleness, delivery and memory.
 
-Source: seeds/simulation_core.md, "Configuration Protocols" and "Memory Management"; here they are concrete classes. A
-world may have a configuration of its own, which then stands in its genesis for ever (``NewWorld.orchestrator``).
+Source: docs/reference/intents.md, "Configuration"; docs/reference/contracts.md, "Memory". A world may have a
+configuration of its own, which then stands in its genesis for ever (``NewWorld.orchestrator``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STRICT: Final = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_
 
 
 class MemoryConfig(BaseModel):
-    """What one process keeps in memory of a world (seed: MemoryConfig). What is let go can be made again."""
+    """What one process keeps in memory of a world. What is let go can be made again."""
 
     model_config = _STRICT
 
@@ -37,7 +37,7 @@ class MemoryConfig(BaseModel):
         default=10_000,
         ge=1,
         le=_MANY,
-        description="For the compaction of a later version (seed); nothing goes by it yet.",
+        description="For the compaction of a later version; nothing goes by it yet.",
     )
     view_cache_size: int = Field(default=1000, ge=1, le=_MANY, description="Most views kept for agents not attached.")
     compaction_threshold: float = Field(
@@ -53,7 +53,7 @@ class MemoryConfig(BaseModel):
 
 
 class OrchestratorConfig(BaseModel):
-    """How a world's agents are served (seed: OrchestratorConfig). Quotas and waiting count per process."""
+    """How a world's agents are served. Quotas and waiting count per process."""
 
     model_config = _STRICT
 

@@ -1,6 +1,6 @@
 """How what an agent sees is written: View, ObservationDelta, ObservedEvent.
 
-Source: seeds/simulation_core.md, "Core Data Types" and "Stable Path Design".
+Source: docs/reference/observation.md, "Deltas"; docs/reference/contracts.md, "Policies, validators and latency".
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PARTS: Final = ("visible_entities", "visible_relationships")
 
 
 class View(BaseModel):
-    """What one agent sees of the world (seed).
+    """What one agent sees of the world.
 
     - ``view_seq``: the global_seq of the effect that made the view what it is.
     - ``visible_entities``: entity_id -> its data, without hidden fields.
@@ -83,7 +83,7 @@ class DeltaMembers(TypedDict):
 
 
 class ObservationDelta(dict[str, Any]):
-    """What an agent observes by one effect (seed), or by several that were put together.
+    """What an agent observes by one effect, or by several that were put together.
 
     It is a dict, for JSON and for ``delta["view_seq"]``; its members can be read as attributes too, ``delta.view_seq``:
 

@@ -1,6 +1,6 @@
 """The field's words: Intent, EffectDraft, Effect and EventLogEntry, and the kinds that only the service writes.
 
-Source: seeds/simulation_core.md, "Core Data Types" and "Event Log Schema".
+Source: docs/reference/effects.md; docs/reference/contracts.md, "Event log".
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def is_system_kind(kind: str) -> bool:
 
 
 class Intent(TypedDict):
-    """What an agent wants to do (seed), and when it is stale (`worldledger.staleness`).
+    """What an agent wants to do, and when it is stale (`worldledger.staleness`).
 
     - ``context_seq``: null where it is not known what the intent was made from.
     - ``order``: its place among the agent's own intents of a tick, in a world that is ordered by ticks.
@@ -52,7 +52,7 @@ class Intent(TypedDict):
 
 
 class EffectDraft(TypedDict):
-    """An effect before it is accepted: the seed's four fields, and what the caller may add.
+    """An effect before it is accepted: four fields, and what the caller may add.
 
     - ``sim_time``: seconds of the world's own time; accepted only where the world's time authority allows it.
     - ``priority``: higher goes first among drafts that wait together with the same sim_time. Default 0.
@@ -73,7 +73,7 @@ class EffectDraft(TypedDict):
 
 
 class Effect(TypedDict):
-    """An accepted effect, as it stands in the log: the seed's seven fields and the audited facts around them.
+    """An accepted effect, as it stands in the log: seven fields and the audited facts around them.
 
     ``sim_time`` and ``wall_time`` (epoch seconds) never decrease along ``global_seq``.
     """
@@ -94,7 +94,7 @@ class Effect(TypedDict):
 
 
 class EventLogEntry(BaseModel):
-    """One row of the log as the seed's programs see it; ``checksum`` is lower-case hex of 32 bytes."""
+    """One row of the log as programs see it; ``checksum`` is lower-case hex of 32 bytes."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -121,7 +121,7 @@ class EventLogEntry(BaseModel):
 
 
 def order_key(sim_time: float, priority: int, source_id: str) -> tuple[float, int, str]:
-    """Return the key by which units that wait together are sorted: the seed's order, higher priority first.
+    """Return the key by which units that wait together are sorted, higher priority first.
 
     Units with equal keys keep the order of their arrival.
     """

@@ -20,7 +20,8 @@ from worldledger.log_rules import kind_problem
 from worldledger.rulesets.base import Handler, MalformedEffectError, Ruleset, Touched
 from worldledger.world import WorldState
 
-#: The system effect that says which state a world had (source: docs/explanation.md, "State digests").
+#: The system effect that says which state a world had (source: docs/explanation.md,
+#: "Why snapshots are caches, and digests are in the chain").
 DIGEST_KIND: Final = "StateDigest"
 
 _NOTHING: Final = ()

@@ -1,7 +1,7 @@
 """From what an agent wants to do to a checked intent, and from there to the draft of an effect.
 
-Source: seeds/simulation_core.md, ``Intent`` and "Intent Payload Specifications". An intent of the kinds Speak, Move and
-Interact becomes an effect of that kind, one of the kind Custom an effect of the kind that its ``payload.kind`` names.
+Source: docs/reference/intents.md. An intent of the kinds Speak, Move and Interact becomes an effect of that kind, one
+of the kind Custom an effect of the kind that its ``payload.kind`` names.
 
 Fields that may be left out may also be null. Whatever else a payload holds is kept as it is.
 """
@@ -31,7 +31,7 @@ KINDS: Final[tuple[IntentKind, ...]] = get_args(IntentKind)
 
 #: Needed for any intent.
 SUBMIT_INTENT: Final = "submit_intent"
-#: What an agent may do unless its registration says otherwise (seed).
+#: What an agent may do unless its registration says otherwise.
 DEFAULT_PERMISSIONS: Final = (SUBMIT_INTENT, "intent:move", "intent:speak", "intent:interact", "intent:custom")
 #: Most permissions of one agent, and the largest weight in the round-robin of agents.
 MAX_PERMISSIONS: Final = 1000
@@ -55,7 +55,7 @@ _KNOWN: Final = frozenset(
 
 
 class Accepted(str):
-    """An accepted intent: the uuid of its effect (what the seed's ``submit_intent`` gives), and where that stands.
+    """An accepted intent: the uuid of its effect (what ``submit_intent`` gives), and where that stands.
 
     - ``global_seq``: the effect's place in the world's log
     - ``req_id``: the intent's
@@ -116,7 +116,7 @@ class CheckedIntent(NamedTuple):
     staleness_threshold: Threshold = NOT_GIVEN
 
     def to_intent(self) -> Intent:
-        """Return the seed's Intent, its payload a copy: whoever is handed it can change nothing here."""
+        """Return the Intent, its payload a copy: whoever is handed it can change nothing here."""
         intent: Intent = {
             "kind": self.kind,
             "payload": orjson.loads(orjson.dumps(self.payload)),
@@ -218,7 +218,7 @@ def intent_draft(intent: CheckedIntent) -> EffectDraft:
 
 
 def _check_move(payload: dict[str, Any], agent_id: str) -> None:
-    """Move ``{to | position, from?, speed?, agent_id?}``; where both are given, ``to`` counts (seed)."""
+    """Move ``{to | position, from?, speed?, agent_id?}``; where both are given, ``to`` counts."""
     name = "position" if payload.get("to") is None else "to"
     if payload.get(name) is None:
         raise InvalidIntentError("a Move needs a position to move to", "$.payload.to")
@@ -287,7 +287,7 @@ def _tokens(payload: dict[str, Any]) -> int:
 
 
 def _point(value: Any, path: str) -> list[float]:
-    """Return a position as three floats; of two, z is 0.0 (seed)."""
+    """Return a position as three floats; of two, z is 0.0."""
     if type(value) is not list or not 2 <= len(value) <= 3:
         raise InvalidIntentError("a position is a list of 2 or 3 numbers", path)
     point = [_number(item, f"{path}[{index}]", "a coordinate") for index, item in enumerate(value)]
@@ -304,7 +304,7 @@ def _number(value: Any, path: str, what: str) -> float:
 
 
 def permission_for(kind: str) -> str:
-    """Return the permission that an intent of this kind needs besides ``submit_intent``: ``intent:move`` … (seed)."""
+    """Return the permission that an intent of this kind needs besides ``submit_intent``, such as ``intent:move``."""
     return f"intent:{kind.lower()}"
 
 

@@ -1,6 +1,6 @@
 """How long it takes until an agent sees what happened.
 
-Source: seeds/simulation_core.md, ``LatencyModel``. A model only computes; whoever delivers waits.
+Source: docs/reference/contracts.md, "Policies, validators and latency". A model only computes; whoever delivers waits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_DELAY: Final = 1e9
 
 
 class LatencyModel:
-    """Base of all latency models (seed): override `calculate_delay`, or `delay` where the world's state matters.
+    """Base of all latency models: override `calculate_delay`, or `delay` where the world's state matters.
 
     A model keeps nothing from one call to the next. It is stored by its registered name, version and `config`, see
     `worldledger.policies`.

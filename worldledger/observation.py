@@ -1,7 +1,7 @@
 """What an agent sees: the policy that decides, and what a policy is asked.
 
-Source: seeds/simulation_core.md, "Observation Policy Interface". A policy looks at the
-WorldState alone, so what an agent could see at any moment can be worked out again from the log.
+Source: docs/reference/contracts.md, "Policies, validators and latency". A policy looks at the WorldState alone, so what
+an agent could see at any moment can be worked out again from the log.
 
 This file says what is seen, the plain way. `worldledger.views` keeps the views of many agents up to date by looking
 at what an effect has changed, and must come to the same.
@@ -160,7 +160,7 @@ def _direction(value: Any) -> Point | None:
 
 
 class PolicyConfig(FirstPolicyConfig):
-    """What an ObservationPolicy goes by (seed); a policy of your own may take a subclass with more fields.
+    """What an ObservationPolicy goes by; a policy of your own may take a subclass with more fields.
 
     - ``distance_limit``: how far an agent sees, in units of the world, the limit included. It applies between two
       positions: what has none is seen from everywhere, and an agent without one sees everything. Infinite (in JSON:
@@ -192,7 +192,7 @@ class PolicyConfig(FirstPolicyConfig):
 
 
 class ObservationPolicy:
-    """Decides what an agent sees (seed); override the smallest method that says what you mean.
+    """Decides what an agent sees; override the smallest method that says what you mean.
 
     - `show_entity`, `show_event`: what is shown of what is seen. Cheap.
     - `show_entity_to`, `show_event_to`: the same, where it differs from agent to agent. Such agents share no work.
@@ -250,7 +250,7 @@ class ObservationPolicy:
     def check_usable(self) -> None:
         """Raise InvalidPolicyError if it cannot say what is seen: it lacks something that `for_world` gives it."""
 
-    # -- the seed's three -------------------------------------------------------------------------------------
+    # -- the three methods of every policy ---------------------------------------------------------------------
 
     def filter_world_state(self, world_state: WorldState, agent_id: str) -> View:
         """Return what the agent sees of this state; ``view_seq`` is the seq of the last effect in it."""

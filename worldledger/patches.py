@@ -45,8 +45,8 @@ def diff(before: Any, after: Any, *, path: str = "") -> list[dict[str, Any]]:
     ``path`` is the JSON Pointer of the place where the values stand in what will be patched.
 
     Objects are descended into, keys in sorted order; everything else that differs, lists too, is replaced whole, so
-    that a path is made of ids and never of places in a list (source: seeds/simulation_core.md, "Stable Path
-    Design"). Only "add", "remove" and "replace" occur. The patch shares nothing with the values.
+    that a path is made of ids and never of places in a list (docs/reference/observation.md, "Deltas"). Only "add",
+    "remove" and "replace" occur. The patch shares nothing with the values.
     """
     # jsonpatch.make_patch will not do: it makes moves and puts list indices into paths, and which operations it finds
     # depends on its version (up to 1.32 at least, [1], [1.0] and [true] are equal to it).

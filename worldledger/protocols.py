@@ -1,7 +1,7 @@
 """What a policy, its configuration and a latency model have to have, where they subclass nothing of ours.
 
-Source: seeds/simulation_core.md, "Observation Policy Interface" and "Configuration Protocols". `ObservationPolicy`,
-`PolicyConfig` and `LatencyModel` have all of it, and more; classes of your own that have it are registered like theirs
+Source: docs/reference/contracts.md, "Policies, validators and latency". `ObservationPolicy`, `PolicyConfig` and
+`LatencyModel` have all of it, and more; classes of your own that have it are registered like theirs
 (`worldledger.policies`).
 """
 
@@ -23,7 +23,7 @@ POLICY_METHODS: Final = ("filter_world_state", "should_observe_event", "calculat
 
 
 class LatencyModelProtocol(Protocol):
-    """How long it takes until an agent sees what happened (seed). It keeps nothing from one call to the next.
+    """How long it takes until an agent sees what happened. It keeps nothing from one call to the next.
 
     A model is stored by its registered name and version and by the keyword arguments that make it anew: what a method
     ``config()`` returns, its public attributes where it has none.
@@ -35,7 +35,7 @@ class LatencyModelProtocol(Protocol):
 
 
 class PolicyConfigProtocol(Protocol):
-    """What a policy goes by (seed); see `worldledger.observation.PolicyConfig` for the meanings."""
+    """What a policy goes by; see `worldledger.observation.PolicyConfig` for the meanings."""
 
     @property
     def distance_limit(self) -> float:
@@ -59,7 +59,7 @@ class PolicyConfigProtocol(Protocol):
 
 
 class ObservationPolicyProtocol(PolicyConfigProtocol, Protocol):
-    """Decides what an agent sees (seed): three methods, and the four attributes of its configuration.
+    """Decides what an agent sees: three methods, and the four attributes of its configuration.
 
     The class is called with a configuration that has the four attributes. It keeps nothing from one call to the next,
     and nothing but those four is stored with an agent. The whole view is made anew for every effect.

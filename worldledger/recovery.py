@@ -1,6 +1,6 @@
 """What to do about an error: a caller's policy over the recoveries that errors suggest.
 
-Source: seeds/simulation_core.md, "Error Recovery Strategies".
+Source: docs/reference/intents.md, "Errors and recovery".
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from worldledger.errors import (
     StaleContextError,
 )
 
-#: The choices that the seed leaves for each error.
+#: The choices that there are for each error.
 STALE_CONTEXT: Final = (RecoveryAction.RETRY, RecoveryAction.ABORT, RecoveryAction.REGENERATE)
 INTENT_CONFLICT: Final = (RecoveryAction.RETRY_WITH_DELAY, RecoveryAction.ABORT, RecoveryAction.MODIFY_INTENT)
 QUOTA_EXCEEDED: Final = (RecoveryAction.DEFER, RecoveryAction.ABORT, RecoveryAction.SHED_OLDEST)
@@ -24,8 +24,8 @@ QUOTA_EXCEEDED: Final = (RecoveryAction.DEFER, RecoveryAction.ABORT, RecoveryAct
 class ErrorRecoveryPolicy:
     """Chooses what to do about errors: for three of them as it was told, for the others as they suggest.
 
-    Subclass it to choose by more than the class of the error. Raises ValueError for a choice that the seed does not
-    have for an error: a stale intent is not merely deferred.
+    Subclass it to choose by more than the class of the error. Raises ValueError for a choice that there is not for an
+    error: a stale intent is not merely deferred.
     """
 
     def __init__(

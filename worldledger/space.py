@@ -1,6 +1,6 @@
 """Space: where entities stand, and which are in reach.
 
-Source: seeds/simulation_core.md, "Spatial and Relationship Models".
+Source: docs/reference/contracts.md, "Space".
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from worldledger.world import Point
 
 @dataclass(frozen=True)
 class SpatialEntity:
-    """An entity in space (seed): position (x, y, z), bounds (width, height, depth), how far it sees. All in units."""
+    """An entity in space: position (x, y, z), bounds (width, height, depth), how far it sees. All in units."""
 
     entity_id: str
     position: Point
@@ -26,7 +26,7 @@ class SpatialEntity:
 
 @dataclass(frozen=True)
 class Relationship:
-    """A relationship, one way (seed)."""
+    """A relationship, one way."""
 
     from_entity: str
     to_entity: str
@@ -79,7 +79,7 @@ def cone_of(direction: Sequence[float], angle: float) -> tuple[Point, float]:
 
 
 class SpatialIndex:
-    """Points by id, in a uniform grid of cubes (seed).
+    """Points by id, in a uniform grid of cubes.
 
     A query looks at the cells that its sphere may touch, so what it costs does not grow with the entities elsewhere. It
     is fastest where the usual radius is about ``cell_size``; a radius that covers more cells than are occupied looks
@@ -149,7 +149,7 @@ class SpatialIndex:
     # -- queries ----------------------------------------------------------------------------------------------
 
     def entities_within_range(self, center: Sequence[float], radius: float) -> list[str]:
-        """Return the ids of the entities at most ``radius`` away, sorted (seed). A negative radius holds none."""
+        """Return the ids of the entities at most ``radius`` away, sorted. A negative radius holds none."""
         return sorted(self.within(_point(center), radius))
 
     def entities_in_view_cone(
@@ -157,9 +157,9 @@ class SpatialIndex:
         observer: Sequence[float],
         direction: Sequence[float],
         angle: float,
-        range: float,  # noqa: A002 - the seed's name
+        range: float,  # noqa: A002 - the documented name
     ) -> list[str]:
-        """Return the ids of the entities in a cone, sorted (seed).
+        """Return the ids of the entities in a cone, sorted.
 
         The cone opens from ``observer`` along ``direction`` (of any length over 0). ``angle`` is its full opening in
         degrees: 90 sees 45 to each side, 360 all around. ``range`` is how far it reaches. Borders are included; so is

@@ -1,6 +1,6 @@
 """May this agent do this now? What an intent is judged by, before the ruleset has its word on the effect.
 
-Source: seeds/simulation_core.md, ``EffectValidator``: it depends on the world's state alone.
+Source: docs/reference/contracts.md, "Policies, validators and latency".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NAMING_FIELDS: Final = NAMING
 
 
 class EffectValidator(Protocol):
-    """Says whether an intent can be executed (seed).
+    """Says whether an intent can be executed.
 
     It is a plain function of what it is given: it may be asked several times, and changes nothing. Besides giving
     False it may raise a SimulationError, which then is the answer.
@@ -33,7 +33,7 @@ class EffectValidator(Protocol):
 
 
 class DefaultEffectValidator:
-    """Lets through what the agent has the permissions for, and Moves to a position of 2 or 3 finite numbers (seed).
+    """Lets through what the agent has the permissions for, and Moves to a position of 2 or 3 finite numbers.
 
     Of an agent that the state does not know it asks no permissions.
     """

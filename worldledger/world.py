@@ -1,6 +1,6 @@
 """WorldState: what a world is at one moment, and its canonical text and digest.
 
-Source: seeds/simulation_core.md, "Core Data Types". One shape serves every ruleset. What grows without limit
+Source: docs/reference/contracts.md, "World state". One shape serves every ruleset. What grows without limit
 (messages, moves, rounds) is not in it: that stands in the log and in projections.
 """
 
@@ -20,7 +20,7 @@ Point = tuple[float, float, float]
 
 
 class WorldState(BaseModel):
-    """The state of a world (seed); it is what folding the world's effects in order gives.
+    """The state of a world; it is what folding the world's effects in order gives.
 
     - ``entities``: entity_id -> its data, an object.
     - ``relationships``: entity_id -> the ids it is related to, sorted.

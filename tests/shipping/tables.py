@@ -43,7 +43,7 @@ def errors_table() -> list[str]:
     rows = ["| code | error | HTTP | recovery | meaning |", "| --- | --- | --- | --- | --- |"]
     for error in _error_classes():
         status = str(_status(error)) if _goes_over_http(error) else "—"
-        meaning = _cell(re.sub(r" \(seeds/[^)]*\)", "", " ".join((inspect.getdoc(error) or "").split())))
+        meaning = _cell(" ".join((inspect.getdoc(error) or "").split()))
         cells = (f"`{error.code}`", f"`{error.__name__}`", status, f"`{error.recovery.value}`", meaning)
         rows.append(f"| {' | '.join(cells)} |")
     return rows

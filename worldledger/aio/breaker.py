@@ -1,4 +1,4 @@
-"""Circuit breakers. Source: seeds/simulation_core.md, "Circuit Breaker Pattern".
+"""Circuit breakers. Source: docs/reference/contracts.md, "Circuit breakers".
 
 =========  ==========================================  ==========================================================
 state      a call                                      leaves it by
@@ -10,7 +10,7 @@ HALF_OPEN  is refused while a probe is under way,      the probe succeeds: CLOSE
            else it is the next probe
 =========  ==========================================  ==========================================================
 
-The seed's sketch reads the wall clock, lets every call through while half open, and never forgets a failure.
+It goes by a monotonic clock, has one probe at a time, and forgets failures with a success.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Queues of timed delivery. Source: seeds/simulation_core.md, TimedQueue.
+"""Queues of timed delivery. Source: docs/reference/contracts.md, "Timed queues".
 
-The seed's sketch sleeps until the time of the item it has looked at, so an item put later for an earlier time is late,
-and several waiters race. Here one timer stands for the earliest item, and waiters have their turns in order.
+One timer stands for the earliest item, so one that is put later for an earlier time is not late, and waiters have their
+turns in order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cancel tokens: how a generation under way is told to stop. Source: seeds/simulation_core.md, CancelToken."""
+"""Cancel tokens: how a generation under way is told to stop. Source: docs/reference/contracts.md, "Cancel tokens"."""
 
 from __future__ import annotations
 

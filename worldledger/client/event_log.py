@@ -12,7 +12,7 @@ _PAGE: Final = 1000
 
 
 class RemoteEventLog:
-    """Reads one world's effects, as they are stored (seeds/simulation_core.md, "Event Log Schema")."""
+    """Reads one world's effects, as they are stored (docs/reference/contracts.md, "Event log")."""
 
     def __init__(self, transport: Transport, world_id: str) -> None:
         self.world_id = world_id

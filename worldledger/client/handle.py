@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RemoteHandle:
-    """One agent (source: seeds/simulation_core.md, "Agent Handle Interface"). Get it from `RemoteWorld.register_agent`.
+    """One agent (docs/reference/contracts.md, "Orchestrator and handles"). Get it from `RemoteWorld.register_agent`.
 
     It does what `worldledger_service.runtime.AgentHandle` does, over a WebSocket that is made anew whenever it is lost:
     nothing that the agent may observe is missed, and an intent becomes one effect however often it had to be sent.
@@ -62,7 +62,7 @@ class RemoteHandle:
         return await self.world.hold_intent(self._complete(intent))
 
     async def cancel(self, req_id: str) -> None:
-        """Cancel a generation of this agent, if there is one of this req_id (seed: reason ``user_requested``)."""
+        """Cancel a generation of this agent, if there is one of this req_id (reason: ``user_requested``)."""
         token = self.world.generation(self.agent_id, req_id)
         if token is not None:
             token.cancel("user_requested")

@@ -1,4 +1,4 @@
-"""Living in a world by messages. Source: seeds/simulation_core.md, "Facade Layer"."""
+"""Living in a world by messages. Source: docs/reference/contracts.md, "Facades"."""
 
 from __future__ import annotations
 

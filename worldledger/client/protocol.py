@@ -75,7 +75,7 @@ class Observations(Protocol):
 
 
 class Agent(Protocol):
-    """One agent's own interface (source: seeds/simulation_core.md, "Agent Handle Interface")."""
+    """One agent's own interface (docs/reference/contracts.md, "Orchestrator and handles")."""
 
     @property
     def agent_id(self) -> str:
@@ -129,7 +129,7 @@ class Agent(Protocol):
         ...
 
     def get_view_seq(self) -> int:
-        """Return ``view_seq`` (seed)."""
+        """Return ``view_seq``."""
         ...
 
     def close(self) -> None:
@@ -146,7 +146,7 @@ class Log(Protocol):
 
 
 class World(Protocol):
-    """One world (source: seeds/simulation_core.md, "Orchestrator Interface").
+    """One world (docs/reference/contracts.md, "Orchestrator and handles").
 
     What each method promises and raises is told by `worldledger_service.runtime.Orchestrator`; a `Client` raises the
     same errors, and ServiceUnavailableError where the service cannot be reached.

@@ -1,4 +1,4 @@
-"""Rounds of a social-RL run that lives in a service, and the policies of its agents. Source: seeds/social_rl.md."""
+"""Rounds of a social-RL run that lives in a service, and the policies of its agents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Living in a world step by step, as reinforcement learning does. Source: seeds/simulation_core.md, "Facade Layer"."""
+"""Living in a world step by step, as reinforcement learning does. Source: docs/reference/contracts.md, "Facades"."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from worldledger.effects import Effect
 from worldledger.errors import RecoveryAction, SimulationError, UnknownGenerationError
 from worldledger.staleness import NOT_GIVEN
 
-#: How the reasons begin for which a world cancels what was made from an old view (seed).
+#: How the reasons begin for which a world cancels what was made from an old view.
 _STALE: Final = "stale_due_to"
 
 

@@ -143,7 +143,7 @@ class RemoteWorld(RemoteRounds):
         staleness_threshold: Threshold = NOT_GIVEN,
         interrupt_policy: InterruptPolicy | None = None,
     ) -> RemoteHandle:
-        """Register an agent, or give a registered one this policy, and these permissions (None: the seed's five).
+        """Register an agent, or give a registered one this policy, and these permissions (None: the usual five).
 
         The policy's class must be registered here and in the service, under the same name and version. The same again
         writes nothing. Without a policy it has the one that the world's ruleset gives it; ``staleness_threshold`` and
@@ -328,7 +328,7 @@ class RemoteWorld(RemoteRounds):
         return self._links.issue(agent_id, req_id, context_seq, stated)
 
     async def cancel_if_stale(self, agent_id: str, req_id: str, new_view_seq: int) -> bool:
-        """Tell whether what the agent was shown up to this view has made a generation stale, which cancels it (seed).
+        """Tell whether what the agent was shown up to this view has made a generation stale, which cancels it.
 
         The service counts that itself, and has told what it has cancelled by the time that it answers.
         """
@@ -462,7 +462,7 @@ class RemoteWorld(RemoteRounds):
         the effect is written, and for "client" 0.0. The wall clock goes on from where the world stands. Without
         ``force``, which is an operator's, an adapter takes over only from another one that is silent.
 
-        The call is the seed's: its effect follows, before any later tick of this client. What it gives may be awaited
+        The call returns at once: its effect follows, before any later tick of this client. What it gives may be awaited
         for the effect's global_seq, and raises InvalidEffectError for what is no adapter's name, and without ``force``
         TimeAuthorityHeldError.
         """

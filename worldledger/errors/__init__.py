@@ -1,9 +1,9 @@
 """The one error tree: everything this project refuses or cannot do, with what to do about it.
 
-Source: seeds/simulation_core.md, "Error Types and Recovery". Every error carries
+Source: docs/reference/contracts.md, "Errors and recovery". Every error carries
 
 - ``code``: a stable machine name, also the last part of the problem type over HTTP (RFC 9457);
-- ``recovery``: the seed's RecoveryAction that fits it;
+- ``recovery``: the RecoveryAction that fits it;
 - ``details``: the facts that matter (``world_id``, ``index``, ``path``, ``expected_seq`` …), JSON-able.
 
 Foreign errors (asyncpg, OSError, python-chess) are mapped to these once, at the boundary where they arise.

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 
 class RecoveryAction(Enum):
-    """What a caller can do about an error (seeds/simulation_core.md)."""
+    """What a caller can do about an error (docs/reference/contracts.md, "Errors and recovery")."""
 
     RETRY = "retry"
     ABORT = "abort"

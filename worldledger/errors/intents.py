@@ -1,6 +1,6 @@
 """The errors of intents, agents, their policies and their generations.
 
-Source: seeds/simulation_core.md, "Error Types and Recovery": its constructors keep their positions and attributes.
+Source: docs/reference/contracts.md, "Errors and recovery".
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ValidatorError(SimulationError):
 
 
 class StaleContextError(SimulationError):
-    """Too much was shown to an agent since the view that its intent was made from (seeds/simulation_core.md).
+    """Too much was shown to an agent since the view that its intent was made from.
 
     ``expected_seq`` is the oldest context that would pass now. Details name the ``setting`` that decided ("intent",
     "generation", "agent" or "world"), its ``staleness_threshold``, and the ``interrupt_policy``.

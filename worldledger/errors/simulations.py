@@ -50,8 +50,6 @@ class InvalidDefinitionError(InvalidConfigError):
     """Variables that cannot be defined so; details: ``problems``, each with ``path`` and ``message``.
 
     The text has the first MOST_TOLD of them, and how many more there are.
-
-    Source: seeds/state_variable_types.md, "Validation Rules".
     """
 
     code: ClassVar[str] = "invalid_definition"
@@ -64,7 +62,7 @@ class InvalidDefinitionError(InvalidConfigError):
 
 
 class CircularSchemaError(InvalidDefinitionError):
-    """A schema that contains itself; the message has the cycle, its fields and what can be done (seed)."""
+    """A schema that contains itself; the message has the cycle, its fields and what can be done."""
 
     code: ClassVar[str] = "circular_schema"
 
@@ -78,8 +76,8 @@ class InvalidSimulationConfigError(InvalidDefinitionError):
 def dotted(path: Sequence[str | int]) -> str:
     """Write a path as people read it: ``agents[Trader_1].inventory.food``, ``matrix[3][1]``.
 
-    The member of ``agents`` is an agent and stands in brackets, as indexes do (source:
-    seeds/state_variable_types.md, "Error Message Format").
+    The member of ``agents`` is an agent and stands in brackets, as indexes do (docs/reference/simulation-config.md,
+    "Errors").
     """
     text = ""
     for part in path:
@@ -105,7 +103,7 @@ def stepped(path: str, key: str | int) -> str:
 
 
 def worded(path: Sequence[str | int], message: str) -> str:
-    """Return what is wrong at a path as the seed words it: of what exceeds a size its field is told at the end."""
+    """Return what is wrong at a path: of what exceeds a size its field is told at the end."""
     if path and " exceeds maximum " in message and " at field '" not in message:
         return f"{message} at field '{dotted(path)}'"
     return message

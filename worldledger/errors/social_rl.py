@@ -1,4 +1,4 @@
-"""Errors of social-RL runs: documents that are not what the seed says."""
+"""Errors of social-RL runs: documents that are not as docs/reference/social-rl.md says."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ _IN_MESSAGE: Final = 20
 class InvalidRunError(SimulationError, ValueError):
     """A round or a run of a social-RL experiment that is refused; details: ``problems``.
 
-    Each problem has ``path`` (JSON path in the document), ``message`` and, where there is one, ``file``. Source:
-    seeds/social_rl.md, "Validation".
+    Each problem has ``path`` (JSON path in the document), ``message`` and, where there is one, ``file``.
     """
 
     code: ClassVar[str] = "invalid_run"

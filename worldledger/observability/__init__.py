@@ -1,6 +1,6 @@
 """Partial observability: what each observer sees of the others' variables, and how exactly.
 
-Source: seeds/partial_observability.md.
+Source: docs/reference/contracts.md, "Observability".
 
 - ``config.py``, ``matrix.py``: how it is configured, and looked up
 - ``noise.py``: the draws

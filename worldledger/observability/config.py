@@ -1,7 +1,7 @@
 """Partial observability as a simulation's configuration says it: levels, the matrix, which variables are internal.
 
-Source: seeds/partial_observability.md. Names of agents and variables are checked where the context of the validation
-tells them (``agent_names``, ``agent_var_names``, ``global_var_names``).
+Source: docs/reference/contracts.md, "Observability". Names of agents and variables are checked where the context of the
+validation tells them (``agent_names``, ``agent_var_names``, ``global_var_names``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ENTRY: Final = ("observer", "target", "level", "noise")
 _LISTS: Final = ("external", "internal")
 
 
-class ObservabilityLevel(str, Enum):  # noqa: UP042 - as the seed has it; what str() gives differs
+class ObservabilityLevel(str, Enum):  # noqa: UP042 - what str() gives differs
     """How much of a target an observer sees: nothing, the public variables, all variables."""
 
     UNAWARE = "unaware"
@@ -170,7 +170,7 @@ class ObservabilityConfig(_Settings):
     def problems(self, context: Mapping[str, Collection[str]] | None) -> list[tuple[tuple[str | int, ...], str]]:
         """Return what does not fit together, each with its path: two entries for one pair, names that nothing has.
 
-        ``context`` has ``agent_names``, ``agent_var_names`` and ``global_var_names`` (seed); names are checked if it is
+        ``context`` has ``agent_names``, ``agent_var_names`` and ``global_var_names``; names are checked if it is
         there.
         """
         found = self._repeated()

@@ -1,6 +1,6 @@
 """The matrix: how an observer sees a target.
 
-Source: seeds/partial_observability.md, "Matrix Lookup".
+Source: docs/reference/contracts.md, "Observability".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What one observer sees of a simulation's state: a state of the same shape, filtered and with noise.
 
-Source: seeds/partial_observability.md, "Observation Construction".
+Source: docs/reference/contracts.md, "Observability".
 """
 
 from __future__ import annotations

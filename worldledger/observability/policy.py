@@ -1,7 +1,7 @@
 """The matrix as an observation policy: what one agent sees of a world's entities, by its row of the matrix.
 
-Source: seeds/partial_observability.md. The policy is named ``matrix``, version 2; version 1 is kept for worlds that
-were recorded with it.
+Source: docs/reference/observation.md, "The policy `matrix`". This is version 2; version 1 is kept for worlds that were
+recorded with it.
 """
 
 from __future__ import annotations

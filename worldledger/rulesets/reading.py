@@ -82,7 +82,7 @@ def patched(entity: Any, operations: list[Any]) -> dict[str, Any]:
 
 
 def read_point(value: Any, path: str) -> Point:
-    """Read a list of 2 or 3 finite numbers; z is 0.0 where it is left out (seed: 2D becomes 3D)."""
+    """Read a list of 2 or 3 finite numbers; z is 0.0 where it is left out (2D becomes 3D)."""
     if type(value) is list and 2 <= len(value) <= 3:
         x, y, z = value if len(value) == 3 else (*value, 0.0)
         if type(x) is type(y) is type(z) is float and isfinite(x + y + z):  # at a glance; a sum may overflow

@@ -3,7 +3,7 @@
 `check_definitions` reads definitions, `create_agent_state_model` and `create_global_state_model` make Pydantic models
 of them, `validate_state` and `dump_state` lead from JSON to a model and back.
 
-Source: seeds/state_variable_types.md. Behind the door:
+Source: docs/reference/contracts.md, "Variables". Behind the door:
 
 - ``limits.py``: types, which fields belong to which, every limit
 - ``cycles.py``, ``rules.py``, ``defaults.py``, ``patterns.py`` (``pattern_parser.py``): what is wrong with a definition

@@ -1,6 +1,6 @@
 """What Pydantic is told about the values of a definition: native constraints only, so that checking is quick.
 
-Source: seeds/state_variable_types.md, "Type Annotation Generation", "Validation Performance Strategy".
+Source: docs/reference/contracts.md, "Variables".
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _string(definition: VariableDefinition) -> Any:
 def nested_model(definition: VariableDefinition) -> type[ObjectState]:
     """Return the model of a dict with a schema, or of an object; the same one for equal definitions while it is kept.
 
-    All fields are required but those whose default is null (seed, "Object Type").
+    All fields are required but those whose default is null.
     """
     fields = definition.schema_ or {}
     return make_class(

@@ -1,6 +1,6 @@
 """Values that stand for definitions' values: defaults, given or composed, and whether they are of their type.
 
-Source: seeds/state_variable_types.md, "Type-Specific Configuration" (the rule *Default* of each type).
+Source: docs/reference/simulation-config.md, "Fields".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Schemas that contain themselves, found before anything else looks at them.
 
-Source: seeds/state_variable_types.md, "Circular Reference Detection": depth-first search with the stack of the way.
+Source: docs/reference/contracts.md, "Variables": depth-first search with the stack of the way.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reading a default as it was written, whatever its type says: within limits, with lists for tuples.
 
-Source: seeds/state_variable_types.md, "JSON Serialization Format".
+Source: docs/reference/simulations.md, "Values".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The definition of one state variable.
 
-Source: seeds/state_variable_types.md, "Extended VariableDefinition Schema".
+Source: docs/reference/simulation-config.md, "Fields".
 """
 
 from __future__ import annotations

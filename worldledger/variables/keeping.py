@@ -1,6 +1,6 @@
 """Keeping what was made of a schema, by the schema's hash, within bounds of number and of size.
 
-Source: seeds/state_variable_types.md, "Validation Performance Strategy" 5.
+Source: docs/reference/contracts.md, "Variables".
 """
 
 from __future__ import annotations

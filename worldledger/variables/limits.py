@@ -1,6 +1,6 @@
 """The types of variables, which fields belong to which, and every limit.
 
-Source: seeds/state_variable_types.md, "Type-Specific Configuration", "Depth Limits" and "Collection Size Limits".
+Source: docs/reference/contracts.md, "Variables".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What Pydantic says about values, in the words of this house.
 
-Source: seeds/state_variable_types.md, "Error Message Format".
+Source: docs/reference/contracts.md, "Variables".
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def loc_to_dot_notation(loc: tuple[str | int, ...]) -> str:
 def format_validation_error(error: ValidationError, prefix: tuple[str | int, ...] = ()) -> str:
     """Write a validation error as text, one line a problem: ``PATH: MESSAGE``.
 
-    A collection or a string over its size is told with its field once more at the end, as the seed words it.
+    A collection or a string over its size is told with its field once more at the end.
     ``prefix`` is the way to the value that was checked.
     """
     return format_problems(problems_of(error, prefix))

@@ -1,7 +1,6 @@
 """The models of agents and of the world's variables, made from definitions and kept by what they were made from.
 
-Source: seeds/state_variable_types.md, "Type Annotation Generation", "Validation Performance Strategy" 5 (caching by
-schema hash), "JSON Serialization Format".
+Source: docs/reference/contracts.md, "Variables"; docs/reference/simulations.md, "Values".
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class _Key:
 def create_agent_state_model(variables: Mapping[str, VariableDefinition]) -> type[AgentState]:
     """Return the model ``DynamicAgentState``: ``name``, then the variables in their order.
 
-    A variable without a default is required. Values are coerced as Pydantic does (seed, "Type Coercion Behavior");
+    A variable without a default is required. Values are coerced as Pydantic does;
     unknown ones are refused. The last 256 models are kept by the hash of their schema (few of very large ones).
     Raises InvalidDefinitionError for what is no definition, and for a variable ``name``.
     """

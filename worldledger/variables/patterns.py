@@ -5,7 +5,7 @@ the regular expressions of Rust, whose time grows linearly with the string's len
 exponential time. `translate` writes a pattern anew in their syntax, so that each accepts the same strings; what has no
 counterpart there (look-around, back-references, …) is refused.
 
-Source: seeds/state_variable_types.md, "String Type": Python `re` syntax, full string match.
+Source: docs/reference/simulation-config.md, "Patterns": Python `re` syntax, full string match.
 """
 
 from __future__ import annotations

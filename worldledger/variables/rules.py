@@ -1,6 +1,6 @@
 """The rules of definitions, checked on plain values, and the normal form of those that keep them.
 
-Source: seeds/state_variable_types.md, "Type-Specific Configuration" and "Validation Rules Summary".
+Source: docs/reference/simulation-config.md, "Fields".
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The documents of social-RL experiments: rounds, policies, meta data, and reading and writing them as files.
 
-Source: seeds/social_rl.md. Everything here is in `worldledger_social_rl.rules`, with the ruleset itself.
+Source: docs/reference/social-rl.md, "Documents". Everything here is in `worldledger_social_rl.rules`, with the ruleset
+itself.
 """
 
 from worldledger_social_rl.rules.fields import SCHEMA_VERSION

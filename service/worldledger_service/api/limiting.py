@@ -1,4 +1,4 @@
-"""How often one address may ask. Source: seeds/chess_openenv.md, "Rate limiting: 100 API requests per minute per IP".
+"""How often one address may ask. Source: docs/reference/http.md, "Conventions".
 
 Each request and each WebSocket handshake counts once for the address that it came from, however long it lasts; refused
 ones do not count. What a supervisor asks (`_UNCOUNTED`) is free. Addresses of this machine are free, too, unless the

@@ -51,7 +51,7 @@ class Tick(NamedTuple):
 class Clocks:
     """Sets one world's time authority, takes its ticks, and notices its silence.
 
-    Source: seeds/simulation_core.md, "Time authority". ``silence_s``: seconds without a tick, as this process sees
+    Source: docs/reference/effects.md, "Times". ``silence_s``: seconds without a tick, as this process sees
     them, after which an adapter counts as silent; None: however long.
     """
 

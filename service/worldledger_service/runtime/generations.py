@@ -215,7 +215,7 @@ class Generations:
         return True
 
     async def cancel_if_stale(self, attachment: Attachment, req_id: str, new_view_seq: int) -> bool:
-        """Cancel a generation if what its agent was shown up to this view makes it stale; tell if it did (seed)."""
+        """Cancel a generation if what its agent was shown up to this view makes it stale; tell if it did."""
         key = (attachment.agent_id, req_id)
         token = self._live.get(key)
         if token is None:

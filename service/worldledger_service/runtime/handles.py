@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class AgentHandle:
-    """One agent (source: seeds/simulation_core.md, "Agent Handle Interface"); `Orchestrator.register_agent` gives it.
+    """One agent (docs/reference/contracts.md, "Orchestrator and handles"); `Orchestrator.register_agent` gives it.
 
     ``view_seq`` is that of the last observation that was given out; ``initial_view`` is the view that the first one
     applies to. ``context_seq`` is the newest that the agent was handed through this handle, be it an observation or a
@@ -63,7 +63,7 @@ class AgentHandle:
         return await self.orchestrator.hold_intent(self._complete(intent))
 
     async def cancel(self, req_id: str) -> None:
-        """Cancel a generation of this agent, if there is one of this req_id (seed: reason ``user_requested``)."""
+        """Cancel a generation of this agent, if there is one of this req_id (reason: ``user_requested``)."""
         with suppress(UnknownGenerationError):
             await self.orchestrator.cancel_generation(self.agent_id, req_id)
 

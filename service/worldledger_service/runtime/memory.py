@@ -1,7 +1,7 @@
 """What a world's orchestrator keeps in memory, how much that is, and how it is let go.
 
-Source: seeds/simulation_core.md, "Memory Management". Everything kept here can be made again from the log. (Compaction
-of the log itself is not this version's.)
+Source: docs/reference/contracts.md, "Memory". Everything kept here can be made again from the log. (Compaction of the
+log itself is not this version's.)
 """
 
 from __future__ import annotations
@@ -58,8 +58,7 @@ class MemoryManager:
     def evict_old_views(self, agent_handles: Mapping[str, Any] | None = None) -> int:
         """Let go of the views of agents that nobody here needs, beyond ``view_cache_size``; tell how many.
 
-        An agent with an open handle, a reader or a live token keeps its view, whatever ``agent_handles`` (the seed's
-        argument) names.
+        An agent with an open handle, a reader or a live token keeps its view, whatever ``agent_handles`` names.
         """
         del agent_handles
         return self._attachments.evict()

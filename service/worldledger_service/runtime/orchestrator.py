@@ -1,7 +1,7 @@
 """The orchestrator: one world as its agents live in it, durable, in this process.
 
-Source: seeds/simulation_core.md, "Orchestrator Interface". Any number of processes may have an orchestrator of the same
-world: what they share is the log, and each follows it.
+Source: docs/reference/contracts.md, "Orchestrator and handles". Any number of processes may have an orchestrator of the
+same world: what they share is the log, and each follows it.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Orchestrator(Gauges):
         self.config = config
         self.effect_validator: EffectValidator = effect_validator or DefaultEffectValidator()
         self.event_log = event_log
-        #: the seed's table: every handle that was given out here and is still open
+        #: every handle that was given out here and is still open
         self.agent_handles: dict[str, AgentHandle] = {}
         self._store = store
         self._outbox = Outbox(event_log)
@@ -231,7 +231,7 @@ class Orchestrator(Gauges):
 
     @property
     def world_state(self) -> WorldState:
-        """The world's state as far as it is followed here; it goes on changing, and is only to be read (seed)."""
+        """The world's state as far as it is followed here; it goes on changing, and is only to be read."""
         return self._follower.views.fold.state
 
     async def orchestrator_config(self) -> OrchestratorConfig:
@@ -250,7 +250,7 @@ class Orchestrator(Gauges):
         staleness_threshold: Threshold = NOT_GIVEN,
         interrupt_policy: InterruptPolicy | None = None,
     ) -> AgentHandle:
-        """Register an agent, or give a registered one this policy, and these permissions (None: the seed's five).
+        """Register an agent, or give a registered one this policy, and these permissions (None: the usual five).
 
         A registration is an effect, so that it survives; the same again writes nothing. ``weight`` is the agent's
         share among those that wait. Without a policy the world's ruleset gives it one; ``staleness_threshold`` and
@@ -414,7 +414,7 @@ class Orchestrator(Gauges):
             )
 
     async def cancel_if_stale(self, agent_id: str, req_id: str, new_view_seq: int) -> bool:
-        """Cancel a generation if what its agent was shown up to this view makes it stale; tell if it did (seed)."""
+        """Cancel a generation if what its agent was shown up to this view makes it stale; tell if it did."""
         if self._generations.get(agent_id, req_id) is None:
             return False
         return await self._guard.read(self._cancel_if_stale(agent_id, req_id, new_view_seq))
@@ -527,9 +527,9 @@ class Orchestrator(Gauges):
         the effect is written, and for "client" 0.0. The wall clock goes on from where the world stands. Without
         ``force``, which is an operator's, an adapter takes over only from another one that is silent.
 
-        The call is the seed's: its effect follows, before any later tick of this process. What it gives may be awaited
-        for the effect's receipt, and raises InvalidEffectError for what is no adapter's name, and without ``force``
-        TimeAuthorityHeldError.
+        The call returns at once: its effect follows, before any later tick of this process. What it gives may be
+        awaited for the effect's receipt, and raises InvalidEffectError for what is no adapter's name, and without
+        ``force`` TimeAuthorityHeldError.
         """
         return self._clocks.set_authority(authority, zero, force=force)
 

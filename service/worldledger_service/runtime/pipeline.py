@@ -1,6 +1,6 @@
 """The way of an intent, stage by stage, from what an agent sent to an effect in the log.
 
-Source: seeds/simulation_core.md ("quota → backpressure → priority → fairness", two-phase integrity). The order:
+Source: docs/architecture-agents.md, "Intents". The order:
 
 1. *shape* (`worldledger.intents.check_intent`), and whether there is such an agent
 2. *idempotency*: the same request again is answered as it was the first time, whatever has changed since

@@ -1,4 +1,4 @@
-"""One world's log: the seed's EventLog, durable and asynchronous."""
+"""One world's log: the EventLog, durable and asynchronous."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class EventLog:
-    """Append and read one world's effects (seeds/simulation_core.md, "Event Log Schema").
+    """Append and read one world's effects (docs/reference/contracts.md, "Event log").
 
     Get it from `Store.log`. Any number of callers and processes may append to the same world at the same time.
     """

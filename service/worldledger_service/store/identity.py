@@ -11,7 +11,7 @@ _VARIANT = bytes(byte & 0x3F | 0x80 for byte in range(256))
 
 
 class Uuids:
-    """Makes uuid4 hex strings (seeds/simulation_core.md, invariant 6), many times faster than one by one."""
+    """Makes uuid4 hex strings (docs/reference/contracts.md, "Invariants"), many times faster than one by one."""
 
     def __init__(self) -> None:
         self._stock: list[str] = []

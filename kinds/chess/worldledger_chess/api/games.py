@@ -110,7 +110,7 @@ async def list_games(
 async def get_game(
     request: Request, game_id: GameId, min_seq: MinSeq = None, tensor: WithTensor = True, moves: WithMoves = True
 ) -> Response:
-    """Return a game: its row, and the seed's Game with its position.
+    """Return a game: its row, and the Game with its position.
 
     A live game is told from its log, at once after a move. The row of any other is that of the projection `games`; with
     `min_seq`, once that has come so far, or 503 after a while.

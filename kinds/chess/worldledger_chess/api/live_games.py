@@ -1,4 +1,4 @@
-"""Playing chess over HTTP: making games, moving, resigning, sessions. Source: seeds/chess_openenv.md.
+"""Playing chess over HTTP: making games, moving, resigning, sessions. Source: docs/reference/contracts.md, "Chess".
 
 A game is a world of the ruleset chess: what is done here is done by effects of its log (`worldledger_chess.arena`).
 """

@@ -1,4 +1,4 @@
-"""What the live games of a process tell Prometheus. Source: seeds/chess_openenv.md, StateManager, "Metrics"."""
+"""What the live games of a process tell Prometheus."""
 
 from __future__ import annotations
 

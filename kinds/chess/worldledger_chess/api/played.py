@@ -49,7 +49,7 @@ class AgentPage(Shape):
 
 
 class AgentStats(Shape):
-    """How an agent did over all its games (the seed's AgentStats). Games that have not ended are not played yet."""
+    """How an agent did over all its games (AgentStats). Games that have not ended are not played yet."""
 
     agent_id: str
     games_played: int = Field(description="games_won + games_lost + games_drawn.")

@@ -1,6 +1,6 @@
 """What the routes about games share: finding a game in the arena, and telling how it stands, as its log says.
 
-Source: seeds/chess_openenv.md, Game, BoardState.
+Source: docs/reference/contracts.md, "Chess".
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ GameId = Annotated[
 WithTensor = Annotated[bool, Query(alias="tensor", description="Whether board_state has the board_tensor.")]
 WithMoves = Annotated[bool, Query(alias="moves", description="Whether the answer has the move_history.")]
 
-#: What a game without a position has of the seed's Game.
+#: What a game without a position has of a Game.
 NOTHING: Final[Mapping[str, Any]] = dict.fromkeys(
     ("global_seq", "current_turn", "board_state", "agents", "clocks", "live", "move_deadline", "attempts_left")
 )
@@ -72,7 +72,7 @@ async def reach(found: Services, game: LiveGame, parameter: str, seq: int) -> No
 
 
 def told(game: LiveGame, *, tensor: bool, moves: bool) -> dict[str, Any]:
-    """Return what the seed's Game has beyond a row of the projection ``games``."""
+    """Return what a Game has beyond a row of the projection ``games``."""
     record = game.record
     live, sides, board = record.live, record.entities, record.entities["board"]
     deadline = game.deadline_at
@@ -151,7 +151,7 @@ def _agent(game: LiveGame, player: Player, side: Mapping[str, Any]) -> dict[str,
 
 
 def known(tell: Any) -> Any:
-    """Return what is told; None where the record is none of the seed's: of a variant, or with null moves."""
+    """Return what is told; None where the record is no Game: of a variant, or with null moves."""
     try:
         return tell()
     except (ValueError, NoSuchGameError):

@@ -1,4 +1,4 @@
-"""The shapes of live games: making them, moves, how they stand. Source: seeds/chess_openenv.md."""
+"""The shapes of live games: making them, moves, how they stand. Source: docs/reference/contracts.md, "Chess"."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _ONE_OF_TWO: dict[str, Any] = {
 
 
 class AgentSettings(Shape):
-    """The settings of an agent that plays (the seed's Agent without its stats)."""
+    """The settings of an agent that plays (an Agent without its stats)."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
@@ -145,7 +145,7 @@ class Resignation(Shape):
 
 
 class BoardState(Shape):
-    """A position (seed)."""
+    """A position."""
 
     fen: str = Field(description="Always with the square that a pawn has just passed over, as the standards have it.")
     board_tensor: Tensor | None = Field(
@@ -164,7 +164,7 @@ class BoardState(Shape):
 
 
 class PlayedMove(Shape):
-    """A move that was made (seed)."""
+    """A move that was made."""
 
     from_square: Square
     to_square: Square
@@ -264,7 +264,7 @@ class LiveSettings(Shape):
 
 
 class Game(GameSummary):  # type: ignore[valid-type, misc]
-    """A game as it stands: its row, and the seed's Game with its BoardState.
+    """A game as it stands: its row, and the Game with its BoardState.
 
     What comes after the row's columns is read from the log itself. It is null where there is none: nothing has begun,
     or the record is none of standard chess or Chess960.
@@ -285,7 +285,7 @@ class Game(GameSummary):  # type: ignore[valid-type, misc]
 
 
 class PlayerStats(Shape):
-    """How an agent has played (the seed's AgentStats), in this game."""
+    """How an agent has played (AgentStats), in this game."""
 
     games_played: int
     games_won: int
@@ -298,13 +298,13 @@ class PlayerStats(Shape):
 
 
 class PlayingAgent(AgentSettings):
-    """An agent with all its settings (the seed's Agent)."""
+    """An agent with all its settings (an Agent)."""
 
     stats: PlayerStats
 
 
 class GameSession(Shape):
-    """A live game that is in the memory of this process (seed)."""
+    """A live game that is in the memory of this process."""
 
     session_id: str = Field(description="A UUID that follows from the game.")
     game_id: WorldName

@@ -1,4 +1,4 @@
-"""The WebSocket of a game: whoever opens it is told what happens in the game. Source: seeds/chess_openenv.md.
+"""The WebSocket of a game: whoever opens it is told what happens in the game.
 
 Each message is one event of the log (`worldledger_chess.arena.events`), less than 64 KiB of JSON. A watcher goes on
 after the ``global_seq`` that it had last; each goes at its own pace, and one that is slow holds up neither the game nor

@@ -6,7 +6,7 @@
         async for event in game.watch():
             ...
 
-Source: seeds/chess_openenv.md.
+Source: docs/reference/contracts.md, "Chess"; docs/architecture-agents.md, "Live games".
 """
 
 from worldledger_chess.arena.arena import Arena, NewGame

@@ -1,8 +1,7 @@
 """The arena: live games of chess, durable, in this process.
 
-Source: seeds/chess_openenv.md, "State Management" and "Performance Constraints"; where the seed keeps games in memory
-alone, here the log has them, and memory is a cache. Any number of processes may have an arena on one database: what
-they share is the log.
+Source: docs/architecture-agents.md, "Live games". The log has the games, and memory is a cache. Any number of processes
+may have an arena on one database: what they share is the log.
 """
 
 from __future__ import annotations
@@ -160,7 +159,7 @@ class Arena:
         return [self._game(table) for table in self._seats]
 
     def sessions(self) -> list[GameSession]:
-        """Return the sessions of the live games in memory, in the order of `games` (seed)."""
+        """Return the sessions of the live games in memory, in the order of `games`."""
         return [session for table in self._seats if (session := session_of(table)) is not None]
 
     @property
@@ -227,7 +226,7 @@ class Arena:
         self._deadlines.set(table.game_id, at)
 
     async def _sweep(self) -> None:
-        """Have ended games leave memory that nobody asks for any more, for ever (seed, "Cleanup Strategy")."""
+        """Have ended games leave memory that nobody asks for any more, for ever (docs/how-to-chess.md, "Cleanup")."""
         while True:
             await asyncio.sleep(self.settings.sweep_every)
             self._seats.retire(self.settings.keep_ended)

@@ -30,7 +30,7 @@ def kept(text: str) -> str:
 
 
 def read_attempt(board: chess.Board, text: str) -> Attempt:
-    """Read an attempt: a text of UCI's form (seed) as UCI, any other as SAN; blanks around it count for nothing.
+    """Read an attempt: a text of UCI's form as UCI, any other as SAN; blanks around it count for nothing.
 
     Castling may be written in the way of the king's own squares or, as in Chess960, to the rook's. A null move is none.
     """

@@ -1,4 +1,4 @@
-"""What an arena has counted since it was opened. Source: seeds/chess_openenv.md, StateManager, "Metrics"."""
+"""What an arena has counted since it was opened."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ class GameCounters:
     A game that is made, or whose end is appended, as any world's effect is, past the arena, is not counted.
     """
 
-    #: the seed's total_games_created and total_games_completed
+    #: games that were made, and games that ended, here
     created: int = 0
     completed: int = 0

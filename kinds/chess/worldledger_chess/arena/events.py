@@ -1,6 +1,6 @@
 """What watchers of a game are told, made of the log's effects, so that any process can tell it. Pure.
 
-Source: seeds/chess_openenv.md, "WebSocket messages must be < 64KB", "Move Execution Flow".
+Source: docs/reference/contracts.md, "Chess".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EVENT_TYPES: Final[tuple[EventType, ...]] = get_args(EventType)
 
 #: Longest text that is taken over from an effect, in characters: an event has less than 64 KiB.
 _LONGEST: Final = 1000
-#: The seed's Move.
+#: What an event has of a Move.
 _MOVE: Final = (
     "from_square",
     "to_square",
@@ -43,7 +43,7 @@ class GameEvent:
     than 64 KiB: ``type``, ``game_id``, ``global_seq``, ``timestamp`` (ISO 8601, UTC) and
 
     - ``game_started``: ``variant``, ``fen``, ``white``, ``black`` ({agent_id, name});
-    - ``move_made``: ``move`` (the seed's Move), ``agent_id``, ``ply``, ``fen`` after it (as in the log), ``turn``;
+    - ``move_made``: ``move`` (a Move), ``agent_id``, ``ply``, ``fen`` after it (as in the log), ``turn``;
     - ``move_rejected``: ``player``, ``agent_id``, ``ply``, ``attempted``, ``reason``, ``detail``;
     - ``game_ended``: ``status``, ``result``, ``reason``, ``final_fen``, ``plies``.
 

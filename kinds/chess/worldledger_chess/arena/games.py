@@ -49,7 +49,7 @@ class LiveGame:
     def state(self) -> Game:
         """The game as it stands here, which may lie a moment behind other processes (see `reached`, `catch_up`).
 
-        Raises NoSuchGameError for a record that is no Game of the seed's: of a variant, or with null moves.
+        Raises NoSuchGameError for a record that is no Game: of a variant, or with null moves.
         """
         record = self.record
         if self._told is None or self._told[0] != record.seq:
@@ -75,7 +75,7 @@ class LiveGame:
 
     @property
     def board_state(self) -> BoardState:
-        """The position (seed). Raises NoSuchGameError for that of a variant."""
+        """The position. Raises NoSuchGameError for that of a variant."""
         return _board_state(self.record)
 
     @property

@@ -194,7 +194,7 @@ class Record:
         return wall_time
 
     def move_at(self, ply: int) -> Move:
-        """Return a move. Raises ValueError for one that is none of the seed's (null moves, drops)."""
+        """Return a move. Raises ValueError for one that is no Move (null moves, drops)."""
         try:
             return Move.of(self._effect_of(ply))
         except ValueError:  # its payload is not whole, as that of an imported move may be

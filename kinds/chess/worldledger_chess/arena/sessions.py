@@ -1,4 +1,4 @@
-"""Sessions: the seed's GameSession of a game that is in memory. Pure. Source: seeds/chess_openenv.md, GameSession."""
+"""Sessions: the GameSession of a game that is in memory. Pure. Source: docs/reference/contracts.md, "Chess"."""
 
 from __future__ import annotations
 

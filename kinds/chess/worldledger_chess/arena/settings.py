@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-#: Most games in memory (seed: "Maximum 100 concurrent games").
+#: Most games in memory (docs/reference/contracts.md, "Chess").
 MAX_GAMES: Final = 100
 
 
@@ -23,7 +23,7 @@ class ArenaSettings(BaseModel):
     keep_ended: float = Field(
         default=3600.0,
         gt=0,
-        description="Seconds after which an ended game leaves memory that nobody asks for or watches (seed: 1 hour).",
+        description="Seconds after which an ended game leaves memory that nobody asks for or watches.",
     )
     sweep_every: float = Field(default=60.0, gt=0, description="Seconds between two looks for such games.")
     allow_programs: bool = Field(

@@ -1,6 +1,6 @@
 """Chess as an AEC environment of PettingZoo: each episode is a live game of a service, each step an attempt in its log.
 
-Source: seeds/chess_openenv.md, BoardState (the tensor); reference/openenv_contract.md (rewards, the actions' coding).
+Source: docs/reference/contracts.md, "Chess" (the tensor); docs/how-to-pettingzoo.md (rewards, the actions' coding).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ChessEnv(AECEnv[str, Any, Any]):
     - ``timeout``: seconds that an answer may take; ``patience``: seconds for which a service that cannot be reached, or
       says that it is asked too often, is tried again.
 
-    Observations are of ``observation``, the seed's tensor (`tensor_of`), the same for both players, and of
+    Observations are of ``observation``, the board's tensor (`tensor_of`), the same for both players, and of
     ``action_mask``, int8 of 4672 in PettingZoo's coding (`worldledger_chess.rules.actions`): of the player that is
     to move; nothing but zeros for the other one, and after the end.
 

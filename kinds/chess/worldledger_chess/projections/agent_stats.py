@@ -1,4 +1,4 @@
-"""How the agents of chess games did: one row for each game and agent. Source: seeds/chess_openenv.md, AgentStats."""
+"""How the agents of chess games did: one row for each game and agent. Source: docs/reference/contracts.md, "Chess"."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class _World(WorldProjection):
 
 
 class AgentStats(Projection):
-    """One row for each chess world and agent, with the fields and rules of the seed's AgentStats.
+    """One row for each chess world and agent, with the fields and rules of AgentStats.
 
     - A game counts as played once it has ended, so won + lost + drawn = played; what was done in a game that goes on
       counts at once.
@@ -194,7 +194,7 @@ select agent_id,
 from agent_stats
 group by agent_id
 """,
-            "How each agent did over all games; the seed's AgentStats. Times are summed in numeric, which is exact.",
+            "How each agent did over all games, as AgentStats has it. Times are summed in numeric, which is exact.",
         ),
     )
     kinds = frozenset({"GameStarted", "MoveMade", "MoveRejected", "GameEnded"})

@@ -190,7 +190,7 @@ class Play:
 
 
 class Facts(NamedTuple):
-    """The seed's Move, as far as the two notations tell it."""
+    """A Move, as far as the two notations tell it."""
 
     from_square: str | None
     to_square: str | None

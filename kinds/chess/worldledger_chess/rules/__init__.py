@@ -1,11 +1,11 @@
-"""Chess worlds: one world is one game. Source: seeds/chess_openenv.md.
+"""Chess worlds: one world is one game. Source: docs/reference/contracts.md, "Chess".
 
 - ``claims.py``, ``positions.py``, ``moves.py``, ``endings.py``: what payloads say, and the words that they say it in
 - ``state.py``: what becomes of the state (evolve)
 - ``rules.py``: what is refused before it becomes an effect, and what is written (decide)
 - ``live.py``: the configuration of live games, and how they begin; ``deciding.py``: how they end
-- ``entities.py`` (``board.py``, ``fens.py``, ``agents.py``, ``times.py``): the seed's entities; ``validation.py``: its
-  checks of a log
+- ``entities.py`` (``board.py``, ``fens.py``, ``agents.py``, ``times.py``): the entities; ``validation.py``: checks of
+  a log
 - ``pgn.py`` (``splitter.py``, ``tags.py``, ``movetext.py``, ``clocks.py``, ``identity.py``, ``drafting.py``): recorded
   games; ``notation.py`` and ``line.py``: python-chess's moves and texts, in a fraction of its time
 

@@ -10,7 +10,7 @@ plane says how, seen from the side that moves: Black's moves are mirrored, so th
 - planes 64 to 72, pawns that become something else: ``64 + 3 * (files + 1) + piece``, the pieces being knight, bishop
   and rook
 
-Source: reference/openenv_contract.md, PettingZoo.
+Source: docs/how-to-pettingzoo.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The seed's Agent and AgentStats. Source: seeds/chess_openenv.md, Agent, AgentStats and "Security Constraints"."""
+"""Agent and AgentStats. Source: docs/reference/contracts.md, "Chess"."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from worldledger.errors import InvalidEffectError
 from worldledger.intents import check_agent_id
 from worldledger_chess.rules.claims import MAX_SECONDS
 
-#: Longest name of an agent, in characters (seed).
+#: Longest name of an agent, in characters.
 MAX_NAME: Final = 50
 #: Longest instructions of an agent, in characters.
 MAX_PROMPT: Final = 10_000
@@ -75,7 +75,7 @@ _Count: TypeAlias = Annotated[int, Field(ge=0, le=MAX_INT)]
 
 
 class AgentStats(BaseModel):
-    """How an agent has played, over the games that have ended; seconds (seed).
+    """How an agent has played, over the games that have ended; seconds.
 
     ``average_thinking_time`` is over the moves whose time is known, 0.0 where there are none.
     """
@@ -134,7 +134,7 @@ class AgentStats(BaseModel):
 
 
 class Agent(BaseModel):
-    """A player: how it is set up, and how it has played (seed).
+    """A player: how it is set up, and how it has played.
 
     - ``agent_id``: unlike its opponent's; ``white`` and ``black`` are usual. ``name``: at most 50 characters.
     - ``personality``, ``model_name`` (an id at Hugging Face, empty for a player without a model), ``system_prompt``

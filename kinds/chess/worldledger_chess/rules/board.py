@@ -1,9 +1,9 @@
-"""The seed's BoardState: one position of standard chess or Chess960, as agents and networks look at it.
+"""BoardState: one position of standard chess or Chess960, as agents and networks look at it.
 
-Source: seeds/chess_openenv.md, BoardState.
+Source: docs/reference/contracts.md, "Chess".
 
-FEN comes in two flavours, which differ in one field. Here it is the seed's: the square that a pawn has just passed over
-always stands in it (``e3`` after e2e4), as in the standards of PGN and FEN; python-chess writes it so with
+FEN comes in two flavours, which differ in one field. Here it is the full one: the square that a pawn has just passed
+over always stands in it (``e3`` after e2e4), as in the standards of PGN and FEN; python-chess writes it so with
 ``board.fen(en_passant="fen")``. The log's FENs name that square only where such a capture is legal, as python-chess
 does by itself.
 """
@@ -94,15 +94,15 @@ BoardTensor: TypeAlias = Annotated[
 
 
 class BoardState(BaseModel):  # noqa: PLW1641 - it has no hash, as a list has none
-    """A position (seed). One that exists holds: every field says what its ``fen`` says.
+    """A position. One that exists holds: every field says what its ``fen`` says.
 
-    - ``fen``: in the seed's flavour (see the module); of a position that can be played: one king a colour, the side
+    - ``fen``: in the full flavour (see the module); of a position that can be played: one king a colour, the side
       that is not to move not in check. ``board_tensor``: see `tensor_of`; read-only, nested lists in JSON.
     - ``legal_moves``: in UCI, sorted; empty where the rules leave none. In Chess960 castling goes to the rook's square.
     - ``is_check``, ``is_checkmate``, ``is_stalemate``: of the side to move.
     - ``castling_rights``: of ``KQkq``, empty for none; in Chess960 an inner rook has its file's letter (X-FEN).
     - ``en_passant_square``: the one that a pawn has just passed over, whether or not somebody can capture there.
-    - ``halfmove_clock``: since the last capture or move of a pawn, 0 to 150 (the seed's 100 is where a draw can be
+    - ``halfmove_clock``: since the last capture or move of a pawn, 0 to 150 (at 100 a draw can be
       claimed; by itself a game ends after seventy-five moves of both). ``fullmove_number``: from 1 on.
     """
 

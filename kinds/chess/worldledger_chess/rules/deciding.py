@@ -1,6 +1,6 @@
 """How a game that is being played ends: by the board, by a player who gives up, by the clock.
 
-Source: seeds/chess_openenv.md, Game, "State Transitions". Recorded games end by `worldledger_chess.rules.endings`.
+Source: docs/reference/contracts.md, "Chess". Recorded games end by `worldledger_chess.rules.endings`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def automatic_end(board: chess.Board) -> Ending | None:
 
     The board must have its moves (`worldledger_chess.rules.board.replayed`): repetition is told by them. Checkmate,
     stalemate, insufficient material, seventy-five moves and fivefold repetition end a game by themselves; fifty moves
-    and threefold repetition, which a player may claim, are claimed at once, as the seed lists them. What only the next
+    and threefold repetition, which a player may claim, are claimed at once. What only the next
     move would bring about is not claimed.
     """
     outcome = board.outcome()

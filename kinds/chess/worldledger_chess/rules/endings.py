@@ -1,10 +1,10 @@
-"""How a recorded game ended, in the seed's words, from its Result, its Termination and the position on the board.
+"""How a recorded game ended, in the words of a Game, from its Result, its Termination and the position on the board.
 
-Source: seeds/chess_openenv.md, Game. ``status``: in_progress, checkmate, stalemate, draw, resigned, timeout.
+Source: docs/reference/contracts.md, "Chess". ``status``: in_progress, checkmate, stalemate, draw, resigned, timeout.
 ``result``: white_wins, black_wins, draw or None. ``reason`` says it more closely; see `Reason`.
 
 The record counts: a result that contradicts the board stays as recorded, with a warning. Only where the record is
-silent (no result, or ``*``) does the board decide. ``0-0``, a game that both players lose, is no result of the seed's:
+silent (no result, or ``*``) does the board decide. ``0-0``, a game that both players lose, is no result of a Game:
 the game counts as unfinished, with a warning.
 """
 

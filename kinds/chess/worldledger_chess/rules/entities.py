@@ -1,12 +1,12 @@
-"""The seed's entities: Game, BoardState, Move, Agent, AgentStats and GameSession, with its rules of validation.
+"""The entities: Game, BoardState, Move, Agent, AgentStats and GameSession, with the rules that each keeps.
 
 They are made of a world's log and state, which are what is kept: a Game is a view of a world. Source:
-seeds/chess_openenv.md, "Core Entities". Where they differ from it:
+docs/reference/contracts.md, "Chess". Besides:
 
 - ``game_id`` is a world's name, since a game is a world; the arena names its games by UUID4.
 - ``websocket_connections`` is how many watch, not the sockets.
 - ``halfmove_clock`` goes to 150, see `BoardState`; datetimes have a zone, which is UTC.
-- ``initial_fen``, ``variant`` and ``reason`` of a Game are beyond the seed, and what a null move, a drop (Crazyhouse)
+- ``initial_fen``, ``variant`` and ``reason`` of a Game are there too, and what a null move, a drop (Crazyhouse)
   and a game of another variant are has no place in it: there is no Game of such a record.
 """
 
@@ -41,7 +41,7 @@ _SAN: Final = r"^(?:[KQRBN]?[a-h]?[1-8]?x?[a-h][1-8](?:=[QRBN])?|O-O(?:-O)?)[+#]
 _LETTERS: Final = {"knight": "N", "bishop": "B", "rook": "R", "queen": "Q", "king": "K"}
 _UUID4: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _LAST_RANK: Final[dict[Player, str]] = {"white": "8", "black": "1"}
-#: The seed's results of each status.
+#: The results of each status.
 _RESULTS: Final[dict[Status, frozenset[Result | None]]] = {
     "in_progress": frozenset({None}),
     "checkmate": frozenset({"white_wins", "black_wins"}),
@@ -69,7 +69,7 @@ GameId: TypeAlias = Annotated[str, AfterValidator(_world_name)]
 
 
 class Move(BaseModel):
-    """One move (seed).
+    """One move.
 
     ``timestamp`` is the payload's, or else when its effect was written. ``thinking_time`` is in seconds, 0.0 where
     nobody said it. In Chess960 castling goes to the rook's square. That the move was legal where it was made, and that
@@ -128,7 +128,7 @@ class Move(BaseModel):
     def of(cls, effect: Effect) -> Self:
         """Make it of a MoveMade whose payload is whole, as the rules and the PGN reader write it.
 
-        Raises ValueError for any other, and for what is no move of the seed's (null moves, drops). Of a move that says
+        Raises ValueError for any other, and for what is no Move (null moves, drops). Of a move that says
         less, `moves_of` asks the board.
         """
         return cls._made(effect["payload"], effect)
@@ -173,7 +173,7 @@ def _is_whole(payload: Mapping[str, Any]) -> bool:
 
 
 class Game(BaseModel):
-    """A game (seed): its position, its moves, and how it stands.
+    """A game: its position, its moves, and how it stands.
 
     - ``game_id``: the world's name. ``current_turn``: who is to move, also where the game has ended.
     - ``status``, ``result``, ``reason``: the words of `worldledger_chess.rules.endings`; ``result`` and ``ended_at``
@@ -278,7 +278,7 @@ class Game(BaseModel):
 
 
 class GameSession(BaseModel):
-    """A game that is being played or watched here: who plays, and how many sockets watch (seed).
+    """A game that is being played or watched here: who plays, and how many sockets watch.
 
     ``session_id`` is a UUID4. ``is_active`` is false once the game has ended or has left memory; nothing of it is lost
     then, since the log has it all.

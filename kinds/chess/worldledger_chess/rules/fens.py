@@ -1,7 +1,6 @@
 """Positions as they come from outside: a FEN, a chess world's entities, a list of moves.
 
-Two flavours of FEN are read, see `worldledger_chess.rules.board`. Source: seeds/chess_openenv.md, BoardState and
-"Security Constraints".
+Two flavours of FEN are read, see `worldledger_chess.rules.board`. Source: docs/reference/contracts.md, "Chess".
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from worldledger_chess.rules.positions import ORTHODOX, STANDARD, UNREADABLE, fe
 from worldledger_chess.rules.state import BOARD
 from worldledger_chess.rules.tags import UNPLAYABLE, status_text
 
-#: What a move in UCI looks like (seed, "Security Constraints"), and a square.
+#: What a move in UCI looks like, and a square.
 UCI: Final = r"^[a-h][1-8][a-h][1-8][qrbn]?$"
 SQUARE: Final = r"^[a-h][1-8]$"
 #: A longer text is no position: the longest FEN has some ninety characters.
 MAX_FEN: Final = 128
-#: The seed says 100, the claim of fifty moves; a game in which nobody claims goes on, and ends by itself at 150.
+#: At 100 a draw by fifty moves can be claimed; a game in which nobody claims goes on, and ends by itself at 150.
 MAX_HALFMOVE_CLOCK: Final = 150
 #: Positions that nobody can have come to, or go on from.
 _IMPOSSIBLE: Final = UNPLAYABLE | chess.STATUS_INVALID_EP_SQUARE

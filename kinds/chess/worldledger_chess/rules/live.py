@@ -1,7 +1,7 @@
 """How a live game is set up: what stands under ``live`` in the configuration of a chess world.
 
 Any process can go on with a game by it: who plays, from which position, what becomes of illegal moves and of time.
-Source: seeds/chess_openenv.md, Agent, "Performance Constraints" and "Security Constraints".
+Source: docs/reference/contracts.md, "Chess".
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _world_name(value: str) -> str:
 
 
 def _agents_time(known: Mapping[str, Any]) -> Any:
-    """Return each colour its agent's time for a move (seed: Agent, "Move decision timeout")."""
+    """Return each colour its agent's time for a move (its ``timeout_seconds``)."""
     agents = {player: known[player] for player in OTHER if player in known}
     if len(agents) != len(OTHER):
         return None
@@ -95,7 +95,7 @@ class LiveConfig(BaseModel):
 
     - ``white``, ``black``: the agents, with different agent_ids.
     - ``chess960``; ``fen``: where it begins, the usual position where it is left out. The FEN is of a position that is
-      right in every respect, and in which a new game is not over; it is kept in the seed's flavour (see
+      right in every respect, and in which a new game is not over; it is kept in the full flavour (see
       `worldledger_chess.rules.board`).
     - ``max_illegal``: after so many illegal attempts in a row comes the ``fallback``: the player resigns, or a random
       move is made for it.

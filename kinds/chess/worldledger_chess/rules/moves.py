@@ -1,6 +1,6 @@
-"""One move as the payload of a MoveMade effect: the seed's Move and what a recorded game knows besides.
+"""One move as the payload of a MoveMade effect: a Move and what a recorded game knows besides.
 
-Source of the names: seeds/chess_openenv.md, Move.
+Source of the names: docs/reference/contracts.md, "Chess".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def play_move(board: chess.Board, move: chess.Move, *, ply: int, agent_id: str) 
 def payload_of(made: Made, fen: str, *, ply: int, player: str, agent_id: str) -> dict[str, Any]:
     """Return the payload of a move that was made.
 
-    Fields of the seed's Move:
+    Fields of a Move:
 
     - ``from_square``, ``to_square``: like ``e2``; in Chess960 castling goes to the rook's square, as in UCI.
     - ``piece``, ``promotion_piece``: pawn, knight, bishop, rook, queen or king. ``player``: white or black.
@@ -34,7 +34,7 @@ def payload_of(made: Made, fen: str, *, ply: int, player: str, agent_id: str) ->
     A null move (``--`` in PGN) has ``is_null`` true, ``0000`` and ``--`` as notations, and null squares and piece.
     A piece dropped from the hand (Crazyhouse) has no ``from_square``.
 
-    Beyond the seed: ``ply`` (1 is the game's first), ``agent_id``, ``fen`` after the move (as python-chess writes it:
+    Besides these: ``ply`` (1 is the game's first), ``agent_id``, ``fen`` after the move (as python-chess writes it:
     with an en passant square only where such a capture is legal), and what the recorder knew: ``clock`` (seconds left),
     ``evaluation`` ({cp | mate, depth?}, from White's side), ``comment`` (its text, or null), ``commands`` (commands in
     comments that are not understood here, verbatim), ``nags`` and ``variations`` (sidelines to this move).

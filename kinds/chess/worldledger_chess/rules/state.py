@@ -1,4 +1,4 @@
-"""The fold of a chess world: what its effects make of its state. Source: seeds/chess_openenv.md, Game and BoardState.
+"""The fold of a chess world: what its effects make of its state. Source: docs/reference/contracts.md, "Chess".
 
 The state has three entities. ``white`` and ``black``:
 

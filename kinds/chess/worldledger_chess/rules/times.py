@@ -1,4 +1,4 @@
-"""Moments of a game as datetimes that know their zone, which is UTC. Source: seeds/chess_openenv.md, ISO 8601."""
+"""Moments of a game as datetimes that know their zone, which is UTC."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Whether a game's log holds, looked at without the fold: python-chess plays it all again.
 
-Source: seeds/chess_openenv.md, "Data Integrity Checks" and "Business Rules"; its messages are kept.
+Source: docs/reference/contracts.md, "Chess".
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Created(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """A relationship, one way (source: seeds/simulation_core.md, ``Relationship``)."""
+    """A relationship, one way (source: docs/reference/contracts.md, "Space")."""
 
     from_entity: str
     to_entity: str

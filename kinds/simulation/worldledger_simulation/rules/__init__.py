@@ -1,6 +1,6 @@
 """Turn-based simulations whose variables are typed and whose agents each see their own part of it.
 
-Source: seeds/state_variable_types.md, seeds/partial_observability.md.
+Source: docs/reference/contracts.md, "Variables" and "Observability"; docs/reference/simulations.md.
 
 - ``config.py``, ``loading.py``, ``configuring``: what a researcher writes, and how it is read
 - ``words.py``: the kinds of effects, and what their payloads say

@@ -1,7 +1,7 @@
 """Checkpoints: a simulation's state as a file that another simulation can begin with.
 
-Source: seeds/state_variable_types.md, "Checkpoint Format": ``{turn, agents, global_state}``. What is exported here has
-a member ``worldledger`` besides, which says where it comes from and has the digest of the rest; a checkpoint without it
+Source: docs/reference/simulations.md, "Checkpoints": ``{turn, agents, global_state}``. What is exported here has a
+member ``worldledger`` besides, which says where it comes from and has the digest of the rest; a checkpoint without it
 is read as well.
 """
 

@@ -1,6 +1,6 @@
 """A simulation's configuration: its agents, its typed variables, and who observes what.
 
-Source: seeds/partial_observability.md, "Modified Entities"; seeds/state_variable_types.md.
+Source: docs/reference/simulation-config.md.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def new_config(config: SimulationConfig) -> SimulationConfig:
 
 
 def _observability_value(config: ObservabilityConfig) -> dict[str, Any]:
-    """Write the matrix as the compact lists of the seed; what noise is drawn for, where that is not the turn."""
+    """Write the matrix as compact lists; what noise is drawn for, where that is not the turn."""
     scope = {} if config.noise_scope == "turn" else {"noise_scope": config.noise_scope}
     return {
         "enabled": config.enabled,

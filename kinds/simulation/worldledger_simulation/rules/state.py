@@ -1,6 +1,6 @@
 """SimulationState: the typed view of a simulation's WorldState, and its checkpoint.
 
-Source: seeds/partial_observability.md, ``SimulationState``; seeds/state_variable_types.md, "Checkpoint Format".
+Source: docs/reference/simulations.md, "State" and "Checkpoints".
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from worldledger_simulation.rules.words import GLOBAL, PLACE
 
 
 class SimulationState(BaseModel):
-    """What a simulation is at one moment (seed), typed: ground truth, or what somebody observes of it.
+    """What a simulation is at one moment, typed: ground truth, or what somebody observes of it.
 
     - ``turn``: the last turn that was started; 0 before the first.
     - ``agents``: name -> the agent's variables, an instance of the model that `create_agent_state_model` makes.
@@ -65,7 +65,7 @@ class SimulationState(BaseModel):
         )
 
     def to_value(self) -> dict[str, Any]:
-        """Return the seed's checkpoint: ``{turn, agents, global_state}``, as JSON values."""
+        """Return its checkpoint: ``{turn, agents, global_state}``, as JSON values."""
         return {
             "turn": self.turn,
             "agents": {name: dump_state(agent) for name, agent in self.agents.items()},

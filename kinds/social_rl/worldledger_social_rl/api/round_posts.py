@@ -1,7 +1,7 @@
 """Posting a whole round to a social-RL world: one unit of effects, once.
 
-Source: seeds/social_rl.md, "Round Result Schema". A round's number is its identity: the same round again is answered as
-it was the first time, whatever has become of the world since, and another one of that number is refused.
+Source: docs/reference/social-rl.md, "Round". A round's number is its identity: the same round again is answered as it
+was the first time, whatever has become of the world since, and another one of that number is refused.
 """
 
 from __future__ import annotations

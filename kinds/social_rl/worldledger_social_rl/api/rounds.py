@@ -1,4 +1,4 @@
-"""Rounds of social-RL worlds over HTTP, and the policies of their agents at any moment. Source: seeds/social_rl.md."""
+"""Rounds of social-RL worlds over HTTP, and the policies of their agents at any moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shapes of rounds of social-RL runs and of their agents' policies. Source: seeds/social_rl.md."""
+"""The shapes of rounds of social-RL runs and of their agents' policies. Source: docs/reference/social-rl.md."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class _World(AppendingWorld):
 
 
 class PolicyAdaptations(Projection):
-    """One row for each PolicyAdapted that says whose it is; values of other types than the seed's are null."""
+    """One row for each PolicyAdapted that says whose it is; values of other types than the documents' are null."""
 
     name = "policy_adaptations"
     version = 3

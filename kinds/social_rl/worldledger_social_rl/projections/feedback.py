@@ -61,7 +61,7 @@ class _World(AppendingWorld):
 
 
 class Feedback(Projection):
-    """One row for each FeedbackRecorded that says whose it is; values of other types than the seed's are null."""
+    """One row for each FeedbackRecorded that says whose it is; values of other types than the documents' are null."""
 
     name = "feedback"
     version = 3

@@ -64,7 +64,7 @@ def _emitted(timestamp: Any) -> datetime | None:
 
 
 class Messages(Projection):
-    """One row for each MessageEmitted that says whose it is; values of other types than the seed's are null."""
+    """One row for each MessageEmitted that says whose it is; values of other types than the documents' are null."""
 
     name = "messages"
     version = 3

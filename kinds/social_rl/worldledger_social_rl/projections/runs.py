@@ -40,7 +40,7 @@ _COLUMNS: Final = (
     Column("rounds", "bigint", "How many rounds were started."),
     Column("messages", "bigint", "How many messages were sent, those for coaches only included."),
     Column("agents", "bigint", "How many agents there are."),
-    Column("meta", "json", "The seed's meta fields, as recorded; null without any.", True),
+    Column("meta", "json", "The fields of the meta block, as recorded; null without any.", True),
     Column("extra", "json", "What the meta data tell besides; null where they tell nothing.", True),
 )
 _EXTRA: Final = [column.name for column in _COLUMNS].index("extra")

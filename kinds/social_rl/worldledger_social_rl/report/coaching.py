@@ -21,7 +21,7 @@ _PAIRS: Final = 60
 
 _NO_CUE: Final = "no cue told"
 _NONE: Final = "(no cue activated)"
-#: The seed's types in the order in which they are drawn; others come after them.
+#: The documented types in the order in which they are drawn; others come after them.
 _TYPES: Final = {"activate_cue": "activated", "adjust_intensity": "intensity adjusted", "deactivate_cue": "deactivated"}
 _ODD: Final = "of another type, or none"
 

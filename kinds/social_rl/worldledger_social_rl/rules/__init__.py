@@ -1,7 +1,7 @@
-"""Social-RL worlds: one world is one run of an experiment. Source: seeds/social_rl.md.
+"""Social-RL worlds: one world is one run of an experiment. Source: docs/reference/social-rl.md.
 
-- ``fields.py``, ``faults.py``: the seed's fields and rules, and what is wrong with a document
-- ``models.py``, ``files.py``: the seed's documents as typed models, and as files (`worldledger_social_rl.documents` has
+- ``fields.py``, ``faults.py``: the documents' fields and rules, and what is wrong with a document
+- ``models.py``, ``files.py``: the documents as typed models, and as files (`worldledger_social_rl.documents` has
   them all)
 - ``words.py``: the kinds of effects, and how the documents stand in payloads
 - ``recording.py`` (``rounds.py``, ``writing.py``, ``judging.py``): a run's folder as effects, and back

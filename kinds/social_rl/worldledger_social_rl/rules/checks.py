@@ -51,7 +51,7 @@ _OWNERS: Final[Mapping[str | None, str]] = {
 _BESIDE: Final = frozenset({"kind", "token_count"})
 _OBJECT: Final = frozenset({dict})
 _STARTED: Final = {
-    "meta": Field(_OBJECT, "an object", "The seed's meta fields, those that are known."),
+    "meta": Field(_OBJECT, "an object", "The fields of the meta block that are known."),
     "extra": Field(_OBJECT, "an object", "What is told besides: condition, seed, agents …", required=False),
     words.CONDITION: Field(frozenset({str}), "a string", "The condition, where it is no text.", required=False),
 }

@@ -23,8 +23,8 @@ MAX_NAMED: Final = 1000
 def check_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration with ``strict`` written out.
 
-    - ``meta``: the seed's meta fields, those that are known; other members go into ``extra`` of ExperimentStarted.
-    - ``strict``: whether drafts are held against the seed's rules; true where it is left out.
+    - ``meta``: the fields of the meta block that are known; other members go into ``extra`` of ExperimentStarted.
+    - ``strict``: whether drafts are held against the documents' rules; true where it is left out.
     - ``coaches``: the agents that see internal messages; where it is left out, those of the role Coach.
     - ``agents``: agents that are there, and are registered, from the beginning.
 

@@ -1,6 +1,7 @@
-"""What strict checks find wrong with the seed's documents: every fault, each with its JSON path.
+"""What strict checks find wrong with documents of a run: every fault, each with its JSON path.
 
-Source: seeds/social_rl.md. Pure and hand-written: no models are made, so a round of any size is judged in one pass.
+Source: docs/reference/social-rl.md, "Documents". Pure and hand-written: no models are made, so a round of any size is
+judged in one pass.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The fields of the seed's documents: what each holds, and what strict checks ask of it.
+"""The fields of the documents of a run: what each holds, and what strict checks ask of it.
 
-Source: seeds/social_rl.md, every table in it. One table serves the checks, the reader of run folders and
-docs/reference/social-rl.md. Fields that the seed's own usage example leaves out are not required, nor are the parts of
-a round that older runs do not have.
+One table serves the checks, the reader of run folders and docs/reference/social-rl.md, "Documents". Fields that a run
+may do without are not required, nor are the parts of a round that older runs do not have.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_WORD
 
-#: The version of the seed's schemas.
+#: The version of the documents' schemas.
 SCHEMA_VERSION: Final = "0.2.0"
 ADAPTATION_TYPES: Final = ("activate_cue", "deactivate_cue", "adjust_intensity")
 MESSAGE_ROLES: Final = ("assistant", "system", "user")

@@ -1,6 +1,6 @@
 """Rounds as files, and the meta block with the moment in it: the one corner of social_rl that reaches outside.
 
-Source: seeds/social_rl.md, "Validation" and "Usage Example". Files are read and written where the caller says, and the
+Source: docs/reference/social-rl.md, "From Python". Files are read and written where the caller says, and the
 clock is read where the caller gives no timestamp.
 """
 

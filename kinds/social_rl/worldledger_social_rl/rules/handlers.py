@@ -56,7 +56,7 @@ def _is_word(value: Any) -> bool:
 
 
 def start_experiment(state: WorldState, effect: Effect) -> Touched:
-    """ExperimentStarted: the meta data are known; condition and seed are told beside the seed's fields.
+    """ExperimentStarted: the meta data are known; condition and seed are told beside the fields of the meta block.
 
     A condition that is no text stands in the payload's own ``condition``, which worlds of before do not have.
     """

@@ -1,7 +1,7 @@
-"""The seed's documents as typed models: rounds, messages, feedback, adaptations, policy states.
+"""The documents of a run as typed models: rounds, messages, feedback, adaptations, policy states.
 
-Source: seeds/social_rl.md. What the seed's usage example leaves out has a default. Reading goes by `faults`, so that
-whatever is wrong is told at once, with its path.
+Source: docs/reference/social-rl.md, "Documents". What a run may do without has a default. Reading goes by `faults`, so
+that whatever is wrong is told at once, with its path.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from worldledger_social_rl.rules.fields import SCHEMA_VERSION
 AdaptationType: TypeAlias = Literal["activate_cue", "deactivate_cue", "adjust_intensity"]
 FrameworkOption: TypeAlias = Literal["A", "B", "C", "D", "E"]
 
-#: Extended fields: written only where they say something (seed, "Extended Message Fields (Optional)").
+#: Extended fields: written only where they say something (docs/reference/social-rl.md, "Message").
 _EXTENDED: Final = ("context_frame", "role", "internal")
 
 
@@ -27,7 +27,7 @@ class _Document(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=(), allow_inf_nan=False)
 
     def to_value(self) -> dict[str, Any]:
-        """Return it as JSON, as the seed's file has it; -0.0, which rounding gives and no log holds, as 0.0.
+        """Return it as JSON, as its file has it; -0.0, which rounding gives and no log holds, as 0.0.
 
         What JSON does not have is left in it, for whoever writes it to refuse.
         """
@@ -36,7 +36,7 @@ class _Document(BaseModel):
 
 
 class ExperimentMeta(_Document):
-    """What a round is of (seed, "Meta Block")."""
+    """What a round is of (docs/reference/social-rl.md, "Meta block")."""
 
     experiment_id: str
     prar_run_id: str
@@ -54,7 +54,7 @@ class ExperimentMeta(_Document):
 
 
 class ContextFrame(_Document):
-    """What was injected into an agent's context (seed, "Context Frame Schema")."""
+    """What was injected into an agent's context (docs/reference/social-rl.md, "Message")."""
 
     base_scenario: str | None = None
     concept_a_manifestation: str | None = None
@@ -65,7 +65,7 @@ class ContextFrame(_Document):
 
 
 class SocialRLMessage(_Document):
-    """What an agent has said (seed, "Message Schema"); ``internal`` ones are for coaches only."""
+    """What an agent has said (docs/reference/social-rl.md, "Message"); ``internal`` ones are for coaches only."""
 
     agent_id: str
     content: str
@@ -89,7 +89,7 @@ class SocialRLMessage(_Document):
 
 
 class AgentFeedback(_Document):
-    """How an agent did in a round (seed, "Feedback Vector Schema"); shares are from 0 to 1."""
+    """How an agent did in a round (docs/reference/social-rl.md, "Feedback vector"); shares are from 0 to 1."""
 
     agent_id: str
     round_number: int = Field(ge=1)
@@ -104,7 +104,7 @@ class AgentFeedback(_Document):
 
 
 class PolicyAdaptation(_Document):
-    """What became of one of an agent's cues, and why (seed, "Policy Adaptation Schema").
+    """What became of one of an agent's cues, and why (docs/reference/social-rl.md, "Policy adaptation").
 
     ``intensity`` is the cue's from here on, where it is told.
     """
@@ -126,7 +126,7 @@ class PolicyAdaptation(_Document):
 
 
 class RoundResult(_Document):
-    """A whole round (seed, "Round Result Schema"): what stands in its file."""
+    """A whole round (docs/reference/social-rl.md, "Round"): what stands in its file."""
 
     round_number: int = Field(ge=1)
     messages: list[SocialRLMessage]
@@ -144,7 +144,7 @@ class RoundResult(_Document):
         return cls.model_validate(value)
 
     def to_value(self) -> dict[str, Any]:
-        """Return it as JSON, as the seed's file has it; meta and round_config where there are any."""
+        """Return it as JSON, as its file has it; meta and round_config where there are any."""
         value: dict[str, Any] = {} if self.meta is None else {"meta": self.meta.to_value()}
         value["round_number"] = self.round_number
         if self.round_config is not None:
@@ -159,7 +159,7 @@ class RoundResult(_Document):
 
 
 class CueState(_Document):
-    """A cue of a role's policy (seed, "PRAR Policy State Schema")."""
+    """A cue of a role's policy (docs/reference/social-rl.md, "PRAR policy state")."""
 
     cue_id: str = Field(min_length=1)
     active: bool
@@ -177,7 +177,7 @@ class RolePolicy(_Document):
 
 
 class PolicyState(_Document):
-    """What a PRAR run hands over: the policy of each role (seed, "PRAR Policy State Schema")."""
+    """What a PRAR run hands over: the policy of each role (docs/reference/social-rl.md, "PRAR policy state")."""
 
     framework_option: FrameworkOption
     framework_name: str
@@ -194,7 +194,7 @@ class PolicyState(_Document):
 
 
 def validate_round_result(data: Any) -> None:
-    """Check a round as its file has it (seed, "Validation").
+    """Check a round as its file has it.
 
     Raises InvalidRunError, a ValueError, with the path of everything that is wrong. What only a whole run can tell
     (whose feedback it may be, whether rounds follow one another) is not looked at.

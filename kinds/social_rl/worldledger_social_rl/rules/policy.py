@@ -1,7 +1,7 @@
 """What an agent of a social-RL world is shown: what was said to everybody, and what is its own.
 
-Source: seeds/social_rl.md: ``internal`` messages are for coaches only, not shown to agents. The policy is named
-``social_rl``, version 2; version 1 is kept for worlds that were recorded with it.
+Source: docs/reference/social-rl.md, "The policy `social_rl`": ``internal`` messages are for coaches only, not shown to
+agents. This is version 2; version 1 is kept for worlds that were recorded with it.
 """
 
 from __future__ import annotations

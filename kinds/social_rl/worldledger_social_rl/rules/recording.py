@@ -1,13 +1,13 @@
 """A run's folder in, the effects of its world out, and back again. Pure: parsed files in, values out.
 
-Source: seeds/social_rl.md, "Round Result Schema". A folder has ``roundN_social_rl.json`` for each round; what else may
-be there is kept too:
+Source: docs/reference/social-rl.md, "Runs that were recorded". A folder has ``roundN_social_rl.json`` for each round;
+what else may be there is kept too:
 
-- ``meta.json``: ``ExperimentStarted``, the seed's meta fields in ``meta`` and all others in ``extra``
+- ``meta.json``: ``ExperimentStarted``, the fields of the meta block in ``meta`` and all others in ``extra``
 - a PRAR policy state (whatever the file is called): ``PolicyStateRecorded``, before the rounds
 - any other JSON file: ``ArtifactRecorded``, after the rounds
 
-Leniently, everything is taken as it was found, and what is not as the seed says is told in `RecordedRun.notices`;
+Leniently, everything is taken as it was found, and what is not as documented is told in `RecordedRun.notices`;
 strictly, all of that is refused. In both modes these are refused: two files for one round, or of one name; what is no
 name of a file; values that a log cannot hold (`worldledger.canonical.gate`). The same content gives the same drafts and
 the same digest, however the files were laid out.
@@ -69,7 +69,7 @@ class RecordedRun:
     - ``drafts``: its effects in order, with sim_time (time authority ``client``): the messages' timestamps, never
       decreasing; ``caused_by`` counts from a first draft with global_seq 2.
     - ``digest``: its identity, lower-case hex of SHA-256 over the names and the content of its files.
-    - ``notices``: what is not as the seed says, for people; nothing of it is in the drafts. ``remarks``: what they
+    - ``notices``: what is not as documented, for people; nothing of it is in the drafts. ``remarks``: what they
       should know besides.
     - ``rounds``, ``messages``: how many there are.
     - ``identity``: what its meta data say that tells it from others: experiment_id, condition, seed.
@@ -235,7 +235,7 @@ def _is_policy_state(value: Any) -> bool:
 
 
 def _meta_faults(value: dict[str, Any]) -> list[Fault]:
-    """Return what is wrong with the seed's fields in meta.json, a file of which the seed knows less."""
+    """Return what is wrong with the fields of the meta block in meta.json, which may have more."""
     faults = field_faults(value, META, "$", "the meta data")
     return [fault for fault in faults if fault.rule not in ("unknown_field", "missing")]
 

@@ -280,7 +280,7 @@ def round_drafts(
 ) -> list[EffectDraft]:
     """Return the drafts of one round's document, RoundStarted to RoundEnded.
 
-    - ``strict``: whether to raise InvalidRunError, with every problem and its path, for what is not as the seed says.
+    - ``strict``: whether to raise InvalidRunError, with every problem and its path, for what is not as documented.
       Otherwise nothing but a document that has no round_number is refused.
     - ``now``: the world's sim_time so far, where the drafts are to have one of their own (the messages' timestamps,
       never decreasing); None for drafts without.
@@ -303,7 +303,7 @@ def round_drafts(
 
 
 def meta_payload(value: Mapping[str, Any], timezone: tzinfo | None = None) -> dict[str, Any]:
-    """Return the payload of ExperimentStarted for a run's meta data: the seed's fields in ``meta``, the rest beside.
+    """Return the payload of ExperimentStarted for a run's meta data: the known fields in ``meta``, the rest beside.
 
     A condition that is a number, or true or false, stands in ``condition`` as text, too. A timestamp without an offset
     from UTC is that of the timezone, where one is given; as it was found it stands in ``extra``.

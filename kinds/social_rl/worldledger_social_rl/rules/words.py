@@ -1,8 +1,8 @@
-"""The vocabulary of social-RL worlds: its kinds, how the seed's documents stand in payloads, and who is a coach.
+"""The vocabulary of social-RL worlds: its kinds, how documents stand in payloads, and who is a coach.
 
-Source: seeds/social_rl.md. A payload mirrors the seed's object, field by field: what is absent there is absent here.
-What does not fit (an unknown field, a value of another type) is kept in ``extra`` {original name: original value}, and
-an element that is no object at all in ``raw``; `restored` gives the original back.
+Source: docs/reference/social-rl.md, "Effects". A payload mirrors the object of the document, field by field: what is
+absent there is absent here. What does not fit (an unknown field, a value of another type) is kept in ``extra``
+{original name: original value}, and an element that is no object at all in ``raw``; `restored` gives the original back.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ COACH: Final = "Coach"
 #: Where the state has what is known of the experiment besides entities.
 PLACE: Final = "social_rl"
 ENTITY_TYPE: Final = "social_agent"
-#: Where a payload keeps what the seed's fields cannot hold, and an element that is no object.
+#: Where a payload keeps what the documented fields cannot hold, and an element that is no object.
 EXTRA: Final = "extra"
 RAW: Final = "raw"
 #: Where a FeedbackRecorded tells which fields its payload has although the vector had none.
@@ -95,7 +95,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def file_of_round(number: int) -> str:
-    """Return the usual name of a round's file (seed)."""
+    """Return the usual name of a round's file."""
     return f"round{number}_social_rl.json"
 
 

@@ -176,7 +176,7 @@ class _Round:
             self._rest["duration_seconds"] = payload["duration_seconds"]
 
     def file(self) -> RunFile:
-        """Return the file: the seed's fields in the seed's order, then what was kept beside them.
+        """Return the file: the documented fields in their order, then what was kept beside them.
 
         What effects of its own have told stands in it, whatever the round's start says.
         """

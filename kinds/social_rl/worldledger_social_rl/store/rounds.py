@@ -1,6 +1,6 @@
 """Rounds of social-RL worlds: where in the log each begins and ends, and what it is as a document.
 
-Source: seeds/social_rl.md, "Round Result Schema".
+Source: docs/reference/social-rl.md, "Round".
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Rounds:
         raise missing(world, number, f"its last is {last[0]['number']}" if last else "none has begun")
 
     async def document(self, world: WorldRecord, at: RoundAt) -> dict[str, Any]:
-        """Return a round as the seed's document has it, as far as it has come.
+        """Return a round as its document has it, as far as it has come.
 
         Raises MomentNotFoundError where the log's is none, or has too many bytes.
         """

@@ -1,6 +1,6 @@
 """Folders of social-RL runs: finding them, and reading the files in them.
 
-Source: seeds/social_rl.md, "Round Result Schema": a run is a folder with files ``roundN_social_rl.json``.
+Source: docs/reference/social-rl.md, "Runs that were recorded": a run is a folder with files ``roundN_social_rl.json``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Recorded social-RL runs into the log: a run is a world, appended whole or not at all.
 
-Source: seeds/social_rl.md. Which world a run becomes follows from the experiment, the folder's name and what its meta
-data say it is, so a second run of an import adds nothing, and after a kill the same command goes on where it was. A run
-that has grown since is appended to its world; see `worldledger_social_rl.rules.growing`.
+Which world a run becomes follows from the experiment, the folder's name and what its meta data say it is, so a second
+run of an import adds nothing, and after a kill the same command goes on where it was. A run that has grown since is
+appended to its world; see `worldledger_social_rl.rules.growing`.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ async def import_runs(
     """Import the runs in folders and their subfolders, in the order of names.
 
     A run that has grown since it was imported is appended to its world. ``timezone`` is that of times without an offset
-    from UTC in meta data. Leniently a run is taken as it was found, and what is not as the seed says is told; strictly
+    from UTC in meta data. Leniently a run is taken as it was found, and what is not as documented is told; strictly
     it is refused for that. A run that cannot be taken is told with its problems, by ``notice`` at once and in the
     summary, and the others go in. Runs are read while others are being written, small ones many by one transaction, a
     large one by itself; an import that is stopped may have to do the last few dozens again. A ``summary`` that is given

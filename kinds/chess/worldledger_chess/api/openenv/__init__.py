@@ -5,6 +5,5 @@
 - `sockets`: the WebSocket, which is all that the released clients use
 - `routes`: the same over HTTP
 
-Source: seeds/chess_openenv.md, "Example Data Flows"; the wire contract of the packages ``openenv-core`` and
-``openenv``.
+Source: docs/reference/http.md, "OpenEnv"; the wire contract of the packages ``openenv-core`` and ``openenv``.
 """

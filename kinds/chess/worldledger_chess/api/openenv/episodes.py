@@ -4,7 +4,7 @@ Every side of a game that comes from outside is the client's, but for that of th
 made here, in the step that they answer. So an episode needs nobody who looks after it: it may be left at any time and
 costs nothing then, and it goes on wherever somebody asks for it. An opponent that the arena plays is waited for, but
 not long.
-Source: seeds/chess_openenv.md, "Example Data Flows"; the wire contract of OpenEnv.
+Source: docs/reference/http.md, "OpenEnv"; the wire contract of OpenEnv.
 """
 
 from __future__ import annotations
@@ -254,7 +254,7 @@ class Episode:
 
 
 def with_tensor(answer: dict[str, Any]) -> dict[str, Any]:
-    """Add the position as numbers to an observation's metadata (seed: BoardState)."""
+    """Add the position as numbers to an observation's metadata (`BoardState`)."""
     observation = answer["observation"]
     board = read_fen(observation["fen"], chess960=True)
     observation["metadata"]["board_tensor"] = tensor_of(board).tolist()

@@ -9,7 +9,6 @@
 ``external`` waits for a caller from outside, ``random`` draws a legal move by seed, ``stockfish`` and ``uci`` are UCI
 engines, and others are found by the entry-point group ``worldledger.players``. Whatever a player does, it ends in a
 text (the attempted move) or in a PlayerError, within its time, and no process is left behind.
-Source: seeds/chess_openenv.md, "resigned (agent error/timeout fallback)".
 """
 
 from worldledger_chess.arena.players.base import Player, Position

@@ -1,6 +1,6 @@
 """From a JSON value to the sections of a simulation's configuration, with every problem there is.
 
-Source: seeds/state_variable_types.md, "Validation Rules"; seeds/partial_observability.md, "Validation Summary".
+Source: docs/reference/simulation-config.md, "Fields" and "Errors".
 """
 
 from __future__ import annotations

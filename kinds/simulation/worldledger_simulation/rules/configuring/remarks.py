@@ -67,7 +67,7 @@ def _repeated(config: ObservabilityConfig) -> Iterator[Problem]:
 
 
 def _unlisted(variables: StateVariablesConfig, config: ObservabilityConfig) -> Iterator[Problem]:
-    """Tell of variables in neither list: they are external (seed)."""
+    """Tell of variables in neither list: they are external."""
     listed = {*config.variable_visibility.external, *config.variable_visibility.internal}
     for kind, names in (("agent_vars", variables.agent_vars), ("global_vars", variables.global_vars)):
         for name in names:

@@ -1,6 +1,6 @@
 """The sections of a simulation's configuration, each a model of its own.
 
-Source: seeds/partial_observability.md, "Entity Relationship Overview"; here are the fields of each.
+Source: docs/reference/simulation-config.md, "Fields".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reading who observes what, with every problem there is: names are looked up also where something else is wrong.
 
-Source: seeds/partial_observability.md, "Validation Summary".
+Source: docs/reference/contracts.md, "Observability".
 """
 
 from __future__ import annotations
