@@ -34,6 +34,7 @@ class Kind:
       create --config``; None for a file that is none of the kind's, unless the kind is ``named`` on the command line.
     - ``pictured``: a function from a state's entities to a title and lines, with which ``worldledger state`` begins.
     - ``routes``: a sequence of Starlette's routes, those of a FastAPI ``APIRouter`` for example.
+    - ``tags``: the groups of these routes in the OpenAPI document, objects with ``name`` and ``description``.
     - ``serves``: a function from `worldledger_service.api.context.Services` to an asynchronous context manager, entered
       as long as the service serves; routes find what it lends in ``Services.of_kinds``, by the kind's name.
     - ``problems``: classes of errors, each with its `worldledger_service.api.problems.Answer`.
@@ -50,6 +51,7 @@ class Kind:
     read_config: str | None = None
     pictured: str | None = None
     routes: str | None = None
+    tags: str | None = None
     serves: str | None = None
     problems: str | None = None
     shapes: str | None = None

@@ -73,7 +73,6 @@ from worldledger_service.projecting import Projections
 from worldledger_service.runtime.worlds import Worlds
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store
-from worldledger_service.store.read_models import ReadModels
 from worldledger_service.store.watch import HeadWatcher
 
 #: The routes over all worlds, in the order in which they are tried; trying costs, so those that are asked most often
@@ -158,7 +157,6 @@ def create_app(settings: Settings, database_url: str, *, clock: Callable[[], flo
                 worlds=worlds,
                 projections=fed,
                 feeding=feeding,
-                models=ReadModels(store.reader),
                 jobs=jobs,
                 metrics=measured,
                 arrow=door,

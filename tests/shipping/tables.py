@@ -18,6 +18,7 @@ from typing import Final
 from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
+from worldledger_chess.api import errors as of_chess_routes
 from worldledger_chess.arena import errors as of_games
 from worldledger_chess.arena.players import errors as of_players
 from worldledger_projections import errors as of_projections
@@ -25,6 +26,7 @@ from worldledger_service import app
 from worldledger_service.api import errors as of_http
 from worldledger_service.api import problems
 from worldledger_service.settings import Settings
+from worldledger_social_rl.api import errors as of_runs
 from worldledger_social_rl.rules import fields as of_social_rl
 
 from worldledger.client import problems as of_client
@@ -60,7 +62,18 @@ def _status(error: type[SimulationError]) -> int:
 
 def _error_classes() -> Iterator[type[SimulationError]]:
     of_rules = (base, log, simulations, social_rl, queries, intents)
-    for module in (*of_rules, of_projections, of_http, of_games, of_players, app, of_client, of_steps):
+    for module in (
+        *of_rules,
+        of_projections,
+        of_http,
+        of_chess_routes,
+        of_runs,
+        of_games,
+        of_players,
+        app,
+        of_client,
+        of_steps,
+    ):
         for value in vars(module).values():
             if inspect.isclass(value) and issubclass(value, SimulationError) and value.__module__ == module.__name__:
                 yield value

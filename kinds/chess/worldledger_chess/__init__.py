@@ -8,6 +8,7 @@ KIND = Kind(
     projections="worldledger_chess.projections:PROJECTIONS",
     commands="worldledger_chess.commands:add",
     routes="worldledger_chess.routes:ROUTES",
+    tags="worldledger_chess.routes:TAGS",
     pictured="worldledger_chess.cli.boards:pictured",
     serves="worldledger_chess.api.serving:open_arena",
     problems="worldledger_chess.api.problems:PROBLEMS",

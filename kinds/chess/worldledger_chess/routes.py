@@ -13,3 +13,8 @@ ROUTES: Final[tuple[BaseRoute, ...]] = (
     watching.ROUTE,
     sockets.ROUTE,
 )
+#: The groups that they stand in, in the OpenAPI document.
+TAGS: Final = (
+    {"name": "games", "description": "Games of chess: playing and watching them, and what projections tell of them."},
+    {"name": "openenv", "description": "The same games for the clients of OpenEnv: reset, step, state."},
+)

@@ -13,7 +13,6 @@ from starlette.requests import Request
 from worldledger_service.api.questions import Questions
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store
-from worldledger_service.store.read_models import ReadModels
 from worldledger_service.store.watch import HeadWatcher
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ class Services:
     projections: Projections
     #: what feeds the projections, where this service does
     feeding: Feeding | None
-    models: ReadModels
     jobs: Jobs
     metrics: Metrics
     arrow: ArrowDoor

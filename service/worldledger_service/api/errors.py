@@ -100,22 +100,10 @@ class PositionAheadError(SimulationError):
     recovery = RecoveryAction.MODIFY_INTENT
 
 
-class GameNotFoundError(SimulationError):
-    """No game of that name: a game is a world of a ruleset that has games; details: ``game_id``."""
-
-    code = "game_not_found"
-
-
 class SchemaNotFoundError(SimulationError):
     """No JSON Schema of that name is served; details: ``name``, ``known``."""
 
     code = "schema_not_found"
-
-
-class AgentNotFoundError(SimulationError):
-    """No agent of that name has acted in any world, as far as projections have come; details: ``agent_id``."""
-
-    code = "agent_not_found"
 
 
 class ProjectionBehindError(SimulationError):
@@ -146,13 +134,3 @@ class InternalError(SimulationError):
     """An error that nobody foresaw."""
 
     code = "internal_error"
-
-
-class RoundConflictError(SimulationError):
-    """A round that cannot be the next one, or that is there with another content.
-
-    Details: ``round_number``, ``last_round`` (0: none), ``expected`` (what the next one would be).
-    """
-
-    code = "round_conflict"
-    recovery = RecoveryAction.MODIFY_INTENT

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from worldledger.genesis import NAME_RULE
+from worldledger.kinds import parts
 from worldledger_service.api import schemas
 from worldledger_service.api.problems import MEDIA_TYPE
 
@@ -28,20 +29,25 @@ There is no authentication yet: the service listens on the loopback address unle
 reaches it may read and append.
 """
 
+#: How many of the groups come before those of kinds.
+_BEFORE_KINDS: Final = 4
 TAGS: Final = [
     {"name": "worlds", "description": "Worlds and where their logs end."},
     {"name": "effects", "description": "Appending and reading effects."},
     {"name": "states", "description": "What worlds are at any moment: the fold of their effects."},
     {"name": "agents", "description": "Living in a world: what agents see, what they want, and who moves time."},
-    {"name": "games", "description": "Games of chess: playing and watching them, and what projections tell of them."},
-    {"name": "openenv", "description": "The same games for the clients of OpenEnv: reset, step, state."},
-    {"name": "rounds", "description": "Rounds of social-RL runs, and the policies of their agents."},
     {"name": "projections", "description": "How the read models stand, rebuilding and checking them."},
     {"name": "analytics", "description": "Questions in SQL, over the schema `analytics` of the database."},
     {"name": "schemas", "description": "JSON Schemas of what people write as files."},
     {"name": "verification", "description": "Proving that nothing was changed."},
     {"name": "health", "description": "For supervisors and load balancers."},
 ]
+
+
+def _tags() -> list[dict[str, str]]:
+    """Return the groups of routes: those of kinds come before those that look after the service."""
+    return [*TAGS[:_BEFORE_KINDS], *(tag for tags in parts("tags").values() for tag in tags), *TAGS[_BEFORE_KINDS:]]
+
 
 #: For routes that FastAPI does not look into.
 PATH_PARAMETERS: Final[list[dict[str, Any]]] = [
@@ -114,7 +120,7 @@ def document(app: FastAPI, version: str) -> None:
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             found = get_openapi(
-                title="Worldledger", version=version, description=_DESCRIPTION, routes=app.routes, tags=TAGS
+                title="Worldledger", version=version, description=_DESCRIPTION, routes=app.routes, tags=_tags()
             )
             for methods in found["paths"].values():
                 for operation in methods.values():

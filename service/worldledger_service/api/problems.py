@@ -33,10 +33,8 @@ from worldledger.errors import RecoveryAction, SimulationError
 from worldledger.kinds import parts
 from worldledger_service.api import wording
 from worldledger_service.api.errors import (
-    AgentNotFoundError,
     BadRequestError,
     BodyTooLargeError,
-    GameNotFoundError,
     HeaderTooLargeError,
     HostRefusedError,
     InternalError,
@@ -47,7 +45,6 @@ from worldledger_service.api.errors import (
     ProjectionBehindError,
     ProjectionUnavailableError,
     RequestTooSlowError,
-    RoundConflictError,
     SchemaNotFoundError,
     SubprotocolRefusedError,
     TransferCodingError,
@@ -119,12 +116,9 @@ _TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     errors.WorldNotFoundError: Answer(404, "No such world"),
     errors.EffectNotFoundError: Answer(404, "No such effect"),
     errors.MomentNotFoundError: Answer(404, "The world has no such moment"),
-    RoundConflictError: Answer(409, "This is not the round that is wanted"),
     PositionAheadError: Answer(409, "The log has not come so far"),
     ProjectionNotFoundError: Answer(404, "No such projection"),
     ProjectionRefusedError: Answer(409, "The projection is not in a state for this"),
-    GameNotFoundError: Answer(404, "No such game"),
-    AgentNotFoundError: Answer(404, "No such agent"),
     SchemaNotFoundError: Answer(404, "No such schema"),
     errors.UnknownQueryError: Answer(404, "No such query"),
     errors.UnknownAgentError: Answer(404, "The world has no such agent"),

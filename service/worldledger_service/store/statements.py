@@ -152,16 +152,6 @@ select {WORLD_COLUMNS} from worlds w left join heads h using (world_id)
 where w.experiment = $3 and w.world_id > $1 order by w.world_id limit $2
 """
 
-#: The worlds of recorded social-RL runs, by the folder that each was recorded in: $1 experiment, null for none.
-RECORDED_RUNS = """
-select world_id, config ->> 'digest' as digest, config -> 'recording' ->> 'folder' as folder,
-       (config -> 'recording' -> 'identity')::text as identity
-from worlds
-where ruleset = 'social_rl' and (experiment = $1 or (experiment is null and $1::text is null))
-  and config -> 'recording' ->> 'folder' is not null
-order by world_id
-"""
-
 # -- reading -----------------------------------------------------------------------------------------------
 
 #: One batch of rows after $2 up to $3, at most $4 rows and about $5 stored bytes (always at least one row).

@@ -9,13 +9,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from worldledger_service.api.caching import REVALIDATE
 from worldledger_service.api.context import services
-from worldledger_service.api.errors import AgentNotFoundError, InvalidParameterError
+from worldledger_service.api.errors import InvalidParameterError
 from worldledger_service.api.moments import once
 from worldledger_service.api.openapi import header, json_of, problems
 from worldledger_service.api.parameters import NO_NUL, Limit, check_text, next_link
 from worldledger_service.api.projected import to_json, viewed
 
 from worldledger.drafts import MAX_WORD
+from worldledger_chess.api.errors import AgentNotFoundError
+from worldledger_chess.store.read_models import ReadModels
 
 router = APIRouter(tags=["games"], dependencies=[Depends(once)])
 
@@ -47,7 +49,7 @@ async def list_agents(
     check_text("after", after)
     found = services(request)
     wanted = min(_DEFAULT if limit is None else limit, found.settings.page_limit)
-    rows = await viewed(found, lambda: found.models.agents(after=after, limit=wanted + 1))
+    rows = await viewed(found, lambda: ReadModels(found.store.reader).agents(after=after, limit=wanted + 1))
     shown = rows[:wanted]
     position = shown[-1]["agent_id"] if len(rows) > wanted else None
     headers = {"Cache-Control": REVALIDATE, **({} if position is None else next_link(request, after=position))}
@@ -85,7 +87,7 @@ async def get_agent_stats(
     if experiment is not None:
         check_text("experiment", experiment)
     found = services(request)
-    stats = await viewed(found, lambda: found.models.agent_stats(agent_id, experiment=experiment))
+    stats = await viewed(found, lambda: ReadModels(found.store.reader).agent_stats(agent_id, experiment=experiment))
     if stats is None:
         raise AgentNotFoundError(f"no agent {agent_id!r} has acted in any world", agent_id=agent_id)
     return Response(to_json(stats), 200, {"Cache-Control": REVALIDATE}, "application/json")

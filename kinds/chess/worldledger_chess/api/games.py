@@ -13,11 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from worldledger_service.api.caching import REVALIDATE, not_modified
 from worldledger_service.api.context import Services, services
-from worldledger_service.api.errors import GameNotFoundError
 from worldledger_service.api.moments import once
 from worldledger_service.api.openapi import header, json_of, problems
 from worldledger_service.api.parameters import NO_NUL, Limit, check_text, next_link, whole
-from worldledger_service.api.projected import MinSeq, as_told, check_game, to_json, viewed, wait_for
+from worldledger_service.api.projected import as_told, to_json, viewed
 from worldledger_service.runtime.guarding import reading
 from worldledger_service.store.read_models import Row
 
@@ -25,6 +24,8 @@ from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_WORD
 from worldledger.errors import MomentNotFoundError
 from worldledger.genesis import check_world_name
+from worldledger_chess.api.errors import GameNotFoundError
+from worldledger_chess.api.following import MinSeq, check_game, wait_for
 from worldledger_chess.api.playing import (
     NOTHING,
     GameId,
@@ -38,6 +39,7 @@ from worldledger_chess.api.playing import (
 )
 from worldledger_chess.projections.games import Games
 from worldledger_chess.projections.moves import Moves
+from worldledger_chess.store.read_models import ReadModels
 
 router = APIRouter(tags=["games"], dependencies=[Depends(once)])
 
@@ -86,9 +88,10 @@ async def list_games(
         check_text(name, text)
     found = services(request)
     wanted = _wanted(found, limit)
+    models = ReadModels(found.store.reader)
     rows = await viewed(
         found,
-        lambda: found.models.games(experiment=experiment, status=status, agent_id=agent, after=after, limit=wanted + 1),
+        lambda: models.games(experiment=experiment, status=status, agent_id=agent, after=after, limit=wanted + 1),
     )
     shown = [as_told(_GAMES, row) for row in rows[:wanted]]
     position = shown[-1]["world_id"] if len(rows) > wanted else None
@@ -153,7 +156,7 @@ async def list_moves(
     found = services(request)
     await wait_for(found, _MOVES, check_world_name(game_id), min_seq)
     wanted = _wanted(found, limit)
-    rows = await viewed(found, lambda: found.models.moves(game_id, after=after_ply, limit=wanted + 1))
+    rows = await viewed(found, lambda: ReadModels(found.store.reader).moves(game_id, after=after_ply, limit=wanted + 1))
     if not rows:
         await _game(found, game_id)  # is there such a game?
     shown = [as_told(_MOVES, row) for row in rows[:wanted]]
@@ -204,7 +207,7 @@ async def get_board(
 async def _game(found: Services, game_id: str) -> Row:
     """Return a game's row. Raises GameNotFoundError or ProjectionBehindError."""
     for _ in range(2):  # it may come between a look and the check
-        row = await viewed(found, lambda: found.models.game(game_id))
+        row = await viewed(found, lambda: ReadModels(found.store.reader).game(game_id))
         if row is not None:
             return row
         await check_game(found, _GAMES, game_id)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import Path, Query
 from worldledger_service.api.context import Services
-from worldledger_service.api.errors import GameNotFoundError, PositionAheadError
+from worldledger_service.api.errors import PositionAheadError
 
 from worldledger.errors import WorldNotFoundError
 from worldledger.genesis import NAME_RULE, check_world_name
+from worldledger_chess.api.errors import GameNotFoundError
 from worldledger_chess.api.serving import arena_of
 from worldledger_chess.arena import LiveGame, NoSuchGameError
 from worldledger_chess.arena.record import taken_back

@@ -8,10 +8,13 @@ from typing import Final
 from worldledger_service.api.problems import Answer
 
 from worldledger.errors import SimulationError
+from worldledger_chess.api.errors import AgentNotFoundError, GameNotFoundError
 from worldledger_chess.arena.errors import ArenaFullError, GameNotLiveError, InvalidMoveRequestError, NoSuchGameError
 from worldledger_chess.arena.players import InvalidPlayerError, PlayerError, UnknownPlayerError
 
 PROBLEMS: Final[Mapping[type[SimulationError], Answer]] = {
+    GameNotFoundError: Answer(404, "No such game"),
+    AgentNotFoundError: Answer(404, "No such agent"),
     NoSuchGameError: Answer(404, "The world has no such game"),
     GameNotLiveError: Answer(409, "Nobody plays this game here"),
     InvalidMoveRequestError: Answer(422, "The attempt cannot be read"),

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from worldledger_service.api.errors import RoundConflictError
 from worldledger_service.runtime.guarding import writing
 
 from worldledger.errors import (
@@ -22,6 +21,7 @@ from worldledger.errors import (
     SimulationError,
 )
 from worldledger.time_authority import CLIENT, TimeAuthority
+from worldledger_social_rl.api.errors import RoundConflictError
 from worldledger_social_rl.rules import RULESET
 from worldledger_social_rl.rules.recording import round_drafts, write_run
 from worldledger_social_rl.rules.words import known

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
-from worldledger_service.store import statements
 from worldledger_service.store.ahead import ahead
 from worldledger_service.store.bulk import MovedOnError
 from worldledger_service.store.importing import FATAL, check_experiment, in_thread, resumable
@@ -44,6 +43,16 @@ _NAME: Final = 48
 _DIGITS: Final = 12
 #: Effects after which a transaction has enough of small runs; and so it has of bytes when a run would be large.
 _EFFECTS: Final = 5000
+
+#: The worlds of recorded social-RL runs, by the folder that each was recorded in: $1 experiment, null for none.
+_RECORDED_RUNS: Final = """
+select world_id, config ->> 'digest' as digest, config -> 'recording' ->> 'folder' as folder,
+       (config -> 'recording' -> 'identity')::text as identity
+from worlds
+where ruleset = 'social_rl' and (experiment = $1 or (experiment is null and $1::text is null))
+  and config -> 'recording' ->> 'folder' is not null
+order by world_id
+"""
 
 
 @dataclass
@@ -177,7 +186,7 @@ class _Import:
 
     async def _look_up(self) -> None:
         """Find the worlds of the experiment's runs, by the names of their folders."""
-        for row in await self._store.reader.fetch(statements.RECORDED_RUNS, self._experiment):
+        for row in await self._store.reader.fetch(_RECORDED_RUNS, self._experiment):
             identity = None if row["identity"] is None else orjson.loads(row["identity"])
             self._there.setdefault(row["folder"], []).append(_There(row["world_id"], row["digest"], identity))
 
