@@ -1,4 +1,4 @@
-"""Rounds of social-RL runs for tests, as seeds/social_rl.md has them."""
+"""Rounds of social-RL runs for tests, as docs/reference/social-rl.md has them."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ def test_a_token_is_live_until_it_is_cancelled() -> None:
     assert "live" in repr(token)
 
 
-def test_the_seed_s_two_arguments_are_enough() -> None:
-    """`CancelToken(req_id, agent_id)` is the seed's constructor."""
+def test_two_arguments_are_enough() -> None:
+    """`CancelToken(req_id, agent_id)` makes a token."""
     assert CancelToken("r1", "ann").context_seq == 0
 
 

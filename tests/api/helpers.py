@@ -50,7 +50,7 @@ def problem(response: httpx2.Response, status: int, code: str, **members: Any) -
 
 
 def chain_checksum(text: bytes, previous: str | None) -> str:
-    """Compute a checksum as the seed does, in its five lines, from the bytes of an effect."""
+    """Compute a checksum in the five lines of docs/reference/effects.md, from the bytes of an effect."""
     h = sha256()
     if previous:
         h.update(previous.encode())

@@ -46,6 +46,6 @@ async def stands(client: httpx2.AsyncClient, game_id: str, query: str = "") -> d
 
 
 def game_of(told: dict[str, Any]) -> Game:
-    """Read the seed's Game of an answer: all its rules hold."""
+    """Read the Game of an answer: all its rules hold."""
     text = orjson.dumps({name: told[name] for name in Game.model_fields})
     return Game.model_validate_json(text)

@@ -29,7 +29,7 @@ async def test_agents_are_listed_page_by_page(client: httpx2.AsyncClient, played
 
 
 async def test_an_agent_s_stats_are_over_all_its_games(client: httpx2.AsyncClient, played: None) -> None:
-    """The totals are the seed's AgentStats: games that go on are not played, times are over the moves that have one."""
+    """The totals are AgentStats: games that go on are not played, times are over the moves that have one."""
     found = (await client.get("/v1/agents/ana/stats")).json()
     assert found == {
         "agent_id": "ana",

@@ -90,7 +90,7 @@ async def test_the_board_as_a_picture(client: httpx2.AsyncClient) -> None:
 
 
 async def test_sessions(client: httpx2.AsyncClient) -> None:
-    """The live games in memory are listed as the seed's GameSession, ended ones as inactive."""
+    """The live games in memory are listed as GameSessions, ended ones as inactive."""
     assert (await client.get("/v1/sessions")).json() == {"sessions": []}
     await made(client, game_id="g")
     await made(client, game_id="h")

@@ -17,7 +17,7 @@ from .helpers import problem
 
 
 async def test_a_game_is_told_as_it_stands(client: httpx2.AsyncClient, played: None) -> None:
-    """A game has the columns of the projection, which say how it stands and ended, and the seed's Game."""
+    """A game has the columns of the projection, which say how it stands and ended, and those of a Game."""
     found = (await client.get("/v1/games/g1")).json()
     assert {column.name for column in Games.columns} < set(found)
     assert set(found) == set(games_shapes.Game.model_fields)

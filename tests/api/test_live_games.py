@@ -25,7 +25,7 @@ CHESS960 = "1r1k1r2/pppppppp/8/8/8/8/PPPPPPPP/1R1K1R2 w FBfb - 0 1"
 
 
 async def test_a_move_is_made(client: httpx2.AsyncClient) -> None:
-    """The outcome has the seed's Move and the position after it, and names its effect."""
+    """The outcome has the Move and the position after it, and names its effect."""
     await made(client, game_id="g")
     response = await attempt(client, "g", "w", "e2e4", thinking_time=2.34, req_id="m1")
     told = response.json()

@@ -142,7 +142,7 @@ async def test_a_page_holds_the_stored_bytes(client: httpx2.AsyncClient, service
 async def test_a_stream_is_the_stored_bytes_and_verifies(
     client: httpx2.AsyncClient, services: Services, filled: str
 ) -> None:
-    """Each line of the NDJSON is hashed as it is, by the seed's five lines, up to the position in the header."""
+    """Each line of the NDJSON is hashed as it is, by the five documented lines, up to the position in the header."""
     response = await client.get(PATH, headers=NDJSON)
     assert response.headers["content-type"] == "application/x-ndjson"
     assert response.content.endswith(b"\n")

@@ -109,7 +109,7 @@ async def test_only_the_next_round(client: httpx2.AsyncClient) -> None:
 
 
 async def test_everything_that_is_wrong_is_told(client: httpx2.AsyncClient) -> None:
-    """A round that is not as the seed says is 422 with the path of each problem, and nothing of it is written."""
+    """A round that is not as documented is 422 with the path of each problem, and nothing of it is written."""
     await create(client)
     wrong = round_of(1, mood="good")
     wrong["messages"][0] |= {"agent_id": "Alice", "turn_number": 0}

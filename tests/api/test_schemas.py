@@ -24,7 +24,7 @@ VALIDATORS = {name: jsonschema_rs.validator_for(schema.make()) for name, schema 
 NAMES = ["checkpoint", "simulation-config", "social-rl-policy-state", "social-rl-round", "variable-definition"]
 DEFINITION, CONFIG, CHECKPOINT = (VALIDATORS[f] for f in ("variable-definition", "simulation-config", "checkpoint"))
 
-#: The examples of seeds/state_variable_types.md, "YAML Configuration Examples".
+#: Variables of every type.
 VARIABLES: dict[str, Any] = yaml.safe_load("""
 inventory: {type: dict, key_type: str, value_type: float, default: {}}
 stats:
@@ -79,7 +79,7 @@ mood: {type: categorical, values: [calm, angry], default: calm}
 größe: {type: int, min: null, max: null, default: 0}
 """)
 
-#: The example of seeds/partial_observability.md, "ObservabilityConfig", and its other ways of writing.
+#: A matrix in every way of writing.
 OBSERVABILITY: dict[str, Any] = yaml.safe_load("""
 enabled: true
 variable_visibility: {external: [economic_strength], internal: [notes]}
@@ -96,7 +96,7 @@ default: {level: unaware, noise: 0.0}
 def config(**changes: Any) -> dict[str, Any]:
     """Make a configuration of all the examples."""
     return {
-        "simulation": {"name": "seed"},
+        "simulation": {"name": "example"},
         "agents": ["Agent1", {"name": "Agent2", "state": {"notes": "hello"}}],
         "state_variables": {"agent_vars": VARIABLES, "global_vars": {"price": {"type": "float", "default": 1}}},
         "observability": OBSERVABILITY,
@@ -104,8 +104,8 @@ def config(**changes: Any) -> dict[str, Any]:
     }
 
 
-#: The checkpoint of seeds/state_variable_types.md, "Checkpoint Format".
-SEEDS_CHECKPOINT: dict[str, Any] = {
+#: A checkpoint as docs/reference/simulations.md, "Checkpoints", has it.
+EXPORTED: dict[str, Any] = {
     "turn": 5,
     "agents": {
         "Trader_1": {
@@ -149,13 +149,13 @@ async def test_a_schema_that_there_is_not(client: httpx2.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize("name", VARIABLES)
-def test_the_seeds_variables_are_taken(name: str) -> None:
+def test_variables_are_taken(name: str) -> None:
     """Every example of a variable is right by the schema, and so is the normal form that the service makes of it."""
     DEFINITION.validate(VARIABLES[name])
     DEFINITION.validate(check_definitions({name: VARIABLES[name]})[name].to_value())
 
 
-def test_the_seeds_configuration_is_taken() -> None:
+def test_a_configuration_is_taken() -> None:
     """A configuration of all examples is right by the schema, and so is its normal form."""
     for value in (config(), MARKET, {"simulation": {"name": "x"}, "agents": ["a"]}):
         CONFIG.validate(value)
@@ -173,12 +173,12 @@ def test_what_may_be_left_out_may_be_null() -> None:
     SimulationConfig.from_value(value)
 
 
-def test_the_seeds_checkpoint_is_taken() -> None:
-    """The seed's checkpoint is right by the schema, with where it comes from and without."""
-    CHECKPOINT.validate(SEEDS_CHECKPOINT)
-    CHECKPOINT.validate({**SEEDS_CHECKPOINT, "worldledger": None, "reasoning_chains": []})
+def test_a_checkpoint_is_taken() -> None:
+    """A checkpoint is right by the schema, with where it comes from and without."""
+    CHECKPOINT.validate(EXPORTED)
+    CHECKPOINT.validate({**EXPORTED, "worldledger": None, "reasoning_chains": []})
     origin = {"format": "checkpoint/1", "world_id": "w", "paused": {"Trader_1": None, "Trader_2": 7}}
-    CHECKPOINT.validate({**SEEDS_CHECKPOINT, "worldledger": origin})
+    CHECKPOINT.validate({**EXPORTED, "worldledger": origin})
 
 
 # -- what is wrong -------------------------------------------------------------------------------------------

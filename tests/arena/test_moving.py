@@ -28,7 +28,7 @@ async def test_a_game_is_a_world_that_has_begun(arena: Arena) -> None:
 
 
 async def test_a_legal_move_is_made(arena: Arena) -> None:
-    """A legal move is a MoveMade of its agent's, whole, and the outcome is the seed's Move and its place in the log."""
+    """A legal move is a MoveMade of its agent's, whole, and the outcome is the Move and its place in the log."""
     game = await arena.create(new_game())
     outcome = await game.move("w", "e2e4", thinking_time=2.5, req_id="first")
     assert (outcome.accepted, outcome.ply, outcome.player, outcome.replayed) == (True, 1, "white", False)
@@ -242,7 +242,7 @@ async def test_nobody_resigns_for_another(arena: Arena) -> None:
     assert game.state.status == "in_progress"
 
 
-async def test_the_state_is_the_seeds_game(arena: Arena) -> None:
+async def test_the_state_is_a_game(arena: Arena) -> None:
     """What a live game tells of itself is what the log makes of it, read anew."""
     game = await arena.create(new_game())
     await played(game, FOOLS_MATE)

@@ -15,7 +15,7 @@ from worldledger.genesis import NewWorld
 
 from .helpers import FEW, FOOLS_MATE, Opening, attempt, ended, new_game, of_players, played, refused, wait_for, watched
 
-#: An event has less than this many bytes (seed).
+#: An event has less than this many bytes (docs/reference/contracts.md, "Chess").
 _LIMIT = 64 * 1024
 
 
@@ -25,7 +25,7 @@ async def _first(arena: Arena, game_id: str, after_seq: int | None) -> GameEvent
 
 
 async def test_what_is_told(arena: Arena) -> None:
-    """The start, each move, each rejection and the end are told, with what the seed's events have in them."""
+    """The start, each move, each rejection and the end are told, with all that belongs to them."""
     game = await arena.create(new_game())
     await attempt(game, "w", "e2e5")
     await played(game, FOOLS_MATE)

@@ -56,7 +56,7 @@ def said(text: str) -> str:
 
 @pytest.mark.filled(by=played)
 def test_a_checkpoint_is_the_state_at_a_turn(on: Cli, exported: Path) -> None:
-    """It has every value as it was, the seed's way, says where it was taken, and is right by its schema."""
+    """It has every value as it was, says where it was taken, and is right by its schema."""
     value = json.loads(exported.read_text())
     assert list(value) == [*VALUES, "worldledger"]
     state = entities(on, "market", "--at-turn", "1")
@@ -201,7 +201,7 @@ def test_a_byte_order_mark_is_passed_over(on: Cli, exported: Path, config: str) 
 
 
 def test_a_checkpoint_of_scalars_alone(on: Cli, tmp_path: Path) -> None:
-    """A checkpoint in the seed's form, without where it comes from, is taken as it is."""
+    """A checkpoint that does not say where it comes from is taken as it is."""
     config = tmp_path / "old.yaml"
     config.write_text(
         "simulation: {name: old}\n"

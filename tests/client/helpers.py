@@ -24,7 +24,7 @@ def speak(text: str, **fields: Any) -> dict[str, Any]:
 
 
 def emitted(text: str, source_id: str = "B") -> EffectDraft:
-    """Return the seed's draft of a message."""
+    """Return the draft of a message."""
     return {"kind": "MessageEmitted", "payload": {"text": text}, "source_id": source_id, "schema_version": "1.0.0"}
 
 

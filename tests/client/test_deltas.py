@@ -1,4 +1,4 @@
-"""What comes as a delta: attributes, as the seed writes them, and the whole view instead of very many operations."""
+"""What comes as a delta: attributes, and the whole view instead of very many operations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def replaces_all(delta: ObservationDelta, view: View) -> bool:
 
 
 async def test_a_delta_answers_by_attributes(world: World) -> None:
-    """The seed's end-to-end test reads ``delta_1.view_seq < delta_2.view_seq``; handles and facades allow that."""
+    """A caller may write ``delta_1.view_seq < delta_2.view_seq``; handles and facades allow that."""
     a = await world.register_agent("A", ObservationPolicy())
     await world.broadcast_event(emitted("one"))
     await world.broadcast_event(emitted("two"))

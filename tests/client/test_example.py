@@ -1,4 +1,4 @@
-"""examples/interruption.py: the seed's conversation in process and against a service."""
+"""examples/interruption.py: the conversation in process and against a service."""
 
 from __future__ import annotations
 

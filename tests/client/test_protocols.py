@@ -1,4 +1,4 @@
-"""Policies, configurations and latency models that subclass nothing of ours, as the seed writes them."""
+"""Policies, configurations and latency models that subclass nothing of ours."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ShortWait:
 
 @dataclass
 class Config:
-    """A configuration with the seed's four attributes."""
+    """A configuration with the four attributes."""
 
     distance_limit: float = inf
     relationship_filter: list[str] = field(default_factory=list)
@@ -43,9 +43,9 @@ class Config:
     latency_model: LatencyModelProtocol = field(default_factory=lambda: ShortWait(0.0))
 
 
-@register_policy("test-seed-policy")
-class SeedPolicy:
-    """The seed's policy: three methods, four attributes."""
+@register_policy("test-own-policy")
+class OwnPolicy:
+    """A policy: three methods, four attributes."""
 
     def __init__(self, config: PolicyConfigProtocol) -> None:
         self.distance_limit = config.distance_limit
@@ -66,7 +66,7 @@ class SeedPolicy:
         return effect["source_id"] != agent_id
 
     def calculate_observation_delta(self, old_view: View, new_view: View) -> DeltaMembers:
-        """Return the seed's four members."""
+        """Return the four members."""
         before, now = ({"visible_entities": view.visible_entities} for view in (old_view, new_view))
         return {
             "view_seq": new_view.view_seq,
@@ -77,8 +77,8 @@ class SeedPolicy:
 
 
 def made(**settings: Any) -> ObservationPolicyProtocol:
-    """Make the seed's policy."""
-    return SeedPolicy(Config(**settings))
+    """Make the policy."""
+    return OwnPolicy(Config(**settings))
 
 
 async def test_a_policy_by_protocol_is_lived_by(world: World) -> None:
@@ -86,7 +86,7 @@ async def test_a_policy_by_protocol_is_lived_by(world: World) -> None:
     policy = made(field_visibility={"secret": False}, latency_model=ShortWait(0.001))
     alice = await world.register_agent("alice", policy)
     known = (await world.agents())["alice"]["policy"]
-    assert (known["name"], known["version"]) == ("test-seed-policy", 1)
+    assert (known["name"], known["version"]) == ("test-own-policy", 1)
     assert known["config"]["latency_model"] == {
         "name": "test-short-wait",
         "version": 1,
@@ -141,7 +141,7 @@ def test_what_is_missing_is_told() -> None:
         policy_spec(Deaf())  # type: ignore[arg-type]
     half = made()
     del half.latency_model
-    with pytest.raises(InvalidPolicyError, match="SeedPolicy lacks latency_model"):
+    with pytest.raises(InvalidPolicyError, match="OwnPolicy lacks latency_model"):
         policy_spec(half)
     with pytest.raises(InvalidPolicyError, match="lacks distance_limit"):
         ObservationPolicy(object())  # type: ignore[arg-type]
@@ -152,7 +152,7 @@ def test_what_is_missing_is_told() -> None:
 def test_a_class_without_a_name_cannot_be_stored() -> None:
     """A policy or model by protocol needs a registered name, as others do."""
 
-    class Nameless(SeedPolicy):
+    class Nameless(OwnPolicy):
         """Another class."""
 
     class NamelessModel(ShortWait):

@@ -205,8 +205,8 @@ async def test_past_events_are_told_from_the_log(world: World) -> None:
 # -- interruption ------------------------------------------------------------------------------------------
 
 
-async def test_the_seed_s_conversation(world: World) -> None:
-    """A generates, B interrupts, A is cancelled, and C receives both messages in order (the seed's end-to-end test)."""
+async def test_a_conversation_with_an_interruption(world: World) -> None:
+    """A generates, B interrupts, A is cancelled, and C receives both messages in order."""
     agent_a = await world.register_agent("A", ObservationPolicy())
     await world.register_agent("B", ObservationPolicy())
     agent_c = await world.register_agent("C", ObservationPolicy())

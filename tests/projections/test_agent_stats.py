@@ -1,4 +1,4 @@
-"""One row for each chess game and agent, by the rules of the seed's AgentStats."""
+"""One row for each chess game and agent, by the rules of AgentStats."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def _row(projection: Projection, kind: str, payload: dict[str, Any], **fields: A
 
 
 def test_a_message_s_row_says_what_was_said() -> None:
-    """Every field of the seed's message, in its own type."""
+    """Every field of a message, in its own type."""
     payload = message(
         internal=True, role="system", context_frame=context_frame(), feedback_snapshot={"b": 1, "a": 0.5}, turn_number=3
     )
@@ -97,7 +97,7 @@ def test_feedback_s_row_has_what_the_agent_had_before() -> None:
 
 
 def test_an_adaptation_s_row_says_what_and_why() -> None:
-    """As the seed has it, with the effect that caused it; or as it was found, with the deltas."""
+    """As documented, with the effect that caused it; or as it was found, with the deltas."""
     row = _row(ADAPTATIONS, "PolicyAdapted", adaptation(intensity=0.5), caused_by=1)
     assert row == {
         "world_id": "w",

@@ -40,7 +40,7 @@ def recorded(path: Path) -> list[chess.pgn.Game]:
 
 
 def outcome(headers: chess.pgn.Headers) -> tuple[str, str | None]:
-    """Return the result of a game's tags in the seed's words, and the colour that lost by an illegal move, if any."""
+    """Return the result of a game's tags in the words of a Game, and who lost by an illegal move, if anybody did."""
     result = headers["Result"]
     if result.startswith("Illegal move"):
         (loser,) = [color for color in ("White", "Black") if result.endswith(f"by {headers[color]}")]
@@ -116,7 +116,7 @@ def test_each_real_game_is_the_one_in_its_file() -> None:
 
 
 def status_of(game: chess.pgn.Game) -> str:
-    """Return how a finished game ended, in the seed's words: by the board, by agreement, or by resignation."""
+    """Return how a finished game ended, in the words of a Game: by the board, by agreement, or by resignation."""
     board = game.end().board()
     result, offender = outcome(game.headers)
     if offender is None and board.is_checkmate():

@@ -1,4 +1,4 @@
-"""Chains made with nothing but the seed's own lines, so that the library is judged from outside."""
+"""Chains made with nothing but the documented lines, so that the library is judged from outside."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from worldledger.effects import SERVICE_SOURCE, is_system_kind
 
 
 def canonical_json(obj: dict[str, Any]) -> bytes:
-    """Canonical JSON serialization for consistent hashing (seeds/simulation_core.md, word for word)."""
+    """Canonical JSON serialization for consistent hashing (docs/reference/effects.md, "Checksum")."""
     return orjson.dumps(obj, option=orjson.OPT_SORT_KEYS)
 
 
 def chain_checksum(effect: dict[str, Any], prev_checksum: str | None) -> str:
-    """Generate hash chain checksum: SHA-256(prev_checksum + canonical_json(effect)) (the seed, word for word)."""
+    """Generate hash chain checksum: SHA-256(prev_checksum + canonical_json(effect))."""
     h = hashlib.sha256()
     if prev_checksum:
         h.update(prev_checksum.encode())

@@ -1,4 +1,4 @@
-"""The chain: the seed's checksum, and what verification finds (every attack of the plan, in memory)."""
+"""The chain: its checksum, and what verification finds (every attack of the plan, in memory)."""
 
 from __future__ import annotations
 
@@ -293,8 +293,8 @@ def test_times_are_compared_with_those_at_the_start() -> None:
         assert (None if finding is None else finding.global_seq) == seq
 
 
-def test_the_seeds_lines_agree() -> None:
-    """The seed's own five lines give the checksums of the library, from an effect and from its stored bytes."""
+def test_the_documented_lines_agree() -> None:
+    """The lines of docs/reference/effects.md give the library's checksums, from an effect and from its stored bytes."""
     previous: str | None = None
     for row in honest(COUNT):
         effect = orjson.loads(row.text)

@@ -198,7 +198,7 @@ def test_any_payload_is_kept_whole_or_refused_with_its_path(value: Any) -> None:
 
 
 def test_an_effect_holds_every_audited_fact() -> None:
-    """An effect's text has the seed's seven fields and the audited facts around them, and no others."""
+    """An effect's text has its seven fields and the audited facts around them, and no others."""
     checked = check_draft(draft())
     text = effect_text(checked, world_id="w", global_seq=2, uuid="u", sim_time=0.0, wall_time=5.0)
     assert text == (

@@ -246,7 +246,7 @@ def test_accepted_is_the_effect_s_uuid() -> None:
 
 
 def test_each_kind_has_its_permission() -> None:
-    """The seed's five permissions are one to submit at all and one for each kind of intent."""
+    """The five usual permissions are one to submit at all and one for each kind of intent."""
     assert ("submit_intent", *sorted(map(permission_for, KINDS))) == (
         DEFAULT_PERMISSIONS[0],
         *sorted(DEFAULT_PERMISSIONS[1:]),

@@ -304,7 +304,7 @@ def test_a_delta_that_does_not_fit_is_found_out() -> None:
 
 
 class Halting(LatencyModel):
-    """The seed's own signature."""
+    """The signature of docs/reference/contracts.md, "Policies, validators and latency"."""
 
     def calculate_delay(self, from_agent: str, to_agent: str, effect: Effect) -> float:
         """Return a second for each letter."""
@@ -370,7 +370,7 @@ def test_a_config_is_checked(config: dict[str, Any]) -> None:
 
 
 def test_the_usual_config() -> None:
-    """Without one everything is seen at once; null is no limit, and a policy has the seed's attributes."""
+    """Without one everything is seen at once; null is no limit, and a policy has its attributes."""
     policy = ObservationPolicy()
     assert policy.distance_limit == inf
     assert PolicyConfig(distance_limit=None).distance_limit == inf  # type: ignore[arg-type]  # as it comes from JSON

@@ -28,9 +28,9 @@ _AIO_OUTSIDE = """
 AIO_FORBIDDEN_NAMES = OUTSIDE | frozenset(_AIO_OUTSIDE.split())
 
 #: What one module may do besides: reading a configuration's file, which it is told, is how a simulation comes in;
-#: rounds are read from files and written to them, and stamped, as the seed's usage example has it; an error is remade
-#: by the parameters of its constructor, which are the same on every machine; a moment may be a time, as a text; a
-#: round's times without an offset are of the zone that is given.
+#: rounds are read from files and written to them, and stamped (docs/reference/social-rl.md, "From Python"); an error is
+#: remade by the parameters of its constructor, which are the same on every machine; a moment may be a time, as a text;
+#: a round's times without an offset are of the zone that is given.
 READERS = {
     "worldledger/errors/remaking.py": frozenset({"inspect"}),
     "worldledger/moments.py": frozenset({"datetime"}),

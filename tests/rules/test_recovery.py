@@ -1,4 +1,4 @@
-"""Recovery: what errors suggest, what a policy chooses, and the seed's constructors."""
+"""Recovery: what errors suggest, what a policy chooses, and the constructors of errors."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_usual_choices() -> None:
 def test_a_policy_chooses_as_it_was_told(
     stale: RecoveryAction, conflict: RecoveryAction, quota: RecoveryAction
 ) -> None:
-    """Each of the seed's choices can be made, and `action_for` gives it."""
+    """Each of the choices can be made, and `action_for` gives it."""
     policy = ErrorRecoveryPolicy(stale_context=stale, intent_conflict=conflict, quota_exceeded=quota)
     assert [policy.action_for(error) for error in (STALE, CONFLICT, QUOTA)] == [stale, conflict, quota]
 
@@ -63,7 +63,7 @@ def test_a_policy_chooses_as_it_was_told(
     [("stale_context", STALE_CONTEXT), ("intent_conflict", INTENT_CONFLICT), ("quota_exceeded", QUOTA_EXCEEDED)],
 )
 def test_a_choice_that_makes_no_sense_is_refused(name: str, choices: tuple[RecoveryAction, ...]) -> None:
-    """A policy cannot be told what the seed does not foresee for an error."""
+    """A policy cannot be told what is not foreseen for an error."""
     for action in set(RecoveryAction) - set(choices):
         with pytest.raises(ValueError, match=f"{name} is one of "):
             ErrorRecoveryPolicy(**{name: action})
@@ -81,7 +81,7 @@ def test_a_subclass_chooses_by_what_happened() -> None:
 
 
 def test_for_any_other_error_its_own_recovery_counts() -> None:
-    """What the seed leaves no choice for is done as the error suggests."""
+    """What there is no choice for is done as the error suggests."""
     policy = ErrorRecoveryPolicy()
     for error in (
         WorldNotFoundError("no such world"),
@@ -179,7 +179,7 @@ _CASES: list[tuple[SimulationError, str, RecoveryAction, dict[str, Any]]] = [
 def test_an_error_says_what_happened_and_what_to_do(
     error: SimulationError, code: str, recovery: RecoveryAction, details: dict[str, Any]
 ) -> None:
-    """Each error of the pipeline has its code, its recovery and its facts, and the seed's attributes."""
+    """Each error of the pipeline has its code, its recovery, its facts and its attributes."""
     assert (error.code, error.recovery, error.details) == (code, recovery, details)
     assert str(error) == error.message
     for name in ("req_id", "expected_seq", "actual_seq", "quota_type", "policy", "limit", "permission", "deadline_ms"):
@@ -188,7 +188,7 @@ def test_an_error_says_what_happened_and_what_to_do(
 
 
 def test_a_conflict_keeps_the_intent_and_the_effects() -> None:
-    """IntentConflictError has the intent and the whole effects as attributes (seed)."""
+    """IntentConflictError has the intent and the whole effects as attributes."""
     assert CONFLICT.intent == intent("Move")
     assert CONFLICT.conflicting_effects == _EFFECTS
     assert CONFLICT.conflicting_effects is not _EFFECTS

@@ -174,8 +174,8 @@ def test_a_query_does_not_look_at_what_is_elsewhere() -> None:
     assert [len(cell) for cell in index._around((0.0, 0.0, 0.0), 10.0)] == before
 
 
-def test_the_seeds_shapes() -> None:
-    """SpatialEntity and Relationship have the seed's fields, in its order, and cannot be changed."""
+def test_the_documented_shapes() -> None:
+    """SpatialEntity and Relationship have their fields, in this order, and cannot be changed."""
     entity = SpatialEntity("ann", (0.0, 0.0, 0.0), (1.0, 1.0, 2.0), 50.0)
     relation = Relationship("ann", "bob", "knows", 1.0, {})
     assert (entity.visibility_range, relation.relationship_type) == (50.0, "knows")

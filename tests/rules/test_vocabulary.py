@@ -1,4 +1,4 @@
-"""The field's words: log entries as the seed's programs see them, the order of units, and the error tree."""
+"""The field's words: log entries as programs see them, the order of units, and the error tree."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from worldledger.errors import RecoveryAction, SimulationError
 from .chains import make_effect
 
 
-def test_an_entry_has_the_seeds_fields() -> None:
-    """A log entry has the fields of the seed's EventLogEntry; no req_id is the empty string, no metadata is {}."""
+def test_an_entry_has_the_documented_fields() -> None:
+    """A log entry has the fields of EventLogEntry; no req_id is the empty string, no metadata is {}."""
     entry = EventLogEntry.of(cast("Effect", make_effect("w", 3)), "ab" * 32)
     assert (entry.global_seq, entry.sim_time, entry.wall_time) == (3, 0.75, 1.7e9 + 3)
     assert (entry.req_id, entry.source_metadata, entry.checksum) == ("", {}, "ab" * 32)

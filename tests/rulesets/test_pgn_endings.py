@@ -1,4 +1,4 @@
-"""How a recorded game ended, in the seed's words."""
+"""How a recorded game ended, in the words of a Game."""
 
 from __future__ import annotations
 
@@ -74,7 +74,9 @@ def ending(tags: str, moves: str) -> tuple[str, str | None, str | None]:
         ('[Result "*"]\n[Termination "unterminated"]', "", ("in_progress", None, None)),
     ],
 )  # fmt: skip
-def test_an_ending_is_told_in_the_seeds_words(tags: str, moves: str, told: tuple[str, str | None, str | None]) -> None:
+def test_an_ending_is_told_in_the_words_of_a_game(
+    tags: str, moves: str, told: tuple[str, str | None, str | None]
+) -> None:
     """Status, result and reason from the position, the Termination tag and the result."""
     assert ending(tags, moves) == told
 
@@ -244,7 +246,7 @@ def test_an_illegal_move_of_nobody_does_not_overrule_a_plain_result() -> None:
 
 
 def test_what_both_players_lose_is_unfinished_with_a_warning() -> None:
-    """``0-0`` at the end is no castling where that is not legal; the seed has no such result."""
+    """``0-0`` at the end is no castling where that is not legal; a Game has no such result."""
     for tags, said in (
         ('[Result "0-0"]', "0-0"),
         ("", "0-0"),

@@ -1,4 +1,4 @@
-"""What a recorded move becomes: the seed's Move, the position, clocks, evaluations, comments and sidelines."""
+"""What a recorded move becomes: a Move, the position, clocks, evaluations, comments and sidelines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def some(move: dict[str, Any], names: str) -> list[Any]:
     return [move[name] for name in names.split()]
 
 
-def test_a_move_has_all_fields_of_the_seeds_move_and_the_position() -> None:
+def test_a_move_has_all_fields_of_a_move_and_the_position() -> None:
     """1. e4 by a player with a name, field by field."""
     start, move = one('[White "Ana"]\n\n1. e4 *').drafts
     assert move == {

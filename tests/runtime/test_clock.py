@@ -125,7 +125,7 @@ async def _awaited(world: Orchestrator, authority: str, zero: Any = None) -> obj
 
 
 async def test_setting_it_does_not_wait_but_counts_for_what_follows(opening: Opening) -> None:
-    """The seed's call is synchronous: its effect stands before any later tick, and is written when the world closes."""
+    """The call is synchronous: its effect stands before any later tick, and is written when the world closes."""
     async with opening.until() as world:
         for authority in ("unity", "nobody's name", "unreal", "unity"):
             world.set_sim_time_authority(authority)

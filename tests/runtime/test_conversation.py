@@ -1,4 +1,4 @@
-"""The seed's end-to-end test: A generates, B interrupts, A regenerates, C sees both in order."""
+"""A conversation with an interruption: A generates, B interrupts, A regenerates, C sees both in order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .helpers import effects, speak
 
 
 async def converse(world: Orchestrator) -> None:
-    """Play the conversation, as seeds/simulation_core.md has it, to its end."""
+    """Play the conversation to its end."""
     policy = ObservationPolicy(PolicyConfig(distance_limit=50.0))
     agent_a = await world.register_agent("A", policy)
     agent_b = await world.register_agent("B", policy)

@@ -161,7 +161,7 @@ async def test_ending_without_an_intent(world: Orchestrator) -> None:
     assert not token.cancelled
     error = await refused(world.cancel_generation("a", "r"))
     assert isinstance(error, UnknownGenerationError)
-    await a.cancel("r")  # the seed's: nothing to cancel, nothing said
+    await a.cancel("r")  # nothing to cancel, nothing said
     assert isinstance(await refused(world.cancel_generation("a", "never")), UnknownGenerationError)
     assert await told(world) == [("Started", None), ("Finished", None)]
 

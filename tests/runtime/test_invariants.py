@@ -1,4 +1,4 @@
-"""The seed's six system invariants, under the load of many agents at once in two processes."""
+"""docs/reference/contracts.md, "Invariants", under the load of many agents at once in two processes."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ async def test_what_is_kept_is_counted(opening: Opening) -> None:
 
 
 async def test_old_views_are_let_go(opening: Opening) -> None:
-    """Those of agents that nobody needs, beyond the size of the cache, whatever handles are named (the seed's way)."""
+    """Those of agents that nobody needs, beyond the size of the cache, whatever handles are named."""
     world = await opening()
     handles = [await world.register_agent(f"a{n}", ALL) for n in range(6)]
     world._attachments._most = 2

@@ -77,7 +77,7 @@ async def test_twenty_agents_in_places_of_their_own(opening: Opening) -> None:
 
 
 async def test_under_always_they_do_interrupt_each_other(world: Orchestrator) -> None:
-    """The seed's default stays: of those who look together and act one after another, all but the first are refused."""
+    """The default: of those who look together and act one after another, all but the first are refused."""
     handles = [await world.register_agent(f"a{n}", ALL) for n in range(5)]
     assert isinstance(await handles[0].submit_intent(speak()), Accepted)
     for handle in handles[1:]:

@@ -47,7 +47,7 @@ class Row:
 
 
 def link(previous: bytes | None, text: str) -> bytes:
-    """Return the chain checksum, as DESIGN and seed define it."""
+    """Return the chain checksum, as docs/reference/effects.md, "Checksum", defines it."""
     return hashlib.sha256((previous.hex() if previous else "").encode() + text.encode()).digest()
 
 

@@ -1,4 +1,4 @@
-"""Appending, and the seed's EventLog over it."""
+"""Appending, and the EventLog over it."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ async def test_the_log_fills_in_what_a_draft_cannot_know(
     }
 
 
-async def test_entries_are_the_seeds(log: EventLog) -> None:
-    """An entry has the seed's fields; without a req_id it has the empty string, without metadata an empty dict."""
+async def test_entries_have_all_fields(log: EventLog) -> None:
+    """An entry has all its fields; without a req_id it has the empty string, without metadata an empty dict."""
     await log.append(draft(1))
     await log.append(draft(2, req_id="r", source_metadata={"a": 1}))
     await log.append(draft(3, source_metadata={"a": 1}), source_metadata={"b": 2})
@@ -99,7 +99,7 @@ async def test_a_list_is_one_unit_in_its_order(log: EventLog, store: Store) -> N
 
 @pytest.mark.both_servers
 async def test_the_stored_bytes_are_the_hashed_bytes(log: EventLog, admin: Connection) -> None:
-    """The seed's lines compute every checksum from the text that is stored, whatever it holds."""
+    """The five documented lines compute every checksum from the text that is stored, whatever it holds."""
     values: list[Any] = [
         1e16,
         5e-324,

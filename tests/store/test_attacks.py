@@ -281,7 +281,7 @@ async def test_what_a_check_is_told_as_it_goes(store: Store, log: EventLog) -> N
     assert [done for done, _ in told] == sorted(done for done, _ in told)
 
 
-async def test_the_seeds_validation_says_no(world: WorldRecord, store: Store, intruder: Connection) -> None:
+async def test_the_log_s_validation_says_no(world: WorldRecord, store: Store, intruder: Connection) -> None:
     """EventLog.validate_integrity is true for an honest log and false for one that was changed."""
     log = await store.log(world.world_id)
     assert await log.validate_integrity()

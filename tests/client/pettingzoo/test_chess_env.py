@@ -58,7 +58,7 @@ def test_a_game_is_played_to_its_end(env: chess_env.ChessEnv, http: httpx2.Clien
     assert ends == {"player_0": (-1.0, True), "player_1": (1.0, True)}
 
 
-def test_both_see_the_seed_s_tensor(env: chess_env.ChessEnv) -> None:
+def test_both_see_the_board_s_tensor(env: chess_env.ChessEnv) -> None:
     """The tensor is the same for both, unmirrored; the mask is of who is to move, and in Black's own coding."""
     env.reset()
     tensor = env.observe("player_0")["observation"]

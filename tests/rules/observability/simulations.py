@@ -110,7 +110,7 @@ CONFIGS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 
 
 class State(BaseModel):
-    """A simulation's state, as the seed has it."""
+    """A simulation's state."""
 
     turn: int
     agents: dict[str, SerializeAsAny[BaseModel]]

@@ -1,4 +1,4 @@
-"""The configuration of observability: every rule of seeds/partial_observability.md, with its message."""
+"""The configuration of observability: every rule of docs/reference/contracts.md, "Observability", with its message."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONTEXT = {
 
 
 def a_config(**changes: Any) -> dict[str, Any]:
-    """Return the seed's example as JSON, some members of it another, or (...) missing."""
+    """Return an example as JSON, some members of it another, or (...) missing."""
     value = {
         "enabled": True,
         "variable_visibility": {"external": ["economic_strength"], "internal": ["secret_reserves"]},
@@ -148,7 +148,7 @@ def test_every_member_of_an_entry_is_required(missing: str) -> None:
 
 
 def test_noise_is_not_negative() -> None:
-    """Of an entry, and of the default; the words of the seed's code and of its table are both there."""
+    """Of an entry, and of the default."""
     said = message(a_config(matrix=[["Agent1", "Agent2", "external", -0.1]]))
     assert "noise must be >= 0.0" in said
     assert "Noise must be >= 0".lower() in said.lower()
@@ -179,7 +179,7 @@ def test_minus_zero_is_no_noise() -> None:
 
 
 def test_observers_and_targets_are_agents() -> None:
-    """A target may be global, an observer not; the words of the seed's code and of its table are both there."""
+    """A target may be global, an observer not."""
     assert "Unknown observer 'Bob' in observability matrix" in message(
         a_config(matrix=[["Bob", "Agent1", "external", 0]])
     )

@@ -214,7 +214,7 @@ state_variables:
 
 
 def test_a_schema_that_contains_itself() -> None:
-    """An alias of a definition around it is told as the seed tells it, with its file and line."""
+    """An alias of a definition around it is told as a circle, with its file and line."""
     error = refusal(_CIRCLE)
     assert error.message.startswith(
         "f.yaml:5:23: state_variables.agent_vars.gold.mix: unknown field 'mix'; did you mean 'min'?\n"

@@ -120,7 +120,7 @@ def whole_objects(schema: dict[str, Definition]) -> st.SearchStrategy[dict[str, 
 
 
 def allows(definition: Any, value: Any, element: bool = False) -> bool:
-    """Judge a JSON value by the seed's rules, with Pydantic's coercions between numbers and bools."""
+    """Judge a JSON value by the documented rules, with Pydantic's coercions between numbers and bools."""
     if value is None:
         return nullable(definition, element)
     if isinstance(definition, str):

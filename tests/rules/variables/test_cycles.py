@@ -10,7 +10,7 @@ import yaml
 from worldledger.errors import CircularSchemaError, InvalidDefinitionError
 from worldledger.variables import VariableDefinition, check_definitions
 
-SEED = """Circular reference detected in schema definitions:
+CIRCLE = """Circular reference detected in schema definitions:
   Cycle: Agent -> Inventory -> Item -> Agent
   Fields: Agent.inventory -> Inventory.items -> Item.owner -> Agent
 
@@ -27,8 +27,8 @@ def told(raw: Any) -> list[str]:
     return [line.strip() for line in str(caught.value).splitlines()[1:3]]
 
 
-def seeds_cycle() -> dict[str, Any]:
-    """Return the three definitions of the seed's example, of which each contains the next one."""
+def three_in_a_circle() -> dict[str, Any]:
+    """Return three definitions, of which each contains the next one."""
     agent: dict[str, Any] = {"type": "object"}
     item = {"type": "object", "schema": {"owner": agent}}
     inventory = {"type": "object", "schema": {"items": {"type": "list", "item_type": item}}}
@@ -36,11 +36,11 @@ def seeds_cycle() -> dict[str, Any]:
     return {"Agent": agent, "Inventory": inventory, "Item": item}
 
 
-def test_the_message_is_the_seeds() -> None:
+def test_the_message_names_the_circle() -> None:
     """Word by word, with the names of the variables and of the fields."""
     with pytest.raises(CircularSchemaError) as caught:
-        check_definitions(seeds_cycle())
-    assert str(caught.value) == SEED
+        check_definitions(three_in_a_circle())
+    assert str(caught.value) == CIRCLE
     assert caught.value.code == "circular_schema"
     [problem] = caught.value.problems
     assert problem.path[:2] == ("agent_vars", "Agent")

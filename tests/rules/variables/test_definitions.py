@@ -1,4 +1,4 @@
-"""The rules of definitions, a row of the seed's tables each."""
+"""The rules of definitions, a row each."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_what_was_assigned_is_dumped_exactly_typed_or_refused() -> None:
 
 
 def test_fields_with_null_for_a_default_may_be_left_out() -> None:
-    """All other fields of an object are required, although they have a default (seed, "Object Type")."""
+    """All other fields of an object are required, although they have a default."""
     raw = {
         "type": "object",
         "schema": {

@@ -63,7 +63,7 @@ def refused(raw: dict[str, Any], value: Any) -> list[tuple[Any, ...]]:
         ({"type": "dict", "key_type": "int", "value_type": "int"}, {1: 2}, {1: 2}),
     ],
 )
-def test_values_are_coerced_as_the_seed_says(raw: dict[str, Any], value: Any, found: Any) -> None:
+def test_values_are_coerced_as_documented(raw: dict[str, Any], value: Any, found: Any) -> None:
     """Python has the value of the variable's type."""
     assert repr(read(raw, value)) == repr(found)
 
@@ -179,7 +179,7 @@ def test_models_are_made_of_plain_definitions_too() -> None:
             create_agent_state_model(wrong)  # type: ignore[arg-type]  # mypy: that is the point
 
 
-def test_the_seeds_message_names_the_field() -> None:
+def test_the_message_names_the_field() -> None:
     """List exceeds maximum size of 1000 items (got 1500 items) at field 'agent_state.history'."""
     model = create_agent_state_model(check_definitions({"history": {"type": "list", "item_type": "int"}}))
     with pytest.raises(ValidationError) as caught:

@@ -1,1 +1,1 @@
-"""Tests of the seed's entities of chess, of live games, and of what the rules write."""
+"""Tests of the entities of chess, of live games, and of what the rules write."""

@@ -1,4 +1,4 @@
-"""Agent, AgentStats and the settings of an agent: the seed's rules, each with what holds and what does not."""
+"""Agent, AgentStats and the settings of an agent: their rules, each with what holds and what does not."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ BAD_SETTINGS: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize("changes", [{}, *GOOD_SETTINGS])
 def test_what_is_an_agent(changes: dict[str, Any]) -> None:
-    """The seed's example and its like; so are the settings alone."""
+    """A plain example and its like; so are the settings alone."""
     agent = Agent(**{**AGENT, **changes})
     assert Agent.model_validate_json(agent.model_dump_json()) == agent
     spec = AgentSpec(**{name: value for name, value in {**AGENT, **changes}.items() if name != "stats"})
@@ -97,7 +97,7 @@ def test_what_is_no_agent(changes: dict[str, Any], named: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(AGENT))
-def test_the_fields_of_the_seed_are_needed(name: str) -> None:
+def test_the_documented_fields_are_needed(name: str) -> None:
     """An Agent has all of them."""
     with pytest.raises(ValidationError, match=name):
         Agent(**{field: value for field, value in AGENT.items() if field != name})
@@ -166,7 +166,7 @@ def test_instructions_to_play_are_none(text: str) -> None:
     ],
 )
 def test_what_stats_can_be(changes: dict[str, Any]) -> None:
-    """The seed's example and its like."""
+    """A plain example and its like."""
     stats = AgentStats(**{**STATS, **changes})
     assert AgentStats.model_validate_json(stats.model_dump_json()) == stats
 

@@ -1,4 +1,4 @@
-"""BoardState: the seed's rules, each with what holds and what does not."""
+"""BoardState: its rules, each with what holds and what does not."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def values(fen: str = AFTER_E4, /, **changes: Any) -> dict[str, Any]:
     return {**found, **changes}
 
 
-def test_the_position_of_the_seed() -> None:
-    """After e2e4: every field as the seed's example has it."""
+def test_a_position() -> None:
+    """After e2e4: every field as it must be."""
     board = BoardState.from_fen(AFTER_E4)
     assert board.fen == AFTER_E4
     assert len(board.legal_moves) == 20
@@ -37,7 +37,7 @@ def test_the_position_of_the_seed() -> None:
     assert (board.halfmove_clock, board.fullmove_number) == (0, 1)
 
 
-def test_the_tensor_of_the_seed() -> None:
+def test_a_tensor() -> None:
     """Row 0 is the eighth rank, column 0 the a file; White's pieces come first, pawn to king."""
     tensor = BoardState.from_fen(chess.STARTING_FEN).board_tensor
     assert tensor.shape == (8, 8, 12)

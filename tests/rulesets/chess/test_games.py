@@ -1,4 +1,4 @@
-"""Game and GameSession: the seed's rules, each with what holds and what does not."""
+"""Game and GameSession: their rules, each with what holds and what does not."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MATED = (started(), *map(moved, FOOLS_MATE), draft("GameEnded", MATE))
 
 
 def test_a_game_in_progress() -> None:
-    """The seed's example: two moves, White's turn, and no end."""
+    """A plain example: two moves, White's turn, and no end."""
     game = game_of(*TWO_MOVES)
     assert (game.game_id, game.current_turn, game.status) == (NAME, "white", "in_progress")
     assert (game.result, game.reason, game.ended_at) == (None, None, None)
@@ -216,7 +216,7 @@ def session(**changes: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("changes", [{}, {"websocket_connections": 0}, {"is_active": False}, {"game_id": "a-game"}])
 def test_what_is_a_session(changes: dict[str, Any]) -> None:
-    """The seed's example, with a count for the sockets; nobody need watch."""
+    """A plain example, with a count for the sockets; nobody need watch."""
     found = GameSession.model_validate(session(**changes))
     assert GameSession.model_validate_json(found.model_dump_json()) == found
 

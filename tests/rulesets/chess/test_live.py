@@ -231,7 +231,7 @@ def test_the_opening_could_have_been_posted() -> None:
 
 
 def test_it_begins_at_its_fen() -> None:
-    """Kept in the seed's flavour, written in the log's; Chess960 by its own rules."""
+    """Kept in the full flavour, written in the log's; Chess960 by its own rules."""
     given = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq e3 0 1"
     config = live(fen=given)
     assert config.fen == given
@@ -274,7 +274,7 @@ def test_where_no_limit_is_said_the_agents_have_theirs() -> None:
 
 
 def test_the_position_that_it_begins_with_keeps_the_square_that_was_passed() -> None:
-    """GameStarted has the FEN as it was asked for, in the seed's flavour; the state is as it was in every log."""
+    """GameStarted has the FEN as it was asked for, in the full flavour; the state is as it was in every log."""
     fen = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq e3 0 1"
     started, *_ = RULESET.opening(RULESET.check_config({"live": {**TWO, "fen": fen}}), world_uuid="")
     assert started["payload"]["initial_fen"] == fen

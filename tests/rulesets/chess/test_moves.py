@@ -1,4 +1,4 @@
-"""Move: the seed's rules, each with what holds and what does not."""
+"""Move: its rules, each with what holds and what does not."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ KNIGHT = {"from_square": "g1", "to_square": "f3", "piece": "knight", "uci_notati
     ],
 )
 def test_what_is_a_move(changes: dict[str, Any]) -> None:
-    """The seed's example and its like; a moment is kept in UTC."""
+    """A plain example and its like; a moment is kept in UTC."""
     move = Move(**{**E4, **changes})
     assert move.model_dump(mode="json")["timestamp"] == "2025-10-25T10:00:00Z"
     assert Move.model_validate_json(move.model_dump_json()) == move
@@ -130,7 +130,7 @@ def test_what_is_no_move(changes: dict[str, Any], named: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in E4 if name != "promotion_piece"])
-def test_the_fields_of_the_seed_are_needed(name: str) -> None:
+def test_the_documented_fields_are_needed(name: str) -> None:
     """All but the piece that a pawn becomes."""
     with pytest.raises(ValidationError, match=name):
         Move(**{field: value for field, value in E4.items() if field != name})
@@ -199,7 +199,7 @@ def test_a_move_that_says_little_is_asked_of_the_board() -> None:
         assert moves_of(minimal, initial_fen=initial_fen, variant=variant) == moves
 
 
-def test_what_the_seed_has_no_move_for() -> None:
+def test_what_no_move_is_made_of() -> None:
     """Null moves, drops, and what is not legal: ValueError."""
     null = one("1. e4 -- *")
     drop = one('[Variant "Crazyhouse"]\n\n1. e4 d5 2. exd5 Qxd5 3. P@e4 *')

@@ -1,4 +1,4 @@
-"""validate_game_state: what it finds in a log and in a Game, in the seed's words."""
+"""validate_game_state: what it finds in a log and in a Game, and in which words."""
 
 from __future__ import annotations
 

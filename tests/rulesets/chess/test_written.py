@@ -96,7 +96,7 @@ def test_a_whole_move_is_written_as_it_came() -> None:
     assert RULESET.decide(checked, world.fold.state) is checked
 
 
-def test_a_written_move_is_the_seeds_move() -> None:
+def test_a_written_move_is_a_move() -> None:
     """It needs no board to be read."""
     posted = [started(), draft("MoveMade", table().ask("MoveMade", {"uci_notation": "e2e4", "thinking_time": 2.34}))]
     move = Move.of(effects(posted)[1])

@@ -61,7 +61,7 @@ def test_the_state_is_typed() -> None:
 
 
 def test_the_state_as_a_value() -> None:
-    """`to_value` is the seed's checkpoint; the model itself dumps the same, without the world's uuid."""
+    """`to_value` is the checkpoint; the model itself dumps the same, without the world's uuid."""
     play = Play()
     state = SimulationState.of(play.state, world_uuid=KEY)
     value = state.to_value()
@@ -155,7 +155,7 @@ def test_a_checkpoint_s_pauses_go_on() -> None:
     assert [name for name, known in begun.simulation["agents"].items() if known["paused"]] == ["Bob"]
 
 
-def test_the_seed_s_checkpoint_is_read() -> None:
+def test_a_checkpoint_is_read() -> None:
     """One without more than turn, agents and global_state is read; what it lacks is as it begins, coerced as ever."""
     value: dict[str, Any] = {
         "turn": 4,

@@ -116,7 +116,7 @@ def test_a_replay_from_anywhere_gives_the_same_view(play: Play, data: st.DataObj
 
 @settings(max_examples=60, deadline=None)
 @given(plays(20))
-def test_views_are_the_seed_s_observations(play: Play) -> None:
+def test_views_are_observations(play: Play) -> None:
     """What an agent sees is what `construct_observation` makes of the typed state of that moment."""
     play.register("Ann")
     for name, agent in play.state.metadata["agents"].items():

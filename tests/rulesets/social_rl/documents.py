@@ -1,4 +1,4 @@
-"""Social-RL documents for tests: the seed's own examples, odd ones for Hypothesis, and runs recorded by others."""
+"""Social-RL documents for tests: plain examples, odd ones for Hypothesis, and runs recorded by others."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from worldledger.effects import Effect, EffectDraft
 FOUND: Final = Path(__file__).resolve().parents[4] / "shared" / "data" / "social_rl"
 ALICE: Final = "Worker+Alice"
 
-# -- the seed's examples ---------------------------------------------------------------------------------------
+# -- plain examples --------------------------------------------------------------------------------------------
 
 _META: Final = {
     "experiment_id": "social_rl_2025-11-23_175825",
@@ -100,37 +100,37 @@ _FRAME: Final = dict.fromkeys(CONTEXT_FRAME, "...")
 
 
 def meta(**changes: Any) -> dict[str, Any]:
-    """Return the seed's meta block."""
+    """Return a meta block."""
     return {**_META, **changes}
 
 
 def message(agent_id: str = ALICE, **changes: Any) -> dict[str, Any]:
-    """Return the seed's message."""
+    """Return a message."""
     return {**_MESSAGE, "agent_id": agent_id, **changes}
 
 
 def feedback(agent_id: str = ALICE, **changes: Any) -> dict[str, Any]:
-    """Return the seed's feedback vector."""
+    """Return a feedback vector."""
     return {**deepcopy(_FEEDBACK), "agent_id": agent_id, **changes}
 
 
 def adaptation(agent_id: str = ALICE, **changes: Any) -> dict[str, Any]:
-    """Return the seed's policy adaptation, in round 1."""
+    """Return a policy adaptation, in round 1."""
     return {**deepcopy(_ADAPTATION), "agent_id": agent_id, **changes}
 
 
 def policy_state(**changes: Any) -> dict[str, Any]:
-    """Return the seed's PRAR policy state."""
+    """Return a PRAR policy state."""
     return {**deepcopy(_POLICY_STATE), **changes}
 
 
 def context_frame(**changes: Any) -> dict[str, Any]:
-    """Return the seed's context frame."""
+    """Return a context frame."""
     return {**_FRAME, **changes}
 
 
 def a_round(number: int = 1, **changes: Any) -> dict[str, Any]:
-    """Return a whole round, as the seed has it."""
+    """Return a whole round."""
     return {
         "meta": meta(),
         "round_number": number,
@@ -200,7 +200,7 @@ _BY_TYPE: Final[Mapping[type, st.SearchStrategy[Any]]] = {
     dict: GOOD_OBJECTS,
     list: st.lists(GOOD_JSON, max_size=2),
 }
-#: Names of fields that the seed does not know, and of those that payloads have besides.
+#: Names of fields that are not documented, and of those that payloads have besides.
 _UNKNOWN: Final = st.sampled_from(["role", "deltas", "round", "extra", "raw", "absent", "parts", "name", "kind", "é"])
 
 

@@ -178,7 +178,7 @@ def test_days_and_times_are_those_of_the_calendar(year: int, month: int, day: in
 
 @pytest.mark.parametrize(("judge", "right"), [case[:2] for case in _CASES])
 def test_fields_that_are_missing_or_unknown_are_told(judge: Judge, right: dict[str, Any]) -> None:
-    """A required field may not be left out, others may; a field that the seed does not know is none."""
+    """A required field may not be left out, others may; a field that is not documented is none."""
     required = {name for name in right if [fault.rule for fault in judge(_without(right, name))] == ["missing"]}
     optional = {name for name in right if not list(judge(_without(right, name)))}
     assert required | optional | {"intensity"} == right.keys() | {"intensity"}

@@ -30,7 +30,7 @@ from tests.rulesets.social_rl.documents import (
 from worldledger.canonical import canonical_json
 from worldledger.errors import InvalidRunError
 
-_THE_SEED_S = [a_round(1), a_round(2)]
+_PLAIN = [a_round(1), a_round(2)]
 
 
 def _refused(files: list[RunFile], *, strict: bool = True) -> list[tuple[str | None, str]]:
@@ -41,9 +41,9 @@ def _refused(files: list[RunFile], *, strict: bool = True) -> list[tuple[str | N
     return [(problem.get("file"), problem["path"]) for problem in problems]
 
 
-def test_a_run_as_the_seed_has_it_is_taken_strictly() -> None:
+def test_a_run_as_documented_is_taken_strictly() -> None:
     """Its effects come in the order of the round, each with its source, its time and its cause; nothing is odd."""
-    run = read_run(run_of(*_THE_SEED_S, meta={**meta(), "condition": "A", "seed": 2}), strict=True)
+    run = read_run(run_of(*_PLAIN, meta={**meta(), "condition": "A", "seed": 2}), strict=True)
     of_a_round = [
         ("RoundStarted", "coach"),
         ("MessageEmitted", ALICE),
@@ -360,7 +360,7 @@ def test_files_come_as_soon_as_their_effects_have_been_read() -> None:
 
 
 def test_an_adjustment_needs_no_intensity() -> None:
-    """The seed's adaptations have none, whatever their type."""
+    """Documented adaptations have none, whatever their type."""
     run = read_run(run_of(a_round(policy_adaptations=[adaptation(adaptation_type="adjust_intensity")])), strict=True)
     assert not run.notices
 

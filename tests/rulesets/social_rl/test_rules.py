@@ -128,7 +128,7 @@ def test_a_rule_is_kept(make: Make, kind: str, payload: dict[str, Any], problems
     assert make().refused(kind, payload) == wanted
 
 
-def test_a_strict_world_takes_what_the_seed_describes() -> None:
+def test_a_strict_world_takes_what_is_documented() -> None:
     """A whole round posted effect by effect is written as the document that it was."""
     world = World(meta={**meta(), "condition": "A"}, agents=["Owner+Marta"])
     document = a_round()
@@ -224,7 +224,7 @@ def test_coaches_are_those_that_the_configuration_names() -> None:
 
 
 def test_a_world_begins_with_its_meta_data_and_agents() -> None:
-    """What the seed does not know of the meta data is told beside; each agent is registered with its policy."""
+    """Meta data that are not documented are told beside; each agent is registered with its policy."""
     world = World(meta={"model": "m", "seed": 3, "condition": "B"}, agents=[ALICE, "Coach+C"], note="mine")
     assert world.config == {**world.config, "strict": True, "note": "mine"}
     started, alice, coach = world.log[1:]

@@ -1,4 +1,4 @@
-"""The seed's usage example, and files of rounds (seeds/social_rl.md, "Usage Example", "Validation")."""
+"""The models at work, and files of rounds (docs/reference/social-rl.md, "From Python")."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from worldledger.errors import FileRefusedError, InvalidRunError
 
 
 def _example() -> RoundResult:
-    """Make the round of the seed's usage example, word for word."""
+    """Make a round with the models, as a caller does."""
     # Create messages
     msg = SocialRLMessage(
         agent_id="Worker+Alice",
@@ -78,8 +78,8 @@ def test_the_usage_example_runs(tmp_path: Path) -> None:
     assert (data["meta"]["performer_temperature"], data["meta"]["coach_temperature"]) == (0.7, 0.1)
 
 
-def test_the_seed_s_documents_are_read_and_written_as_they_are() -> None:
-    """What the models write of the seed's examples are the examples."""
+def test_documents_are_read_and_written_as_they_are() -> None:
+    """What the models write of the examples are the examples."""
     for value in (a_round(), a_round(2, messages=[], feedback={}, policy_adaptations=[])):
         assert RoundResult.from_value(value).to_value() == value
     assert PolicyState.from_value(policy_state()).to_value() == policy_state()
@@ -150,7 +150,7 @@ def test_models_are_strict(model: Any, wrong: dict[str, Any]) -> None:
     ],
 )
 def test_a_file_that_is_no_round_is_refused_with_its_name(tmp_path: Path, data: bytes, said: str) -> None:
-    """Truncated JSON, NaN, keys that stand twice, and what the seed does not allow."""
+    """Truncated JSON, NaN, keys that stand twice, and what is not allowed."""
     path = tmp_path / "round1_social_rl.json"
     path.write_bytes(data)
     with pytest.raises(InvalidRunError, match=said) as caught:

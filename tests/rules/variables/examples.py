@@ -1,4 +1,4 @@
-"""The YAML examples of seeds/state_variable_types.md, as they stand there, and the defaults they are to give."""
+"""Examples of variables in YAML, and the defaults they are to give."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every rule of both seeds' tables, through a YAML file: the line, the path and what is said."""
+"""Every rule of variables and of observability, through a YAML file: the line, the path and what is said."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _tuples(levels: int) -> str:
     return inner
 
 
-#: Each rule of seeds/state_variable_types.md: the definition, the path below it, words of the message.
+#: Each rule of docs/reference/simulation-config.md, "Fields": the definition, the path below it, words of the message.
 _RULES = [
     # types and fields
     ("{}", ".type", "a type is missing"),
@@ -113,7 +113,7 @@ def test_rules_of_variables(definition: str, path: str, words: str) -> None:
     assert any(told.startswith(_INNER + path) and words in message for _, told, message in found), found
 
 
-#: What the seed shows as good.
+#: What is good.
 _GOOD = [
     "{type: dict, key_type: str, value_type: float, default: {}}",
     "{type: dict, schema: {hp: {type: float, min: 0, max: 100, default: 100}}, default: {hp: 100}}",
@@ -132,8 +132,8 @@ _GOOD = [
 
 
 @pytest.mark.parametrize("definition", _GOOD)
-def test_the_seeds_examples(definition: str) -> None:
-    """The seed's own definitions are read, and begin with their defaults."""
+def test_good_definitions(definition: str) -> None:
+    """Good definitions are read, and begin with their defaults."""
     assert "v" in read(_VARIABLES + f"      {definition}\n").initial_agents()["A"]
 
 
@@ -168,8 +168,8 @@ observability:
 """
 
 
-def test_the_seeds_observability() -> None:
-    """The seed's own form is read; without a default whoever stands in no entry is unaware."""
+def test_good_observability() -> None:
+    """The usual form is read; without a default whoever stands in no entry is unaware."""
     config = read(_OBSERVED)
     assert config.observability is not None
     without = read(_OBSERVED[: _OBSERVED.index("  default")]).observability
@@ -235,7 +235,7 @@ def test_the_seeds_observability() -> None:
     ],
 )
 def test_rules_of_observability(old: str, new: str, line: int, path: str, words: str) -> None:
-    """Each rule of the seed's table is told at its line, in the seed's words where it has some."""
+    """Each rule is told at its line, in its words."""
     assert old in _OBSERVED
     found = problems(_OBSERVED.replace(old, new, 1))
     assert any((at, told) == (line, "observability" + path) and words in message for at, told, message in found), found

@@ -1,4 +1,4 @@
-"""Each YAML example of the seed, and simulations with nothing but scalars."""
+"""Each example in YAML, and simulations with nothing but scalars."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from worldledger.variables import (
     validate_state,
 )
 
-from .seed_examples import EXAMPLES
+from .examples import EXAMPLES
 
 
 def _same(value: Any, other: Any) -> bool:
@@ -36,8 +36,8 @@ def test_an_example_is_accepted_with_its_default(title: str) -> None:
         assert _same(dump_state(create_global_state_model(definitions)()), expected)
 
 
-def test_the_seeds_checkpoint_is_read() -> None:
-    """The agent and the world of the seed's checkpoint are states of the seed's variables, tuples included."""
+def test_a_checkpoint_is_read() -> None:
+    """The agent and the world of a checkpoint are states of the variables, tuples included."""
     variables: dict[str, dict[str, Any]] = {"agent_vars": {}, "global_vars": {}}
     for title, (text, _) in EXAMPLES.items():
         if title != "Example of dict depth counting":
