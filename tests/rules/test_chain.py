@@ -1,4 +1,4 @@
-"""The chain: its checksum, and what verification finds (every attack of the plan, in memory)."""
+"""The chain: its checksum, and what verification finds (every attack, in memory)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The view ``verification`` finds what a superuser did to the log (every attack of the plan)."""
+"""The view ``verification`` finds what a superuser did to the log."""
 
 from __future__ import annotations
 

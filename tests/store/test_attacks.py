@@ -1,4 +1,4 @@
-"""Verification finds what a superuser did to the tables, and names the right seq (every attack of the plan)."""
+"""Verification finds what a superuser did to the tables, and names the right seq."""
 
 from __future__ import annotations
 
