@@ -20,7 +20,7 @@ MOVES: Final = "select * from projections.moves where world_id = $1 and ply > $2
 #: Agents by name, each with what it did in all worlds together: $1 after agent_id, $2 limit.
 AGENTS: Final = "select * from projections.agent_directory where agent_id > $1 order by agent_id limit $2"
 
-#: The seed's AgentStats, over all games.
+#: AgentStats, over all games.
 AGENT_STATS: Final = """
 select agent_id, games_played, games_won, games_lost, games_drawn, total_moves, average_thinking_time,
        illegal_moves_attempted, timeouts
@@ -109,7 +109,7 @@ class ReadModels:
     async def agent_stats(self, agent_id: str, *, experiment: str | None = None) -> Row | None:
         """Return an agent's AgentStats over all games, or those of an experiment; None where no projection knows it.
 
-        An agent that played no game has zeros. Source: seeds/chess_openenv.md, AgentStats.
+        An agent that played no game has zeros. Source: docs/reference/contracts.md, "Chess".
         """
         asked = (AGENT_STATS, agent_id) if experiment is None else (AGENT_STATS_OF_EXPERIMENT, agent_id, experiment)
         for row in await self._fetch(*asked):
