@@ -164,11 +164,11 @@ def test_when_agents_are_stale(on: Cli) -> None:
     options = ["--staleness-threshold", "null", "--interrupt-policy", "only_conflict"]
     assert on("world", "create", "calm", *options).code == 0
     assert '"staleness_threshold":null' in on("log", "calm").out
-    said = "staleness_threshold null, interrupt_policy only_conflict, max_staleness_threshold null\n"
+    said = "calm: staleness_threshold null, interrupt_policy only_conflict, max_staleness_threshold null\n"
     assert on("world", "staleness", "calm").out == said
     result = on("world", "staleness", "calm", "--staleness-threshold", "3", "--max-staleness-threshold", "5", "--json")
     told = {"staleness_threshold": 3, "interrupt_policy": "only_conflict", "max_staleness_threshold": 5}
-    assert json.loads(result.out) == told
+    assert json.loads(result.out) == {"world_id": "calm", **told}
     assert '"kind":"WorldStalenessSet"' in on("log", "calm").out
     assert "exceeds the world's max" in refused(on("world", "staleness", "calm", "--staleness-threshold", "null"))
     assert "neither a whole number" in refused(on("world", "staleness", "calm", "--staleness-threshold", "-1"))

@@ -36,7 +36,6 @@ def test_the_beginning_of_a_world_s_name(on: Cli, database_url: str) -> None:
     assert on("verify", "baz", "market-1").out.count("verified") == 2
     assert on("replay", "--check", "baz").out.startswith("replayed bazaar")
     assert on("replay", "baz", "--speed", "max").out == on("replay", "bazaar", "--speed", "max").out
-    assert on("world", "staleness", "baz").code == 0
     seed(database_url, "market", 2)
     assert on("state", "market").out.startswith("market at seq ")
     refused = on("state", "market-")
@@ -44,6 +43,27 @@ def test_the_beginning_of_a_world_s_name(on: Cli, database_url: str) -> None:
     assert refused == (2, "", what)
     sql(database_url, "alter table worlds disable trigger all", "alter table effects disable trigger all")
     assert on("verify", "nowhere", "baz").code == 2
+
+
+WRITING = (
+    ("snapshot", "{}"),
+    ("world", "staleness", "{}", "--staleness-threshold", "null"),
+    ("projections", "rebuild", "entities", "--world", "{}"),
+    ("projections", "retry", "entities", "--world", "{}"),
+    ("db", "repair", "requests", "{}"),
+)
+
+
+@pytest.mark.filled(by=named)
+@pytest.mark.parametrize("command", WRITING, ids=" ".join)
+def test_what_changes_a_world_takes_its_whole_name(on: Cli, database_url: str, command: tuple[str, ...]) -> None:
+    """A command that changes something answers the beginning of a name with the names that may be meant."""
+    before = sql(database_url, "select world_id, head_seq from heads order by 1")
+    for typed, near in {"baza": "'bazaar'", "b": "'bazaar'", "market-": "'market-1' or 'market-2'"}.items():
+        refused = on(*(each.format(typed) for each in command))
+        assert refused == (2, "", f"worldledger: no world named {typed!r}; did you mean {near}?\n")
+    assert "; `worldledger worlds` lists all\n" in on(*(each.format("zzz") for each in command)).err
+    assert sql(database_url, "select world_id, head_seq from heads order by 1") == before
 
 
 @pytest.mark.filled(by=named)

@@ -9,6 +9,7 @@ import typer
 
 from worldledger.errors import InvalidNameError, WorldNotFoundError
 from worldledger_service.cli.connect import database, opened, target
+from worldledger_service.cli.naming import not_found
 from worldledger_service.cli.options import DatabaseUrl, Home, Json, Quiet, examples
 from worldledger_service.cli.output import json_list, put, say
 from worldledger_service.cli.progress import effects, progress_bar
@@ -72,9 +73,13 @@ async def _repair(
         try:
             with progress_bar(f"verifying {name}", quiet=quiet) as bar:
                 done = await repair_requests(store.reader, url, name, dry_run=dry_run, progress=effects(bar))
-        except (InvalidNameError, WorldNotFoundError) as error:
+        except InvalidNameError as error:
             absent += 1
             say(error.message)
+            continue
+        except WorldNotFoundError:
+            absent += 1
+            say(await not_found(store, name, whole=True))
             continue
         refused += done.finding is not None
         told(done)

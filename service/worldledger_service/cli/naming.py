@@ -1,4 +1,7 @@
-"""Worlds by what people type: the whole name or the beginning of one; and what is said where nothing is called so."""
+"""Worlds by what people type: the whole name or, where it is only read, the beginning of one.
+
+And what is said where nothing is called so.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Most worlds that are named where a beginning is that of several.
 _NAMED = 5
+#: Most worlds that are suggested where only a whole name will do.
+_SUGGESTED = 3
 
 
 async def find_world(store: Store, name: str) -> WorldRecord:
@@ -33,10 +38,25 @@ async def find_world(store: Store, name: str) -> WorldRecord:
         raise WorldNotFoundError(f"{error.message}; `worldledger worlds` lists all", world_id=name) from None
 
 
-async def not_found(store: Store, name: str) -> str:
-    """Say that no world has a name, and what to do about it."""
+async def exact_world(store: Store, name: str) -> WorldRecord:
+    """Return the world of a whole name, for commands that change something: a slip must not change another world.
+
+    Raises WorldNotFoundError, which suggests names that begin so or are like it, and InvalidNameError.
+    """
     try:
-        await find_world(store, name)
+        return await store.world(name)
+    except WorldNotFoundError as error:
+        beginning = meant(await store.worlds_beginning(name, _SUGGESTED))
+        if error.details.get("near") and not beginning:
+            raise
+        hint = beginning or "; `worldledger worlds` lists all"
+        raise WorldNotFoundError(f"no world named {name!r}{hint}", world_id=name) from None
+
+
+async def not_found(store: Store, name: str, *, whole: bool = False) -> str:
+    """Say that no world has a name (a ``whole`` one), and what to do about it."""
+    try:
+        await (exact_world if whole else find_world)(store, name)
     except WorldNotFoundError as error:
         return error.message
     return f"the world {name!r} was only just made"

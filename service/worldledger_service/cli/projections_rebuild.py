@@ -10,7 +10,7 @@ import typer
 from worldledger.errors import SimulationError
 from worldledger_service.cli.connect import Target, own, target
 from worldledger_service.cli.feeding import LOOK, PAUSE, All, Feeding, Names, chosen, running, with_projections
-from worldledger_service.cli.naming import whole_name
+from worldledger_service.cli.naming import exact_world
 from worldledger_service.cli.options import DatabaseUrl, Home, OwnProjections, Quiet, examples
 from worldledger_service.cli.output import put, say
 from worldledger_service.cli.progress import Tell, effects, progress_bar
@@ -73,7 +73,7 @@ async def _cancel(feeding: Feeding, names: list[str]) -> None:
 
 
 async def _rebuild_world(feeding: Feeding, names: list[str], world: str, *, quiet: bool) -> None:
-    world = await whole_name(feeding.store, world)
+    world = (await exact_world(feeding.store, world)).world_id
     await feeding.do(feeding.engine.ensure())
     for name in names:
         with progress_bar(f"rebuilding {name}", quiet=quiet) as tell:

@@ -8,7 +8,7 @@ import typer
 
 from worldledger_service.cli.connect import own, target
 from worldledger_service.cli.feeding import All, Feeding, Names, chosen, with_projections
-from worldledger_service.cli.naming import whole_name
+from worldledger_service.cli.naming import exact_world
 from worldledger_service.cli.options import DatabaseUrl, Home, OwnProjections, examples
 from worldledger_service.cli.output import put
 
@@ -32,7 +32,7 @@ def command(
     names = chosen(where, names, every=every)
 
     async def work(feeding: Feeding) -> None:
-        only = None if world is None else await whole_name(feeding.store, world)
+        only = None if world is None else (await exact_world(feeding.store, world)).world_id
         for name in names:
             released = await feeding.do(feeding.engine.retry(name, only))
             put(f"released {released} world{'' if released == 1 else 's'} of {name}")

@@ -8,7 +8,7 @@ import typer
 
 from worldledger_service.cli.connect import target, with_store
 from worldledger_service.cli.moments import HEAD, At, one_moment, seq_of
-from worldledger_service.cli.naming import find_world
+from worldledger_service.cli.naming import exact_world
 from worldledger_service.cli.options import DatabaseUrl, Home, Quiet, World, examples
 from worldledger_service.cli.output import put, put_bytes
 from worldledger_service.cli.progress import effects, progress_bar
@@ -37,7 +37,7 @@ def command(
     moment = one_moment(at)
 
     async def work(store: Store) -> None:
-        record = await find_world(store, world)
+        record = await exact_world(store, world)
         seq = None if moment == HEAD else await seq_of(store, record, moment)
         before = await store.states.newest(record.world_id, seq)
         with progress_bar(f"folding {record.world_id}", quiet=quiet) as tell:

@@ -8,7 +8,7 @@ import typer
 
 from worldledger.errors import InvalidConfigError
 from worldledger_service.cli.connect import target, with_store
-from worldledger_service.cli.naming import whole_name
+from worldledger_service.cli.naming import exact_world
 from worldledger_service.cli.options import DatabaseUrl, Home, World, examples
 from worldledger_service.cli.output import put, put_bytes
 
@@ -80,7 +80,7 @@ def command(
         from worldledger_service.runtime import Orchestrator  # noqa: PLC0415
         from worldledger_service.store.watch import HeadWatcher  # noqa: PLC0415
 
-        name = await whole_name(store, world)
+        name = (await exact_world(store, world)).world_id
         async with HeadWatcher.over(store, interval=0.2) as watcher, Orchestrator.over(store, watcher, name) as opened:
             if sets:
                 await opened.set_staleness(
@@ -95,9 +95,9 @@ def command(
         "max_staleness_threshold": settings.maximum,
     }
     if as_json:
-        put_bytes(orjson.dumps(told) + b"\n")
+        put_bytes(orjson.dumps({"world_id": world, **told}) + b"\n")
     else:
-        put(", ".join(f"{name} {'null' if value is None else value}" for name, value in told.items()))
+        put(f"{world}: " + ", ".join(f"{name} {'null' if value is None else value}" for name, value in told.items()))
 
 
 def threshold_of(option: str, text: str | None) -> Threshold:
