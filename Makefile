@@ -84,17 +84,17 @@ clean: ## remove .venv, caches and build results; worlds are kept
 
 .venv/.run: .venv/.made $(INPUTS)
 	@echo 'Installing worldledger and what it needs (the first time takes about a minute) …'
-	@{ $(PIP) -e '.[analytics]' $(SHOWN)
+	@{ $(PIP) -e '.[server,analytics]' $(SHOWN)
 	@touch $@
 
 .venv/.test: .venv/.made $(INPUTS)
 	@echo 'Installing worldledger and what its tests need …'
-	@{ $(PIP) -e '.[test,analytics,dataframes]' $(SHOWN)
+	@{ $(PIP) -e '.[server,test,analytics,dataframes]' $(SHOWN)
 	@touch $@ .venv/.run
 
 .venv/.bench: .venv/.made $(INPUTS)
 	@echo 'Installing worldledger and what its benchmarks need …'
-	@{ $(PIP) -e '.[bench,analytics,dataframes]' $(SHOWN)
+	@{ $(PIP) -e '.[server,bench,analytics,dataframes]' $(SHOWN)
 	@touch $@ .venv/.run
 
 # Both clients are called `openenv` when they are imported, so each has an environment of its own, made side by side.

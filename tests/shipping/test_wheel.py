@@ -7,11 +7,14 @@ import sys
 import sysconfig
 import tarfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from email import message_from_bytes
+from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from worldledger_service.database.embedded import remove, stop
 
 from .project import ROOT, environment, pyproject, run
@@ -115,6 +118,52 @@ def test_the_source_archive_is_a_whole_checkout(built: Path) -> None:
     assert wanted <= names
 
 
+def _needed_by(requirements: Iterable[str]) -> Iterator[Distribution]:
+    """Yield the installed distributions that requirements without extras bring along, each once."""
+    waiting, seen = [Requirement(text) for text in requirements], set()
+    while waiting:
+        requirement = waiting.pop()
+        asked = [{"extra": extra} for extra in requirement.extras] or [{"extra": ""}]
+        name = canonicalize_name(requirement.name)
+        if name in seen:
+            continue
+        seen.add(name)
+        found = distribution(name)
+        yield found
+        for needed in map(Requirement, found.requires or ()):
+            if needed.marker is None or any(needed.marker.evaluate(environment) for environment in asked):
+                waiting.append(needed)
+
+
+def test_without_the_server_there_are_the_client_and_the_rules(wheel: Path, tmp_path: Path) -> None:
+    """With what the distribution itself needs and nothing else, both load, and the command says what it lacks."""
+    folder = tmp_path / "alone"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    python = folder / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", "--no-index"]
+    run([*pip, str(wheel)], cwd=folder, env=environment())
+    packages = next(folder.glob("lib/python*/site-packages"))
+    for needed in _needed_by(pyproject()["project"]["dependencies"]):
+        for top in {file.parts[0] for file in needed.files or () if file.parts[0] not in {"..", "__pycache__"}}:
+            if not (packages / top).exists():
+                (packages / top).symlink_to(Path(str(needed.locate_file(top))))
+    env = environment(PYTHONPATH="", PYTHONDONTWRITEBYTECODE="1")
+    program = "from worldledger.client import Client; from worldledger.rulesets import known_rulesets, load_ruleset; "
+    program += "print(Client.__name__, *[load_ruleset(name).name for name in known_rulesets()])"
+    assert run([str(python), "-W", "error", "-c", program], cwd=tmp_path, env=env).split() == [
+        "Client",
+        "chess",
+        "sandbox",
+        "simulation",
+        "social_rl",
+    ]
+    command = [str(folder / "bin" / "worldledger"), "worlds"]
+    told = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert (told.returncode, told.stdout) == (2, "")
+    assert told.stderr.startswith("worldledger: the command needs the extra `server` (")
+    assert told.stderr.endswith(" is not installed): pip install 'worldledger[server]'\n")
+
+
 @pytest.mark.packaging
 @pytest.mark.parametrize("source", ["folder", "git"])
 def test_it_is_installed_into_a_project(source: str, tmp_path: Path) -> None:
@@ -122,7 +171,7 @@ def test_it_is_installed_into_a_project(source: str, tmp_path: Path) -> None:
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
     if source == "git" and head.returncode:
         pytest.skip("not a checkout of git")
-    folder = f"{ROOT}[analytics,dataframes]"
+    folder = f"{ROOT}[server,analytics,dataframes]"
     wanted = folder if source == "folder" else f"git+{ROOT.as_uri()}@{head.stdout.strip()}"
     project = tmp_path / "a project"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(project)], check=True)

@@ -13,10 +13,21 @@ def main() -> None:
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from worldledger_service.cli.main import main as run  # noqa: PLC0415 - this is what takes a moment
-
+    try:
+        from worldledger_service.cli.main import main as run  # noqa: PLC0415 - this is what takes a moment
+    except ModuleNotFoundError as error:
+        sys.exit(_not_installed(error))
     signal.signal(signal.SIGINT, before)
     run()
+
+
+def _not_installed(error: ModuleNotFoundError) -> int:
+    """Say what to install where the server's libraries are not there; return the exit code."""
+    if error.name is None or error.name.startswith("worldledger"):
+        raise error
+    what = f"the command needs the extra `server` ({error.name} is not installed): pip install 'worldledger[server]'"
+    print(f"worldledger: {what}", file=sys.stderr)  # noqa: T201 - what says it usually cannot be loaded
+    return 2
 
 
 def _hide_password() -> None:
