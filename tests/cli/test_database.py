@@ -188,7 +188,7 @@ def test_worlds_that_cannot_be(on: Cli, tmp_path: Path) -> None:
         assert why in said
     assert "cannot be a world's name" in refused(on("world", "create", "a b"))
     assert "cannot be a world's name" in refused(on("world", "create", "ä"))
-    assert "unknown ruleset 'go'" in refused(on("world", "create", "w", "--ruleset", "go"))
+    assert "the ruleset 'go' is not installed here" in refused(on("world", "create", "w", "--ruleset", "go"))
     assert "time_authority" in refused(on("world", "create", "w", "--time-authority", "Me!"))
     assert "order" in refused(on("world", "create", "w", "--order", "turn"))
     assert "experiment" in refused(on("world", "create", "w", "--experiment", ""))

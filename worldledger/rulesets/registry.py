@@ -32,9 +32,9 @@ def load_ruleset(name: str) -> Ruleset:
     point = _offered().get(name)
     if point is None:
         known = known_rulesets()
-        raise UnknownRulesetError(
-            f"unknown ruleset {name!r}; installed: {', '.join(known) or 'none'}", ruleset=name, known=known
-        )
+        what = f"the ruleset {name!r} is not installed here: install the package of this kind of worlds, "
+        what += f"where the service and the commands run; installed: {', '.join(known) or 'none'}"
+        raise UnknownRulesetError(what, ruleset=name, known=known)
     try:
         loaded = point.load()
     except Exception as error:

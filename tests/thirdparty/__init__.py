@@ -1,0 +1,1 @@
+"""Packages of others that add to Worldledger, built and installed as theirs are."""

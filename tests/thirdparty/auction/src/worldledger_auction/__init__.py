@@ -1,0 +1,14 @@
+"""Auctions: one world is one auction, whose lots are sold one after the other."""
+
+from worldledger.kinds import Kind
+
+KIND = Kind(
+    name="auction",
+    ruleset="worldledger_auction.rules:RULESET",
+    projections="worldledger_auction.projections:PROJECTIONS",
+    commands="worldledger_auction.cli:add",
+    routes="worldledger_auction.api:ROUTES",
+    problems="worldledger_auction.api:PROBLEMS",
+    shapes="worldledger_auction.api:SHAPES",
+    report="worldledger_auction.report:SECTION",
+)

@@ -1,0 +1,22 @@
+"""Auctions, read from their logs: for the command and for the route."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from worldledger_auction.errors import NoAuctionError
+from worldledger_auction.rules import RULESET
+
+if TYPE_CHECKING:
+    from worldledger_service.store import Store
+
+
+async def read_auction(store: Store, world: str) -> dict[str, Any]:
+    """Return an auction as it stands. Raises NoAuctionError, and WorldNotFoundError."""
+    record = await store.world(world)
+    if record.ruleset != RULESET.name:
+        what = f"world {world!r} is no auction; its ruleset is {record.ruleset}"
+        raise NoAuctionError(what, world_id=world, ruleset=record.ruleset)
+    found = await store.states.state_at(world, record.head_seq)
+    lots = sorted(found.state.entities.values(), key=lambda lot: lot["lot"])
+    return {"world_id": world, "global_seq": found.global_seq, "lots": lots}
