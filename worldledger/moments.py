@@ -95,7 +95,7 @@ def parse_number(text: str) -> float:
     """Read a finite number. Raises UnreadableMomentError."""
     if _NUMBER.fullmatch(text) and math.isfinite(float(text)):
         return float(text)
-    raise UnreadableMomentError(f"{text!r} is no number that a time can be")
+    raise UnreadableMomentError(f"{text!r} is not a finite number")
 
 
 def parse_wall_time(text: str) -> float:

@@ -124,7 +124,7 @@ async def test_other_worlds_have_no_turns(client: httpx2.AsyncClient) -> None:
     await client.post("/v1/worlds/town/effects", json=effect("TurnStarted", turn=1))
     for headers in ({}, {"If-None-Match": "*"}):
         found = await client.get("/v1/worlds/town/turns/1", headers=headers)
-        assert "worlds of sandbox have none" in problem(found, 404, "moment_not_found", world_id="town")["detail"]
+        assert "worlds of sandbox have no turns" in problem(found, 404, "moment_not_found", world_id="town")["detail"]
     problem(await client.get("/v1/worlds/nowhere/turns/1"), 404, "world_not_found")
 
 

@@ -90,8 +90,8 @@ def test_a_moment_in_one_spelling(on: Cli) -> None:
             assert on("chess", "show", "live", *moment) == on("chess", "show", "live", *shown)
     for name, why in {
         "move:3": "worldledger: world 'live' has no move 3; its last is 2\n",
-        "turn:1": "worldledger: world 'live' has no turn 1; worlds of chess have none (but move, ply, step)\n",
-        "pli:1": "worldledger: world 'live' has no pli 1; worlds of chess have none; did you mean ply:1?\n",
+        "turn:1": "worldledger: world 'live' has no turn 1; worlds of chess have no such unit, only move, ply, step\n",
+        "pli:1": "worldledger: world 'live' has no pli 1; worlds of chess have no such unit; did you mean ply:1?\n",
         "1": "worldledger: the game 'live' was not started yet at seq 1\n",
     }.items():
         assert on("chess", "show", "live", "--at", name) == (2, "", why)

@@ -123,7 +123,7 @@ def test_a_port_to_listen_on_that_is_none(cli: Cli, monkeypatch: pytest.MonkeyPa
     """It is said in one sentence, with what to do, however it was given."""
     for port in ("99999", "-1", "http", "65536", "1e3"):
         said = refused(cli("serve", "--port", port))
-        assert said.startswith(f"worldledger: cannot listen on port {port}, which is none: choose a number up to 65535")
+        assert said.startswith(f"worldledger: cannot listen on port {port}: a port is a number up to 65535")
     monkeypatch.setenv("WORLDLEDGER_PORT", "99999")
     assert "cannot listen on port 99999" in refused(cli("serve", "--check-port"))
 

@@ -92,6 +92,12 @@ def test_no_option_is_cut_off(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None
         assert not re.search(r"--[a-z-]*…", shown), command
 
 
+def test_a_flag_takes_no_value(cli: Cli) -> None:
+    """No help shows a type behind a flag."""
+    for command in ((), *COMMANDS):
+        assert "<bool>" not in cli(*command, "--help").out, command
+
+
 def test_version() -> None:
     """`--version` is that of the installed distribution, told by the program as anybody begins it."""
     done = subprocess.run([SCRIPT, "--version"], capture_output=True, text=True, env=environment(), check=False)
@@ -102,6 +108,11 @@ def test_wrong_usage(cli: Cli) -> None:
     """An unknown command or option, and a bad value, is exit code 2 and one sentence that leads to the help."""
     for call, what in (
         ("fly", "no such command 'fly'; see `worldledger --help`"),
+        ("staet", "no such command 'staet'. Did you mean 'state'? See `worldledger --help`"),
+        ("state market --at", "option '--at' requires an argument; see `worldledger state --help`"),
+        ("chess show m --at", "option '--at' requires an argument; see `worldledger chess show --help`"),
+        ("import w.ndjson", "no such command 'w.ndjson'. Did you mean `worldledger import log w.ndjson`? See `{}`"),
+        ("import a/b.pgn", "no such command 'a/b.pgn'. Did you mean `worldledger import pgn a/b.pgn`? See `{}`"),
         ("worlds --fly", "no such option: --fly; see `worldledger worlds --help`"),
         ("log", "missing argument 'WORLD'; see `worldledger log --help`"),
         ("export w", "missing option '--output' / '-o'; see `worldledger export --help`"),
@@ -115,7 +126,8 @@ def test_wrong_usage(cli: Cli) -> None:
         ("sql --timeout x", "invalid value for '--timeout': must be a number; see `worldledger sql --help`"),
         ("project --timeout -1", "invalid value for '--timeout': must be at least 0; see `worldledger project --help`"),
     ):
-        assert cli(*call.split()) == (2, "", f"worldledger: {what}\n"), call
+        said = what.format("worldledger import --help")
+        assert cli(*call.split()) == (2, "", f"worldledger: {said}\n"), call
 
 
 @pytest.mark.parametrize(

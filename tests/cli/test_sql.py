@@ -217,7 +217,7 @@ def test_the_cookbook(on: Cli) -> None:
     rows = on("sql", "--list").out.splitlines()
     assert [row.split()[0] for row in rows[1:]] == list(queries())
     shown = on("sql", "--list", "win-rate-by-opening").out
-    assert "  --param plies=… (bigint, 4 unless said): By how many first moves" in shown
+    assert "  --param plies=… (bigint, default 4): By how many first moves" in shown
     assert "from games g" in shown
     listed = json.loads(on("sql", "--list", "--format", "json").out)
     assert listed[0].keys() == {"name", "title", "description", "parameters", "sql"}

@@ -86,5 +86,5 @@ def test_turns_that_there_are_not(on: Cli, database_url: str) -> None:
         assert "world 'market' has no turn 3; its last is 2" in result.err
     result = on("state", "bazaar", "--at-turn", "0")
     assert (result.code, result.out) == (2, "")
-    assert "worlds of sandbox have none" in result.err
+    assert "worlds of sandbox have no such unit, only step" in result.err
     assert "one moment" in on("state", "market", "--at-turn", "1", "--at-seq", "1").err

@@ -276,7 +276,12 @@ async def test_messages_help(service: Connection) -> None:
     assert error.message == "permission denied for table effects"
     assert error.details["hint"] == "ask analytics.effects instead"
     error = await _refused(service, "select * from heads")
-    assert "docs/reference/analytics.md" in error.details["hint"]
+    assert error.details["hint"].endswith("`worldledger sql --tables` lists the views that can be asked")
+    error = await _refused(service, "select * from efects")
+    assert error.details["hint"].startswith("did you mean effects")
+    assert "`worldledger sql --tables`" in error.details["hint"]
+    error = await _refused(service, "select * from zzzzzz")
+    assert error.details["hint"] == "`worldledger sql --tables` lists the views that can be asked"
     error = await _refused(service, "select * from games")
     assert error.details["hint"] == (
         "analytics.games is there once somebody feeds the projections: run `worldledger project`"

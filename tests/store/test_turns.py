@@ -100,7 +100,7 @@ async def test_other_worlds_have_no_turns(store: Store, log: EventLog) -> None:
     """A world of another ruleset has none, whatever its effects are called."""
     await log.append_all([draft(), _said("TurnStarted", turn=1), _said("TurnEnded", turn=1)])
     for turn in (0, 1):
-        assert "worlds of sandbox have none" in (await _missing(store, log.world_id, turn)).message
+        assert "worlds of sandbox have no such unit, only step" in (await _missing(store, log.world_id, turn)).message
 
 
 async def test_numbers_that_are_no_turns(store: Store, world_id: str) -> None:

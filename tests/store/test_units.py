@@ -66,8 +66,8 @@ async def test_half_moves_and_moves_of_chess(store: Store, world_id: str) -> Non
     assert await _seqs(store, world_id, "step:0", "step:1", "step:3") == [2, 3, 6]
     assert await _seqs(store, world_id, "move:0", "move:40", "move:41", "move:42") == [2, 3, 6, "its last is 41"]
     assert await _seqs(store, world_id, "round:1", "plies:1") == [
-        "worlds of chess have none (but move, ply, step)",
-        "worlds of chess have none (but move, ply, step)",
+        "worlds of chess have no such unit, only move, ply, step",
+        "worlds of chess have no such unit, only move, ply, step",
     ]
 
 

@@ -42,7 +42,10 @@ def unavailable(url: str, error: httpx2.TransportError) -> ServiceUnavailableErr
     """Return the error of a request that has no answer."""
     sent = was_sent(error)
     why = str(error) or type(error).__name__
-    what = f"{url} {'went away before it answered' if sent else 'cannot be reached'}: {why}"
+    if sent:
+        what = f"{url} went away before it answered: {why}"
+    else:
+        what = f"{url} cannot be reached ({why}); is the service running? `worldledger serve` starts it"
     return ServiceUnavailableError(what, url=url, outcome="unknown" if sent else None)
 
 

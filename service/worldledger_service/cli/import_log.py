@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from worldledger_service.store import Store
 
 EXAMPLES = examples("worldledger import log my-world.ndjson", "gunzip -c my-world.ndjson.gz | worldledger import log -")
+#: The endings of files that are meant for this command.
+READS = (".ndjson",)
 
 
 def command(

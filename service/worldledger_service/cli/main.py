@@ -14,7 +14,6 @@ from typing import Annotated, Any, Final
 
 import typer
 from typer._click.exceptions import UsageError
-from typer.core import TyperGroup
 
 from worldledger.errors import SimulationError
 from worldledger.kinds import installed
@@ -51,7 +50,7 @@ from worldledger_service.cli import (
 )
 from worldledger_service.cli.options import examples
 from worldledger_service.cli.output import ReaderGoneError, flush, say
-from worldledger_service.cli.tree import Commands
+from worldledger_service.cli.tree import Commands, Group
 
 _ABOUT = "An event-sourced, tamper-evident, replayable log for multi-agent simulations, on PostgreSQL."
 _EPILOG = """Start here:
@@ -83,7 +82,7 @@ def _root(
     pass
 
 
-class _Commands(TyperGroup):
+class _Commands(Group):
     """Commands, some of them of two words whose first is a command by itself: ``export WORLD`` and ``export pgn``."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -241,7 +240,8 @@ def _refuse(error: UsageError) -> int:
     for said, meant in _PLAIN.items():
         what = re.sub(said, meant, what)
     path = "worldledger" if error.ctx is None else error.ctx.command_path
-    say(f"{what[:1].lower()}{what[1:]}; see `{path} --help`")
+    see = " See" if what.endswith("?") else "; see"
+    say(f"{what[:1].lower()}{what[1:]}{see} `{path} --help`")
     return error.exit_code
 
 

@@ -30,7 +30,11 @@ def command(
     timeout: Annotated[
         float | None,
         typer.Option(
-            "--timeout", metavar="S", min=0.0, help="With --once: most seconds to wait.", show_default="any time"
+            "--timeout",
+            metavar="S",
+            min=0.0,
+            help="With --once: wait at most this many seconds.",
+            show_default="no limit",
         ),
     ] = None,
     projection: OwnProjections = None,
@@ -41,8 +45,8 @@ def command(
     """Feed the projections from the logs until Ctrl-C or SIGTERM, as `worldledger serve` does beside its work.
 
     Any number of processes may do so, on any machines: one feeds, the others stand by. With --once the exit code is
-    1 if worlds had to be parked, or if the time was over; the world that is waited for is named then, and whenever
-    nothing is read for some seconds.
+    1 if worlds are parked, or if --timeout passed before everything was read. The world that it waits for is named
+    then, and whenever nothing was read for some seconds.
     """
     if timeout is not None and not once:
         raise typer.BadParameter("--timeout is for --once")

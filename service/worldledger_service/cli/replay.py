@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from worldledger_service.cli.connect import target, typed
-from worldledger_service.cli.moments import MOMENT_RULE, read_moment, read_number
+from worldledger_service.cli.moments import MOMENT_RULE, read_moment
 from worldledger_service.cli.options import DatabaseUrl, Home, examples
 from worldledger_service.cli.replay_check import check
 from worldledger_service.cli.replay_paced import Pace, replay
@@ -41,19 +41,22 @@ def command(
     ] = None,
     start: Annotated[
         str,
-        typer.Option("--from", metavar="A", help=f"Begin with the first effect that is not before: {MOMENT_RULE}."),
+        typer.Option(
+            "--from", metavar="A", help=f"Begin with the first effect at or after this moment: {MOMENT_RULE}."
+        ),
     ] = "1",
     end: Annotated[
-        str, typer.Option("--to", metavar="B", help="End with the last effect that is not after this moment.")
+        str, typer.Option("--to", metavar="B", help="End with the last effect at or before this moment.")
     ] = "head",
     speed: Annotated[
-        str, typer.Option("--speed", metavar="X", help="How many times as fast as it was; 0 or max: without pauses.")
+        str,
+        typer.Option("--speed", metavar="X", help="How many times as fast as it happened; 0 or max: without pauses."),
     ] = "1",
     clock: Annotated[
-        Clock, typer.Option("--clock", help="Whose time counts: sim_time, or the wall_time at which it was recorded.")
+        Clock, typer.Option("--clock", help="Which time sets the pace: sim_time, or the wall_time of recording.")
     ] = Clock.SIM,
     checking: Annotated[
-        bool, typer.Option("--check", help="Show nothing, but compute every state digest anew and compare.")
+        bool, typer.Option("--check", help="Show no effects; compute every recorded state again and compare.")
     ] = False,
     every: Annotated[bool, typer.Option("--all", help="With --check: every world of the database.")] = False,
     jobs: Annotated[
@@ -63,8 +66,8 @@ def command(
             metavar="N",
             min=1,
             max=256,
-            help="With --check: most processes at the same time.",
-            show_default="the processors there are",
+            help="With --check: at most this many processes at the same time.",
+            show_default="one for each processor",
         ),
     ] = None,
     as_json: Annotated[
@@ -78,13 +81,13 @@ def command(
     database_url: DatabaseUrl = None,
     home: Home = None,
 ) -> None:
-    """Write a world's effects to stdout in the rhythm in which they happened, until Ctrl-C.
+    """Write a world's effects to stdout at the pace at which they happened. Ctrl-C stops it.
 
-    A replay reads the log and nothing else: nothing is computed, asked or written again.
+    A replay only reads the log: no agent is asked again, and nothing is written to the world.
 
-    With --check worlds are replayed at once, without output, and at each seq for which the log or a snapshot says
-    what the state was, the replayed state must be that one. The exit code is 0 if all agree, 1 if something was found
-    (the world, the first seq and what differs are named), 2 if a check could not be run.
+    With --check, compute the states of worlds again from their logs, without output, and compare them with the state
+    digests in the log and with the snapshots. The exit code is 0 if all agree, 1 if something differs (the world, the
+    first seq and the difference are named), 2 if a check could not be run.
     """
     names = list(dict.fromkeys(worlds or []))
     wrong = _PACED if checking else _CHECKED
@@ -105,9 +108,13 @@ def command(
 
 def _speed(text: str) -> float:
     """Read a speed; one without pauses is infinite."""
-    speed = math.inf if text == "max" else read_number(text, "--speed")
+    from worldledger.moments import UnreadableMomentError, parse_number  # noqa: PLC0415
+
+    rule = "give a number from 0 on, or max (0 and max leave the pauses out)"
+    try:
+        speed = math.inf if text == "max" else parse_number(text)
+    except UnreadableMomentError as error:
+        raise typer.BadParameter(f"{error}: {rule}", param_hint="'--speed'") from None
     if speed < 0:
-        raise typer.BadParameter(
-            "time goes forward only: give a number from 0 on (0 and max leave the pauses out)", param_hint="'--speed'"
-        )
+        raise typer.BadParameter(f"time goes forward only: {rule}", param_hint="'--speed'")
     return speed or math.inf

@@ -67,7 +67,8 @@ def command(
     """Serve the log over HTTP until Ctrl-C or SIGTERM, and feed the projections.
 
     Every other command works beside it, on the same database. There is no authentication yet, so it listens on this
-    machine alone unless --host says otherwise. A port that is in use is told before anything is started.
+    machine alone unless --host says otherwise. If the port is in use, it says so before it starts
+    anything.
     """
     number = None if port is None else _port(port)
     where = target(
@@ -96,8 +97,8 @@ def command(
 def _port(text: str) -> int:
     """Read the port to listen on. Raises SimulationError where it is none."""
     if not re.fullmatch("[0-9]{1,5}", text) or int(text) > MOST_PORT:
-        what = f"choose a number up to {MOST_PORT}, or 0 for a free one (--port, WORLDLEDGER_PORT)"
-        raise SimulationError(f"cannot listen on port {plain(text[:_MOST_SHOWN])}, which is none: {what}", port=text)
+        what = f"a port is a number up to {MOST_PORT}, or 0 for a free one (--port, WORLDLEDGER_PORT)"
+        raise SimulationError(f"cannot listen on port {plain(text[:_MOST_SHOWN])}: {what}", port=text)
     return int(text)
 
 

@@ -74,20 +74,27 @@ def command(
         typer.Option(
             "--format",
             metavar="|".join(FORMATS),
-            help="How rows are written; by the file's name, else a table.",
+            help="Format of the rows; by default what the ending of the file says, else a table.",
             show_default=False,
         ),
     ] = None,
     output: Annotated[
         str,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to; - is stdout."),
+        typer.Option("--output", "-o", metavar="FILE", help="File to write the rows to; - is stdout."),
     ] = "-",
     force: Force = False,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", min=0, help=f"Most rows; of a table {_ROWS:,} unless said.", show_default=False),
+        typer.Option(
+            "--limit",
+            min=0,
+            help=f"At most this many rows. Without it, a table shows {_ROWS:,}, other formats have all.",
+            show_default=False,
+        ),
     ] = None,
-    timeout: Annotated[float, typer.Option("--timeout", min=0.0, help="Most seconds; 0 for no limit.")] = 60.0,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.0, help="Give up after this many seconds; 0: no limit.")
+    ] = 60.0,
     no_escape: Annotated[
         bool,
         typer.Option(
@@ -297,7 +304,7 @@ def _list(name: str | None, form: str | None) -> None:
 def _show(query: NamedQuery) -> None:
     put(f"{query.title}. {query.description}")
     for parameter in query.parameters:
-        default = "" if parameter.is_required else f", {parameter.default or 'null'} unless said"
+        default = "" if parameter.is_required else f", default {parameter.default or 'null'}"
         put(f"  --param {parameter.name}=… ({parameter.type}{default}): {parameter.description}")
     put("")
     for line in query.sql.strip().split("\n"):

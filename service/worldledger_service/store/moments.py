@@ -111,8 +111,8 @@ class Units:
     def _unknown(self, world: WorldRecord, name: str, number: int) -> MomentNotFoundError:
         units = sorted({STEP, *load_ruleset(world.ruleset).units})
         near = get_close_matches(name, units, 1)
-        meant = f"; did you mean {near[0]}:{number}?" if near else f" (but {', '.join(units)})"
-        return missing(world, name, number, f"worlds of {world.ruleset} have none{meant}")
+        meant = f"; did you mean {near[0]}:{number}?" if near else f", only {', '.join(units)}"
+        return missing(world, name, number, f"worlds of {world.ruleset} have no such unit{meant}")
 
 
 def missing(world: WorldRecord, unit: str, number: int, why: str) -> MomentNotFoundError:

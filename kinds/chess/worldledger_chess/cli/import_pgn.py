@@ -22,6 +22,8 @@ EXAMPLES = examples(
     "worldledger import pgn games/ --experiment first",
     "worldledger import pgn a.pgn b.pgn --experiment second --strict",
 )
+#: The endings of files that are meant for this command.
+READS = (".pgn", ".PGN")
 
 
 def command(

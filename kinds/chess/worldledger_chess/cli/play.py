@@ -95,7 +95,9 @@ def command(
     deadline: Annotated[
         float, typer.Option("--deadline", metavar="S", min=0, help="Seconds for a move; 0 is without limit.")
     ] = 30.0,
-    jobs: Annotated[int, typer.Option("--jobs", metavar="N", min=1, max=100, help="Most games at the same time.")] = 1,
+    jobs: Annotated[
+        int, typer.Option("--jobs", metavar="N", min=1, max=100, help="At most this many games at the same time.")
+    ] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object at the end.")] = False,
     quiet: Quiet = False,
     database_url: DatabaseUrl = None,

@@ -59,7 +59,7 @@ async def get_turn(
     found = services(request)
     record = await found.store.world(world)
     if record.ruleset != Simulation.name:
-        raise _missing(record, turn, f"worlds of {record.ruleset} have none")
+        raise _missing(record, turn, f"worlds of {record.ruleset} have no turns")
     at = await Turns(found.store.reader, found.store.states.units).at(record, turn)
     unchanged = await unchanged_of(request, found, record, at.last_seq)
     if unchanged is not None:

@@ -102,7 +102,7 @@ class Rounds:
     async def at(self, world: WorldRecord, number: int) -> RoundAt:
         """Return where a round stands. Raises MomentNotFoundError for one that the world does not have."""
         if world.ruleset != RULESET.name:
-            raise missing(world, number, f"worlds of {world.ruleset} have none")
+            raise missing(world, number, f"worlds of {world.ruleset} have no rounds")
         rows = await self._reader.fetch(NUMBERED, world.world_id, 0, world.head_seq, 1, str(number))
         if rows:
             return _round(rows[0])

@@ -8,6 +8,7 @@ from typing import Final
 import asyncpg
 
 from worldledger.errors import QueryRefusedError, SimulationError, StoreUnavailableError
+from worldledger.near import near
 from worldledger_service.database.analytics.parameters import Placed
 from worldledger_service.database.analytics.views import VIEWS
 
@@ -35,7 +36,7 @@ BEGINS_AS_A_QUESTION: Final = re.compile(
 )
 WRITES: Final = "a query may read, and changes nothing"
 _OTHER_TYPES: Final = "structure of query does not match function result type"
-_WHERE: Final = "what there is to ask stands in the schema analytics: docs/reference/analytics.md, or \\dv in psql"
+_WHERE: Final = "`worldledger sql --tables` lists the views that can be asked"
 _NAMED: Final = re.compile(r'(?:relation|table|view) "?(?:\w+\.)?(\w+)"?')
 
 
@@ -92,7 +93,8 @@ def _elsewhere(said: str) -> str | None:
     if found is None:
         return None
     name = found[1]
-    if name in {view.name for view in VIEWS}:
+    views = {view.name for view in VIEWS}
+    if name in views:
         return f"ask analytics.{name} instead"
     projections = known().values()
     published = {each.name for each in projections if each.published is not None}
@@ -101,7 +103,8 @@ def _elsewhere(said: str) -> str | None:
         if said.startswith("permission"):
             return f"ask analytics.{name} instead"
         return f"analytics.{name} is there once somebody feeds the projections: run `worldledger project`"
-    return None
+    alike = near(name, sorted(views | published))
+    return f"did you mean {' or '.join(alike)}? {_WHERE}" if alike else None
 
 
 def lost(error: Exception) -> SimulationError:

@@ -4,7 +4,7 @@
 -- it rose, and by how much on the average. What precedes is not yet what causes: compare conditions and seeds.
 --
 -- :experiment text = null -- Only the runs of this experiment.
--- :least bigint = 1 -- Only cues that were given so often.
+-- :least bigint = 1 -- Only cues that were given at least this often.
 select coalesce(p.cue, '(no cue told)') as cue, p.adaptation_type, count(*) as times,
        count(*) filter (where n.rise > 0) as rises,
        count(*) filter (where n.rise > 0)::double precision / count(*) as share_of_rises,
