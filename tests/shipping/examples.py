@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import asyncpg
 from worldledger_service.database.guards import READER_ROLE
@@ -40,6 +40,16 @@ def examples(page: Path) -> list[Example]:
     """Return the examples of a page that are run."""
     text = page.read_text()
     return [Example(found[1], found[2], text.count("\n", 0, found.start()) + 2) for found in _BLOCK.finditer(text)]
+
+
+class Shell(Protocol):
+    """What runs scripts in a folder."""
+
+    folder: Path
+
+    def run(self, script: str) -> tuple[int, str]:
+        """Run a script; return its exit code and what it printed."""
+        ...
 
 
 class Terminal:
@@ -79,7 +89,7 @@ class Terminal:
 class Runner:
     """Runs one page's examples in a terminal, against one database and one service."""
 
-    def __init__(self, terminal: Terminal, database_url: str, address: str) -> None:
+    def __init__(self, terminal: Shell, database_url: str, address: str) -> None:
         self._terminal = terminal
         self._database_url = database_url
         self._address = address

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -24,6 +25,7 @@ import pytest
 
 from tests.cli.helpers import Result
 from tests.conftest import Servers
+from tests.shipping.examples import Runner, examples
 from tests.shipping.project import ROOT, environment, pyproject, run, stop, wait_until_fed, wait_until_live
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("auction")]
@@ -74,7 +76,7 @@ class Installation:
 
     def __init__(self, folder: Path, database_url: str) -> None:
         self.folder = folder
-        self._url = database_url
+        self.url = database_url
         self._installed: str | None = None
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "env")], check=True)
         self._python = str(folder / "env" / "bin" / "python")
@@ -84,6 +86,10 @@ class Installation:
         (site / "borrowed.pth").write_text("\n".join(borrowed))
         self._env = environment(WORLDLEDGER_DATABASE_URL=database_url, COLUMNS="160", HOME=str(folder), TERM="dumb")
         self._env.pop("PYTHONPATH", None)
+        program = folder / "env" / "bin" / "worldledger"
+        program.write_text(f"#!{self._python}\nfrom worldledger_service.cli.entry import main\nmain()\n")
+        program.chmod(0o755)
+        self._env["PATH"] = f"{program.parent}{os.pathsep}{self._env['PATH']}"
 
     def has(self, version: str | None, *others: str) -> None:
         """Have this version of the package installed, or one of the others that is; None: no version."""
@@ -126,14 +132,27 @@ class Installation:
         assert done.returncode == 0, done.stderr
         return [Result(*end) for end in json.loads(done.stdout)]
 
+    def run(self, script: str) -> tuple[int, str]:
+        """Run a script, as `tests.shipping.examples.Terminal` does; return its exit code and what it printed."""
+        done = subprocess.run(
+            ["sh", "-eu"],
+            input=script,
+            cwd=self.folder,
+            env=self._env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout
+
     @contextmanager
     def serving(self, *, feeding: bool) -> Iterator[httpx2.Client]:
         """Serve, feeding the projections or not, and lend a client."""
         with socket.create_server(("127.0.0.1", 0)) as listener:
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        program = "from worldledger_service.cli.entry import main; main()"
         process = subprocess.Popen(
-            [self._python, "-c", program, "serve", "--port", url.rpartition(":")[2]],
+            ["worldledger", "serve", "--port", url.rpartition(":")[2]],
             cwd=self.folder,
             env={**self._env, "WORLDLEDGER_PROJECTIONS": str(feeding)},
             stdin=subprocess.DEVNULL,
@@ -154,7 +173,7 @@ class Installation:
         """Return the rows of a query."""
 
         async def ask() -> list[tuple[Any, ...]]:
-            connection = await asyncpg.connect(self._url)
+            connection = await asyncpg.connect(self.url)
             try:
                 return [tuple(row) for row in await connection.fetch(query)]
             finally:
@@ -270,6 +289,17 @@ def test_it_is_served(place: Installation) -> None:
         assert "/v1/auctions/{world}" in document["paths"]
         assert "lots" in document["components"]["schemas"]["Auction"]["properties"]
         assert client.get("/projections/auction_lots").json()["version"] == 1
+
+
+def test_the_page_about_it(place: Installation) -> None:
+    """What docs/how-to-kinds.md shows of the package stands in it, and its examples work where it is installed."""
+    place.has("1.0.1")
+    for name in ("src", "pyproject.toml"):
+        (place.folder / name).symlink_to(SOURCE / name)
+    with place.serving(feeding=False) as client:
+        runner = Runner(place, place.url, f"127.0.0.1:{client.base_url.port}")
+        for example in examples(ROOT / "docs" / "how-to-kinds.md"):
+            runner.run(example)
 
 
 def test_it_is_upgraded(place: Installation) -> None:
