@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP_OF := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_USE_PEP517=1 $(BIN)/python -m pip
 PIP := $(PIP_OF) install --progress-bar off -c constraints.txt
 # What pip says becomes a line that moves; `exit` is its exit code, which a pipe would lose.
-SHOWN = 2>&1; echo "exit $$?"; } | awk -v terminal="$$([ -t 1 ] && echo 1)" -f .ci/progress.awk
+SHOWN = 2>&1; echo "exit $$?"; } | { terminal=; [ -t 1 ] && terminal=1; awk -v terminal="$$terminal" -f .ci/progress.awk; }
 INPUTS := pyproject.toml constraints.txt
 # The released clients of OpenEnv that the tests play with, each as its .ci/constraints-CLIENT.txt says.
 CLIENTS := openenv-core openenv

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import pty
 import re
+import select
 import shutil
 import subprocess
 from pathlib import Path
@@ -114,6 +116,35 @@ def test_what_pip_says_becomes_progress() -> None:
     done = subprocess.run(progress, input=said.format(0), capture_output=True, text=True, check=True)
     assert "fetching packages: 1" in done.stdout
     assert "installing 2 packages" in done.stdout
+
+
+@pytest.mark.parametrize("is_terminal", [True, False], ids=["terminal", "pipe"])
+def test_an_installation_shows_its_progress(checkout: Path, is_terminal: bool) -> None:
+    """On a terminal what is being installed is one line that moves; into a pipe each stage is a line."""
+    (checkout / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "progress.awk", checkout / ".ci")
+    scripts = checkout / ".venv" / "bin"
+    scripts.mkdir(parents=True)
+    python = scripts / "python"
+    said = r"Collecting a\n  Downloading a.whl (1 kB)\nInstalling collected packages: a, b\n"
+    python.write_text(f"#!/bin/sh\ncase \"$*\" in *'pip install'*) printf '{said}';; esac\n")
+    python.chmod(0o755)
+    (checkout / ".venv" / ".made").write_text(f"{checkout}\n")
+    reading, writing = pty.openpty() if is_terminal else os.pipe()
+    call = [shutil.which("make") or "make", ".venv/.run"]
+    env = {name: value for name, value in environment().items() if not name.startswith("MAKE")}
+    subprocess.run(call, cwd=checkout, env=env, stdin=subprocess.DEVNULL, stdout=writing, timeout=60, check=True)
+    shown = ""
+    while select.select([reading], [], [], 0)[0]:
+        shown += os.read(reading, 4096).decode()
+    os.close(reading)
+    os.close(writing)
+    stages = ["looking for packages", "fetching packages", "installing packages"]
+    if is_terminal:
+        assert "\r\033[K  looking for packages: 1\r\033[K  fetching packages: 1" in shown
+        assert shown.endswith("\r\033[K  installing 2 packages\r\033[K")
+    else:
+        assert shown.splitlines()[1:] == [f"  {stage} …" for stage in stages]
 
 
 def test_ci_runs_the_suite() -> None:
