@@ -201,6 +201,24 @@ class Builds:
             return True
         return False
 
+    async def remove(self, projection: str) -> int:
+        """Drop all builds of a projection with its views, and the views upon them; return how many builds there were.
+
+        Raises ProjectionRefusedError where views that are not the service's read them.
+        """
+        try:
+            async with transaction(self._pool, begin=_DEFINING) as connection:
+                await connection.execute(statements.LOCK_BUILDS)
+                found = [b for b in _builds(await connection.fetch(statements.BUILDS)) if b.projection == projection]
+                await views.drop_views(connection, projection)
+                for build in found:
+                    await self._forget(connection, build)
+        except asyncpg.DependentObjectsStillExistError as error:
+            what = f"projection {projection} cannot be dropped: {error.detail or error}"
+            raise ProjectionRefusedError(what, projection=projection) from error
+        log.info("a projection is dropped", projection=projection, builds=len(found))
+        return len(found)
+
     @staticmethod
     async def _forget(connection: Connection, build: Build) -> None:
         await connection.execute(f"drop table if exists {place(build.name)}")

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from worldledger.errors import WorldNotFoundError
+from worldledger.near import meant, near
 from worldledger.rulesets import load_ruleset as load_installed_ruleset
 from worldledger_projections import feeding_statements, statements
 from worldledger_projections.base import Projection
@@ -142,8 +143,12 @@ class Engine:
         return await status_of(self._pool, self._projections, builds, self._runner.held_back)
 
     async def parked(self, name: str, limit: int = 100) -> list[ParkedWorld]:
-        """Return the worlds that a projection has set aside. Raises ProjectionNotFoundError."""
-        self._projection(name)
+        """Return the worlds that a projection has set aside, also one that only the database knows.
+
+        Raises ProjectionNotFoundError.
+        """
+        if not await self._of(name):
+            self._projection(name)
         return [ParkedWorld(*row) for row in await self._pool.fetch(statements.PARKED, name, limit)]
 
     async def wait_for(self, name: str, world_id: str, seq: int, timeout: float) -> int:
@@ -230,6 +235,26 @@ class Engine:
         """Check a projection's live build against the log; see `worldledger_projections.checking.Checking.check`."""
         return await self._checking.check(self._projection(name), progress)
 
+    async def drop(self, name: str, *, force: bool = False) -> int:
+        """Drop a projection's builds, with their tables and views; return how many builds there were.
+
+        A program that feeds it begins it again. Raises ProjectionNotFoundError where the database has none of that
+        name, and ProjectionRefusedError for one of this program, unless ``force``, and where other views read it.
+        """
+        known: Any = sorted({build.projection for build in await self._builds.all()})
+        if name not in known:
+            raise ProjectionNotFoundError(
+                f"the database has no projection {name!r}{meant(near(name, known))}", projection=name, known=known
+            )
+        if name in self._projections and not force:
+            what = f"this program has the projection {name} and would make it again: --force drops it all the same"
+            raise ProjectionRefusedError(what, projection=name)
+        return await self._builds.remove(name)
+
+    def check(self, name: str) -> None:
+        """Raise ProjectionNotFoundError for a name that is of no projection of this program."""
+        self._projection(name)
+
     async def drop_retired(self) -> int:
         """Drop the tables of builds that were replaced, without waiting; return how many are left, still being read."""
         retired = [build for build in await self._builds.all() if build.status == "retired"]
@@ -243,6 +268,6 @@ class Engine:
         if found is None:
             known: Any = sorted(self._projections)
             raise ProjectionNotFoundError(
-                f"no projection named {name!r}; there are {', '.join(known)}", projection=name, known=known
+                f"there is no projection {name!r}; there are {', '.join(known)}", projection=name, known=known
             )
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -16,6 +16,10 @@ from worldledger_projections.tables import Table
 
 if TYPE_CHECKING:
     from asyncpg import Record
+
+
+#: What to do about a projection that is in the database, but not in the program.
+NAMED: Final = "one of your own is named by --projection MODULE:CLASS or WORLDLEDGER_OWN_PROJECTIONS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +120,7 @@ def _projection(name: str, projection: Projection | None, builds: Mapping[str, B
     newest = max((build.version for build in builds.values()), default=0)
     note = None
     if projection is None:
-        note = "this program does not have it"
+        note = f"this program does not have it; {NAMED}"
     elif newest > projection.version:
         note = f"a newer program feeds it: version {newest}, this program has {projection.version}"
     elif live is None:

@@ -71,6 +71,12 @@ async def set_views(
     await connection.execute("release savepoint views; set local search_path = default")
 
 
+async def drop_views(connection: Connection, name: str) -> None:
+    """Drop a projection's views, and those that are made from them."""
+    upon = [row["place"] for row in await connection.fetch(statements.VIEWS_UPON, name)]
+    await _drop_views(connection, [*upon, place(name)])
+
+
 async def _make_views(connection: Connection, table: Table) -> None:
     for statement in table.views():
         await connection.execute(statement)

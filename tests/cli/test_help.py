@@ -46,6 +46,7 @@ COMMANDS = [
     ("projections", "pause"),
     ("projections", "resume"),
     ("projections", "retry"),
+    ("projections", "drop"),
     ("project",),
     ("serve",),
     ("db", "upgrade"),

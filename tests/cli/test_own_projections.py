@@ -99,6 +99,43 @@ def test_an_effect_that_it_cannot_digest(on: Cli, folder: Path, database_url: st
 
 
 @pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("order", ["retry", "verify", "rebuild", "pause", "resume"])
+def test_a_command_without_it_says_how_it_is_named(on: Cli, order: str) -> None:
+    """An order for what is in the database alone names --projection and its variable; a slip lists what there is."""
+    assert on("project", "--once", *OWN).code == 0
+    what = "the projection 'words' is in the database, but not in this program; one of your own is named by "
+    what += "--projection MODULE:CLASS or WORLDLEDGER_OWN_PROJECTIONS"
+    assert on("projections", order, "words") == (2, "", f"worldledger: {what}\n")
+    assert "there is no projection 'word'; there are agent_stats" in on("projections", order, "word").err
+
+
+def test_its_parked_worlds_are_listed_without_it(on: Cli, folder: Path, database_url: str) -> None:
+    """`projections status` shows what is the matter with a projection that it does not have, as `project` says."""
+    line = '        self._rows.append((self._world_id, effect["global_seq"], words))'
+    write(folder, WORDS.replace(line, f"        assert words < 3\n{line}"))
+    assert on("project", "--once", *OWN).code == 1
+    hint = on("project", "--once")
+    assert (hint.code, "see `worldledger projections status`" in hint.err) == (1, True)
+    for names in ((), ("words",)):
+        assert "words: world talk is parked at seq 2 (Speak), tried once: " in on("projections", "status", *names).out
+
+
+@pytest.mark.usefixtures("folder")
+def test_it_is_dropped(on: Cli, database_url: str) -> None:
+    """What this program does not have is dropped at once, what it has with --force; the log stays."""
+    assert on("project", "--once", *OWN).code == 0
+    assert "this program has the projection words" in on("projections", "drop", "words", *OWN).err
+    assert on("projections", "drop", "words") == (0, "dropped words, 1 build\n", "")
+    assert "words" not in on("projections", "status").out
+    assert odd_views(on(*CHECK)) == []
+    assert on("projections", "drop", "words").code == 2
+    assert on("project", "--once", *OWN).code == 0
+    assert words(database_url) == [(2, 3), (3, 1)]
+    assert on("projections", "drop", "words", "--force", *OWN).code == 0
+    assert on("verify", "talk").code == 0
+
+
+@pytest.mark.usefixtures("folder")
 def test_the_service_feeds_it(database_url: str) -> None:
     """`serve` feeds what the variable names, and answers for it over HTTP."""
     arguments = ("serve", "--port", "0", "--database-url", database_url)

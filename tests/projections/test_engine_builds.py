@@ -45,6 +45,37 @@ async def test_processes_that_start_together(pool: Any, make_engine: Any) -> Non
     assert await builds(pool) == [("counts_1", 1, "live"), ("counts_2", 2, "building")]
 
 
+async def test_dropping(pool: Any, make_engine: Any, worlds: Any, admin: Any) -> None:
+    """What another program fed is dropped with every build, table and view, and begins anew where it is fed again."""
+    await worlds(2)
+    await make_engine(trio()).run_until_caught_up(timeout=100)
+    await make_engine([DoubleCounts(), Said(), Things()]).run_until_caught_up(timeout=100)
+    names = [name for name, _, _ in await builds(pool)]
+    assert names == ["counts_1", "counts_2"]
+    engine = make_engine([Said()])
+    with pytest.raises(ProjectionRefusedError, match="this program has the projection said"):
+        await engine.drop("said")
+    with pytest.raises(ProjectionNotFoundError, match="the database has no projection 'count'; did you mean 'counts'"):
+        await engine.drop("count")
+    await admin.execute("create view public.mine as select * from analytics.counts")
+    with pytest.raises(ProjectionRefusedError, match=r"counts cannot be dropped: view mine depends"):
+        await engine.drop("counts")
+    assert await pool.fetchval("select count(*) from projections.counts") > 0
+    await admin.execute("drop view public.mine")
+
+    assert await engine.drop("counts") == len(names)
+    left = "select relname from pg_class where relname ~ '^count' and relnamespace in ({})"
+    schemas = "'projections'::regnamespace, 'analytics'::regnamespace"
+    assert await admin.fetch(left.format(schemas)) == []
+    for table in ("builds", "cursors", "pending", "parked"):
+        column = "build" if table != "builds" else "projection"
+        assert not await pool.fetchval(f"select count(*) from projection_{table} where {column} ~ '^counts'")
+    assert await engine.drop("said", force=True) == 1
+    await make_engine(trio()).run_until_caught_up(timeout=100)
+    assert await builds(pool) == [("counts_3", 1, "live")]
+    assert await pool.fetchval("select count(*) from projections.counts") > 0
+
+
 async def test_cancelling(store: Store, pool: Any, make_engine: Any, worlds: Any) -> None:
     """A build under way can be dropped while it is filled; numbers are not given twice, and the live one stays."""
     names = await worlds(5)
@@ -190,7 +221,7 @@ async def test_what_is_refused(make_engine: Any, worlds: Any) -> None:
     (name,) = await worlds(1)
     engine = make_engine([Counts(), Things(), Said()])
     await engine.run_until_caught_up(timeout=100)
-    with pytest.raises(ProjectionNotFoundError, match="no projection named 'nothing'; there are counts, said, things"):
+    with pytest.raises(ProjectionNotFoundError, match="projection 'nothing'; there are counts, said, things"):
         await engine.rebuild("nothing")
     await engine.pause("counts")
     with pytest.raises(ProjectionRefusedError, match="paused"):

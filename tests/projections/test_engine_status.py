@@ -66,7 +66,11 @@ async def test_projections_that_only_the_database_knows(make_engine: Any, worlds
     engine = make_engine([Counts()])
     await engine.run_until_caught_up(timeout=100)
     status = {found.name: found for found in await engine.status()}
-    assert status["said"].note == "this program does not have it"
+    assert status["said"].note == (
+        "this program does not have it; "
+        "one of your own is named by --projection MODULE:CLASS or WORLDLEDGER_OWN_PROJECTIONS"
+    )
+    assert await engine.parked("said") == []
     assert status["said"].live is not None
 
 

@@ -86,7 +86,7 @@ async def rebuild(request: Request, name: Name, world: World = None) -> Response
     if world is None:
         await _ordered(found, found.projections.rebuild(name))
     else:
-        await _known(found, name)
+        found.projections.engine.check(name)
         check_world_name(world)
         work = partial(found.projections.rebuild_world, name, world)
         await found.jobs.start(name, "rebuild", work, world)
@@ -103,7 +103,7 @@ async def rebuild(request: Request, name: Name, world: World = None) -> Response
 async def cancel_rebuild(request: Request, name: Name) -> Response:
     """Drop the build under way, and end a rebuild of one world by this process; the live build stays as it is."""
     found = services(request)
-    await _known(found, name)
+    found.projections.engine.check(name)
     await found.jobs.cancel(name, "rebuild")
     await _ordered(found, found.projections.cancel(name))
     return await _answer(found, name)
@@ -124,7 +124,7 @@ async def verify(request: Request, name: Name) -> Response:
     It goes on in this process; what it found stands in `live.check_report` afterwards.
     """
     found = services(request)
-    await _known(found, name)
+    found.projections.engine.check(name)
     await found.jobs.start(name, "verify", partial(found.projections.verify, name))
     return await _answer(found, name, 202)
 
@@ -173,7 +173,7 @@ async def resume(request: Request, name: Name) -> Response:
 async def retry(request: Request, name: Name, world: World = None) -> Response:
     """Release the worlds that the projection has set aside, or one of them; what fails again is set aside again."""
     found = services(request)
-    await _known(found, name)
+    found.projections.engine.check(name)
     if world is not None:
         await reading(found.store.outages, found.store.world(world))
     return _json({"released": await _ordered(found, found.projections.retry(name, world))})
@@ -185,11 +185,6 @@ async def _ordered(found: Services, work: Coroutine[Any, Any, T]) -> T:
 
 
 # -- telling -----------------------------------------------------------------------------------------------
-
-
-async def _known(found: Services, name: str) -> None:
-    """Raise ProjectionNotFoundError for a name that is no projection's."""
-    await reading(found.store.outages, found.projections.parked(name, 0))
 
 
 async def _answer(found: Services, name: str, status: int = 200) -> Response:

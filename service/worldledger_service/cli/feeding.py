@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
@@ -66,10 +66,27 @@ class Feeding:
 
 
 def known(where: Target, names: Sequence[str]) -> list[str]:
-    """Return the names, each once. Raises ProjectionNotFoundError, which lists those that there are."""
-    from worldledger_projections.registry import find  # noqa: PLC0415
+    """Return the names, each once.
 
-    return [find(name, where.settings.own_projections).name for name in dict.fromkeys(names)]
+    Raises ProjectionNotFoundError, which lists those that there are, or says that only the database has it.
+    """
+    from worldledger_projections.errors import ProjectionNotFoundError  # noqa: PLC0415
+    from worldledger_projections.registry import find  # noqa: PLC0415
+    from worldledger_projections.status import NAMED  # noqa: PLC0415
+
+    try:
+        return [find(name, where.settings.own_projections).name for name in dict.fromkeys(names)]
+    except ProjectionNotFoundError as error:
+        name = error.details["projection"]
+        with suppress(StoreUnavailableError):
+            if name in with_projections(where, (), _in_database):
+                what = f"the projection {name!r} is in the database, but not in this program; {NAMED}"
+                raise ProjectionNotFoundError(what, **error.details) from None
+        raise
+
+
+async def _in_database(feeding: Feeding) -> set[str]:
+    return {status.name for status in await feeding.do(feeding.engine.status())}
 
 
 def chosen(where: Target, names: Sequence[str] | None, *, every: bool) -> list[str]:

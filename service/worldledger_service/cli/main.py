@@ -29,6 +29,7 @@ from worldledger_service.cli import (
     import_log,
     log,
     project,
+    projections_drop,
     projections_pause,
     projections_rebuild,
     projections_resume,
@@ -129,6 +130,7 @@ def make_app() -> typer.Typer:
     commands.add("projections pause", projections_pause)
     commands.add("projections resume", projections_resume)
     commands.add("projections retry", projections_retry)
+    commands.add("projections drop", projections_drop)
     commands.add("project", project)
     commands.add("serve", serve)
     commands.group("db", "Look after the database.", _DATABASES)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from worldledger_service.cli.connect import own, target
-from worldledger_service.cli.feeding import Feeding, every_name, known, with_projections
+from worldledger_service.cli.feeding import Feeding, every_name, with_projections
 from worldledger_service.cli.moments import shown_duration
 from worldledger_service.cli.options import DatabaseUrl, Home, Json, OwnProjections, examples
 from worldledger_service.cli.output import json_list, plain, put
@@ -45,17 +45,17 @@ def command(
     aside because of an effect that it could not digest; they are listed below, each with what is the matter.
     """
     where = target(ctx, database_url, home, own_projections=own(projection))
-    wanted = known(where, names or [])
-    with_projections(where, every_name(where), lambda feeding: _show(feeding, wanted, as_json=as_json))
+    with_projections(where, every_name(where), lambda feeding: _show(feeding, names or [], as_json=as_json))
 
 
 async def _show(feeding: Feeding, wanted: list[str], *, as_json: bool) -> None:
-    found = [status for status in await feeding.do(feeding.engine.status()) if not wanted or status.name in wanted]
-    parked = {
-        status.name: await feeding.do(feeding.engine.parked(status.name, _PARKED))
-        for status in found
-        if status.version is not None
-    }
+    every = await feeding.do(feeding.engine.status())
+    there = {status.name for status in every}
+    for name in wanted:
+        if name not in there:
+            feeding.engine.check(name)
+    found = [status for status in every if not wanted or status.name in wanted]
+    parked = {status.name: await feeding.do(feeding.engine.parked(status.name, _PARKED)) for status in found}
     if as_json:
         with json_list() as item:
             for status in found:
