@@ -40,6 +40,8 @@ COMMANDS = [
     ("config", "check"),
     ("checkpoint", "export"),
     ("checkpoint", "import"),
+    ("kind", "list"),
+    ("kind", "new"),
     ("projections", "status"),
     ("projections", "rebuild"),
     ("projections", "verify"),
@@ -65,15 +67,15 @@ def test_every_command_has_help_with_an_example(cli: Cli, command: tuple[str, ..
     assert cli(*command, "-h") == result
     shown = result.out.partition("Example")[2]
     assert f"worldledger {' '.join(command)}" in shown
-    if command == ("config", "check"):
-        return  # it needs no database
+    if command in {("config", "check"), ("kind", "new")}:
+        return  # they need no database
     for option in ("--database-url", "WORLDLEDGER_DATABASE_URL", "--home", "WORLDLEDGER_HOME"):
         assert option in result.out
 
 
 @pytest.mark.parametrize(
     "group",
-    [(), ("import",), ("world",), ("chess",), ("config",), ("checkpoint",), ("projections",), ("db",)],
+    [(), ("import",), ("world",), ("chess",), ("config",), ("checkpoint",), ("kind",), ("projections",), ("db",)],
     ids=" ".join,
 )
 def test_groups_name_their_commands(cli: Cli, group: tuple[str, ...]) -> None:

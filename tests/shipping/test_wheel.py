@@ -99,6 +99,7 @@ def test_the_wheel_holds_what_it_needs_and_no_more(wheel: Path) -> None:
     assert {f"worldledger_service/example_{name}" for name in runs} <= names
     assert {
         "worldledger_service/migrations/env.py",
+        "worldledger_service/cli/skeleton/pyproject.toml.txt",
         "worldledger/py.typed",
         "worldledger_service/py.typed",
     } <= names

@@ -329,10 +329,13 @@ def test_it_is_uninstalled(place: Installation) -> None:
         "export left-spring -o spring.ndjson",
         "verify --file spring.ndjson",
         "project --once",
+        "kind list --json",
         "state left-spring",
         "auction show left-spring",
     )
-    assert [end.code for end in done] == [0] * 6, done
+    assert [end.code for end in done] == [0] * 7, done
+    (kind,) = [each for each in json.loads(done[6].out) if each["kind"] == "auction"]
+    assert (kind["package"], kind["parts"], kind["worlds"] > 0) == (None, [], True)
     assert "left-spring  auction" in done[0].out
     sentence = "the ruleset 'auction' is not installed here: install the package of this kind of worlds"
     assert (state.code, sentence in state.err) == (2, True)

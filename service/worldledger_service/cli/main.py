@@ -27,6 +27,8 @@ from worldledger_service.cli import (
     export,
     export_parquet,
     import_log,
+    kind_list,
+    kind_new,
     log,
     project,
     projections_drop,
@@ -64,6 +66,7 @@ _EPILOG = """Start here:
 Every command explains itself with --help."""
 _IMPORTS = examples("worldledger import pgn games/ --experiment first", "worldledger import log my-world.ndjson")
 _WORLDS = examples("worldledger world create my-world")
+_KINDS = examples("worldledger kind list", "worldledger kind new auction")
 _PROJECTIONS = examples("worldledger projections status", "worldledger projections rebuild games")
 _REPAIRS = examples("worldledger db repair requests --dry-run")
 _DATABASES = examples("worldledger db check", 'worldledger db shell -c "select * from verification"')
@@ -123,6 +126,9 @@ def make_app() -> typer.Typer:
     commands.group("world", "Make worlds, and set how they are.", _WORLDS)
     commands.add("world create", world_create)
     commands.add("world staleness", world_staleness)
+    commands.group("kind", "Look at the kinds of worlds, and begin one of your own.", _KINDS)
+    commands.add("kind list", kind_list)
+    commands.add("kind new", kind_new)
     commands.group("projections", "Look after the projections: tables for queries, made from the logs.", _PROJECTIONS)
     commands.add("projections status", projections_status)
     commands.add("projections rebuild", projections_rebuild)

@@ -497,6 +497,9 @@ union all (select world_id from worlds where world_id >= $1 order by world_id li
 #: The names of worlds from a text ($1) on, in their order.
 NAMES_FROM = "select world_id from worlds where world_id >= $1 order by world_id limit $2"
 
+#: The rulesets of worlds, by name, and how many worlds each has.
+RULESETS = "select ruleset, count(*) as worlds from worlds group by ruleset order by ruleset"
+
 #: The experiments there are, by name, each found by one look into the index.
 EXPERIMENTS = """
 with recursive known as (

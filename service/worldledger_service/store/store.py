@@ -357,6 +357,10 @@ class Store:
         """Return the names of experiments, the first 1,000 by name."""
         return [row["experiment"] for row in await self.reader.fetch(statements.EXPERIMENTS)]
 
+    async def rulesets(self) -> dict[str, int]:
+        """Return the rulesets that worlds have, by name, with the number of their worlds."""
+        return {row["ruleset"]: row["worlds"] for row in await self.reader.fetch(statements.RULESETS)}
+
     async def sources(self, world: WorldRecord) -> list[str]:
         """Return the sources of a world's effects, at most 1,000. It reads the whole log of the world."""
         rows = await self.reader.fetch(statements.SOURCES_OF_WORLD, world.world_id, world.head_seq)

@@ -1,0 +1,72 @@
+"""`kind list` and `kind new`: the kinds that are installed, and the beginning of one's own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from .conftest import Cli
+from .helpers import environment
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder in which the commands run."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_kinds_are_listed(on: Cli) -> None:
+    """Each has its package, its parts and the number of its worlds."""
+    for name in ("one", "two"):
+        assert on("world", "create", name).code == 0
+    kinds = {kind.pop("kind"): kind for kind in json.loads(on("kind", "list", "--json").out)}
+    assert list(kinds) == ["chess", "sandbox", "simulation", "social_rl"]
+    ours = {"package": "worldledger", "version": version("worldledger")}
+    assert kinds["sandbox"] == {**ours, "worlds": 2, "parts": ["ruleset"]}
+    assert (kinds["chess"]["worlds"], kinds["chess"]["parts"][:3]) == (0, ["ruleset", "projections", "commands"])
+    header, _, sandbox, *_ = on("kind", "list").out.splitlines()
+    assert header.split() == ["KIND", "PACKAGE", "VERSION", "WORLDS", "PARTS"]
+    assert sandbox.split() == ["sandbox", "worldledger", version("worldledger"), "2", "ruleset"]
+
+
+def test_a_new_kind_passes_its_tests(cli: Cli, folder: Path) -> None:
+    """What is written is a package whose tests pass, under the name that was given, and whose kind can be loaded."""
+    done = cli("kind", "new", "wine_fair")
+    assert (done.code, done.out.split(";")[0]) == (0, "wrote worldledger-wine-fair")
+    package = folder / "worldledger-wine-fair"
+    assert "__name__" not in "".join(file.read_text() for file in package.rglob("*") if file.is_file())
+    tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    tested = subprocess.run(tests, cwd=package, env=environment(), capture_output=True, text=True, check=False)
+    assert tested.returncode == 0, tested.stdout
+    program = "from worldledger_wine_fair import KIND; print(KIND.load('ruleset').name, len(KIND.load('projections')))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=package / "src",
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert loaded.stdout == "wine_fair 1\n", loaded.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("Fair", "'Fair' is no name for a kind: use lower-case letters and _, at most 30"),
+        ("../fair", "'../fair' is no name for a kind: use lower-case letters and _, at most 30"),
+        ("chess", "there is a kind 'chess' already; choose another name"),
+        ("fair", "worldledger-fair is there already; name another one with --folder"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(cli: Cli, folder: Path, name: str, what: str) -> None:
+    """A name that is none or taken, and a folder that is there, are one sentence; nothing is written."""
+    (folder / "worldledger-fair").mkdir()
+    assert cli("kind", "new", name) == (2, "", f"worldledger: {what}\n")
+    assert [*folder.rglob("*")] == [folder / "worldledger-fair"]
