@@ -30,10 +30,10 @@ def command(
     database_url: DatabaseUrl = None,
     home: Home = None,
 ) -> None:
-    """Open psql on the database, as a reader, so that nothing is changed by mistake; what else is given goes to psql.
+    """Open psql on the database, as a reader, so that nothing is changed by mistake. Other arguments go to psql.
 
-    A reader finds the views of the schema analytics. That is a rail and no wall: `set role none` gives back the rights
-    of the address's user. Whoever must not write needs a user who can not.
+    A reader finds the views of the schema analytics. This only prevents mistakes: `set role none` gives back the
+    rights of the address's user. To keep a person from writing, give them a user that cannot.
 
     The embedded server is kept alive for as long as psql runs.
     """

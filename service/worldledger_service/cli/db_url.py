@@ -27,8 +27,8 @@ def command(
 ) -> None:
     """Print the database's address, with its password: for psql, dataframes, dashboards and programs of your own.
 
-    Who connects by it works as a reader, in the schema analytics. The embedded server runs for as long as a command
-    needs it: keep `worldledger serve` or `worldledger project` running beside what connects.
+    A connection to it is a reader's, in the schema analytics. The embedded server runs for as long as a command
+    needs it: keep `worldledger serve` or `worldledger project` running meanwhile.
     """
     from worldledger_service.database.guards import READER_ROLE  # noqa: PLC0415
 

@@ -26,7 +26,7 @@ EXAMPLES = examples(
     "worldledger diff my-world 2026-01-31T12:00:00Z head --patch > changes.json",
 )
 
-_MOMENT = f"{MOMENT_RULE[0].upper()}{MOMENT_RULE[1:]}; for a time the last effect at or before it counts."
+_MOMENT = f"A moment: {MOMENT_RULE}. A time means the last effect at or before it."
 _MARKS = {"add": ("+ ", "green"), "remove": ("- ", "red"), "replace": ("", "")}
 
 

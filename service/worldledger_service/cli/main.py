@@ -81,7 +81,9 @@ def _version(wanted: bool) -> None:
 
 
 def _root(
-    _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Tell the version.")] = False,
+    _: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
 ) -> None:
     pass
 
@@ -123,7 +125,7 @@ def make_app() -> typer.Typer:
     commands.add("snapshot", snapshot)
     commands.add("export", export)
     commands.add("export parquet", export_parquet)
-    commands.group("world", "Make worlds, and set how they are.", _WORLDS)
+    commands.group("world", "Make worlds, and change their settings.", _WORLDS)
     commands.add("world create", world_create)
     commands.add("world staleness", world_staleness)
     commands.group("kind", "Look at the kinds of worlds, and begin one of your own.", _KINDS)

@@ -60,7 +60,7 @@ def command(
     query: Annotated[
         str | None,
         typer.Argument(
-            metavar="QUERY", help="A query in SQL, - for one from stdin, or the name of one of the cookbook's."
+            metavar="QUERY", help="A query in SQL, - to read one from stdin, or the name of a query of the cookbook."
         ),
     ] = None,
     listed: Annotated[
@@ -111,10 +111,10 @@ def command(
     database_url: DatabaseUrl = None,
     home: Home = None,
 ) -> None:
-    """Ask in SQL: what is in the log and what follows from it, in typed columns.
+    """Query the log, and what is computed from it, in SQL.
 
-    The views of the schema analytics are there to be asked, without the schema's name; --tables lists them. Nothing
-    can be changed, whoever asks.
+    Queries read the views of the schema analytics, which --tables lists; the schema's name may be left out. Nothing
+    can be changed.
 
     A query may have parameters (:name). Where projections that it reads are behind the log, a line on stderr says so.
     """
@@ -234,8 +234,8 @@ def _named(name: str) -> NamedQuery:
     try:
         return find(name)
     except UnknownQueryError as error:
-        guess = meant(near(name, error.details["known"]))
-        raise SimulationError(f"there is no query {name!r}{guess}: `worldledger sql --list` has all") from error
+        guess = meant(near(name, error.details["known"])) or ": `worldledger sql --list` has all"
+        raise SimulationError(f"there is no query {name!r}{guess}") from error
 
 
 def _read_param(text: str) -> tuple[str, str]:

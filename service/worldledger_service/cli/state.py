@@ -57,8 +57,8 @@ def command(
 ) -> None:
     """Show what a world is at a moment: its entities, relationships and counters, folded from its log.
 
-    Long values are shown cut off (…); --json has everything. Its state_digest is the SHA-256 of the text
-    of its "state".
+    Long values are shown cut off (…); --json has everything; in it, state_digest is the SHA-256 of the
+    text of "state".
     """
     moment = one_moment(at, seq=at_seq, sim_time=at_sim_time, wall_time=at_wall_time, turn=at_turn)
 

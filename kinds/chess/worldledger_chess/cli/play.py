@@ -75,7 +75,7 @@ def command(
     seed: Annotated[
         int | None,
         typer.Option(
-            "--seed", metavar="S", help="Of the first game; the next has S+1.", show_default="drawn, and told"
+            "--seed", metavar="S", help="Seed of the first game; the next has S+1.", show_default="drawn, and shown"
         ),
     ] = None,
     nodes: Annotated[

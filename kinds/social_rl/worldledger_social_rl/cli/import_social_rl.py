@@ -52,7 +52,7 @@ def command(
         typer.Option(
             "--timezone",
             metavar="NAME",
-            help="Of times without an offset in meta data, such as Europe/Berlin. Without it they are taken for UTC.",
+            help="Time zone of times without an offset in meta data, such as Europe/Berlin; by default UTC.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write the summary as a JSON object to stdout.")] = False,
