@@ -18,7 +18,7 @@ from worldledger_projections.errors import ProjectionFailedError, ProjectionRefu
 from worldledger_projections.outages import transaction
 from worldledger_projections.refolding import Refolding, Whole
 from worldledger_projections.tables import Table
-from worldledger_projections.view_checks import view_findings
+from worldledger_projections.view_checks import planted, view_findings
 
 if TYPE_CHECKING:
     from worldledger_projections.outages import Pool
@@ -66,6 +66,9 @@ class Checking:
                 async with self._pool.acquire() as connection:
                     for found in await view_findings(connection, [projection]):
                         finding = _finding(None, what=f"{found.place} {found.what}")
+                        break
+                    for what in await planted(connection):
+                        finding = _finding(None, what=f"{what} is unexpected: views may call it; drop it")
                         break
             replaced = not await self._pool.fetch(statements.STILL_LIVE, table.build)
         except asyncpg.UndefinedTableError:

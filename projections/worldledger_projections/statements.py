@@ -101,6 +101,25 @@ where n.nspname in ('projections', 'analytics') and c.relkind in ('v', 'm')
 order by 1
 """
 
+#: What the service's role may make in the schemas that views look names up in, and what nothing of ours is: where the
+#: types of its arguments match exactly it goes before PostgreSQL's own, and the text of a view does not show which.
+PLANTED: Final = """
+select case prokind when 'a' then 'aggregate' else 'function' end || ' ' || p.oid::regprocedure as what
+from pg_proc p
+where pronamespace = 'projections'::regnamespace
+   or pronamespace in ('public'::regnamespace, 'analytics'::regnamespace)
+      and pg_get_userbyid(proowner) = 'worldledger_service'
+union all
+select 'operator ' || o.oid::regoperator from pg_operator o
+where oprnamespace in ('public'::regnamespace, 'projections'::regnamespace, 'analytics'::regnamespace)
+  and (oprnamespace <> 'public'::regnamespace or pg_get_userbyid(oprowner) = 'worldledger_service')
+union all
+select 'type ' || t.oid::regtype from pg_type t left join pg_class c on c.oid = t.typrelid
+where typnamespace in ('projections'::regnamespace, 'analytics'::regnamespace) and typelem = 0
+  and (typtype <> 'c' or c.relkind = 'c')
+order by 1
+"""
+
 #: Worlds in which $1, the new build, is behind $2, the live one, which may lie beyond the head of a log that was cut
 #: short by hand. $3: the rulesets it reads, null for all. A world
 #: that the new build has parked is not counted: see PARKED_ONLY_HERE.

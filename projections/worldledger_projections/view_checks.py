@@ -49,6 +49,15 @@ async def view_findings(connection: Connection, projections: Iterable[Projection
         await work.rollback()
 
 
+async def planted(connection: Connection) -> list[str]:
+    """Return the functions, operators and types with which a view can be made to mean something else than it says.
+
+    A text such as ``lead(turn)`` is resolved by the types of its arguments: what stands in a schema that the view looks
+    in, and matches them exactly, goes before PostgreSQL's own.
+    """
+    return [row["what"] for row in await connection.fetch(statements.PLANTED)]
+
+
 async def strangers(connection: Connection, projections: Iterable[Projection]) -> list[str]:
     """Return the views that the service's role owns and that belong to none of these projections."""
     known = {view for projection in projections for view in _places(projection)}

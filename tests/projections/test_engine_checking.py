@@ -120,6 +120,18 @@ async def test_a_view_in_the_place_of_ours(names: list[str], pool: Any, make_eng
     await assert_verified(engine, "said")
 
 
+async def test_a_function_that_a_view_may_call(names: list[str], pool: Any, make_engine: Any) -> None:
+    """What stands beside the views under the name of a function of PostgreSQL's own is the finding."""
+    engine = make_engine(trio())
+    await pool.execute("create function projections.length(text) returns int language sql as 'select 0'")
+    report = await engine.verify("said")
+    assert not report["verified"]
+    what = "function projections.length(text) is unexpected: views may call it; drop it"
+    assert report["finding"]["what"].replace("function length", "function projections.length") == what
+    await pool.execute("drop function projections.length(text)")
+    await assert_verified(engine, "said")
+
+
 async def test_the_report(names: list[str], pool: Any, make_engine: Any) -> None:
     """It counts the worlds and rows that were compared, and tells progress."""
     engine = make_engine(trio())

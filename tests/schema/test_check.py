@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from worldledger_projections.registry import find, known
 from worldledger_projections.tables import Table
-from worldledger_projections.view_checks import strangers, view_findings
+from worldledger_projections.view_checks import planted, strangers, view_findings
 from worldledger_projections.views import set_views
 from worldledger_service.database import schema
 from worldledger_service.database.catalogue import compare, expected
@@ -265,6 +265,43 @@ async def test_check_knows_the_views_over_builds(database_url: str) -> None:
         await connection.execute(HIDDEN["a view leaves a world out"][0].format(**texts))
     mended = "`worldledger projections rebuild games` makes it anew"
     assert await _check(database_url) == [f"{HIDDEN['a view leaves a world out'][1]}; {mended}"]
+
+
+#: What somebody who works as the service's role puts where views look for functions, and how `db check` names it.
+PLANTS = {
+    "an aggregate": (
+        """
+        create function projections.lf(bigint, bigint, int, bigint) returns bigint language sql as 'select 0::bigint';
+        create aggregate projections.lead(bigint, int, bigint) (sfunc = projections.lf, stype = bigint, initcond = '0')
+        """,
+        ["aggregate projections.lead(bigint,integer,bigint)", "function projections.lf(bigint,bigint,integer,bigint)"],
+    ),
+    "a function of analytics": (
+        "create function analytics.json_bigint(text) returns bigint language sql as 'select 0::bigint'",
+        ["function analytics.json_bigint(text)"],
+    ),
+    "an operator": (
+        """
+        create function analytics.same(text, bigint) returns boolean language sql as 'select false';
+        create operator analytics.= (function = analytics.same, leftarg = text, rightarg = bigint)
+        """,
+        ["function analytics.same(text,bigint)", "operator analytics.=(text,bigint)"],
+    ),
+    "a type": ("create domain projections.text as pg_catalog.text", ["type projections.text"]),
+}
+
+
+async def test_check_knows_what_views_may_call(database_url: str) -> None:
+    """A function, operator or type that the service's role has put beside the views is a finding."""
+    async with connected(database_url) as connection:
+        await connection.execute("set role worldledger_service; set search_path = public")
+        assert await planted(connection) == []
+        for name, (done, found) in PLANTS.items():
+            async with undone(connection):
+                await connection.execute(done)
+                assert await planted(connection) == found, name
+        await connection.execute(PLANTS["a type"][0])
+    assert await _check(database_url) == ["type projections.text: unexpected: views may call it"]
 
 
 def _plain(place: str) -> str:

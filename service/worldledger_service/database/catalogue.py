@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 import asyncpg
 from worldledger_projections.registry import known
-from worldledger_projections.view_checks import strangers, view_findings
+from worldledger_projections.view_checks import planted, strangers, view_findings
 
 from worldledger.errors import SchemaVersionError
 from worldledger_service.database.engine import connect_one
@@ -308,6 +308,7 @@ async def _views(connection: Connection, projections: Collection[Projection]) ->
     try:
         found = [f"view {_plain(view.place)}: {view.what}" for view in await view_findings(connection, projections)]
         unknown = "unexpected, or of a projection that is not known here (--projection names one)"
+        found += [f"{what}: unexpected: views may call it" for what in await planted(connection)]
         return [*found, *(f"view {_plain(view)}: {unknown}" for view in await strangers(connection, projections))]
     except asyncpg.InsufficientPrivilegeError as error:
         return [f"views over projections: cannot be compared: {error}"]
