@@ -23,7 +23,7 @@ import asyncpg
 import httpx2
 import pytest
 
-from tests.cli.helpers import Result
+from tests.cli.helpers import Result, wait_for
 from tests.conftest import Servers
 from tests.shipping.examples import Runner, examples
 from tests.shipping.project import ROOT, environment, pyproject, run, stop, wait_until_fed, wait_until_live
@@ -261,6 +261,11 @@ def test_its_commands(place: Installation) -> None:
     assert ends[-1].err == "worldledger: world 'square' is no auction; its ruleset is sandbox\n"
 
 
+def _buyers(client: httpx2.Client) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = client.get("/auction-buyers").json()["buyers"]
+    return found
+
+
 def test_it_is_served(place: Installation) -> None:
     """Its worlds are judged by its rules; its route, its error and its shape are those of the service."""
     place.has("1.0.1")
@@ -283,11 +288,14 @@ def test_it_is_served(place: Installation) -> None:
         assert (auction["global_seq"], [lot["price"] for lot in auction["lots"]]) == (4, [10])
         problem = client.get("/auctions/yard")
         assert (problem.status_code, problem.json()["code"]) == (404, "no_auction")
+        bought = {"bidder": "bob", "lots": 1, "worlds": 1, "spent": 10}
+        wait_for(lambda: bought in _buyers(client), "the projections have read the sale")
         at = client.get("/worlds/live/state", params={"at": "lot:1"}).json()
         assert at["state"]["entities"]["lot-1"]["bidder"] == "bob"
         document = client.get(str(client.base_url).removesuffix("/v1/") + "/openapi.json").json()
         assert "/v1/auctions/{world}" in document["paths"]
         assert "lots" in document["components"]["schemas"]["Auction"]["properties"]
+        assert "auctions" in [tag["name"] for tag in document["tags"]]
         assert client.get("/projections/auction_lots").json()["version"] == 1
 
 
@@ -350,3 +358,6 @@ def test_it_is_uninstalled(place: Installation) -> None:
             problem = answer.json()
             assert (answer.status_code, problem["code"]) == (422, "unknown_ruleset")
             assert problem["detail"].startswith(sentence)
+    *dropped, check = place.call("projections drop auction_lots", "projections drop auction_bids", "db check")
+    assert [end.code for end in dropped] == [0, 0], dropped
+    assert "view " not in check.out

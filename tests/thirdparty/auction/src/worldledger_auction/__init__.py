@@ -8,6 +8,7 @@ KIND = Kind(
     projections="worldledger_auction.projections:PROJECTIONS",
     commands="worldledger_auction.cli:add",
     routes="worldledger_auction.api:ROUTES",
+    tags="worldledger_auction.api:TAGS",
     problems="worldledger_auction.api:PROBLEMS",
     shapes="worldledger_auction.api:SHAPES",
     report="worldledger_auction.report:SECTION",

@@ -12,14 +12,16 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 from worldledger_service.api.context import services
 from worldledger_service.api.openapi import json_of, problems
-from worldledger_service.api.parameters import WorldName
+from worldledger_service.api.parameters import Limit, WorldName
 from worldledger_service.api.problems import Answer
-from worldledger_service.api.projected import to_json
+from worldledger_service.api.projected import to_json, viewed
 from worldledger_service.api.routing import ReadingRoute
 
 from worldledger.errors import SimulationError
 from worldledger_auction.errors import NoAuctionError
-from worldledger_auction.reading import read_auction
+from worldledger_auction.reading import read_auction, read_buyers
+
+_MOST: Final = 100
 
 router = APIRouter(route_class=ReadingRoute, tags=["auctions"])
 
@@ -35,6 +37,21 @@ class Lot(BaseModel):
     bids: int = Field(ge=0)
     price: int | None = Field(description="The highest bid.")
     bidder: str | None = Field(description="Who made it.")
+
+
+class Buyer(BaseModel):
+    """What a buyer bought, in all auctions."""
+
+    bidder: str
+    lots: int = Field(ge=1)
+    worlds: int = Field(ge=1, description="In how many auctions.")
+    spent: int = Field(ge=1)
+
+
+class Buyers(BaseModel):
+    """Buyers, who spent most first."""
+
+    buyers: list[Buyer]
 
 
 class Auction(BaseModel):
@@ -58,6 +75,22 @@ async def get_auction(request: Request, world: WorldName) -> Response:
     return Response(to_json(found), media_type="application/json")
 
 
+@router.get(
+    "/v1/auction-buyers",
+    operation_id="list_auction_buyers",
+    summary="Who bought most",
+    response_class=Response,
+    responses={200: {**json_of("Buyers"), "description": "The buyers."}, **problems(422, 503)},
+)
+async def list_auction_buyers(request: Request, limit: Limit = None) -> Response:
+    """Give the buyers of all auctions, as the projection `auction_lots` has them; at most 100."""
+    found = services(request)
+    wanted = min(limit or _MOST, _MOST)
+    rows = await viewed(found, lambda: read_buyers(found.store, wanted))
+    return Response(to_json({"buyers": rows}), media_type="application/json")
+
+
 ROUTES: Final[tuple[BaseRoute, ...]] = (*router.routes,)
 PROBLEMS: Final[Mapping[type[SimulationError], Answer]] = {NoAuctionError: Answer(404, "The world is no auction")}
-SHAPES: Final[tuple[type[BaseModel], ...]] = (Auction,)
+SHAPES: Final[tuple[type[BaseModel], ...]] = (Auction, Buyers)
+TAGS: Final = ({"name": "auctions", "description": "Auctions, their lots and their buyers."},)

@@ -1,14 +1,26 @@
-"""Auctions, read from their logs: for the command and for the route."""
+"""Auctions, read from their logs, and what the projections have of them: for the command and for the routes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from worldledger_service.store.read_models import Row, fetch_views
 
 from worldledger_auction.errors import NoAuctionError
 from worldledger_auction.rules import RULESET
 
 if TYPE_CHECKING:
     from worldledger_service.store import Store
+
+#: What each buyer bought in all auctions, who spent most first: $1 limit.
+BUYERS: Final = """
+select bidder, lots, worlds, spent from analytics.auction_buyers order by spent desc, bidder limit $1
+"""
+
+
+async def read_buyers(store: Store, limit: int) -> list[Row]:
+    """Return who bought most. Raises ViewMissingError."""
+    return await fetch_views(store.reader, BUYERS, limit)
 
 
 async def read_auction(store: Store, world: str) -> dict[str, Any]:
