@@ -28,7 +28,8 @@ class Kind:
     - ``name``: the name of its ruleset, by which worlds refer to it.
     - ``ruleset``: a `worldledger.rulesets.Ruleset`, the rules. A kind may leave it out and add to another's worlds.
     - ``policies``: observation policies by name, each with the module that registers it (`worldledger.policies`).
-    - ``projections``: a sequence of `worldledger_projections.base.Projection` objects, tables over its worlds.
+    - ``projections``: a sequence of `worldledger_projections.base.Projection` objects, tables over its worlds. Their
+      module is refused where it uses clocks, randomness or I/O.
     - ``commands``: a function that is called with `worldledger_service.cli.tree.Commands`, and adds commands to it.
     - ``read_config``: a function ``(file, *, named)`` from a path to a world's configuration, for ``worldledger world
       create --config``; None for a file that is none of the kind's, unless the kind is ``named`` on the command line.

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from worldledger.kinds import GROUP as KINDS
 from worldledger.kinds import Kind, installed
 from worldledger_projections.base import Projection
 from worldledger_projections.entities import Entities
@@ -64,11 +65,19 @@ def _known(*named: str) -> Mapping[str, Projection]:
 
 
 def _of_kind(kind: Kind) -> Sequence[Projection]:
+    if kind.projections is not None and kind.name in _of_others():
+        _check_purity(f"kind {kind.name}", kind.projections.partition(":")[0])
     projections: Sequence[Projection] = kind.load("projections") or ()
     for each in projections:
         if not isinstance(each, Projection):
             raise _invalid(f"kind {kind.name}", f"{each!r} is no Projection")
     return projections
+
+
+def _of_others() -> set[str]:
+    """Return the names of kinds that do not come with Worldledger; that ours are pure, a test sees to."""
+    points = entry_points(group=KINDS)
+    return {point.name for point in points if point.dist is None or point.dist.name != "worldledger"}
 
 
 def find(name: str, own: str = "") -> Projection:

@@ -128,6 +128,21 @@ def test_what_is_no_projection_of_a_kind_is_told(offer: Callable[..., None]) -> 
         projections.known()
 
 
+def test_our_projections_are_pure() -> None:
+    """What is looked for in the projections of others' kinds is in none of ours."""
+    for kind in installed().values():
+        if kind.projections is not None:
+            projections._check_purity(kind.name, kind.projections.partition(":")[0])
+
+
+def test_a_projection_of_a_kind_that_is_not_pure_is_told(offer: Callable[..., None], tmp_path: Path) -> None:
+    """The module of somebody else's projections is refused before it is run, where it uses clocks."""
+    (tmp_path / "somebodys_rules.py").write_text(f"import time\n{_RULES}\nraise RuntimeError('this was run')\n")
+    offer("auction = somebodys_kind:KIND")
+    with pytest.raises(InvalidProjectionError, match="projection kind auction: the module somebodys_rules uses time"):
+        projections.known()
+
+
 def test_a_kind_is_small() -> None:
     """Its name is all that a kind needs; it cannot be changed."""
     kind = Kind(name="nothing")
