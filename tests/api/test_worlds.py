@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import asyncpg
 import httpx2
 import orjson
 import pytest
@@ -305,3 +306,19 @@ async def test_filters_that_find_nothing_tell_what_may_have_been_meant(client: h
         assert await near(path) is None
     for query in ("kind=OfferMade", "kind=zzz", "kind=OfferMade&source_id=worldledger", "kind=OfferMake&after_seq=1"):
         assert await near(f"{effects}?{query}") is None
+
+
+async def test_a_world_whose_row_cannot_be_read_is_left_out(
+    client: httpx2.AsyncClient, world: str, database_url: str
+) -> None:
+    """The listing has all other worlds and goes on behind the bad one, which is itself answered as tampered with."""
+    connection = await asyncpg.connect(database_url)
+    await connection.execute("""
+        insert into worlds (world_id, world_uuid, ruleset, ruleset_version, config, time_authority)
+        select name, gen_random_uuid(), 'sandbox', 1, '[]', 'wall' from unnest('{a,b}'::text[]) name;
+        insert into heads (world_id, head_seq, head_checksum, sim_time, wall_time) values ('a', 0, '', 0, 0)
+    """)
+    await connection.close()
+    assert await _walk(client, "/v1/worlds") == [[world]]
+    assert await _walk(client, "/v1/worlds?limit=1") == [[world]]
+    problem(await client.get("/v1/worlds/a"), 500, "tampered", world_id="a")

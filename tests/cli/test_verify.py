@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -267,3 +268,52 @@ def test_on_a_terminal(database_url: str) -> None:
     assert any(re.fullmatch(r"verified w 3001 effects, head 3001:[0-9a-f]{64}", line) for line in lines)
     assert "worldledger: no world named 'nowhere'; `worldledger worlds` lists all" in lines
     assert any(line.startswith("verifying ") for line in lines)
+
+
+#: Names and configs that the table of worlds takes and no world can have.
+_NO_WORLDS = {
+    "a": "[]",
+    "b": "null",
+    "c": '{"a":"\\ud800"}',
+    "d": '{"a":1e400}',
+    "e": '{"a":' * 2000 + "1" + "}" * 2000,
+    "../f": "{}",
+}
+
+
+def test_a_row_that_cannot_be_read_hides_no_other_world(on: Cli, database_url: str, tmp_path: Path) -> None:
+    """Worlds whose rows cannot be read are named, with exit code 1; all others are listed, verified and exported."""
+    for world_id in ("v", "w"):
+        seed(database_url, world_id)
+    for name, config in _NO_WORLDS.items():
+        sql(
+            database_url,
+            "insert into worlds (world_id, world_uuid, ruleset, ruleset_version, config, time_authority)"
+            f" values ('{name}', gen_random_uuid(), 'sandbox', 1, '{config}', 'wall')",
+            "insert into heads (world_id, head_seq, head_checksum, sim_time, wall_time)"
+            f" values ('{name}', 0, '', 0, 0)",
+        )
+    bad = sorted(_NO_WORLDS)
+    for full in ((), ("--full",)):
+        found = on("verify", "--all", "--json", *full)
+        assert found.code == 1
+        verdicts = {each["world_id"]: each for each in json.loads(found.out)}
+        assert {name for name, each in verdicts.items() if each["verified"]} == {"v", "w"}
+        assert sorted(verdicts) == sorted([*bad, "v", "w"])
+        assert all("in the table worlds cannot be read" in verdicts[name]["finding"]["what"] for name in bad)
+    assert on("verify", "a").out.startswith("TAMPERED a at seq 1: the row of this world in the table worlds")
+
+    listed = on("worlds", "--json")
+    assert (listed.code, [each["world_id"] for each in json.loads(listed.out)]) == (1, ["v", "w"])
+    table = on("worlds")
+    assert (table.code, [line.split()[0] for line in table.out.splitlines()]) == (1, ["WORLD", "v", "w"])
+    assert [name for name in bad if f"world {name}, seq 1: the row" in table.err] == bad
+
+    exported = on("export", "--all", "-o", str(tmp_path / "all"))
+    assert (exported.code, sorted(path.name for path in tmp_path.rglob("*.ndjson"))) == (1, ["v.ndjson", "w.ndjson"])
+    assert exported.err.endswith(f"exported 2 of 8 worlds to {tmp_path / 'all'}\n")
+    replayed = on("replay", "--check", "--all")
+    assert replayed.code == 1
+    assert [line.split()[1] for line in replayed.out.splitlines() if not line.startswith("TAMPERED")] == ["v", "w"]
+    repaired = on("db", "repair", "requests")
+    assert (repaired.code, repaired.out.count("as it should be"), repaired.out.count("REFUSED")) == (1, 2, 6)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
+import structlog
 from fastapi import APIRouter, Depends, Query
 from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
 from worldledger.canonical import child
+from worldledger.chain import Finding
 from worldledger.config import MemoryConfig, OrchestratorConfig
 from worldledger.errors import InvalidConfigError, InvalidDefinitionError, InvalidEffectError
 from worldledger.genesis import NewWorld
@@ -26,6 +28,7 @@ from worldledger_service.api.routing import ReadingRoute
 from worldledger_service.runtime.guarding import doing
 from worldledger_service.store import WorldRecord
 
+log = structlog.get_logger("worldledger.api")
 router = APIRouter(route_class=ReadingRoute, tags=["worlds"], dependencies=[Depends(once)])
 
 _DEFAULT: Final = 100
@@ -133,7 +136,10 @@ async def list_worlds(
     ] = "",
     limit: Limit = None,
 ) -> Response:
-    """Return a page of worlds, sorted by name. A page may be shorter than `limit` when configs are large."""
+    """Return a page of worlds, sorted by name. A page may be shorter than `limit` when configs are large.
+
+    A world whose row cannot be read is left out, and named in the service's log; `worldledger verify` reports it.
+    """
     check_text("experiment", experiment)
     check_text("after", after)
     found = services(request)
@@ -146,9 +152,12 @@ async def list_worlds(
         records = await found.store.worlds(experiment=experiment, after=position, limit=few + 1)
         more = len(records) > few
         for record in records[:few]:
+            position = record.world_id
+            if isinstance(record, Finding):
+                log.error("a world is not listed", world_id=position, error=record.what)
+                continue
             texts.append(to_json(dict(record)))
             size += len(texts[-1])
-            position = record.world_id
     following = b'"%b"' % position.encode() if more else b"null"
     headers = {"Cache-Control": REVALIDATE, **(next_link(request, after=position) if more else {})}
     is_empty = experiment is not None and not texts and not after

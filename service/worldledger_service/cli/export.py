@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from worldledger.errors import SimulationError, TamperedError
+from worldledger.errors import InvalidNameError, SimulationError, TamperedError
 from worldledger_service.cli.connect import Target, target, with_store
 from worldledger_service.cli.files import require_none, written_whole
 from worldledger_service.cli.naming import find_world, no_experiment
@@ -93,7 +93,10 @@ def _export_all(where: Target, folder: Path, experiment: str | None, *, force: b
         raise SimulationError(f"{folder}: cannot be made ({error.strerror or error})", file=str(folder)) from error
 
     async def work(store: Store) -> int:
-        names = [world.world_id async for world in store.every_world(experiment=experiment)]
+        names: list[str] = []
+        every = store.every_world(experiment=experiment, unreadable=lambda finding: names.append(finding.world_id))
+        names.extend([world.world_id async for world in every])
+        names.sort()
         if not names and experiment is not None:
             raise SimulationError(await no_experiment(store, experiment), experiment=experiment)
         files = {name: str(folder / f"{name}.ndjson") for name in names}
@@ -103,7 +106,7 @@ def _export_all(where: Target, folder: Path, experiment: str | None, *, force: b
         for name, file in files.items():
             try:
                 await _export(store, await store.world(name), file, force=force, quiet=True)
-            except TamperedError as error:
+            except (TamperedError, InvalidNameError) as error:
                 say(f"{error.message}; a log that does not verify makes no export")
                 tampered.append(name)
         return len(names)

@@ -13,6 +13,7 @@ from worldledger_service.cli.output import json_list, plain, say
 from worldledger_service.cli.rows import put_rows
 
 if TYPE_CHECKING:
+    from worldledger.chain import Finding
     from worldledger_service.store import Store, WorldRecord
 
 EXAMPLES = examples("worldledger worlds --experiment first", "worldledger worlds --json | jq -r '.[].world_id'")
@@ -29,25 +30,37 @@ def command(
     database_url: DatabaseUrl = None,
     home: Home = None,
 ) -> None:
-    """List the worlds by name, with their heads."""
+    """List the worlds by name, with their heads.
+
+    A world whose row cannot be read is named on stderr, and the exit code is 1.
+    """
+    unreadable: list[Finding] = []
     with_store(
         target(ctx, database_url, home),
-        lambda store: _as_json(store, experiment) if as_json else _as_table(store, experiment),
+        lambda store: (_as_json if as_json else _as_table)(store, experiment, unreadable),
     )
+    for finding in unreadable:
+        say(finding.error().message)
+    if unreadable:
+        raise typer.Exit(1)
 
 
-async def _as_json(store: Store, experiment: str | None) -> None:
+async def _as_json(store: Store, experiment: str | None, unreadable: list[Finding]) -> None:
     with json_list() as item:
-        async for world in store.every_world(experiment=experiment):
+        async for world in store.every_world(experiment=experiment, unreadable=unreadable.append):
             item(world.model_dump(mode="json"))
 
 
-async def _as_table(store: Store, experiment: str | None) -> None:
+async def _as_table(store: Store, experiment: str | None, unreadable: list[Finding]) -> None:
     """Write pages of aligned columns, so that no number of worlds has to be held."""
+    from worldledger_service.store import WorldRecord  # noqa: PLC0415 - slow to load; `--help` needs none of it
+
     first = True
     after = ""
     while page := await store.worlds(experiment=experiment, after=after, limit=500):
-        put_rows(_HEADER if first else None, [_row(world) for world in page])
+        worlds = [world for world in page if isinstance(world, WorldRecord)]
+        unreadable += [world for world in page if not isinstance(world, WorldRecord)]
+        put_rows(_HEADER if first else None, [_row(world) for world in worlds])
         first = False
         after = page[-1].world_id
     if first:

@@ -9,7 +9,10 @@ import asyncpg
 import orjson
 from pydantic import BaseModel, ConfigDict
 
-from worldledger.chain import Position
+from worldledger.canonical import gate
+from worldledger.chain import Finding, Position
+from worldledger.errors import InvalidEffectError, InvalidNameError
+from worldledger.genesis import check_world_name
 
 
 class Head(NamedTuple):
@@ -57,14 +60,29 @@ class WorldRecord(BaseModel):
     wall_time: float
 
     @classmethod
-    def of(cls, row: asyncpg.Record) -> WorldRecord:
-        """Make the record of a row of `statements.WORLD_COLUMNS`."""
+    def of(cls, row: asyncpg.Record) -> WorldRecord | Finding:
+        """Make the record of a row of `statements.WORLD_COLUMNS`; return a finding if it cannot be a world's.
+
+        The database keeps texts as names and configs that no world can have, and one bad row must not hide the others.
+        """
+        try:
+            check_world_name(row["world_id"])
+            config = orjson.loads(row["config"])
+            gate(config, path="$.config", level=3)
+        except InvalidNameError:
+            return _unreadable(row, "its name is none that a world can have")
+        except InvalidEffectError as error:
+            return _unreadable(row, f"{error.path}: {error.reason}")
+        except ValueError as error:
+            return _unreadable(row, f"$.config: {error}")
+        if type(config) is not dict:
+            return _unreadable(row, "$.config: not an object")
         return cls(
             world_id=row["world_id"],
             world_uuid=row["world_uuid"].hex,
             ruleset=row["ruleset"],
             ruleset_version=row["ruleset_version"],
-            config=orjson.loads(row["config"]),
+            config=config,
             experiment=row["experiment"],
             time_authority=row["time_authority"],
             created_at=row["created_at"],
@@ -84,3 +102,7 @@ class WorldRecord(BaseModel):
         return self.model_dump(
             include={"world_id", "world_uuid", "ruleset", "ruleset_version", "config", "experiment", "time_authority"}
         )
+
+
+def _unreadable(row: asyncpg.Record, why: str) -> Finding:
+    return Finding(row["world_id"], 1, f"the row of this world in the table worlds cannot be read: {why}")

@@ -336,13 +336,19 @@ class Store:
         return made
 
     async def world(self, world_id: str) -> WorldRecord:
-        """Return a world with its present head. Raises WorldNotFoundError, and TamperedError if its head is gone."""
+        """Return a world with its present head.
+
+        Raises WorldNotFoundError, and TamperedError if its head is gone or its row cannot be read.
+        """
         check_world_name(world_id)
         for row in await self.reader.fetch(statements.WORLD, world_id):
             if row["headless"]:
                 what = "the row of this world is missing from the table heads"
                 raise Finding(world_id, 1, what).error()
-            return WorldRecord.of(row)
+            record = WorldRecord.of(row)
+            if isinstance(record, Finding):
+                raise record.error()
+            return record
         alike = near(world_id, [row["world_id"] for row in await self.reader.fetch(statements.NAMES_AROUND, world_id)])
         more = {"near": alike} if alike else {}
         raise WorldNotFoundError(f"no world named {world_id!r}{meant(alike)}", world_id=world_id, **more)
@@ -380,8 +386,10 @@ class Store:
         known = await self.experiments()
         return [] if name in known else near(name, known)
 
-    async def worlds(self, *, experiment: str | None = None, after: str = "", limit: int = 100) -> list[WorldRecord]:
-        """Return a page of worlds by name, those after ``after``."""
+    async def worlds(
+        self, *, experiment: str | None = None, after: str = "", limit: int = 100
+    ) -> list[WorldRecord | Finding]:
+        """Return a page of worlds by name, those after ``after``; a finding for each whose row cannot be read."""
         if experiment is not None and not storable(experiment):
             return []
         if experiment is None:
@@ -390,12 +398,22 @@ class Store:
             rows = await self.reader.fetch(statements.EXPERIMENT_WORLDS, after, limit, experiment)
         return [WorldRecord.of(row) for row in rows]
 
-    async def every_world(self, *, experiment: str | None = None) -> AsyncIterator[WorldRecord]:
-        """Return all worlds by name, page by page."""
+    async def every_world(
+        self, *, experiment: str | None = None, unreadable: Callable[[Finding], object] | None = None
+    ) -> AsyncIterator[WorldRecord]:
+        """Return all worlds by name, page by page.
+
+        ``unreadable`` is told of those whose rows cannot be read; without it the first of them raises TamperedError.
+        """
         after = ""
         while page := await self.worlds(experiment=experiment, after=after, limit=500):
             for world in page:
-                yield world
+                if not isinstance(world, Finding):
+                    yield world
+                elif unreadable is not None:
+                    unreadable(world)
+                else:
+                    raise world.error()
             after = page[-1].world_id
 
     # -- logs ----------------------------------------------------------------------------------------------

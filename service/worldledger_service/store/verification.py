@@ -126,7 +126,10 @@ class _Log:
             missing = "worlds" if row is None else "heads"
             what = f"the row of this world is missing from the table {missing}"
             return Verdict(world_id, ORIGIN, 0, Finding(world_id, 1, what), end)
-        begun = _Begun(end, extent, WorldRecord.of(row), None)
+        world = WorldRecord.of(row)
+        if isinstance(world, Finding):
+            return Verdict(world_id, ORIGIN, 0, world, end)
+        begun = _Begun(end, extent, world, None)
         if start == ORIGIN:
             return begun
         before = await _at_start(self._reader, world_id, start, end, self._start_name)

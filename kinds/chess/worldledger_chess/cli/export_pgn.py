@@ -21,6 +21,7 @@ from worldledger_chess.cli.games import effects_of, require_chess
 if TYPE_CHECKING:
     from worldledger_service.store import Store, WorldRecord
 
+    from worldledger.chain import Finding
     from worldledger.effects import Effect
 
 EXAMPLES = examples(
@@ -75,7 +76,7 @@ def command(
     summary = Summary()
 
     async def work(store: Store) -> None:
-        chosen = _Chosen(store, names, experiment)
+        chosen = _Chosen(store, names, experiment, summary)
         total = await chosen.count()
         with (
             written_whole(output, force=force) as write,
@@ -97,8 +98,9 @@ def command(
 class _Chosen:
     """The games that were asked for; those of an experiment are read page by page, never all at once."""
 
-    def __init__(self, store: Store, names: list[str], experiment: str | None) -> None:
+    def __init__(self, store: Store, names: list[str], experiment: str | None, summary: Summary) -> None:
         self._store = store
+        self._summary = summary
         self._names = names
         self._experiment = experiment
 
@@ -109,9 +111,13 @@ class _Chosen:
             require_chess(world)
             yield world
         if self._experiment is not None:
-            async for world in self._store.every_world(experiment=self._experiment):
+            async for world in self._store.every_world(experiment=self._experiment, unreadable=self._leave_out):
                 if world.ruleset == "chess":
                     yield world
+
+    def _leave_out(self, finding: Finding) -> None:
+        self._summary.left_out[finding.world_id] = finding.what
+        self._summary.failed = True
 
     async def count(self) -> int:
         """Tell how many there are; raises SimulationError where there is none."""

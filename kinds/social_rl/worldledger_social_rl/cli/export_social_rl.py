@@ -22,6 +22,7 @@ from worldledger.errors import SimulationError, TamperedError
 if TYPE_CHECKING:
     from worldledger_service.store import Store, WorldRecord
 
+    from worldledger.chain import Finding
     from worldledger.effects import Effect
     from worldledger_social_rl.rules.recording import RunFile
 
@@ -81,8 +82,10 @@ def command(
         raise typer.BadParameter("which runs: name a world, or give --experiment")
     _require_room(output, force=force)
 
+    unreadable: list[Finding] = []
+
     async def work(store: Store) -> None:
-        for record, folder in await _chosen(store, world, experiment, output):
+        for record, folder in await _chosen(store, world, experiment, output, unreadable):
             _require_room(folder, force=force)
             await _export(store, record, folder, quiet=quiet, is_only=world is not None)
 
@@ -91,10 +94,14 @@ def command(
     except TamperedError as error:
         say(f"{error.message}; a log that does not verify makes no export")
         raise typer.Exit(1) from None
+    for finding in unreadable:
+        say(finding.error().message)
+    if unreadable:
+        raise typer.Exit(1)
 
 
 async def _chosen(
-    store: Store, world: str | None, experiment: str | None, output: Path
+    store: Store, world: str | None, experiment: str | None, output: Path, unreadable: list[Finding]
 ) -> list[tuple[WorldRecord, Path]]:
     """Return the runs, each with the folder that it is written to.
 
@@ -107,7 +114,8 @@ async def _chosen(
             what = f"world {record.world_id!r} is no social-RL run; its ruleset is {record.ruleset}"
             raise SimulationError(what, world_id=record.world_id, ruleset=record.ruleset)
         return [(record, output)]
-    records = [each async for each in store.every_world(experiment=experiment) if each.ruleset == "social_rl"]
+    every = store.every_world(experiment=experiment, unreadable=unreadable.append)
+    records = [each async for each in every if each.ruleset == "social_rl"]
     if not records:
         raise SimulationError(f"there are no social-RL runs in the experiment {experiment!r}", experiment=experiment)
     names = [_folder_of(record) for record in records]
