@@ -2,8 +2,8 @@
 
 A kind is one small object, `Kind`, that an installed package offers in the entry-point group ``worldledger.kinds``
 under the kind's name. Its parts are named, not imported: each is loaded when something wants it, so that a client of a
-world loads no server. The kinds that come with Worldledger (the folder ``kinds``) are made of the same
-parts as anybody's.
+world loads no server. The kinds that come with Worldledger (the folder ``kinds``) are made of the same parts as
+anybody's.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ class Kind:
     - ``policies``: observation policies by name, each with the module that registers it (`worldledger.policies`).
     - ``projections``: a sequence of `worldledger_projections.base.Projection` objects, tables over its worlds. Their
       module is refused where it uses clocks, randomness or I/O.
+    - ``queries``: a folder (`pathlib.Path`) with questions in SQL, each a file ``NAME.sql`` as those of
+      `worldledger_service.database.analytics.cookbook` are.
     - ``commands``: a function that is called with `worldledger_service.cli.tree.Commands`, and adds commands to it.
     - ``read_config``: a function ``(file, *, named)`` from a path to a world's configuration, for ``worldledger world
       create --config``; None for a file that is none of the kind's, unless the kind is ``named`` on the command line.
@@ -48,6 +50,7 @@ class Kind:
     ruleset: str | None = None
     policies: Mapping[str, str] = field(default_factory=dict)
     projections: str | None = None
+    queries: str | None = None
     commands: str | None = None
     read_config: str | None = None
     pictured: str | None = None

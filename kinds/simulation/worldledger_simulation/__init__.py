@@ -7,6 +7,7 @@ KIND = Kind(
     ruleset="worldledger_simulation.rules:RULESET",
     policies={"matrix": "worldledger.observability.policy"},
     projections="worldledger_simulation.projections:PROJECTIONS",
+    queries="worldledger_simulation.queries:FOLDER",
     commands="worldledger_simulation.commands:add",
     routes="worldledger_simulation.routes:ROUTES",
     read_config="worldledger_simulation.read_config:read_config",

@@ -7,6 +7,7 @@ KIND = Kind(
     ruleset="worldledger_social_rl.rules:RULESET",
     policies={"social_rl": "worldledger_social_rl.rules.policy"},
     projections="worldledger_social_rl.projections:PROJECTIONS",
+    queries="worldledger_social_rl.queries:FOLDER",
     commands="worldledger_social_rl.commands:add",
     routes="worldledger_social_rl.routes:ROUTES",
     tags="worldledger_social_rl.routes:TAGS",

@@ -1,6 +1,6 @@
 """The cookbook: questions that people ask again and again, each a file of SQL over the schema ``analytics``.
 
-A file begins with comments: its title, after an empty one what it tells, and its parameters, each as
+Kinds of worlds have their own (`worldledger.kinds`). A file begins with comments: its title, after an empty one what it tells, and its parameters, each as
 
     -- :name type = default -- What it is.
 
@@ -17,7 +17,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from worldledger.errors import QueryRefusedError, UnknownQueryError
+from worldledger.errors import InvalidKindError, QueryRefusedError, UnknownQueryError
+from worldledger.kinds import parts
 
 _FOLDER: Final = Path(__file__).parent
 _PARAMETER: Final = re.compile(r":(?P<name>\w+) (?P<type>[a-z ]+?)(?: = (?P<default>\S+))? -- (?P<says>.+)")
@@ -60,9 +61,18 @@ class NamedQuery:
 
 @cache
 def queries() -> Mapping[str, NamedQuery]:
-    """Return all of them, by name."""
-    found = (_read(path) for path in sorted(_FOLDER.glob("*.sql")))
-    return MappingProxyType({query.name: query for query in found})
+    """Return all of them, by name: those over any worlds, and those of installed kinds.
+
+    Raises InvalidKindError where a kind has one of a name that is taken.
+    """
+    found = {path.stem: _read(path) for path in _FOLDER.glob("*.sql")}
+    for kind, folder in parts("queries").items():
+        for path in folder.glob("*.sql"):
+            if path.stem in found:
+                what = f"kind {kind}: there is a query named {path.stem} already"
+                raise InvalidKindError(what, kind=kind, part="queries")
+            found[path.stem] = _read(path)
+    return MappingProxyType(dict(sorted(found.items())))
 
 
 def find(name: str) -> NamedQuery:
