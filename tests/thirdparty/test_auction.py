@@ -242,6 +242,7 @@ def test_its_commands(place: Installation) -> None:
         "projections rebuild auction_lots",
         "db check",
         "report prices --json -o report.html",
+        "sql top-buyers --param least=20 --format csv",
         "world create square",
         "auction show square",
     )
@@ -256,6 +257,7 @@ def test_its_commands(place: Installation) -> None:
     bought = place.rows("select bidder, lots, worlds, spent from analytics.auction_buyers")
     assert bought == [("cat", 2, 2, 22)]
     report = json.loads(ends[10].out)
+    assert ends[11].out.splitlines() == ["bidder,lots,worlds,spent", "cat,2,2,22"]
     (section,) = [section for section in report["sections"] if section["id"] == "auction"]
     assert [row["title"] for row in section["tables"][0]["rows"]] == ["A lamp", "untitled", "A chair"]
     assert ends[-1].err == "worldledger: world 'square' is no auction; its ruleset is sandbox\n"

@@ -1,6 +1,8 @@
 """The cookbook: questions that people ask again and again, each a file of SQL over the schema ``analytics``.
 
-Kinds of worlds have their own (`worldledger.kinds`). A file begins with comments: its title, after an empty one what it tells, and its parameters, each as
+Kinds of worlds have their own (`worldledger.kinds`).
+
+A file begins with comments: its title, after an empty one what it tells, and its parameters, each as
 
     -- :name type = default -- What it is.
 

@@ -6,6 +6,7 @@ KIND = Kind(
     name="auction",
     ruleset="worldledger_auction.rules:RULESET",
     projections="worldledger_auction.projections:PROJECTIONS",
+    queries="worldledger_auction.queries:FOLDER",
     commands="worldledger_auction.cli:add",
     routes="worldledger_auction.api:ROUTES",
     tags="worldledger_auction.api:TAGS",
