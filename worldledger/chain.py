@@ -19,7 +19,8 @@ from worldledger.canonical import canonical_json, check_stored_text
 from worldledger.drafts import Asked, UnclearRequestError
 from worldledger.effects import is_system_kind
 from worldledger.errors import InvalidEffectError, SimulationError, TamperedError
-from worldledger.log_rules import UUID_RULE, Heard, UsedOnce, effect_problem, is_uuid, order_problem
+from worldledger.genesis import is_uuid
+from worldledger.log_rules import UUID_RULE, Heard, UsedOnce, effect_problem, order_problem
 from worldledger.repeats import Spill
 
 _POSITION = re.compile(r"([1-9][0-9]{0,17}):([0-9a-fA-F]{64})\Z")

@@ -6,24 +6,25 @@ Everything that is trusted about a world stands in its genesis, which is global_
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeGuard
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from worldledger.canonical import PROFILE, canonical_json, gate
+from worldledger.canonical import MAX_INT, PROFILE, canonical_json, child, gate
 from worldledger.config import OrchestratorConfig
 from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
-from worldledger.errors import InvalidConfigError, InvalidEffectError, InvalidNameError
+from worldledger.errors import InvalidConfigError, InvalidEffectError, InvalidNameError, SimulationError
 
 #: What a world's name may be, for messages and docs.
 NAME_RULE: Final = (
     "1 to 200 characters: letters A-Z a-z, digits, '.', '_', '-' and '~', starting with a letter or digit"
 )
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,199}\Z")
-_HEX32: Final = re.compile(r"[0-9a-f]{32}\Z")
+_UUID: Final = re.compile(r"[0-9a-f]{32}\Z")
 _HEX64: Final = re.compile(r"[0-9a-f]{64}\Z")
 _AUTHORITY: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}\Z")
 
@@ -34,6 +35,8 @@ Order: TypeAlias = Literal["arrival", "tick"]
 GENESIS_KIND: Final = "WorldCreated"
 #: The member of a genesis that says from where a world under the wall clock counts its seconds: epoch seconds.
 TIME_ZERO: Final = "time_zero"
+#: Where a genesis names the canonical profile: another one is not wrong, but cannot be read by this version.
+PROFILE_PATH: Final = "$.payload.canonical_profile"
 
 
 def check_world_name(name: str) -> str:
@@ -41,6 +44,16 @@ def check_world_name(name: str) -> str:
     if not _NAME.match(name):
         raise InvalidNameError(f"{name!r} cannot be a world's name; allowed: {NAME_RULE}", world_id=name)
     return name
+
+
+def is_uuid(value: Any) -> bool:
+    """Tell whether a value is a uuid as logs have them: 32 lower-case hex digits."""
+    return type(value) is str and _UUID.match(value) is not None
+
+
+def is_time(value: Any) -> TypeGuard[float]:
+    """Tell whether a value can be a number of seconds: finite, and an integer only as far as JSON readers agree."""
+    return math.isfinite(value) if type(value) is float else type(value) is int and abs(value) <= MAX_INT
 
 
 def is_authority(name: str) -> bool:
@@ -123,7 +136,7 @@ class NewWorld(BaseModel):
 def _check_parent(parent: Parent) -> None:
     for name, value, rule, what in (
         ("world_id", parent.world_id, _NAME, f"a world's name: {NAME_RULE}"),
-        ("world_uuid", parent.world_uuid, _HEX32, "32 lower-case hex digits"),
+        ("world_uuid", parent.world_uuid, _UUID, "32 lower-case hex digits"),
         ("checksum", parent.checksum, _HEX64, "64 lower-case hex digits"),
     ):
         if not rule.match(value):
@@ -159,8 +172,42 @@ def genesis_draft(world: NewWorld, *, world_uuid: str, ruleset_version: int, wal
     }
 
 
+def recorded_world(world_id: Any, payload: Mapping[str, Any]) -> NewWorld:
+    """Return the world that a recorded genesis makes, of its payload.
+
+    This is the rule for what a genesis may say: `genesis_problem` holds stored logs to it, `worldledger.transfer` holds
+    exports to it.
+    Raises InvalidConfigError with the ``path`` of what it cannot say.
+    """
+    if payload.get("canonical_profile") != PROFILE:
+        what = f"canonical profile {payload.get('canonical_profile')!r} is unknown to this version"
+        raise InvalidConfigError(what, path=PROFILE_PATH)
+    version = payload.get("ruleset_version")
+    if type(version) is not int or not 0 <= version < 2**31:
+        raise _no_genesis("ruleset_version", "not a version number")
+    if not is_uuid(payload.get("world_uuid")):
+        raise _no_genesis("world_uuid", "not 32 hex digits")
+    if TIME_ZERO in payload and not is_time(payload[TIME_ZERO]):
+        raise _no_genesis(TIME_ZERO, "not a finite number of seconds")
+    fields = {name: payload[name] for name in NewWorld.model_fields if name in payload}
+    try:
+        return NewWorld.model_validate({**fields, "world_id": world_id}, strict=True).checked()
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        path = "$.payload"
+        for key in first["loc"]:
+            path = child(path, key)
+        raise InvalidConfigError(f"{path}: {first['msg']}", path=path) from None
+
+
+def _no_genesis(name: str, what: str) -> InvalidConfigError:
+    return InvalidConfigError(f"$.payload.{name}: {what}", path=f"$.payload.{name}")
+
+
 def genesis_problem(text: bytes, columns: Mapping[str, Any]) -> str | None:
     """Compare a world's first stored effect with its row in ``worlds``; return what differs, or None.
+
+    A genesis that says what none can say (`recorded_world`) is a problem, too.
 
     ``columns`` has world_id, world_uuid (text), ruleset, ruleset_version, config (a value), experiment and
     time_authority.
@@ -170,13 +217,14 @@ def genesis_problem(text: bytes, columns: Mapping[str, Any]) -> str | None:
         payload = effect["payload"]
         if effect["kind"] != GENESIS_KIND:
             return f"the first effect is {effect['kind']!r}, not {GENESIS_KIND}"
-        if payload["canonical_profile"] != PROFILE:
-            return f"canonical profile {payload['canonical_profile']!r} is unknown to this version"
         for name in ("world_uuid", "ruleset", "ruleset_version", "config", "experiment", "time_authority"):
             # As texts, because to Python 1, 1.0 and True are one value.
             said, found = canonical_json(payload[name]), canonical_json(columns[name])
             if payload[name] != columns[name] or said != found:
                 return f"column {name} of the world is {found.decode()}, its genesis says {said.decode()}"
+        recorded_world(effect["world_id"], payload)
+    except SimulationError as error:
+        return error.message
     except (ValueError, TypeError, KeyError) as error:
         return f"the first effect is no genesis ({type(error).__name__}: {error})"
     return None

@@ -5,13 +5,12 @@ One spelling for all who look at it: `worldledger.chain.Verifier` in stored rows
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from worldledger.drafts import MAX_PRIORITY, MAX_WORD, Asked, asked_by
 from worldledger.effects import SERVICE_SOURCE, is_system_kind
-from worldledger.genesis import GENESIS_KIND
+from worldledger.genesis import GENESIS_KIND, is_uuid
 from worldledger.repeats import Repeats, Spill, uuid_keys
 from worldledger.requests import LoggedRequest, Requests
 
@@ -24,16 +23,10 @@ REQUIRED: Final = frozenset({*_TEXTS, "uuid", "payload", "global_seq", "sim_time
 _ALLOWED: Final = REQUIRED | {"caused_by", "source_metadata"}
 _PLAIN: Final = frozenset({int, float})
 _GATHERED: Final = 1000
-_UUID: Final = re.compile(r"[0-9a-f]{32}\Z")
 UUID_RULE: Final = "not 32 hex digits, in lower case"
 #: System kinds that the service writes, or has written, in the name of an agent or an adapter; so it does the prefix's.
 IN_OTHER_NAMES: Final = frozenset({"IntentRejected", "WorldTimeSet"})
 PREFIX_IN_OTHER_NAMES: Final = "Generation"
-
-
-def is_uuid(value: Any) -> bool:
-    """Tell whether a value is a uuid as logs have them: 32 lower-case hex digits."""
-    return type(value) is str and _UUID.match(value) is not None
 
 
 def kind_problem(kind: str, source_id: str, seq: int) -> str | None:

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeGuard
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from worldledger.canonical import MAX_INT
 from worldledger.errors import InvalidEffectError
-from worldledger.genesis import TIME_ZERO, is_authority
+from worldledger.genesis import TIME_ZERO, is_authority, is_time
 
 TIME_AUTHORITY_KIND: Final = "WorldTimeAuthoritySet"
 TIME_SET_KIND: Final = "WorldTimeSet"
@@ -160,8 +159,3 @@ def check_zero(authority: str, zero: Any) -> float | None:
     if authority == WALL:
         raise InvalidEffectError("the wall clock goes on from where the world stands; leave zero out", "$.zero")
     return float(zero) + 0.0  # never -0.0, which no effect may have
-
-
-def is_time(value: Any) -> TypeGuard[float]:
-    """Tell whether a value can be a number of seconds: finite, and an integer only as far as JSON readers agree."""
-    return math.isfinite(value) if type(value) is float else type(value) is int and abs(value) <= MAX_INT

@@ -18,10 +18,9 @@ from worldledger.canonical import PROFILE, check_stored_text
 from worldledger.chain import Position
 from worldledger.errors import FileRefusedError, InvalidEffectError, SimulationError
 from worldledger.exports import FORMAT, MAX_TRAILER, TRAILER_START, Marks, Trailer
-from worldledger.genesis import GENESIS_KIND, TIME_ZERO, NewWorld
-from worldledger.log_rules import REQUIRED, UsedOnce, effect_problem, is_uuid, order_problem
+from worldledger.genesis import GENESIS_KIND, PROFILE_PATH, NewWorld, recorded_world
+from worldledger.log_rules import REQUIRED, UsedOnce, effect_problem, order_problem
 from worldledger.repeats import Spill
-from worldledger.time_authority import is_time
 
 #: Most bytes of a line that a check without a limit of its own should read: an honest export may have large effects.
 MAX_LINE: Final = 64 * 1024 * 1024
@@ -196,24 +195,11 @@ class _Check:
             # An effect of another kind stands in exports only, so something was taken away before it.
             raise self._refusal(what) if effect.keys() >= REQUIRED else self._no_export(what)
         self._payload = payload
-        if payload.get("canonical_profile") != PROFILE:
-            what = f"canonical profile {payload.get('canonical_profile')!r} is unknown to this version"
-            raise self._refusal(what, unchecked=True)
-        version = payload.get("ruleset_version")
-        if type(version) is not int or not 0 <= version < 2**31:
-            raise self._refusal("$.payload.ruleset_version: not a version number", seq=1)
-        if not is_uuid(payload.get("world_uuid")):
-            raise self._refusal("$.payload.world_uuid: not 32 hex digits", seq=1)
-        if TIME_ZERO in payload and not is_time(payload[TIME_ZERO]):
-            raise self._refusal(f"$.payload.{TIME_ZERO}: not a finite number of seconds", seq=1)
-        fields = {name: payload[name] for name in NewWorld.model_fields if name in payload}
         try:
-            return NewWorld.model_validate({**fields, "world_id": effect.get("world_id")}).checked()
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            place = ".".join(str(part) for part in first["loc"])
-            raise self._refusal(f"$.payload.{place}: {first['msg']}", seq=1) from None
+            return recorded_world(effect.get("world_id"), payload)
         except SimulationError as error:
+            if error.details.get("path") == PROFILE_PATH:
+                raise self._refusal(error.message, unchecked=True) from None
             raise self._refusal(error.message, seq=1) from None
 
     # -- the end ---------------------------------------------------------------------------------------------

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
 from worldledger_service.store import EventLog, Store
 from worldledger_service.store.records import WorldRecord
+from worldledger_service.store.transfer import export_world
 from worldledger_service.store.verification import every_world, verify_world
 
 from tests.rules.chains import chained
@@ -203,11 +204,11 @@ async def test_finds_what_was_done(
             assert what in verdict.finding.what
 
 
-async def _recompute(intruder: Connection, world_id: str, start: int) -> None:
+async def _recompute(intruder: Connection, world_id: str, start: int, **payload: Any) -> None:
     """Change the effect at ``start`` and compute all that follows, head and requests, as an able forger does."""
     rows = await intruder.fetch("select * from effects where world_id = $1 order by global_seq", world_id)
     loaded = [orjson.loads(row["effect"]) for row in rows[start - 1 :]]
-    loaded[0]["payload"] = {**loaded[0]["payload"], "forged": True}
+    loaded[0]["payload"] = {**loaded[0]["payload"], **(payload or {"forged": True})}
     for row in chained(loaded, rows[start - 2]["checksum"].hex() if start > 1 else None):
         await intruder.execute(
             "update effects set effect = $3::text::json, checksum = $4 where world_id = $1 and global_seq = $2",
@@ -215,6 +216,35 @@ async def _recompute(intruder: Connection, world_id: str, start: int) -> None:
         )
     await intruder.execute(_TO_HEAD.format(world=world_id, seq=len(rows)))
     await intruder.execute(_DIGESTS, world_id)
+
+
+async def test_a_genesis_that_makes_no_world_is_found(
+    store: Store, world_id: str, intruder: Connection, subtests: pytest.Subtests
+) -> None:
+    """Where all is recomputed after a genesis was changed, verify and export still refuse what makes no world."""
+    changes: list[tuple[str, Any]] = [
+        ("order", "weird"),
+        ("orchestrator", 5),
+        ("orchestrator", {"max_agents": 0}),
+        ("parent", 5),
+        ("snapshot_every", 1),
+        ("snapshot_every", "5"),
+        ("time_zero", "x"),
+        ("time_authority", ""),
+        ("time_authority", "worldledger"),
+    ]
+    for number, (name, value) in enumerate(changes):
+        with subtests.test(name=name, value=value):
+            forged = (await _make(store, f"{world_id}.g{number}")).world_id
+            if name == "time_authority":
+                await intruder.execute("update worlds set time_authority = $2 where world_id = $1", forged, value)
+            await _recompute(intruder, forged, 1, **{name: value})
+            verdict = await _verify(store, forged)
+            assert verdict.finding is not None
+            assert verdict.finding.global_seq == 1
+            assert name in verdict.finding.what
+            with pytest.raises(TamperedError, match=name):
+                await export_world(store.reader, await store.world(forged), lambda _: None)
 
 
 @pytest.mark.parametrize("seq", [1, 2, 5, 9])
