@@ -30,7 +30,8 @@ MAX_INT: Final = 2**53 - 1
 #: Deepest nesting of an effect, the effect itself being level 1 and its payload level 2.
 MAX_DEPTH: Final = 100
 
-_LARGE: Final = 64 * 1024
+#: Texts longer than this are copied: orjson keeps far more memory than a text has bytes.
+_KEPT: Final = 256
 _OPTIONS: Final = (
     orjson.OPT_SORT_KEYS
     | orjson.OPT_STRICT_INTEGER
@@ -85,8 +86,7 @@ def gate(value: Any, *, path: str = "$", level: int = 1) -> bytes:
         (len(text) >= 2 * (MAX_DEPTH - level) or b"-0.0" in text or b"\\u0000" in text) and _needs_a_walk(text, level)
     ):
         _walk(value, path, level)
-    # orjson keeps up to 130 times as much address space as a text has bytes.
-    return text if len(text) < _LARGE else bytes(memoryview(text))
+    return text if len(text) <= _KEPT else bytes(memoryview(text))
 
 
 def _needs_a_walk(text: bytes, level: int) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import resource
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx2
@@ -29,6 +31,50 @@ def _body(n: int) -> bytes:
         for at in range(27)
     ]
     return orjson.dumps(drafts)
+
+
+def _numbers(n: int) -> bytes:
+    """Make 27 MB of drafts full of numbers: orjson asks for 50 times as much as such a text has bytes."""
+    numbers = list(range(9000))
+    drafts = [
+        {
+            "kind": "A",
+            "payload": {"t": numbers, "n": at},
+            "source_id": "a",
+            "schema_version": "1.0.0",
+            "req_id": f"{n}-{at}",
+        }
+        for at in range(510)
+    ]
+    return json.dumps(drafts).encode()
+
+
+def _one_payload(n: int) -> bytes:
+    """Make one draft of 18 MB, of which orjson alone would ask for 2 GB."""
+    draft = {"kind": "A", "payload": {"t": [0] * 9_000_000}, "source_id": "a", "schema_version": "1.0.0"}
+    return orjson.dumps({**draft, "req_id": f"{n}"})
+
+
+@pytest.mark.parametrize(("make", "written"), [(_numbers, {201}), (_one_payload, {503})])
+async def test_a_large_body_where_memory_is_limited(
+    database_url: str, tmp_path: Path, make: Callable[[int], bytes], written: set[int]
+) -> None:
+    """Alone it is written where there is room for each draft; three at once are answered, and the service lives on."""
+    async with (
+        serving(database_url, tmp_path) as service,
+        httpx2.AsyncClient(base_url=service.url, timeout=10 * SOON) as http,
+    ):
+        psutil.Process(service.pid).rlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+        assert (await http.post("/v1/worlds", json={"world_id": "town"})).status_code == 201
+        address, headers = "/v1/worlds/town/effects", {"Content-Type": "application/json"}
+        alone = await http.post(address, content=make(0), headers=headers)
+        assert alone.status_code in written, alone.text
+        posts = [http.post(address, content=make(n), headers=headers) for n in range(1, 4)]
+        for answer in await asyncio.gather(*posts):
+            assert answer.status_code in written | {503}, answer.text
+            assert answer.status_code == 201 or int(answer.headers["retry-after"]) >= 1
+        small = {"kind": "A", "payload": {}, "source_id": "a", "schema_version": "1.0.0"}
+        assert (await http.post(address, json=small)).status_code == 201
 
 
 async def test_eight_large_bodies_at_once(database_url: str, tmp_path: Path) -> None:

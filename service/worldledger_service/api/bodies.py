@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import mmap
 from collections.abc import Collection
 from typing import Any, Final
 
@@ -15,11 +14,12 @@ from worldledger.drafts import json_name
 from worldledger.errors import InvalidEffectError
 from worldledger_service.api.context import ON_END, services
 from worldledger_service.api.errors import BodyTooLargeError, InvalidParameterError, UnsupportedMediaTypeError
+from worldledger_service.api.room import check_room
 
 #: Bodies larger than this are parsed in a thread, so that other requests go on meanwhile.
 _LARGE: Final = 1024 * 1024
-#: Bytes of address space that orjson may ask for, for each byte of a text. Where it gets none it ends the process.
-_ROOM: Final = 140
+#: Bodies up to this size need too little memory to be looked at first.
+_SMALL: Final = 64 * 1024
 
 
 async def read_json(request: Request, limit: int) -> Any:
@@ -43,24 +43,20 @@ async def read_json(request: Request, limit: int) -> Any:
     if declared != b"application/json":
         _check_declared(declared)
     body = await _read(request, limit)
-    if len(body) <= _LARGE:
+    if len(body) <= _SMALL:
         return parse(body)
-    if _has_room(_ROOM * len(body)):
-        return await asyncio.to_thread(parse, body)
-    # One after another, and with what raises MemoryError.
-    lock = services(request).large_bodies
-    await lock.acquire()
-    request.scope[ON_END] = lock.release
-    return await asyncio.to_thread(parse_text, body)
+    room = services(request).room
+    plenty, request.scope[ON_END] = await room.take(len(body))
+    if not plenty:
+        return await asyncio.to_thread(_parse_short, body)
+    return parse(body) if len(body) <= _LARGE else await asyncio.to_thread(parse, body)
 
 
-def _has_room(size: int) -> bool:
-    """Tell whether the process could have so much more address space."""
-    try:
-        mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
-    except OSError:
-        return False
-    return True
+def _parse_short(body: bytes) -> Any:
+    """Parse a body where memory is short. Raises MemoryError where there is too little for orjson to write it again."""
+    value = parse_text(body)
+    check_room(value)
+    return value
 
 
 async def read_object(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.requests import Request
 
 from worldledger_service.api.questions import Questions
+from worldledger_service.api.room import Room
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store
 from worldledger_service.store.watch import HeadWatcher
@@ -55,8 +56,8 @@ class Services:
     patience: float = 5.0
     #: what health and metrics ask the database
     questions: Questions = field(default_factory=Questions)
-    #: held by the request whose large body is looked at, where memory is short
-    large_bodies: asyncio.Lock = field(default_factory=asyncio.Lock)
+    #: what requests with large bodies share
+    room: Room = field(default_factory=Room)
     #: Set when the service begins to stop: endless streams end.
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
