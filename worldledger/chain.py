@@ -23,6 +23,9 @@ from worldledger.genesis import is_uuid
 from worldledger.log_rules import UUID_RULE, Heard, UsedOnce, effect_problem, order_problem
 from worldledger.repeats import Spill
 
+#: How a canonical text begins to escape a character, and a zero character so escaped.
+_BACKSLASH = 0x5C
+_ZERO = b"\\u0000"
 _POSITION = re.compile(r"([1-9][0-9]{0,17}):([0-9a-fA-F]{64})\Z")
 
 
@@ -127,7 +130,7 @@ class Verifier:
 
     Looked at are the chain, the query columns, and what every log obeys (`worldledger.log_rules`): sim_time and
     wall_time never go back, an effect is caused by an earlier one, system kinds are the service's, uuids have their
-    form, and no uuid and no request comes again.
+    form, times are numbers, no text has a zero character, and no uuid and no request comes again.
 
     - ``world_id`` is compared with the one inside each effect.
     - ``heads`` are positions noted earlier (or elsewhere): the chain must pass through each of them, which is what
@@ -222,9 +225,11 @@ class Verifier:
                     effect["global_seq"] == at
                     and effect["kind"] == kind
                     and effect["source_id"] == source_id
-                    and effect["sim_time"] == sim_time
+                    and (said := effect["sim_time"]) == sim_time
                     and effect["world_id"] == world_id
                     and type(effect["global_seq"]) is int
+                    and said is not True
+                    and said is not False
                 ):
                     what = _column_difference(effect, (at, kind, source_id, sim_time), world_id)
                     break
@@ -232,11 +237,14 @@ class Verifier:
                 if (
                     wall_time < last_wall_time
                     or sim_time < last_sim_time
+                    or wall_time is True
+                    or wall_time is False
                     or "caused_by" in effect
                     or is_system_kind(kind)
                 ):
                     what = order_problem(effect, at, last_sim_time, last_wall_time)
-                if is_full and what is None:
+                # A zero character is read here and by no function of the database.
+                if (is_full or (_BACKSLASH in text and text.find(_ZERO) >= 0)) and what is None:
                     what = effect_problem(check_stored_text(text), at, world_id)
                 if what is not None:
                     break

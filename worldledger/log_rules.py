@@ -52,8 +52,9 @@ def effect_problem(effect: dict[str, Any], seq: int, world_id: str) -> str | Non
             return f"$.{name}: not a text of 1 to {MAX_WORD} characters"
     if not is_uuid(effect["uuid"]):
         return f"$.uuid: {UUID_RULE}"
-    if type(effect["sim_time"]) not in _PLAIN or type(effect["wall_time"]) not in _PLAIN:
-        return "$.sim_time, $.wall_time: not numbers"
+    problem = _times_problem(effect)
+    if problem is not None:
+        return problem
     if type(effect["priority"]) is not int or abs(effect["priority"]) > MAX_PRIORITY:
         return "$.priority: not an integer of 32 bits"
     if type(effect["payload"]) is not dict:
@@ -66,11 +67,17 @@ def effect_problem(effect: dict[str, Any], seq: int, world_id: str) -> str | Non
     return None
 
 
-def order_problem(effect: Mapping[str, Any], seq: int, sim_time: float, wall_time: float) -> str | None:
-    """Say why an effect cannot stand at ``seq``, after these times; None if it can.
+def _times_problem(effect: Mapping[str, Any]) -> str | None:
+    if type(effect["sim_time"]) in _PLAIN and type(effect["wall_time"]) in _PLAIN:
+        return None
+    return "$.sim_time, $.wall_time: not numbers"
 
-    Raises TypeError for times that are none.
-    """
+
+def order_problem(effect: Mapping[str, Any], seq: int, sim_time: float, wall_time: float) -> str | None:
+    """Say why an effect cannot stand at ``seq``, after these times; None if it can."""
+    problem = _times_problem(effect)
+    if problem is not None:
+        return problem
     for field, before in (("sim_time", sim_time), ("wall_time", wall_time)):
         if effect[field] < before:
             return f"$.{field}: {effect[field]} is lower than the {before} before"

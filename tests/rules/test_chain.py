@@ -384,3 +384,30 @@ def test_positions_are_read_as_they_are_printed() -> None:
     ):
         with pytest.raises(SimulationError, match="SEQ:CHECKSUM"):
             Position.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("seq", "changed", "what"),
+    [
+        (4, {"sim_time": True}, "column sim_time is 1.0, the effect says True"),
+        (1, {"wall_time": True}, "$.sim_time, $.wall_time: not numbers"),
+        (1, {"wall_time": False}, "$.sim_time, $.wall_time: not numbers"),
+        (3, {"payload": {"a": ["\0"]}}, "$.payload.a[0]"),
+        (3, {"payload": {"a\0": 1}}, "$.payload"),
+    ],
+)
+def test_what_the_database_cannot_read_is_found_without_a_full_check(
+    seq: int, changed: dict[str, Any], what: str
+) -> None:
+    """Times that are true or false and zero characters are found in a chain that was computed again."""
+    rows = recomputed(honest(6), seq - 1, **changed)
+    verdict = verdicts(rows, head=end(rows))
+    assert verdict.finding is not None
+    assert verdict.finding.global_seq == seq
+    assert what in verdict.finding.what
+
+
+def test_a_zero_character_s_name_is_a_text_like_any_other() -> None:
+    """A backslash that is itself escaped makes no zero character of the letters behind it."""
+    rows = recomputed(honest(4), 2, payload={"a": "\\u0000"})
+    assert verdicts(rows, head=end(rows)).verified
