@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
 from worldledger_service.store import Store
 from worldledger_service.store.replaying import check_replay
 
+from tests.rules.chains import stored
 from worldledger.errors import TamperedError
 from worldledger.rulesets import Ruleset, load_ruleset
 from worldledger.world import WorldState
@@ -102,6 +104,38 @@ async def test_a_digest_that_says_nothing_is_found(
     verdict = await check_replay(store.reader, await store.world(world_id), load_ruleset("sandbox"))
     assert verdict.finding is not None
     assert verdict.finding.global_seq in {41, 42}
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "what"),
+    [
+        ({"ruleset": "chess"}, "diverged", "of the ruleset 'chess', the world's is 'sandbox'"),
+        ({"ruleset_version": 99}, "ruleset_changed", "by sandbox 99, which is later than the 1"),
+        ({"ruleset_version": -1}, "diverged", "cannot be read"),
+        ({"more": 1}, "diverged", "cannot be read"),
+    ],
+)
+async def test_a_digest_with_other_fields_than_were_written_is_found(
+    database_url: str, store: Store, world_id: str, change: dict[str, Any], kind: str, what: str
+) -> None:
+    """Where a StateDigest was changed and the chain made again, a digest that still agrees does not hide it."""
+    await world_of_moves(store, world_id, 40)
+    await store.snapshot(world_id)
+    rows = [row async for batch in store.reader.batches(world_id) for row in batch]
+    forged = orjson.loads(rows[-1].text)
+    assert forged["kind"] == "StateDigest"
+    forged["payload"] |= change
+    last = stored(forged, rows[-2].checksum.hex())
+    async with guards_down(database_url) as admin:
+        await admin.execute(
+            "update effects set effect = $3::text::json, checksum = $4 where world_id = $1 and global_seq = $2",
+            *(world_id, last.global_seq, last.text.decode(), last.checksum),
+        )
+        await admin.execute("update heads set head_checksum = $2 where world_id = $1", world_id, last.checksum)
+    verdict = await check_replay(store.reader, await store.world(world_id), load_ruleset("sandbox"))
+    assert verdict.finding is not None
+    assert (verdict.finding.kind, verdict.finding.global_seq) == (kind, 42)
+    assert what in verdict.finding.what
 
 
 # -- what else a replay tells apart ----------------------------------------------------------------------------

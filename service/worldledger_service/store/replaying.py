@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import orjson
 
@@ -33,10 +33,15 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None]
 
 #: What a replay may find. ``tampered``: the chain does not hold. ``ruleset_changed``: a state differs from the digest
-#: that another version of the ruleset wrote. ``diverged``: it differs from this version's own. ``snapshot``: a
-#: snapshot is damaged (it is a cache; the log is well). ``failed``: the ruleset could not fold an effect.
-#: ``view_differs``: a ViewDigest does not hold, though no state is known to differ.
+#: that another version of the ruleset wrote, or a digest names a later version than the one that is installed.
+#: ``diverged``: it differs from this version's own. ``snapshot``: a snapshot is damaged (it is a cache; the log is
+#: well). ``failed``: the ruleset could not fold an effect. ``view_differs``: a ViewDigest does not hold, though no
+#: state is known to differ.
 Kind = Literal["tampered", "ruleset_changed", "diverged", "view_differs", "snapshot", "failed"]
+
+
+#: What the payload of a StateDigest has, and nothing else (`worldledger_service.store.snapshotter.digest_draft`).
+_DIGEST_FIELDS: Final = frozenset({"at_seq", "state_digest", "ruleset", "ruleset_version"})
 
 
 class Told(NamedTuple):
@@ -236,11 +241,25 @@ class _Replay:
                 self._digests += bool(said.said_at)
                 self._snapshots += not said.said_at
                 if said.said_at:  # the state is the recorded one, so it is the view alone that differs
-                    self._found = self._view_found
+                    self._found = self._view_found or self._wrong_ruleset(said)
             elif said.said_at:
                 self._found = (self._view_found if not said.digest else None) or self._divergence(said, digest)
             else:
                 self._damaged = self._damaged or self._divergence(said, digest)
+
+    def _wrong_ruleset(self, said: Told) -> Divergence | None:
+        """Say why a StateDigest whose state agrees cannot have been written by the ruleset that it names."""
+        ruleset = self._fold.ruleset
+        if said.ruleset != ruleset.name:
+            what = f"this StateDigest is of the ruleset {said.ruleset!r}, the world's is {ruleset.name!r}"
+            return Divergence("diverged", said.said_at, what)
+        if said.version > ruleset.version:
+            what = (
+                f"the state agrees, but this StateDigest is by {said.ruleset} {said.version}, which is later than the "
+                f"{ruleset.version} that is installed: it was changed, or a later version wrote to this world"
+            )
+            return Divergence("ruleset_changed", said.said_at, what)
+        return None
 
     def _divergence(self, said: Told, digest: str) -> Divergence:
         ruleset = self._fold.ruleset
@@ -270,7 +289,8 @@ def _read(seq: int, payload: str | None) -> Told:
     if not isinstance(value, dict):
         value = {}
     at_seq, version = value.get("at_seq"), value.get("ruleset_version")
-    if type(at_seq) is not int or not 1 <= at_seq < seq or type(version) is not int:
+    is_plain = value.keys() == _DIGEST_FIELDS
+    if not is_plain or type(at_seq) is not int or not 1 <= at_seq < seq or type(version) is not int or version < 0:
         return Told(max(seq - 1, 1), "", str(value.get("ruleset")), 0, seq)
     return Told(at_seq, str(value.get("state_digest")), str(value.get("ruleset")), version, seq)
 
