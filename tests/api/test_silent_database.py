@@ -65,6 +65,26 @@ async def test_reads_do_not_wait_for_a_silent_database(database_url: str) -> Non
         assert answer.status_code == 200
 
 
+async def test_an_append_without_a_req_id_waits_until_its_deadline_alone(database_url: str) -> None:
+    """With statements and callers that wait for an hour, a frozen database is told of at the append's own deadline."""
+    async with (
+        Proxy(database_url).running() as proxy,
+        serving(proxy.url, append_deadline=0.2, command_timeout=3600, outage_patience=3600) as served,
+        httpx2.AsyncClient(base_url=served.url, timeout=60) as client,
+    ):
+        assert (await client.post("/v1/worlds", json={"world_id": "town"})).status_code == 201
+        assert (await client.post("/v1/worlds/town/effects", json=draft(1))).status_code == 201
+        proxy.freeze()
+        for body in (draft(2), [draft(3), draft(4, req_id="r")]):
+            answer = await client.post("/v1/worlds/town/effects", json=body)
+            assert problem(answer, 503, "store_unavailable")["outcome"] == "unknown"
+        proxy.thaw()
+        while (await client.get("/v1/worlds/town")).json()["head_seq"] < 5:
+            await asyncio.sleep(0.02)
+        effects = (await client.get("/v1/worlds/town/effects?kind=Said")).json()["effects"]
+        assert [each["payload"]["n"] for each in effects] == [1, 2, 3, 4]
+
+
 async def test_what_takes_long_is_no_silence(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A healthy database in which a statement waits for several times the patience: it is waited for."""
     probed = asyncio.Event()

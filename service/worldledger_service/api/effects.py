@@ -16,13 +16,13 @@ from worldledger_service.api.context import services
 from worldledger_service.api.errors import InvalidParameterError
 from worldledger_service.api.openapi import PATH_PARAMETERS, body_of, header, json_of, problems
 from worldledger_service.api.routing import BareRoute
-from worldledger_service.runtime.guarding import reading, refuse_if_silent, writing
+from worldledger_service.runtime.guarding import reading, writing, writing_once
 from worldledger_service.store import Receipt
 from worldledger_service.store.units import have_req_ids
 
 if TYPE_CHECKING:
+    from worldledger_service.api.context import Services
     from worldledger_service.store.event_log import EventLog
-    from worldledger_service.store.outages import Outages
 
 _ELEMENT: Final = re.compile(r"\$\[(\d+)\]")
 
@@ -70,10 +70,10 @@ async def append_effects(request: Request) -> Response:
     and another body under the same req_id is refused. Refusals name the draft's index in a list and the JSON path.
     """
     found = services(request)
-    world_id, outages = request.path_params["world"], found.store.outages
+    world_id = request.path_params["world"]
     log = found.store.known_log(world_id)
     if log is None:
-        log = await reading(outages, found.store.log(world_id))
+        log = await reading(found.store.outages, found.store.log(world_id))
     try:
         drafts: Any = await read_json(request, found.settings.max_body_bytes)
     except InvalidEffectError as error:
@@ -82,7 +82,7 @@ async def append_effects(request: Request) -> Response:
     if type(drafts) is dict:
         if key is not None:
             _keyed(drafts, key)
-        receipt = (await _append(outages, log, [cast(EffectDraft, drafts)]))[0]
+        receipt = (await _append(found, log, [cast(EffectDraft, drafts)]))[0]
         if receipt.replayed:
             return _json(_receipt(receipt), 200, {"Idempotency-Replayed": "true"})
         found.metrics.appended(1)
@@ -93,7 +93,7 @@ async def append_effects(request: Request) -> Response:
         what = "is for single drafts; give each draft of a list a req_id of its own"
         raise InvalidParameterError("Idempotency-Key", what, "header")
     try:
-        receipts = await _append(outages, log, drafts)
+        receipts = await _append(found, log, drafts)
     except InvalidEffectError as error:
         # A list of one is still a list: its draft has the index 0.
         raise (error.at(0) if len(drafts) == 1 and error.index is None else error) from None
@@ -104,12 +104,12 @@ async def append_effects(request: Request) -> Response:
     return _json(text, 201, {})
 
 
-async def _append(outages: Outages, log: EventLog, drafts: list[EffectDraft]) -> list[Receipt]:
+async def _append(found: Services, log: EventLog, drafts: list[EffectDraft]) -> list[Receipt]:
     """Append drafts. Who cannot ask later what became of them, having given no req_ids, waits until the deadline."""
+    outages, work = found.store.outages, log.append_all(drafts)
     if have_req_ids(drafts):
-        return await writing(outages, log.append_all(drafts))
-    refuse_if_silent(outages)
-    return await log.append_all(drafts)
+        return await writing(outages, work)
+    return await writing_once(outages, work, found.settings.append_deadline)
 
 
 def _keyed(draft: dict[str, Any], key: str) -> None:

@@ -25,6 +25,8 @@ R = TypeVar("R")
 #: Seconds after which a call that has no answer says that the world cannot be written, though others are answered: a
 #: lock is held, say, or one connection hangs.
 _STALLED: Final = 10.0
+#: Seconds in which the store tells what it has given up at its deadline.
+_MOMENT: Final = 1.0
 
 
 async def reading(outages: Outages, work: Coroutine[Any, Any, R], left: Callable[[R], object] | None = None) -> R:
@@ -61,10 +63,18 @@ async def doing(outages: Outages, work: Coroutine[Any, Any, R], again: str, *, b
     return await outages.silence.bear(work, refusal)
 
 
-def refuse_if_silent(outages: Outages) -> None:
-    """Raise CircuitBreakerOpenError while the database answers nobody."""
-    if outages.silence.fallen:
-        raise CircuitBreakerOpenError(RETRY_SECONDS)
+async def writing_once(outages: Outages, work: Coroutine[Any, Any, R], deadline: float) -> R:
+    """Return what is written without a req_id, so that nobody could ask later what became of it.
+
+    It is waited for, whatever the database does, for ``deadline`` seconds, and a moment in which the store tells at its
+    own deadline what is so. Then StoreUnavailableError is raised, whose outcome is unknown. CircuitBreakerOpenError is
+    raised if nothing was tried.
+    """
+
+    def refusal(tried: bool) -> SimulationError:
+        return undecided("read the log") if tried else CircuitBreakerOpenError(RETRY_SECONDS)
+
+    return await outages.silence.bear(work, refusal, within=deadline + _MOMENT)
 
 
 def undecided(again: str = "send it again with the same req_id, or read the log") -> StoreUnavailableError:

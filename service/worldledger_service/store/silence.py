@@ -82,11 +82,14 @@ class Silence:
         work: Coroutine[Any, Any, T],
         refusal: Callable[[bool], SimulationError],
         left: Callable[[T], object] | None = None,
+        *,
+        within: float | None = None,
     ) -> T:
-        """Return what ``work`` gives, unless the database falls silent before.
+        """Return what ``work`` gives, unless the database falls silent before, or, where given, ``within`` is over.
 
-        Then ``refusal`` says what is raised, handed whether the work was begun: while the database is silent none is.
-        What was begun goes on, and what it gives is handed to ``left``. It is cancelled only with its caller.
+        ``within``: the seconds for which somebody waits who stays through a silence. Then ``refusal`` says what is
+        raised, handed whether the work was begun: while the database is silent none is. What was begun goes on, and
+        what it gives is handed to ``left``. It is cancelled only with its caller.
         """
         if self.fallen:
             work.close()
@@ -98,11 +101,14 @@ class Silence:
         if self._timer is None:
             self._look_later(loop)
         waiting: asyncio.Future[bool] = loop.create_future()
-        self._waiting.add(waiting)
+        timer: asyncio.TimerHandle | None = None
+        if within is None:
+            self._waiting.add(waiting)
+        else:
+            timer = loop.call_later(within, _set, waiting, False)
 
         def come(_: object) -> None:
-            if not waiting.done():
-                waiting.set_result(True)
+            _set(waiting, True)
 
         task.add_done_callback(come)
         try:
@@ -113,6 +119,8 @@ class Silence:
             raise
         finally:
             self._waiting.discard(waiting)
+            if timer is not None:
+                timer.cancel()
         if ended:
             if task.cancelled():
                 raise StoreUnavailableError("the store is closing") from None
@@ -155,8 +163,7 @@ class Silence:
                 self._probing = loop.create_task(self._ask(self._probe))
         if self.fallen:
             for waiting in self._waiting:
-                if not waiting.done():
-                    waiting.set_result(False)
+                _set(waiting, False)
         self._look_later(loop)
 
     async def _ask(self, probe: Callable[[], Awaitable[object]]) -> None:
@@ -171,6 +178,11 @@ class Silence:
 def unanswered() -> StoreUnavailableError:
     """Return the error for what could not be read."""
     return StoreUnavailableError("the database does not answer", retry_after_s=RETRY_SECONDS)
+
+
+def _set(waiting: asyncio.Future[bool], ended: bool) -> None:
+    if not waiting.done():
+        waiting.set_result(ended)
 
 
 def _leave(task: asyncio.Task[T], left: Callable[[T], object] | None) -> None:
