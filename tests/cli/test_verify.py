@@ -73,7 +73,8 @@ def test_requests_and_their_repair(on: Cli, database_url: str) -> None:
     assert json.loads(on("db", "repair", "requests", "w", "--json").out) == [
         {"world_id": "w", "repaired": False, "removed": 0, "written": 0, "finding": None}
     ]
-    assert on("db", "repair", "requests", "x") == (2, "", "worldledger: no world named 'x'\n")
+    absent = "worldledger: no world named 'x'; `worldledger worlds` lists all\n"
+    assert on("db", "repair", "requests", "x") == (2, "", absent)
     tamper(database_url, _CHANGE)
     refused = on("db", "repair", "requests", "w")
     assert (refused.code, refused.err) == (1, "")
