@@ -263,8 +263,9 @@ def check_stored_text(text: bytes) -> dict[str, Any]:
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
 #: A string, or a number that is a float.
 _TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|-?[0-9]+(?:\.[0-9]+(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+)')
-#: A float as versions of orjson write it: no zero too much, and before an exponent one digit.
-_FLOAT: Final = re.compile(rb"-?(?:(?:0|[1-9][0-9]*)\.(?:0|[0-9]*[1-9])|[1-9](?:\.[0-9]*[1-9])?[eE][+-]?0?[1-9][0-9]*)")
+#: A float as versions of orjson write it: no zero too much, and before an exponent one digit and a small e. (Python's
+#: own spelling, ``1e-07``, is the common one.)
+_FLOAT: Final = re.compile(rb"-?(?:(?:0|[1-9][0-9]*)\.(?:0|[0-9]*[1-9])|[1-9](?:\.[0-9]*[1-9])?e[+-]?[1-9][0-9]*)")
 
 
 def _common_spelling(match: re.Match[bytes]) -> bytes:
