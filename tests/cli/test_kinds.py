@@ -29,7 +29,7 @@ def test_the_kinds_are_listed(on: Cli) -> None:
     assert list(kinds) == ["chess", "sandbox", "simulation", "social_rl"]
     ours = {"package": "worldledger", "version": version("worldledger")}
     assert kinds["sandbox"] == {**ours, "worlds": 2, "parts": ["ruleset"]}
-    assert (kinds["chess"]["worlds"], kinds["chess"]["parts"][:3]) == (0, ["ruleset", "projections", "commands"])
+    assert (kinds["chess"]["worlds"], kinds["chess"]["parts"][:3]) == (0, ["ruleset", "projections", "queries"])
     header, _, sandbox, *_ = on("kind", "list").out.splitlines()
     assert header.split() == ["KIND", "PACKAGE", "VERSION", "WORLDS", "PARTS"]
     assert sandbox.split() == ["sandbox", "worldledger", version("worldledger"), "2", "ruleset"]

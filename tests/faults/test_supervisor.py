@@ -66,7 +66,7 @@ def test_a_service_outlives_its_supervisor(home: Path, tmp_path: Path) -> None:
         with embedded.attach(home) as server:
             assert asyncio.run(_judge(server.url())) == [0, 10, 11, 12, 13, 14, 20, 21, 22, 23, 24]
         said = home.with_name("service.log").read_text()
-        assert "Traceback" not in said
+        assert "Traceback" not in said, said
         assert "retry_scheduled" not in said
         assert said.count("the supervisor of the embedded PostgreSQL was killed") == 2
         assert said.count("the database is away") == said.count("the database is back")
