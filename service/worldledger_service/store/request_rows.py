@@ -146,11 +146,13 @@ class RequestRows:
 
     async def aclose(self) -> None:
         """Read no further, and give the files back."""
-        if self._first is not None:
-            self._first.cancel()
-            await asyncio.gather(self._first, return_exceptions=True)
-        self._waiting.close()
-        self._seen.close()
+        try:
+            if self._first is not None:
+                self._first.cancel()
+                await asyncio.gather(self._first, return_exceptions=True)
+        finally:  # also where a database that is silent lets nobody wait so long
+            self._waiting.close()
+            self._seen.close()
 
     async def differences(self) -> AsyncGenerator[Difference]:
         """Return all differences, in the order of the log."""
