@@ -64,12 +64,10 @@ class Checking:
             worlds, rows, finding = await self._all_worlds(table, progress)
             if finding is None:
                 async with self._pool.acquire() as connection:
-                    for found in await view_findings(connection, [projection]):
-                        finding = _finding(None, what=f"{found.place} {found.what}")
-                        break
-                    for what in await planted(connection):
-                        finding = _finding(None, what=f"{what} is unexpected: views may call it; drop it")
-                        break
+                    beside = [f"{what} is unexpected: views may call it; drop it" for what in await planted(connection)]
+                    views = await view_findings(connection, [projection])
+                if whats := [*beside, *(f"{found.place} {found.what}" for found in views)]:
+                    finding = _finding(None, what=whats[0])
             replaced = not await self._pool.fetch(statements.STILL_LIVE, table.build)
         except asyncpg.UndefinedTableError:
             replaced = True

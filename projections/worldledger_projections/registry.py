@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -47,7 +47,9 @@ def known(own: str = "") -> Mapping[str, Projection]:
 def _known(*named: str) -> Mapping[str, Projection]:
     found: dict[str, Projection] = {}
     offered = sorted(point.value for point in entry_points(group=GROUP))
-    owners = [("worldledger", OF_ALL_WORLDS), *((f"kind {kind.name}", _of_kind(kind)) for kind in installed().values())]
+    others = _of_others()
+    kinds = [(f"kind {kind.name}", _of_kind(kind, others)) for kind in installed().values()]
+    owners = [("worldledger", OF_ALL_WORLDS), *kinds]
     owners += [(place, (_load(place),)) for place in dict.fromkeys((*offered, *named))]
     for owner, projections in owners:
         for projection in projections:
@@ -64,8 +66,8 @@ def _known(*named: str) -> Mapping[str, Projection]:
     return MappingProxyType(found)
 
 
-def _of_kind(kind: Kind) -> Sequence[Projection]:
-    if kind.projections is not None and kind.name in _of_others():
+def _of_kind(kind: Kind, others: Container[str]) -> Sequence[Projection]:
+    if kind.projections is not None and kind.name in others:
         _check_purity(f"kind {kind.name}", kind.projections.partition(":")[0])
     projections: Sequence[Projection] = kind.load("projections") or ()
     for each in projections:
