@@ -20,7 +20,7 @@ from benchmarks.harness import Figure, Goal, Report, say
 from benchmarks.million import command
 from benchmarks.states import LONG, moved
 from worldledger.genesis import NewWorld
-from worldledger.ports import Span, WorldHead
+from worldledger.protocols import Span, WorldHead
 
 PLIES = 80
 COUNT = 1_000_000

@@ -1,4 +1,4 @@
-"""Exports: one world's log as a file. Pure; `worldledger.transfer` reads and checks what is written here.
+"""Exports: one world's log as a file, and the check of one. Pure: bytes in, values out.
 
 Format ``worldledger-export/1`` (UTF-8, lines end in LF, the last LF may be missing)
 
@@ -11,14 +11,19 @@ was changed, where its text does not show it, is told by the trailer's `Marks`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, BinaryIO, Final
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from worldledger.canonical import PROFILE, canonical_json
+from worldledger.canonical import PROFILE, canonical_json, check_stored_text
 from worldledger.chain import Finding, Position, StoredEffect, Verifier
+from worldledger.errors import FileRefusedError, InvalidEffectError, SimulationError
+from worldledger.genesis import GENESIS_KIND, PROFILE_PATH, NewWorld, recorded_world
+from worldledger.log_rules import REQUIRED, UsedOnce, effect_problem, order_problem
 from worldledger.repeats import Spill
 
 #: Name of the export's format, with its version; it stands in the trailer.
@@ -162,3 +167,250 @@ def _payload(text: bytes) -> dict[str, Any]:
     except (ValueError, TypeError, KeyError):
         return {}
     return payload if isinstance(payload, dict) else {}
+
+
+# The check of an export (format: `worldledger.exports`), line by line. Pure: bytes in, values out.
+#
+# Each line must be an effect that belongs at its place, the chain over the lines must end in the trailer's
+# head_checksum, and the trailer must agree with the genesis. Whoever rewrites a file together with its trailer is found
+# only by a head that was noted elsewhere.
+
+#: Most bytes of a line that a check without a limit of its own should read: an honest export may have large effects.
+MAX_LINE: Final = 64 * 1024 * 1024
+#: Told how many effects and bytes have been looked at.
+Progress = Callable[[int, int], None]
+
+_MIB: Final = 1024 * 1024
+_STEP: Final = 1000
+#: How the first line of an export begins, whatever else may be wrong with it.
+_GENESIS_START: Final = f'{{"global_seq":1,"kind":"{GENESIS_KIND}",'.encode()
+
+
+@dataclass(frozen=True)
+class CheckedExport:
+    """An export in which everything holds.
+
+    ``world`` and ``ruleset_version`` are as the genesis says, ``genesis`` its stored text; ``sim_time`` and
+    ``wall_time`` are those of the last effect; ``longest`` is the longest line's bytes.
+    """
+
+    trailer: Trailer
+    world: NewWorld
+    ruleset_version: int
+    genesis: bytes
+    sim_time: float
+    wall_time: float
+    longest: int
+
+
+def read_lines(stream: BinaryIO, *, limit: int) -> Iterator[bytes]:
+    """Return the lines with their ends; of a longer line than ``limit`` bytes only so much that its length shows."""
+    while line := stream.readline(limit + 2):
+        yield line
+
+
+def check_export(
+    stream: BinaryIO,
+    *,
+    name: str,
+    noted: Iterable[Position] = (),
+    max_effect_bytes: int = _MIB,
+    progress: Progress | None = None,
+    spill: Spill | None = None,
+) -> CheckedExport:
+    """Check a whole export, line by line, in bounded memory: 24 bytes of each effect, less with ``spill`` (`Repeats`).
+
+    ``name`` is what errors call the file; ``noted`` are positions that someone kept, through which the chain must
+    pass. Raises FileRefusedError with the ``line`` (counted from 1) and the reason; with the detail ``unchecked``
+    where that says nothing against the file: it is no export at all, one of another version, or has an effect over
+    ``max_effect_bytes``.
+    """
+    used = UsedOnce(spill)
+    try:
+        check = _Check(name, max_effect_bytes, noted, used)
+        size = 0
+        for line in read_lines(stream, limit=max(max_effect_bytes, MAX_TRAILER)):
+            check.feed(line)
+            size += len(line)
+            if progress is not None and check.seq % _STEP == 0:
+                progress(check.seq, size)
+        checked = check.finish()
+    finally:
+        used.close()
+    if progress is not None:
+        progress(check.seq, size)
+    return checked
+
+
+class _Check:
+    """The state of one check: what the next line must follow."""
+
+    def __init__(self, name: str, max_effect_bytes: int, noted: Iterable[Position], used: UsedOnce) -> None:
+        self._name = name
+        self._used = used
+        self._max_effect_bytes = max_effect_bytes
+        self._noted: dict[int, list[Position]] = {}
+        for position in noted:
+            self._noted.setdefault(position.global_seq, []).append(position)
+        self._marks = Marks()
+        self._world: NewWorld | None = None
+        self._genesis = b""
+        self._payload: dict[str, Any] = {}
+        self._checksum = ""
+        self._sim_time = self._wall_time = float("-inf")
+        self._trailer: Trailer | None = None
+        self._line = self._longest = 0
+        self._ended = True
+        self.seq = 0
+
+    def feed(self, line: bytes) -> None:
+        """Take the next line, with its end."""
+        self._line += 1
+        self._longest = max(self._longest, len(line))
+        if self._trailer is not None:
+            raise self._refusal("text after the trailer; an export ends there")
+        text = line[:-1] if line.endswith(b"\n") else line
+        self._ended = text is not line
+        if not text.strip():
+            raise self._no_export("a blank line")
+        if text.endswith(b"\r"):
+            raise self._no_export("the line ends in CR LF: the line ends of this file were changed")
+        if text.startswith(TRAILER_START):
+            self._trailer = self._read_trailer(text)
+            return
+        if len(text) > self._max_effect_bytes:
+            what = f"an effect of more than {self._max_effect_bytes} bytes, the limit here"
+            raise self._refusal(f"{what}; raise WORLDLEDGER_MAX_EFFECT_BYTES to allow it", unchecked=True)
+        self._read_effect(text)
+
+    def finish(self) -> CheckedExport:
+        """Close the check at the end of the file."""
+        if self._trailer is None:
+            if self._line == 0:
+                self._line = 1
+                raise self._no_export("the file is empty")
+            raise self._refusal("the file ends here without a trailer: it was truncated")
+        again = self._used.finish()
+        if again is not None:
+            self._line = again[0]
+            raise self._refusal(again[1], seq=again[0])
+        if self._noted:
+            missing = min(self._noted)
+            raise self._refusal(f"the log ends at seq {self.seq}, before the given head {missing}", seq=self.seq)
+        assert self._world is not None  # noqa: S101 - a trailer without a genesis was refused
+        return CheckedExport(
+            trailer=self._trailer,
+            world=self._world,
+            ruleset_version=self._payload["ruleset_version"],
+            genesis=self._genesis,
+            sim_time=self._sim_time,
+            wall_time=self._wall_time,
+            longest=self._longest,
+        )
+
+    # -- effects ---------------------------------------------------------------------------------------------
+
+    def _read_effect(self, text: bytes) -> None:
+        try:
+            effect = check_stored_text(text)
+        except InvalidEffectError as error:
+            if self._world is None and not text.startswith(_GENESIS_START):
+                raise self._no_export(f"{error.path}: {error.reason}") from None
+            if not self._ended:
+                raise self._refusal("the file ends in the middle of this line: it was truncated") from None
+            raise self._refusal(f"{error.path}: {error.reason}") from None
+        if self._world is None:
+            self._world = self._read_genesis(effect)
+            self._genesis = text
+        problem = effect_problem(effect, self.seq + 1, self._world.world_id)
+        if problem is None:
+            problem = order_problem(effect, self.seq + 1, self._sim_time, self._wall_time)
+        if problem is not None:
+            raise self._refusal(problem, seq=self.seq + 1)
+        self.seq += 1
+        try:
+            self._used.take(effect, text, self.seq)
+        except ValueError as error:
+            raise self._refusal(f"{error}", seq=self.seq) from None
+        self._sim_time, self._wall_time = effect["sim_time"], effect["wall_time"]
+        self._checksum = sha256(self._checksum.encode() + text).hexdigest()
+        self._marks.add(self._checksum)
+        for noted in self._noted.pop(self.seq, ()) if self._noted else ():
+            if noted.checksum.hex() != self._checksum:
+                what = f"the checksum is {self._checksum[:16]}…, the given head says {noted.checksum.hex()[:16]}…"
+                raise self._refusal(what, seq=self.seq)
+
+    def _read_genesis(self, effect: dict[str, Any]) -> NewWorld:
+        """Return the world that the first effect makes."""
+        payload = effect.get("payload")
+        if effect.get("kind") != GENESIS_KIND or not isinstance(payload, dict):
+            what = f"the first line is not the effect {GENESIS_KIND}: this is not the beginning of an export"
+            # An effect of another kind stands in exports only, so something was taken away before it.
+            raise self._refusal(what) if effect.keys() >= REQUIRED else self._no_export(what)
+        self._payload = payload
+        try:
+            return recorded_world(effect.get("world_id"), payload)
+        except SimulationError as error:
+            if error.details.get("path") == PROFILE_PATH:
+                raise self._refusal(error.message, unchecked=True) from None
+            raise self._refusal(error.message, seq=1) from None
+
+    # -- the end ---------------------------------------------------------------------------------------------
+
+    def _read_trailer(self, text: bytes) -> Trailer:
+        try:
+            trailer = Trailer.model_validate(check_stored_text(text)["trailer"])
+        except InvalidEffectError as error:
+            cut = "" if self._ended else " (the file may have been truncated)"
+            raise self._refusal(f"the trailer cannot be read: {error.reason}{cut}") from None
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            place = ".".join(str(part) for part in first["loc"])
+            raise self._refusal(f"the trailer cannot be read: {place}: {first['msg']}") from None
+        if trailer.format != FORMAT:
+            what = f"format {trailer.format!r} is unknown to this version, which reads {FORMAT!r}"
+            raise self._refusal(what, unchecked=True)
+        if self._world is None:
+            raise self._refusal("a trailer without effects")
+        self._compare(trailer, {"count": self.seq, "head_seq": self.seq})
+        if trailer.head_checksum != self._checksum:
+            raise self._changed(trailer)
+        world_uuid = self._payload["world_uuid"]
+        self._compare(trailer, {"world_id": self._world.world_id, "world_uuid": world_uuid})
+        self._compare(trailer, {"ruleset": self._world.ruleset, "profile": PROFILE})
+        if trailer.marks is not None and trailer.marks != self._marks.written():
+            raise self._refusal("the trailer's marks were changed")
+        return trailer
+
+    def _compare(self, trailer: Trailer, expected: dict[str, Any]) -> None:
+        for field, value in expected.items():
+            if (said := getattr(trailer, field)) != value:
+                raise self._refusal(f"the trailer's {field} is {said!r}, the lines before it say {value!r}")
+
+    def _changed(self, trailer: Trailer) -> FileRefusedError:
+        """Say which lines are not as they were when the trailer was written."""
+        found = self._marks.first_difference(trailer.marks) if trailer.marks is not None else None
+        if found is None:
+            what = f"the checksum over the lines before is {self._checksum[:16]}…, the trailer says "
+            return self._refusal(f"{what}{trailer.head_checksum[:16]}…: a line before, or the trailer, was changed")
+        first, last = found
+        self._line = first
+        if first == last:
+            return self._refusal("this line was changed: from here on the checksums differ", seq=first)
+        return self._refusal(f"this line or one of those up to line {last} was changed", seq=first)
+
+    def _no_export(self, reason: str) -> FileRefusedError:
+        """Refuse a line that no export has: a first one of that kind tells that the file is none."""
+        if self._world is not None:
+            return self._refusal(reason)
+        return self._refusal(f"not a worldledger export: {reason}", unchecked=True)
+
+    def _refusal(self, reason: str, *, seq: int | None = None, unchecked: bool | None = None) -> FileRefusedError:
+        return FileRefusedError(
+            reason,
+            file=self._name,
+            line=self._line,
+            world_id=None if self._world is None else self._world.world_id,
+            global_seq=seq,
+            unchecked=unchecked,
+        )

@@ -175,7 +175,7 @@ def genesis_draft(world: NewWorld, *, world_uuid: str, ruleset_version: int, wal
 def recorded_world(world_id: Any, payload: Mapping[str, Any]) -> NewWorld:
     """Return the world that a recorded genesis makes, of its payload.
 
-    This is the rule for what a genesis may say: `genesis_problem` holds stored logs to it, `worldledger.transfer` holds
+    This is the rule for what a genesis may say: `genesis_problem` holds stored logs to it, `worldledger.exports` holds
     exports to it.
     Raises InvalidConfigError with the ``path`` of what it cannot say.
     """

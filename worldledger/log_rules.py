@@ -1,6 +1,6 @@
 """What every log obeys, besides its chain: the shape of an effect, its place in time, and what may not come again.
 
-One spelling for all who look at it: `worldledger.chain.Verifier` in stored rows, `worldledger.transfer` in a file.
+One spelling for all who look at it: `worldledger.chain.Verifier` in stored rows, `worldledger.exports` in a file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a policy, its configuration and a latency model have to have, where they subclass nothing of ours.
+"""Protocols: what policies and latency models must have that subclass nothing of ours, and where the layers meet.
 
 Source: docs/reference/contracts.md, "Policies, validators and latency". `ObservationPolicy`, `PolicyConfig` and
 `LatencyModel` have all of it, and more; classes of your own that have it are registered like theirs
@@ -7,14 +7,17 @@ Source: docs/reference/contracts.md, "Policies, validators and latency". `Observ
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from worldledger.chain import StoredEffect
 from worldledger.deltas import AnyDelta, View
 from worldledger.effects import Effect
+from worldledger.folding import Fold
 
 if TYPE_CHECKING:
     from worldledger.world import WorldState
+
 
 #: What `LatencyModelProtocol`, `PolicyConfigProtocol` and `ObservationPolicyProtocol` ask for, by name.
 MODEL_METHODS: Final = ("calculate_delay",)
@@ -84,3 +87,63 @@ def lacking(what: object, names: Iterable[str], *, methods: bool) -> list[str]:
     if methods:
         return [name for name, value in found.items() if not callable(value)]
     return [name for name in found if not hasattr(what, name)]
+
+
+# The few Protocols at which the rooms of the house meet.
+
+
+class Span(NamedTuple):
+    """Some of a world's effects: those with after_seq < global_seq <= until_seq."""
+
+    world_id: str
+    after_seq: int
+    until_seq: int
+
+
+class WorldHead(NamedTuple):
+    """A world, the ruleset that folds it, and how far its log has come."""
+
+    world_id: str
+    ruleset: str
+    head_seq: int
+
+
+class LogReader(Protocol):
+    """Reads worlds' logs; whoever folds effects is handed one."""
+
+    def batches(
+        self,
+        world_id: str,
+        *,
+        after_seq: int = 0,
+        until_seq: int | None = None,
+        kind: str | None = None,
+        source_id: str | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[list[StoredEffect]]:
+        """Return rows with after_seq < global_seq <= until_seq, ascending, in batches of bounded size."""
+        ...
+
+    async def head_seqs(self, world_ids: list[str]) -> dict[str, int]:
+        """Return the present head_seq of each of these worlds that exists."""
+        ...
+
+    async def gather(self, spans: Sequence[Span], *, limit: int) -> list[list[StoredEffect]]:
+        """Return the first rows of each span, in one query: a list for each span, in their order.
+
+        At most about ``limit`` rows are given in all, so a span may come back short or empty; ask again from where
+        it ended. At least one row is given if any span has one.
+        """
+        ...
+
+    async def world_heads(self, *, after: str = "", limit: int = 1000) -> list[WorldHead]:
+        """Return worlds by name, those after ``after``, with their present heads."""
+        ...
+
+
+class StateReader(Protocol):
+    """Gives states; who needs a world's state at some seq is handed one."""
+
+    async def fold_at(self, world_id: str, global_seq: int) -> Fold:
+        """Return a fold of one's own at this seq. Raises WorldNotFoundError or MomentNotFoundError."""
+        ...

@@ -14,7 +14,7 @@ from worldledger_projections.folds import Poison, Target, described
 from worldledger_projections.outages import is_outage
 
 if TYPE_CHECKING:
-    from worldledger.ports import StateReader
+    from worldledger.protocols import StateReader
     from worldledger_projections.outages import Pool
 
 LoadRuleset = Callable[[str], Ruleset]

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from worldledger_projections import feeding_statements
+from worldledger_projections import statements
 from worldledger_projections.builds import Build
 from worldledger_projections.outages import brief, transaction
 from worldledger_projections.tables import Table
 
 if TYPE_CHECKING:
-    from worldledger.ports import LogReader
+    from worldledger.protocols import LogReader
     from worldledger_projections.outages import Pool
 
 #: Most worlds in one look, whose heads are locked for its time.
@@ -38,7 +38,7 @@ class Discovery:
         """Note the worlds that have moved; return whether there may be more."""
         after = self._after
         async with transaction(self._pool, begin=self._begin) as connection:
-            found = await connection.fetch(feeding_statements.DISCOVER, after, WORLDS_AT_ONCE, *reading(tables))
+            found = await connection.fetch(statements.DISCOVER, after, WORLDS_AT_ONCE, *reading(tables))
         count, last = found[0]
         self._after = last if count == WORLDS_AT_ONCE else ""  # so that no world has to wait behind busier ones
         return self._after != after
@@ -49,7 +49,7 @@ class Discovery:
         position = build.scanned_to
         if position == "":
             names = None if rulesets is None else sorted(rulesets)
-            await self._pool.execute(feeding_statements.COUNT_TOTAL, build.name, names)
+            await self._pool.execute(statements.COUNT_TOTAL, build.name, names)
         for _ in range(_PAGES):
             if position is None:
                 break
@@ -57,7 +57,7 @@ class Discovery:
             worlds = [world for world in page if table.reads(world.ruleset)]
             after = page[-1].world_id if len(page) == WORLDS_AT_ONCE else None
             await self._pool.execute(
-                feeding_statements.SCAN,
+                statements.SCAN,
                 build.name,
                 position,
                 after,

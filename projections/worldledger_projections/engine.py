@@ -20,23 +20,84 @@ from typing import TYPE_CHECKING, Any, Final
 from worldledger.errors import WorldNotFoundError
 from worldledger.near import meant, near
 from worldledger.rulesets import load_ruleset as load_installed_ruleset
-from worldledger_projections import feeding_statements, statements
+from worldledger_projections import statements
 from worldledger_projections.base import Projection
 from worldledger_projections.beginnings import Beginnings, LoadRuleset
 from worldledger_projections.builds import Build, is_of
-from worldledger_projections.checking import Checking, Report
+from worldledger_projections.checking import Checking, Refolding, Report, Whole
 from worldledger_projections.counters import Counters
 from worldledger_projections.errors import ProjectionNotFoundError, ProjectionRefusedError
-from worldledger_projections.rebuilding import rebuild_world
-from worldledger_projections.refolding import Refolding
+from worldledger_projections.folds import Target
+from worldledger_projections.outages import transaction
 from worldledger_projections.runner import Runner, WaitedFor
 from worldledger_projections.status import BuildStatus, ParkedWorld, ProjectionStatus, status_of
-from worldledger_projections.tables import check_definitions
+from worldledger_projections.tables import Table, check_definitions
 from worldledger_projections.writing import columns
 
 if TYPE_CHECKING:
-    from worldledger.ports import LogReader, StateReader
+    from worldledger.protocols import LogReader, StateReader
     from worldledger_projections.outages import Pool
+
+
+# Making the rows of one world anew, in the live build, in one transaction.
+#
+# Readers see the old rows until it is done. The other worlds go on being fed; this one waits, because its cursor is
+# locked.
+
+#: A batch that has the cursor is waited for; a process that hangs with it is not.
+_BEGIN = "begin; set local lock_timeout = 10000"
+
+
+async def rebuild_world(
+    pool: Pool,
+    refolding: Refolding,
+    projection: Projection,
+    world_id: str,
+    progress: Callable[[int, int], None] | None = None,
+) -> int:
+    """Fold a world anew into the live build, up to its head, which is given; a world set aside goes on from there.
+
+    Raises ProjectionFailedError for an effect that cannot be digested (then all is as it was), ProjectionRefusedError
+    where the live build is of another version, and WorldNotFoundError.
+    """
+    async with transaction(pool, begin=_BEGIN) as connection:
+        build = await connection.fetchrow(statements.LIVE_BUILD, projection.name)
+        if build is None or build["version"] != projection.version or build["paused"]:
+            why = "it is paused" if build is not None and build["paused"] else "its live build is of another version"
+            raise ProjectionRefusedError(
+                f"projection {projection.name} cannot be rebuilt for one world: {why}", projection=projection.name
+            )
+        table = Table(projection, build["build"])
+        ruleset: str | None = await connection.fetchval(statements.RULESET, world_id)
+        if ruleset is None:
+            raise WorldNotFoundError(f"no world named {world_id!r}", world_id=world_id)
+        if not table.reads(ruleset):
+            raise ProjectionRefusedError(
+                f"projection {projection.name} does not read worlds of ruleset {ruleset}",
+                projection=projection.name,
+                world_id=world_id,
+            )
+        await connection.execute(statements.NEW_CURSORS, *columns([(table.build, world_id, 0)], 3))
+        await connection.fetchval(statements.LOCK_CURSOR, table.build, world_id)
+        head: int = await connection.fetchval(statements.HEAD, world_id)  # as of now, under the lock
+        await connection.execute(f"delete from {table.place} where world_id = $1", world_id)
+        done = 0
+
+        def count(effects: int) -> None:
+            nonlocal done
+            done += effects
+            if progress is not None:
+                progress(done, head)
+
+        await refolding.fill(connection, table, table.place, [Whole(world_id, ruleset, head)], count)
+        target = Target(table, world_id, ruleset, 0, head, fresh=False)
+        await connection.execute(statements.SET_CURSOR, *target.key, head)
+        await connection.execute(statements.UNPARK, *target.key)
+        await connection.execute(statements.NOT_DUE, *columns([(*target.key, head)], 3))
+        # The runner may hold a fold of the rows as they were.
+        await connection.execute(statements.REVOKE, f"build:{table.build}")
+    return head
+
 
 __all__ = ["BuildStatus", "Counters", "Engine", "ParkedWorld", "ProjectionStatus", "Report"]
 
@@ -192,9 +253,9 @@ class Engine:
         """Release the worlds that a projection has set aside, or one of them, for another attempt; return how many."""
         self._projection(name)
         builds = [build.name for build in await self._of(name)]
-        released = await self._pool.fetch(feeding_statements.RELEASE_PARKED, builds, world_id)
+        released = await self._pool.fetch(statements.RELEASE_PARKED, builds, world_id)
         if released:
-            await self._pool.execute(feeding_statements.DUE_AGAIN, *columns([tuple(row) for row in released], 2))
+            await self._pool.execute(statements.DUE_AGAIN, *columns([tuple(row) for row in released], 2))
             self.wake()
         return len(released)
 
@@ -213,7 +274,7 @@ class Engine:
         return build
 
     async def rebuild_world(self, name: str, world_id: str, progress: Callable[[int, int], None] | None = None) -> int:
-        """Make one world's rows anew in the live build; return its head. See `worldledger_projections.rebuilding`."""
+        """Make one world's rows anew in the live build; return its head. See `worldledger_projections.engine`."""
         return await rebuild_world(self._pool, self._refolding, self._projection(name), world_id, progress)
 
     async def cancel(self, name: str) -> bool:

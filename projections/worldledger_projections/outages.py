@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import asyncpg
 
 from worldledger.errors import StoreUnavailableError
-from worldledger_projections import feeding_statements
+from worldledger_projections import statements
 from worldledger_projections.lock_holders import name_holders
 
 if TYPE_CHECKING:
@@ -75,4 +75,4 @@ async def transaction(pool: Pool, *, begin: str = "begin") -> AsyncIterator[Conn
 
 def brief(*, idle: float, lock: float) -> str:
     """Return the beginning of a short transaction: seconds that it may stand idle, and wait for a lock."""
-    return feeding_statements.BEGIN.format(idle=round(idle * 1000), lock=round(lock * 1000))
+    return statements.BEGIN.format(idle=round(idle * 1000), lock=round(lock * 1000))

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from worldledger.chain import StoredEffect
-from worldledger.ports import Span
+from worldledger.protocols import Span
 from worldledger_projections.beginnings import Beginnings
 from worldledger_projections.folds import Poison, Target, carefully
 from worldledger_projections.outages import is_datas_fault

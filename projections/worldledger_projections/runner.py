@@ -8,30 +8,228 @@ keep the live ones waiting: a build is fed together with the live ones once it h
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from worldledger_projections import feeding_statements
+import asyncpg
+import structlog
+
+from worldledger_projections import statements
 from worldledger_projections.base import Projection
 from worldledger_projections.beginnings import Beginnings
-from worldledger_projections.bench import Bench
-from worldledger_projections.builds import Build, Builds, is_of
+from worldledger_projections.builds import Build, Builds, SwapHeldBackError, is_of
 from worldledger_projections.counters import Counters
 from worldledger_projections.discovery import Discovery
-from worldledger_projections.feeding import Feeder
+from worldledger_projections.feeding import Feeder, Lane
 from worldledger_projections.folds import Folds
-from worldledger_projections.lanes import Lane
 from worldledger_projections.leases import Leases
+from worldledger_projections.lock_holders import holders_of
 from worldledger_projections.outages import FOREIGN, is_outage
-from worldledger_projections.pacing import Pace
-from worldledger_projections.swapping import Swapping
 from worldledger_projections.tables import Table
 from worldledger_projections.writing import LeasesLostError, Writer
 
 if TYPE_CHECKING:
-    from worldledger.ports import LogReader
+    from worldledger.protocols import LogReader
     from worldledger_projections.outages import Pool
+
+
+# Builds that sit out for a while, because something is wrong with them alone: their table was altered, say.
+
+#: Seconds to sit out after the first failure; it doubles with each, up to the second number.
+_PAUSES: Final = (1.0, 60.0)
+
+log = structlog.get_logger("worldledger.projections")
+
+
+class Bench:
+    """Who sits out until when, and why."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._until: dict[str, tuple[float, float]] = {}
+        #: what went wrong, by build
+        self.why: dict[str, str] = {}
+
+    def has(self, build: str) -> bool:
+        """Tell whether a build sits out now."""
+        return build in self._until and self._clock() < self._until[build][0]
+
+    def send(self, build: str, error: Exception) -> None:
+        """Let a build sit out."""
+        first, longest = _PAUSES
+        pause = min(self._until.get(build, (0.0, first / 2))[1] * 2, longest)
+        self._until[build] = self._clock() + pause, pause
+        why = f"{type(error).__name__}: {error}"
+        if self.why.get(build) != why:
+            log.error("a build cannot be written; the others go on", build=build, error=why, exc_info=error)
+        self.why[build] = why
+
+    def recall(self, build: str) -> None:
+        """Note that all is well with a build."""
+        if self._until.pop(build, None) is not None:
+            del self.why[build]
+            log.warning("a build is written again", build=build)
+
+
+# How long a runner waits: between two looks for news, and after something went wrong.
+
+#: Seconds at most for more news to gather, when there is some.
+_BREATH: Final = 0.02
+#: Seconds to wait after the first failure; it doubles with each, up to the second number.
+_BACKOFF: Final = (0.05, 5.0)
+
+
+class Pace:
+    """The pauses of one runner, and what it tells of troubles: once for each, and once when they are over."""
+
+    def __init__(self, poll_interval: float) -> None:
+        self._poll_interval = poll_interval
+        self._breath = min(poll_interval / 5, _BREATH)
+        self._woken = asyncio.Event()
+        self._failing: str | None = None
+        #: how many rounds have failed in a row
+        self.failures = 0
+
+    def wake(self) -> None:
+        """Let the next look be soon."""
+        self._woken.set()
+
+    async def rest(self, *, brief: bool) -> None:
+        """Wait for the next look, or for being woken; what comes just after is taken in the same look.
+
+        ``brief``: more news is to be expected, and the wait is short.
+        """
+        if not brief:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._poll_interval):
+                    await self._woken.wait()
+        if brief or self._woken.is_set():
+            await asyncio.sleep(self._breath)
+            self._woken.clear()
+
+    async def after(self, error: Exception) -> None:
+        """Wait after a round that failed, longer each time."""
+        what = "outage" if is_outage(error) else f"{type(error).__name__}: {error}"
+        if what != self._failing:
+            self._failing = what
+            if what == "outage":
+                log.warning("projections wait for the database", error=str(error) or type(error).__name__)
+            else:
+                log.error("projections cannot be fed; trying again", error=what, exc_info=error)
+        first, longest = _BACKOFF
+        pause = min(first * 2.0 ** min(self.failures, 20), longest)
+        self.failures += 1
+        await asyncio.sleep(pause * (0.5 + random.random()))  # noqa: S311 - only so that not all come at once
+
+    def went_well(self) -> None:
+        """Note that a round did not fail."""
+        if self._failing is not None:
+            log.warning("projections are fed again", failures=self.failures)
+        self._failing, self.failures = None, 0
+
+
+# Letting a finished build take over.
+#
+# It may only do so when it is as far as the live one in every world, so whoever feeds the live one has to stand still
+# for that moment. Where that is another runner, its lease is taken from it, and the new build gets what the other wrote
+# last; then the swap finds them equal. If the swap is held back the other gets its lease again.
+
+#: Seconds until a swap that was held back is tried again; it doubles each time, up to the second number.
+_SWAPPING_PAUSES: Final = (0.2, 10.0)
+#: Seconds for which a live build may have to do without its runner for the sake of a swap.
+_LONGEST_SEIZURE: Final = 5.0
+
+
+class Swapping:
+    """The swaps that one runner attempts."""
+
+    def __init__(
+        self, pool: Pool, builds: Builds, leases: Leases, counters: Counters, clock: Callable[[], float]
+    ) -> None:
+        self._pool = pool
+        self._builds = builds
+        self._leases = leases
+        self._counters = counters
+        self._clock = clock
+        self._waiting: dict[str, tuple[float, float]] = {}
+        #: builds of which it was told that they wait for a lock
+        self._told: set[str] = set()
+        #: projections whose builds may take over though worlds are parked in them
+        self.accept_parked: set[str] = set()
+        #: leases of live builds that were taken from another runner for the sake of a swap, and when
+        self.seized: dict[str, float] = {}
+        #: why a swap is held back until somebody does something, by build
+        self.held_back: dict[str, str] = {}
+
+    async def attempt(self, new: Build, builds: Sequence[Build], folds: Folds) -> bool:
+        """Attempt the swap of a build that has caught up; return whether another round is to be done at once."""
+        until, _ = self._waiting.get(new.name, (-inf, 0.0))
+        if self._clock() < until:
+            return False
+        live = next((b for b in builds if b.projection == new.projection and b.status == "live"), None)
+        if (
+            live is not None
+            and live.lease not in self._leases.held
+            and (
+                new.projection in self.accept_parked
+                or not await self._pool.fetchval(statements.PARKED_ONLY_HERE, new.name, live.name)
+            )
+        ):
+            await self._leases.seize(live.lease)
+            folds.forget(live.name)
+            self.seized[live.lease] = self._clock()
+            return True
+        try:
+            await self._builds.swap(
+                new, self._leases.held.get(new.lease, -1), accept_parked=new.projection in self.accept_parked
+            )
+        except SwapHeldBackError as why:
+            await self._hold_back(new, live, str(why), lasting=why.lasting)
+            return False
+        except asyncpg.LockNotAvailableError as error:
+            held = f"a lock on its views is not to be had, {holders_of(error) or 'for others come and go'}"
+            if new.name in self._waiting and new.name not in self._told:
+                self._told.add(new.name)
+                log.warning("a finished build waits for a lock", build=new.name, why=held)
+            await self._hold_back(new, live, held)
+            return False
+        except (asyncpg.DependentObjectsStillExistError, asyncpg.WrongObjectTypeError) as error:
+            await self._hold_back(new, live, f"{error} ({error.detail or error.hint})", lasting=True)
+            return False
+        self._counters.swaps += 1
+        self._forget(new.name)
+        return True
+
+    def keep(self, builds: Sequence[Build], held: Sequence[Build]) -> None:
+        """Let go of what was for the sake of builds that this runner no longer fills, or that cannot keep up."""
+        filling = {build.projection for build in held if build.status == "building"}
+        for_them = {build.lease for build in builds if build.status == "live" and build.projection in filling}
+        since = self._clock() - _LONGEST_SEIZURE
+        self.seized = {lease: when for lease, when in self.seized.items() if lease in for_them and when > since}
+        for build in self._waiting.keys() - {build.name for build in held}:
+            self._forget(build)
+
+    async def _hold_back(self, new: Build, live: Build | None, why: str, *, lasting: bool = False) -> None:
+        if lasting and self.held_back.get(new.name) != why:
+            log.warning("a finished build cannot take over yet", build=new.name, why=why)
+        if lasting:
+            self.held_back[new.name] = why
+        first, longest = _SWAPPING_PAUSES
+        _, pause = self._waiting.get(new.name, (0.0, first / 2))
+        pause = min(pause * 2, longest)
+        self._waiting[new.name] = self._clock() + pause, pause
+        if live is not None and live.lease in self.seized:
+            del self.seized[live.lease]
+            await self._leases.release([live.lease])
+
+    def _forget(self, build: str) -> None:
+        self._waiting.pop(build, None)
+        self._told.discard(build)
+        self.held_back.pop(build, None)
+
 
 #: Seconds between two looks at what is seldom wrong: views that are gone, builds that are to be dropped.
 _HOUSEKEEPING: Final = 2.0
@@ -242,12 +440,12 @@ class Runner:
     async def _left_to_do(self) -> bool:
         builds = [build.name for build in await self.builds.all() if self._mine(build)]
         kept_back = self._swapping.held_back
-        return bool(await self._pool.fetchval(feeding_statements.LEFT_TO_DO, builds, list(kept_back)))
+        return bool(await self._pool.fetchval(statements.LEFT_TO_DO, builds, list(kept_back)))
 
     async def waited_for(self) -> WaitedFor | None:
         """Return the first world in which something is left to do, as far as that is noted."""
         builds = [build.name for build in await self.builds.all() if self._mine(build)]
-        row = await self._pool.fetchrow(feeding_statements.WAITED_FOR, builds)
+        row = await self._pool.fetchrow(statements.WAITED_FOR, builds)
         return None if row is None else WaitedFor(*row)
 
     # -- going on ------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The engine's statements about builds, leases, checks and status. Values always travel as parameters.
 
-What a runner does over and over stands in `worldledger_projections.feeding_statements`; what depends on a projection's
+What a runner does over and over stands in `worldledger_projections.statements`; what depends on a projection's
 columns is made by `worldledger_projections.tables`.
 """
 
@@ -273,4 +273,191 @@ select b.projection, k.build, k.world_id, k.global_seq, k.kind, k.error, k.attem
 from projection_parked k join projection_builds b using (build)
 where b.projection = $1 and b.status <> 'retired' and k.error <> ''
 order by k.build, k.world_id limit $2
+"""
+
+
+# The statements by which a runner finds what is due and writes what it made of it.
+#
+# Values always travel as parameters. The writing of rows themselves is made by `worldledger_projections.tables`.
+
+# -- finding what is due -----------------------------------------------------------------------------------
+
+#: Note for every build the worlds that have moved, the first $2 after $1, and that this was noted; give how many, and
+#: the last. A build in $3 reads only the worlds of the rulesets that $4 and $5 name; a build that this program does
+#: not know reads all, and who knows it looks again.
+#: Heads that somebody is just moving are left for the next look. Rows of both tables are locked in the order of
+#: their keys.
+DISCOVER: Final = """
+with picked as materialized (
+    select world_id from heads where moved and world_id > $1 order by world_id limit $2
+    for no key update skip locked),
+news as (
+    update heads h set moved = false from picked where h.world_id = picked.world_id
+    returning h.world_id, h.head_seq),
+noted as (
+    insert into projection_pending as p (build, world_id, head_seq)
+    select b.build, n.world_id, n.head_seq
+    from news n join worlds w using (world_id) cross join projection_builds b
+    where b.status <> 'retired' and (
+        b.build <> all($3::text[])
+        or exists (select from unnest($4::text[], $5::text[]) as f (build, ruleset)
+                   where f.build = b.build and f.ruleset = w.ruleset))
+    order by b.build, n.world_id
+    on conflict (build, world_id) do update set head_seq = greatest(p.head_seq, excluded.head_seq))
+select count(*), max(world_id) from news
+"""
+
+#: One page of a build's first pass over all worlds. $1 build, $2 where the pass stands, $3 where it stands then (null
+#: at the end); the page's worlds: $4 world_id, $5 head_seq.
+SCAN: Final = """
+with here as (
+    update projection_builds set scanned_to = $3 where build = $1 and scanned_to = $2 and status <> 'retired'
+    returning build)
+insert into projection_pending as p (build, world_id, head_seq)
+select here.build, w.world_id, w.head_seq
+from here cross join unnest($4::text[], $5::bigint[]) as w (world_id, head_seq)
+left join projection_cursors c on c.build = here.build and c.world_id = w.world_id
+where w.head_seq > coalesce(c.global_seq, 0)
+order by w.world_id
+on conflict (build, world_id) do update set head_seq = greatest(p.head_seq, excluded.head_seq)
+"""
+
+#: $1 build, $2 the rulesets it reads, null for all.
+COUNT_TOTAL: Final = """
+update projection_builds set effects_total = (
+    select coalesce(sum(h.head_seq), 0) from heads h join worlds w using (world_id)
+    where $2::text[] is null or w.ruleset = any($2::text[]))
+where build = $1 and effects_total is null
+"""
+
+#: What is due for some builds ($1), by world, each build's first $3 worlds after $2. ``parked`` is where the build
+#: has set the world aside, unless it was released for another attempt.
+DUE: Final = """
+select p.build, p.world_id, p.head_seq, c.global_seq, w.ruleset, k.global_seq as parked
+from unnest($1::text[]) as b (build)
+cross join lateral (
+    select q.build, q.world_id, q.head_seq from projection_pending q
+    where q.build = b.build and q.world_id > $2 order by q.world_id limit $3) p
+left join projection_cursors c on c.build = p.build and c.world_id = p.world_id
+left join worlds w on w.world_id = p.world_id
+left join projection_parked k on k.build = p.build and k.world_id = p.world_id and k.error <> ''
+order by p.world_id, p.build
+"""
+
+#: Nothing is due any more in these worlds up to these heads. $1 build, $2 world_id, $3 head_seq.
+NOT_DUE: Final = """
+delete from projection_pending p using unnest($1::text[], $2::text[], $3::bigint[]) as d (build, world_id, head_seq)
+where p.build = d.build and p.world_id = d.world_id and p.head_seq <= d.head_seq
+"""
+
+#: Worlds that are parked are not due, unless somebody has released them in the meantime. $1 build, $2 world_id.
+NOT_DUE_WHILE_PARKED: Final = """
+with parked as materialized (
+    select k.build, k.world_id from unnest($1::text[], $2::text[]) as d (build, world_id)
+    join projection_parked k on k.build = d.build and k.world_id = d.world_id and k.error <> ''
+    order by k.build, k.world_id for update of k)
+delete from projection_pending p using parked where p.build = parked.build and p.world_id = parked.world_id
+"""
+
+#: Release parked worlds for another attempt: an empty error says so. $1 builds, $2 a world_id, null for all.
+RELEASE_PARKED: Final = """
+update projection_parked set error = '' where build = any($1::text[]) and ($2::text is null or world_id = $2)
+returning build, world_id
+"""
+
+#: To be run after RELEASE_PARKED, in a statement of its own: it sees all that NOT_DUE_WHILE_PARKED threw away.
+#: $1 build, $2 world_id.
+DUE_AGAIN: Final = """
+insert into projection_pending as p (build, world_id, head_seq)
+select d.build, d.world_id, h.head_seq
+from unnest($1::text[], $2::text[]) as d (build, world_id) join heads h using (world_id)
+order by d.build, d.world_id
+on conflict (build, world_id) do update set head_seq = greatest(p.head_seq, excluded.head_seq)
+"""
+
+#: Whether anything is left to do for some builds ($1), or not yet noted; that builds of $2 take over is not waited for.
+LEFT_TO_DO: Final = """
+select coalesce((select true from heads where moved order by world_id limit 1), false)
+    or exists (
+        select from projection_builds b
+        where b.build = any($1::text[]) and b.status <> 'retired' and not b.paused
+          and (b.scanned_to is not null or (b.status = 'building' and b.build <> all($2::text[]))
+               or exists (select from projection_pending p where p.build = b.build)))
+"""
+
+#: The first world in which something is left to do for some builds ($1), how far it was read, and who holds the build.
+WAITED_FOR: Final = """
+select b.projection, p.world_id, coalesce(c.global_seq, 0) as global_seq, h.head_seq, l.holder
+from projection_builds b
+join projection_pending p on p.build = b.build
+left join projection_cursors c on c.build = p.build and c.world_id = p.world_id
+left join heads h on h.world_id = p.world_id
+left join projection_leases l on l.name = 'build:' || b.build
+where b.build = any($1::text[]) and b.status <> 'retired' and not b.paused
+order by p.world_id, b.projection limit 1
+"""
+
+# -- writing -----------------------------------------------------------------------------------------------
+
+#: Begin a transaction of the runner's. It need not be durable at once: rows and cursor are one transaction, and what
+#: a crash of the server takes back is done again. A holder that hangs in the middle is thrown out, so that nobody
+#: has to wait for its locks. {idle} and {lock} are milliseconds.
+BEGIN: Final = """
+begin; set local synchronous_commit = off; set local idle_in_transaction_session_timeout = {idle};
+set local lock_timeout = {lock}
+"""
+
+#: $1 build, $2 world_id. A cursor that somebody else has locked is left out.
+LOCK_CURSORS: Final = """
+select c.build, c.world_id, c.global_seq from unnest($1::text[], $2::text[]) as d (build, world_id)
+join projection_cursors c on c.build = d.build and c.world_id = d.world_id
+order by c.build, c.world_id for update of c skip locked
+"""
+
+#: $1 build, $2 world_id, $3 global_seq. Gives those that were not there.
+NEW_CURSORS: Final = """
+insert into projection_cursors (build, world_id, global_seq)
+select * from unnest($1::text[], $2::text[], $3::bigint[]) as d (build, world_id, global_seq)
+order by build, world_id on conflict do nothing returning build, world_id
+"""
+
+#: The last statement of a batch, which fences it: gives the builds whose lease is still held and which are neither
+#: paused nor retired; where one is missing nothing may be committed.
+#: Builds: $1 build, $2 token, $3 how many effects. Worlds: $4 build, $5 world_id, $6 global_seq, $7 whether the cursor
+#: is new. Parked: $8 build, $9 world_id, $10 global_seq, $11 kind, $12 error.
+FINISH: Final = """
+with fence as materialized (
+    select h.build, h.effects from unnest($1::text[], $2::bigint[], $3::bigint[]) as h (build, token, effects)
+    join projection_leases l on l.name = 'build:' || h.build and l.token = h.token
+    order by l.name for share of l),
+counted as (
+    update projection_builds b set effects_done = b.effects_done + f.effects from fence f
+    where b.build = f.build and b.status <> 'retired' and not b.paused returning b.build),
+reached as materialized (
+    select * from unnest($4::text[], $5::text[], $6::bigint[], $7::boolean[])
+        as r (build, world_id, global_seq, fresh)),
+parked as materialized (
+    select * from unnest($8::text[], $9::text[], $10::bigint[], $11::text[], $12::text[])
+        as k (build, world_id, global_seq, kind, error)),
+moved as (
+    update projection_cursors c set global_seq = r.global_seq from reached r
+    where not r.fresh and c.build = r.build and c.world_id = r.world_id and c.global_seq <> r.global_seq),
+due as materialized (
+    select p.build, p.world_id from reached r
+    join projection_pending p on p.build = r.build and p.world_id = r.world_id
+    where p.head_seq <= r.global_seq
+       or exists (select from parked k where k.build = r.build and k.world_id = r.world_id)
+    order by p.build, p.world_id for update of p),
+done as (
+    delete from projection_pending p using due where p.build = due.build and p.world_id = due.world_id),
+set_aside as (
+    insert into projection_parked as o (build, world_id, global_seq, kind, error) select * from parked
+    on conflict (build, world_id) do update set
+        attempts = case when o.global_seq = excluded.global_seq then o.attempts + 1 else 1 end,
+        global_seq = excluded.global_seq, kind = excluded.kind, error = excluded.error, parked_at = now()),
+passed as (
+    delete from projection_parked o using reached r
+    where o.build = r.build and o.world_id = r.world_id and o.global_seq <= r.global_seq
+      and not exists (select from parked k where k.build = r.build and k.world_id = r.world_id))
+select build from counted
 """

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from worldledger_projections import feeding_statements
+from worldledger_projections import statements
 from worldledger_projections.base import SCHEMA, Row
 from worldledger_projections.folds import Key, Target
 from worldledger_projections.outages import FOREIGN, RefusedRowsError, brief, transaction
@@ -117,7 +117,7 @@ class Writer:
                 raise
             builds = list(written.effects)
             held = await connection.fetch(
-                feeding_statements.FINISH,
+                statements.FINISH,
                 builds,
                 [tokens.get(build, -1) for build in builds],
                 list(written.effects.values()),
@@ -134,11 +134,11 @@ async def _take_cursors(connection: Connection, targets: Iterable[Target]) -> No
     fresh = [(*target.key, target.reached) for target in targets if target.fresh]
     moved: set[Key] = set()
     if known:
-        rows = await connection.fetch(feeding_statements.LOCK_CURSORS, *columns(list(known), 2))
+        rows = await connection.fetch(statements.LOCK_CURSORS, *columns(list(known), 2))
         found = {(row["build"], row["world_id"]): row["global_seq"] for row in rows}
         moved.update(key for key, seq in known.items() if found.get(key) != seq)
     if fresh:
-        rows = await connection.fetch(feeding_statements.NEW_CURSORS, *columns(fresh, 3))
+        rows = await connection.fetch(statements.NEW_CURSORS, *columns(fresh, 3))
         moved.update({(build, world_id) for build, world_id, _ in fresh}.difference(map(tuple, rows)))
     if moved:
         raise CursorsMovedError(moved)

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from worldledger_chess.api import played as played_shapes
+from worldledger_chess.api import games as played_shapes
 from worldledger_chess.api import shapes as games_shapes
 from worldledger_chess.projections.games import Games
 from worldledger_chess.projections.moves import Moves

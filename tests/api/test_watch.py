@@ -12,7 +12,7 @@ from worldledger_service.store.watch import HeadWatcher
 from worldledger.chain import StoredEffect
 from worldledger.errors import StoreUnavailableError
 from worldledger.genesis import NewWorld
-from worldledger.ports import WorldHead
+from worldledger.protocols import WorldHead
 
 from .helpers import draft, settings, wait_for
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from worldledger_chess.arena import Arena, LiveGame, MoveOutcome
 from worldledger_chess.rules import validate_game_state
-from worldledger_service.store import writing
+from worldledger_service.store import statements
 
 from worldledger.errors import IllegalEffectError, RequestConflictError, SimulationError
 from worldledger.genesis import NewWorld
@@ -212,7 +212,7 @@ async def test_attempts_that_wait_for_one_commit(arena: Arena, game_id: str, mon
     """Of those that are one too many nobody hears before the last that is allowed stands in the log: what follows it
     is told to them as to others.
     """
-    real, gate = writing.write_groups, asyncio.Event()
+    real, gate = statements.write_groups, asyncio.Event()
 
     async def slowly(connection: Any, groups: Any) -> Any:
         written = await real(connection, groups)

@@ -15,7 +15,7 @@ from worldledger_service.store.transfer import import_export
 
 from tests.store.exports import export_of, text
 from worldledger.errors import FoldError
-from worldledger.transfer import check_export
+from worldledger.exports import check_export
 
 from .helpers import Opening, attempt, effects, new_game, refused, wait_for
 

@@ -16,11 +16,11 @@ from tests.api.helpers import settings
 from tests.store.exports import effect, export_of, genesis, text
 from worldledger.client import World
 from worldledger.errors import IllegalEffectError, InvalidConfigError, InvalidEffectError, SimulationError
+from worldledger.exports import check_export
 from worldledger.genesis import NewWorld
 from worldledger.intents import registration_draft
 from worldledger.observation import ObservationPolicy
 from worldledger.policies import policy_spec
-from worldledger.transfer import check_export
 
 ONE, TWO = "Zo\u00e9", "Zoe\u0301"
 KELVIN = "\u212a"  # whose NFC is the letter K

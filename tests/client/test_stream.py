@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from worldledger.client.link import Missing, Stream
 from worldledger.client.queueing import DeltaQueue
-from worldledger.client.stream import Missing, Stream
 from worldledger.deltas import ObservationDelta, View
 from worldledger.errors import SimulationError, StoreUnavailableError, UnknownAgentError
 from worldledger.patches import diff
@@ -147,7 +147,7 @@ async def test_of_several_that_are_too_large_the_last_is_fetched() -> None:
 
 async def test_what_waits_for_a_view_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """If too much comes meanwhile, a later view is fetched instead."""
-    monkeypatch.setattr("worldledger.client.stream._MOST_HELD", 3)
+    monkeypatch.setattr("worldledger.client.link._MOST_HELD", 3)
     views = history(12)
     service, queue = Service(views), DeltaQueue(100)
     stream = service.stream(queue, 1)

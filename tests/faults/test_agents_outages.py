@@ -159,11 +159,11 @@ async def test_nobody_waits_for_what_cannot_come(database_url: str, monkeypatch:
         ada = await world.register_agent("ada", ALL)
         monkeypatch.setattr(world._follower, "_read_on", _read_nothing)
         unseen = await ada.submit_intent(intent("ada", "unseen", "Speak", text="did you hear?"))
-        monkeypatch.setattr("worldledger_service.runtime.submitting._PATIENCE", 0.1)
+        monkeypatch.setattr("worldledger_service.runtime.admission._PATIENCE", 0.1)
         cut(proxy)
         with pytest.raises(StoreUnavailableError):
             await world.submit_intent(intent("ada", "fails", "Speak", text="hello?"))
-        monkeypatch.setattr("worldledger_service.runtime.submitting._PATIENCE", 3600.0)
+        monkeypatch.setattr("worldledger_service.runtime.admission._PATIENCE", 3600.0)
         for context_seq in (0, unseen.global_seq, unseen.global_seq + 100):
             with pytest.raises(CircuitBreakerOpenError):
                 wanted = intent("ada", f"refused-{context_seq}", "Speak", context_seq, text="hello?")

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from worldledger_projections import feeding_statements, statements
+from worldledger_projections import statements
 from worldledger_projections.base import Column, View
 from worldledger_projections.discovery import WORLDS_AT_ONCE, Discovery, reading
 from worldledger_projections.tables import Table, check_definitions
@@ -129,9 +129,9 @@ async def _cost(admin: Any, tables: list[Table], mode: str) -> int:
     pages = 0
     for statement, arguments in (
         (statements.BUILDS, ()),
-        (feeding_statements.DISCOVER, ("", WORLDS_AT_ONCE, *reading(tables))),
-        (feeding_statements.DUE, (builds, "", 256)),
-        (feeding_statements.LEFT_TO_DO, (builds, [])),
+        (statements.DISCOVER, ("", WORLDS_AT_ONCE, *reading(tables))),
+        (statements.DUE, (builds, "", 256)),
+        (statements.LEFT_TO_DO, (builds, [])),
         (statements.STATUS, reading(tables)),
     ):
         plan = json.loads(await admin.fetchval(f"explain (analyze, buffers, format json) {statement}", *arguments))

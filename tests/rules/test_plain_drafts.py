@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worldledger.canonical import canonical_json
-from worldledger.drafts import CheckedDraft, check_draft, effect_text
+from worldledger.drafts import CheckedDraft, PlainDrafts, check_draft, effect_text
 from worldledger.effects import SCHEMA_VERSION
-from worldledger.plain_drafts import PlainDrafts
 
 #: Numbers whose texts are odd among them, and texts with everything that JSON has to escape, line breaks first.
 TIMES = st.floats(0, 1e300) | st.sampled_from([0.0, 1e16, 1e-7, 5e-324, 123456789.123, 1e22])

@@ -34,7 +34,7 @@ AIO_FORBIDDEN_NAMES = OUTSIDE | frozenset(_AIO_OUTSIDE.split())
 READERS = {
     "worldledger/errors/remaking.py": frozenset({"inspect"}),
     "worldledger/moments.py": frozenset({"datetime"}),
-    "kinds/simulation/worldledger_simulation/rules/loading.py": frozenset({"os", "pathlib", "open"}),
+    "kinds/simulation/worldledger_simulation/rules/config.py": frozenset({"os", "pathlib", "open"}),
     "kinds/social_rl/worldledger_social_rl/rules/files.py": frozenset({"os", "pathlib", "open", "datetime", "now"}),
     "kinds/social_rl/worldledger_social_rl/rules/recording.py": frozenset({"datetime"}),
     "kinds/social_rl/worldledger_social_rl/rules/rounds.py": frozenset({"datetime"}),

@@ -11,7 +11,7 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from worldledger_sandbox.rules import RULESET
-from worldledger_sandbox.rules.handlers import HANDLERS
+from worldledger_sandbox.rules.checks import HANDLERS
 
 from tests.rules.seeing import AGENTS, HAPPENINGS, POLICIES, OwnDelta, long_story, registered
 from tests.rulesets.sandboxes import Said, effects_of

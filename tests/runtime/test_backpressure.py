@@ -7,8 +7,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from worldledger_service.runtime.backpressure import Backpressure
-from worldledger_service.runtime.fairness import Ticket
+from worldledger_service.runtime.scheduling import Backpressure, Ticket
 
 from worldledger.config import OrchestratorConfig
 

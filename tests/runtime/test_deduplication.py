@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from worldledger_service.runtime.deduplication import Requests
+from worldledger_service.runtime.admission import Requests
 
 from tests.aio.virtual import at_once, settle, virtual
 from worldledger.errors import RequestConflictError, StaleContextError

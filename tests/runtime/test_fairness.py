@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from worldledger_service.runtime.fairness import RoundRobin, Ticket
+from worldledger_service.runtime.scheduling import RoundRobin, Ticket
 
 
 class Line:

@@ -6,8 +6,7 @@ from itertools import count
 
 from hypothesis import given
 from hypothesis import strategies as st
-from worldledger_service.runtime.fairness import Ticket
-from worldledger_service.runtime.priorities import Priorities
+from worldledger_service.runtime.scheduling import Priorities, Ticket
 
 
 class Line:

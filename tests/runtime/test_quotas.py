@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from worldledger_service.runtime.quotas import Quotas, TokenBucket
+from worldledger_service.runtime.scheduling import Quotas, TokenBucket
 
 from worldledger.config import MemoryConfig, OrchestratorConfig
 from worldledger.errors import QuotaExceededError

@@ -29,8 +29,8 @@ from worldledger.errors import (
     RequestConflictError,
     SimulationError,
 )
+from worldledger.exports import check_export
 from worldledger.intents import Accepted
-from worldledger.transfer import check_export
 
 from .helpers import custom, effects, head_of, refused, speak, wait_for, whole
 from .simulating import Reader, changing, create, opened, said, text_of, views_at

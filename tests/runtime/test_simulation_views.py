@@ -22,8 +22,8 @@ from tests.rulesets.simulation.playing import Play, plays, trade
 from worldledger.chain import link
 from worldledger.config import OrchestratorConfig
 from worldledger.errors import MomentNotFoundError, UnknownAgentError
+from worldledger.exports import check_export
 from worldledger.folding import Fold
-from worldledger.transfer import check_export
 from worldledger.views import Views
 from worldledger.world import state_text
 

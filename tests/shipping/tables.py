@@ -18,7 +18,7 @@ from typing import Final
 from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
-from worldledger_chess.api import errors as of_chess_routes
+from worldledger_chess.api import problems as of_chess_routes
 from worldledger_chess.arena import errors as of_games
 from worldledger_chess.arena.players import errors as of_players
 from worldledger_projections import errors as of_projections
@@ -26,13 +26,13 @@ from worldledger_service import app
 from worldledger_service.api import errors as of_http
 from worldledger_service.api import problems
 from worldledger_service.settings import Settings
-from worldledger_social_rl.api import errors as of_runs
+from worldledger_social_rl.api import problems as of_runs
 from worldledger_social_rl.rules import fields as of_social_rl
 
+from worldledger.client import facades as of_steps
 from worldledger.client import problems as of_client
-from worldledger.client import stepping as of_steps
 from worldledger.config import MemoryConfig, OrchestratorConfig
-from worldledger.errors import SimulationError, base, intents, log, queries, simulations, social_rl
+from worldledger.errors import SimulationError, base, intents, log, simulations, social_rl
 
 from .analytics_tables import columns_tables, common_table, cookbook_table, kinds_table, views_table
 from .project import ROOT
@@ -61,7 +61,7 @@ def _status(error: type[SimulationError]) -> int:
 
 
 def _error_classes() -> Iterator[type[SimulationError]]:
-    of_rules = (base, log, simulations, social_rl, queries, intents)
+    of_rules = (base, log, simulations, social_rl, log, intents)
     for module in (
         *of_rules,
         of_projections,

@@ -104,7 +104,7 @@ async def test_the_iterable_fails_after_the_server_has_refused(database_url: str
 @pytest.mark.both_servers
 async def test_pieces(log: EventLog, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that go in several pieces are all there, whether or not the last piece is full."""
-    monkeypatch.setattr("worldledger_service.store.copying._ROWS", 5)
+    monkeypatch.setattr("worldledger_service.store.bulk._ROWS", 5)
     for count in (4, 5, 6, 10, 0):
         await store.bulk_append(log.world_id, [draft(n, req_id=f"{count}-{n}") for n in range(count)])
     assert await assert_sound(store, log.world_id) == [*range(4), *range(5), *range(6), *range(10)]

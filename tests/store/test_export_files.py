@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from worldledger.chain import Position
 from worldledger.errors import FileRefusedError
-from worldledger.exports import MAX_MARKS, Marks
-from worldledger.transfer import CheckedExport, check_export
+from worldledger.exports import MAX_MARKS, CheckedExport, Marks, check_export
 
 from .exports import effect, export_of, genesis, text, texts
 

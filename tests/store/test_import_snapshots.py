@@ -21,9 +21,9 @@ from worldledger_service.store.snapshots import Taken
 from worldledger.chain import StoredEffect
 from worldledger.effects import EffectDraft
 from worldledger.errors import WorldNotFoundError
+from worldledger.exports import check_export
 from worldledger.folding import Fold
 from worldledger.genesis import NewWorld
-from worldledger.transfer import check_export
 
 from .exports import export_of, texts
 from .helpers import assert_sound

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import pytest
-from worldledger_service.store import EventLog, Store, writing
+from worldledger_service.store import EventLog, Store, statements
 from worldledger_service.store.units import Judge
 
 from worldledger.effects import EffectDraft
@@ -233,7 +233,7 @@ async def test_nobody_is_refused_for_what_is_not_committed(
     late = await other.log(log.world_id)
     await late.append(created("e"))
     await log.append(draft(0))  # the other store does not know of it, so what it has next is settled under the lock
-    real, tries = writing.write_groups, itertools.count()
+    real, tries = statements.write_groups, itertools.count()
 
     async def fails_once(connection: Any, groups: Any) -> Any:
         if next(tries) == 0:

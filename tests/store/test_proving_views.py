@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from worldledger_sandbox.rules import RULESET
-from worldledger_service.store import proving_views, view_digests
-from worldledger_service.store.proving_views import ViewProof
+from worldledger_service.store import replaying, view_digests
+from worldledger_service.store.replaying import ViewProof
 from worldledger_service.store.view_digests import ViewDigests
 
 from tests.rules.chains import chained
@@ -106,8 +106,8 @@ async def test_any_log_is_proved_within_bounds(thorough: bool, random: Random, l
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(view_digests, "_MOST", random.choice([1, 2, 10]))
         patch.setattr(view_digests, "_MOST_AGENTS", random.choice([2, 100]))
-        patch.setattr(proving_views, "_STRETCH", random.choice([0, 2, 100]))
-        patch.setattr(proving_views, "_POLICIES", random.choice([1, 100]))
+        patch.setattr(replaying, "_STRETCH", random.choice([0, 2, 100]))
+        patch.setattr(replaying, "_POLICIES", random.choice([1, 100]))
         proof = await _prove(chained(_effects(log)), batch)
         assert (proof.differs, proof.agreed, proof.unchecked) == (None, len(written), 0)
         if not written:
@@ -172,7 +172,7 @@ async def test_views_are_kept_up_no_longer_than_needed(monkeypatch: pytest.Monke
             kept.append(effect["global_seq"])
             return super().apply(effect, digests=digests)
 
-    monkeypatch.setattr(proving_views, "Views", Counted)
+    monkeypatch.setattr(replaying, "Views", Counted)
     log = [*story, *(_move(float(n)) for n in range(997)), *digests]
     proof = await _prove(chained(_effects(log)), 1000)
     assert (proof.differs, proof.agreed) == (None, 4)

@@ -17,7 +17,7 @@ from worldledger_service.store import Store
 
 from worldledger.errors import InvalidConfigError, StoreUnavailableError
 from worldledger.genesis import NewWorld
-from worldledger.slugs import experiment_label
+from worldledger.names import experiment_label
 
 if TYPE_CHECKING:
     from .helpers import Connection

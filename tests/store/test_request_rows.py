@@ -14,9 +14,9 @@ from worldledger_service.store.verification import every_world, verify_world
 
 from worldledger.chain import ORIGIN, Position
 from worldledger.errors import WorldNotFoundError
+from worldledger.exports import check_export
 from worldledger.genesis import NewWorld
 from worldledger.time_authority import TIME_AUTHORITY_KIND
-from worldledger.transfer import check_export
 
 from .helpers import draft, guards_down
 

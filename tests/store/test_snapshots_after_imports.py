@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from worldledger_service.store import Store
-from worldledger_service.store.worlds_at_once import WorldsAtOnce
+from worldledger_service.store.bulk import WorldsAtOnce
 
 from worldledger.chain import StoredEffect
 from worldledger.drafts import check_draft

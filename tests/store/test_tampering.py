@@ -12,8 +12,8 @@ from worldledger_service.store import EventLog, Store
 from worldledger_service.store.transfer import import_export
 
 from worldledger.errors import RecoveryAction, TamperedError
+from worldledger.exports import check_export
 from worldledger.genesis import NewWorld
-from worldledger.transfer import check_export
 
 from .exports import export_of, texts
 from .helpers import assert_sound, draft, guards_down

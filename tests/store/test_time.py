@@ -9,13 +9,13 @@ from io import BytesIO
 
 import pytest
 from worldledger_service.store import EventLog, Store
+from worldledger_service.store.bulk import WorldsAtOnce
 from worldledger_service.store.transfer import import_export
-from worldledger_service.store.worlds_at_once import WorldsAtOnce
 
 from worldledger.drafts import check_draft
 from worldledger.errors import InvalidEffectError, RecoveryAction, SimTimeOrderError, TimeAuthorityError
+from worldledger.exports import check_export
 from worldledger.genesis import NewWorld
-from worldledger.transfer import check_export
 
 from . import exports
 from .helpers import assert_sound, draft, effects

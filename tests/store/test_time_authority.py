@@ -26,9 +26,9 @@ from worldledger.errors import (
     SimulationError,
     TimeAuthorityError,
 )
+from worldledger.exports import check_export
 from worldledger.genesis import NewWorld
 from worldledger.time_authority import TIME_AUTHORITY_KIND, TimeAuthority
-from worldledger.transfer import check_export
 
 from . import exports
 from .helpers import assert_sound, draft, effects, holding_head, start, wait_for_waiters

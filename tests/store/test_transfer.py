@@ -16,8 +16,8 @@ from tests.rules.chains import chained
 from worldledger.chain import StoredEffect
 from worldledger.config import OrchestratorConfig
 from worldledger.errors import FileRefusedError, RequestConflictError, TamperedError, WorldExistsError
+from worldledger.exports import CheckedExport, check_export
 from worldledger.genesis import NewWorld
-from worldledger.transfer import CheckedExport, check_export
 
 from .exports import effect, export_of, genesis, text, texts
 from .helpers import draft, guards_down

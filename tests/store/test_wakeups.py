@@ -11,8 +11,7 @@ import asyncpg
 import orjson
 import pytest
 from worldledger_service.store import EventLog, Store
-from worldledger_service.store.wakeups import CHANNEL, Wakeups
-from worldledger_service.store.watch import HeadWatcher
+from worldledger_service.store.watch import CHANNEL, HeadWatcher, Wakeups
 
 from worldledger.errors import StoreUnavailableError
 from worldledger.genesis import NewWorld
@@ -121,7 +120,7 @@ async def test_who_waits_for_long_says_so_again(
     watching: Watching, log: EventLog, ear: Ear, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long the pause between two looks: others forget those of whom they do not hear."""
-    monkeypatch.setattr("worldledger_service.store.wakeups.EVERY", 0.02)
+    monkeypatch.setattr("worldledger_service.store.watch.EVERY", 0.02)
     monkeypatch.setattr("worldledger_service.store.watch.EVERY", 0.02)
     _, watcher = await watching()
     waiting = start(watcher.wait_beyond(log.world_id, 1))

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 from worldledger_service.store import Store
-from worldledger_service.store.bulk import Row
-from worldledger_service.store.worlds_at_once import SealedWorld, WorldsAtOnce
+from worldledger_service.store.bulk import Row, SealedWorld, WorldsAtOnce
 
-from worldledger.drafts import CheckedDraft, check_draft
+from worldledger.drafts import CheckedDraft, PlainDrafts, check_draft
 from worldledger.errors import (
     EffectTooLargeError,
     SimTimeOrderError,
@@ -19,7 +18,6 @@ from worldledger.errors import (
     WorldExistsError,
 )
 from worldledger.genesis import NewWorld
-from worldledger.plain_drafts import PlainDrafts
 
 from .helpers import assert_sound, draft
 

@@ -1,6 +1,403 @@
 """Two ways to live in a `World`, here or in a service: step by step, and by messages."""
 
-from worldledger.client.messaging import MessageFacade
-from worldledger.client.stepping import RLFacade, StepCancelledError
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, Final
+
+from worldledger.aio import CancelToken, CircuitBreaker, QueueClosedError
+from worldledger.client.fitting import fitted
+from worldledger.client.handle import completed
+from worldledger.client.messages import Handler, MessageSubscription, kinds_of
+from worldledger.client.protocol import Receipt, World
+from worldledger.client.pumps import Pump
+from worldledger.client.queueing import DeltaQueue
+from worldledger.collapsing import collapse
+from worldledger.deltas import DELTA_VERSION, ObservationDelta, ObservedEvent, View
+from worldledger.effects import SCHEMA_VERSION, Effect
+from worldledger.errors import RecoveryAction, SimulationError, UnknownGenerationError
+from worldledger.intents import Accepted
+from worldledger.staleness import NOT_GIVEN
+
+# Living in a world step by step, as reinforcement learning does. Source: docs/reference/contracts.md, "Facades".
+
+#: How the reasons begin for which a world cancels what was made from an old view.
+_STALE: Final = "stale_due_to"
+
+
+class StepCancelledError(SimulationError):
+    """A step was cancelled; details: ``agent_id``, ``req_id``, ``reason``.
+
+    Its intent may have been accepted: the same req_id again would tell.
+    """
+
+    code = "step_cancelled"
+    recovery = RecoveryAction.REGENERATE
+
+    def __init__(self, agent_id: str, req_id: str, reason: str) -> None:
+        what = f"the step {req_id!r} of {agent_id!r} was cancelled: {reason}"
+        super().__init__(what, agent_id=agent_id, req_id=req_id, reason=reason)
+        self.agent_id = agent_id
+        self.req_id = req_id
+        self.reason = reason
+
+
+class _Seen:
+    """One agent's deltas on their way to observe() and step()."""
+
+    def __init__(self, most: int) -> None:
+        self.deltas = DeltaQueue(most)
+        self.view_seq = 0
+        #: the newest that was handed out
+        self.context_seq = 0
+        self.digest: str | None = None
+        self.pump: Pump | None = None
+        self._error: SimulationError | None = None
+        self._waiting: dict[asyncio.Future[None], int] = {}
+
+    def take(self, delta: ObservationDelta) -> None:
+        self.deltas.put(delta)
+        for future, seq in self._waiting.items():
+            if delta["view_seq"] >= seq and not future.done():
+                future.set_result(None)
+
+    def end(self, error: SimulationError | None) -> None:
+        self.deltas.close(error)
+        for future in self._waiting:
+            if not future.done():
+                future.set_exception(error or QueueClosedError())
+
+    async def until(self, seq: int) -> list[ObservationDelta]:
+        """Wait for the delta that has an effect, and take it with those before it."""
+        if self.pump is not None and self.pump.view_seq < seq:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting[future] = seq
+            try:
+                await future
+            finally:
+                del self._waiting[future]
+        await asyncio.sleep(0)  # whoever waits in observe() was there first, and may have been woken just now
+        taken: list[ObservationDelta] = []
+        while (not taken or taken[-1]["view_seq"] < seq) and (due := self.deltas.get_due(1)):
+            taken += due
+        return taken
+
+    def give(self, delta: ObservationDelta) -> ObservationDelta:
+        self.view_seq = delta["view_seq"]
+        self.context_seq = max(self.context_seq, self.view_seq)
+        self.digest = delta["context_digest"]
+        return delta
+
+
+class RLFacade(AbstractAsyncContextManager["RLFacade"]):
+    """Acting step by step: observe, submit an intent, get what came of it.
+
+    The deltas that `observe` and `step` give of an agent follow each other, beginning after `view`: whoever applies
+    them (`worldledger.deltas.apply_delta`) has the agent's view. Where nobody asks for long, they collapse.
+    """
+
+    def __init__(self, world: World, *, max_queued: int = 1000) -> None:
+        self.world = world
+        self._max_queued = max_queued
+        self._seen: dict[str, asyncio.Task[_Seen]] = {}
+        self._steps: dict[str, dict[str, CancelToken]] = {}
+
+    async def view(self, agent_id: str) -> View:
+        """Return the agent's whole view as the deltas given so far have made it. Raises UnknownAgentError."""
+        seen = await self._begin(agent_id)
+        view = await self.world.view(agent_id, at_seq=seen.view_seq)
+        seen.context_seq = max(seen.context_seq, view.view_seq)
+        return view
+
+    async def observe(self, agent_id: str) -> ObservationDelta:
+        """Wait for the agent's next observation. Asking for it acknowledges the one before.
+
+        Raises UnknownAgentError, and QueueClosedError once the facade or the world is closed.
+        """
+        seen = await self._begin(agent_id)
+        self.world.acknowledge(agent_id, seen.view_seq)
+        return seen.give(await fitted(self.world, agent_id, await seen.deltas.get()))
+
+    async def step(self, agent_id: str, intent: Mapping[str, Any]) -> tuple[Effect, ObservationDelta]:
+        """Submit an intent; return its effect, and one delta from the last view that was given to the one that has it.
+
+        ``context_seq`` is the newest that was given unless the intent says otherwise; ``req_id`` is random. The step
+        is a generation of that req_id, which `cancel_agent_step` and any other process may cancel. Raises as
+        `World.submit_intent`, and StepCancelledError.
+        """
+        seen = await self._begin(agent_id)
+        self.world.acknowledge(agent_id, seen.view_seq)
+        complete = completed(intent, agent_id, seen.context_seq)
+        req_id: str = complete["req_id"]
+        token = self.world.issue_cancel_token(
+            agent_id,
+            req_id,
+            complete["context_seq"],
+            staleness_threshold=complete.get("staleness_threshold", NOT_GIVEN),
+            about=complete.get("about"),
+        )
+        steps = self._steps.setdefault(agent_id, {})
+        steps[req_id] = token
+        work = asyncio.get_running_loop().create_task(self._step(seen, complete, token))
+
+        def stop() -> None:
+            # Whether a stale step is too late, the world decides when it looks at the intent.
+            if not (token.reason or "").startswith(_STALE):
+                work.cancel()
+
+        token.add_callback(stop)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if token.cancelled and current is not None and not current.cancelling():
+                raise StepCancelledError(agent_id, req_id, token.reason or "cancelled") from None
+            raise
+        finally:
+            token.remove_callback(stop)
+            if steps.get(req_id) is token:
+                del steps[req_id]
+            if not steps:
+                self._steps.pop(agent_id, None)
+
+    async def cancel_agent_step(self, agent_id: str, req_id: str | None = None) -> bool:
+        """Cancel the agent's steps that are under way, or the one of a req_id, wherever it runs; tell if there was one.
+
+        Whoever awaits a step gets StepCancelledError.
+        """
+        steps = self._steps.get(agent_id, {})
+        tokens = [token for name, token in list(steps.items()) if req_id in {None, name}]
+        for token in tokens:
+            token.cancel("user_requested")
+        if tokens or req_id is None:
+            return bool(tokens)
+        known = self.world.generation(agent_id, req_id)
+        if known is not None and known.cancelled:
+            return False
+        try:
+            await self.world.cancel_generation(agent_id, req_id)
+        except UnknownGenerationError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Stop observing. Doing it twice does no harm."""
+        for task in self._seen.values():
+            task.add_done_callback(_leave)
+        self._seen.clear()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def _step(
+        self, seen: _Seen, intent: Mapping[str, Any], token: CancelToken
+    ) -> tuple[Effect, ObservationDelta]:
+        try:
+            accepted = await self.world.submit_intent(intent)
+        except SimulationError as error:
+            token.cancel(f"refused: {error.code}")
+            raise
+        except asyncio.CancelledError:
+            token.cancel("step_abandoned")
+            raise
+        if accepted.replayed:
+            await self.world.finish_generation(token.agent_id, token.req_id)
+        (entry,) = await self.world.event_log.get_entries_since(accepted.global_seq - 1, limit=1)
+        deltas = await seen.until(accepted.global_seq)
+        if deltas:
+            return entry.effect, seen.give(await fitted(self.world, token.agent_id, collapse(deltas)))
+        # Somebody else has been given it by observe(): nothing is left to be done to the view.
+        if seen.digest is None:
+            seen.digest = (await self.world.view(token.agent_id, at_seq=seen.view_seq)).context_digest
+        nothing = ObservationDelta(
+            view_seq=seen.view_seq,
+            patches=[],
+            context_digest=seen.digest,
+            schema_version=DELTA_VERSION,
+            events=[],
+        )
+        return entry.effect, nothing
+
+    async def _begin(self, agent_id: str) -> _Seen:
+        task = self._seen.get(agent_id)
+        if task is None:
+            task = self._seen[agent_id] = asyncio.get_running_loop().create_task(self._start(agent_id))
+            task.add_done_callback(lambda done: self._begun(agent_id, done))
+        return await asyncio.shield(task)
+
+    def _begun(self, agent_id: str, task: asyncio.Task[_Seen]) -> None:
+        failed = task.cancelled() or task.exception() is not None
+        if failed and self._seen.get(agent_id) is task:
+            del self._seen[agent_id]  # the next call tries again
+
+    async def _start(self, agent_id: str) -> _Seen:
+        seen = _Seen(self._max_queued)
+        seen.pump = await Pump.join(self.world, agent_id, seen)
+        seen.view_seq = seen.context_seq = seen.pump.view_seq
+        return seen
+
+
+def _leave(task: asyncio.Task[_Seen]) -> None:
+    if not task.cancelled() and task.exception() is None:
+        seen = task.result()
+        if seen.pump is not None:
+            seen.pump.leave(seen)
+        seen.end(None)
+
+
+# Living in a world by messages. Source: docs/reference/contracts.md, "Facades".
+
+
+class MessageFacade(AbstractAsyncContextManager["MessageFacade"]):
+    """Living by messages: what agents may observe of what happens, as events of some kinds.
+
+    A message is an effect of any kind that an agent observes as an event: ``Speak``, ``MessageEmitted``, whatever the
+    world's agents agree on. None is lost and each comes once and in order, also where observations had to be collapsed
+    or were too large to be sent: those events are read from the log.
+    """
+
+    def __init__(self, world: World, *, breaker: Callable[[], CircuitBreaker] = CircuitBreaker) -> None:
+        self.world = world
+        self._breaker = breaker
+        #: the newest that each agent was handed here
+        self._handed: dict[str, int] = {}
+        self._subscriptions: set[MessageSubscription] = set()
+
+    async def emit(
+        self,
+        message_type: str,
+        payload: Mapping[str, Any],
+        source_id: str,
+        *,
+        schema_version: str = SCHEMA_VERSION,
+        req_id: str | None = None,
+    ) -> Receipt:
+        """Write a message into the world as its operator; an agent's own words go by `World.submit_intent`.
+
+        Raises as `World.broadcast_event`.
+        """
+        return await self.world.broadcast_event(
+            {
+                "kind": message_type,
+                "payload": dict(payload),
+                "source_id": source_id,
+                "schema_version": schema_version,
+                "req_id": req_id,
+            }
+        )
+
+    def context_seq(self, agent_id: str) -> int | None:
+        """Return the global_seq of the newest message that was handed to an agent here; None before the first."""
+        return self._handed.get(agent_id)
+
+    async def submit_intent(self, agent_id: str, intent: Mapping[str, Any]) -> Accepted:
+        """Submit an intent of an agent that lives by messages; what is missing is filled in.
+
+        ``context_seq`` is that of the generation of its req_id if one is under way, and otherwise the newest message
+        that was handed to the agent here: before the first it has to name one. Raises as `World.submit_intent`.
+        """
+        complete = completed(intent, agent_id, self._handed.get(agent_id))
+        if "context_seq" not in intent and self.world.generation_context(agent_id, complete["req_id"]) is not None:
+            complete["context_seq"] = None
+        return await self.world.submit_intent(complete)
+
+    def _hand(self, agent_id: str, events: Sequence[ObservedEvent]) -> None:
+        if events:
+            self._handed[agent_id] = max(self._handed.get(agent_id, 0), events[-1]["global_seq"])
+
+    async def subscribe(
+        self,
+        agent_id: str,
+        message_types: str | Collection[str] | None,
+        handler: Handler,
+        *,
+        after_seq: int | None = None,
+    ) -> MessageSubscription:
+        """Have a handler called with every message of these kinds (None: all) that the agent observes from now on.
+
+        With ``after_seq``, first with those that it observed since then. A handler is a function, or gives an
+        awaitable; it is called in order, one message after the other. An error of it is logged; after some in a row it
+        is left alone for a while (the facade's ``breaker`` says how many and how long). Raises UnknownAgentError.
+        """
+        subscription = MessageSubscription(
+            self.world,
+            agent_id,
+            kinds_of(message_types),
+            handler,
+            self._breaker(),
+            handed=lambda event: self._hand(agent_id, [event]),
+        )
+        await subscription.begin(after_seq)
+        self._subscriptions = {each for each in self._subscriptions if each.active} | {subscription}
+        return subscription
+
+    async def get_messages(
+        self,
+        agent_id: str,
+        message_types: str | Collection[str] | None = None,
+        after_seq: int = 0,
+        limit: int = 100,
+    ) -> list[ObservedEvent]:
+        """Return messages of the past that the agent could observe, ascending; at most ``limit``.
+
+        Go on with ``after_seq`` the last one's ``global_seq``. Raises UnknownAgentError.
+        """
+        found: list[ObservedEvent] = []
+        while len(found) < limit:
+            events, after_seq = await self.world.observed_events(
+                agent_id, after_seq=after_seq, kinds=kinds_of(message_types), limit=limit - len(found)
+            )
+            found += events
+            if not events:
+                break
+        self._hand(agent_id, found)
+        return found
+
+    async def wait_for_message(
+        self,
+        agent_id: str,
+        message_types: str | Collection[str] | None = None,
+        timeout: float | None = None,
+        *,
+        after_seq: int | None = None,
+    ) -> ObservedEvent:
+        """Wait for the agent's next message of these kinds, at most ``timeout`` seconds, and give it.
+
+        The next is the first to come from now on, or the first after ``after_seq``, which may be there already. Raises
+        TimeoutError, UnknownAgentError, and what keeps the world from being observed any further.
+        """
+        found: asyncio.Future[ObservedEvent] = asyncio.get_running_loop().create_future()
+
+        def handler(event: ObservedEvent) -> None:
+            if not found.done():
+                found.set_result(event)
+
+        async with asyncio.timeout(timeout):
+            subscription = await self.subscribe(agent_id, message_types, handler, after_seq=after_seq)
+            try:
+                either: list[asyncio.Future[Any]] = [found, subscription.ended]
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                subscription.close()
+            if found.done():
+                return found.result()
+            raise subscription.error or QueueClosedError
+
+    def close(self) -> None:
+        """Close every subscription. Doing it twice does no harm."""
+        for subscription in self._subscriptions:
+            subscription.close()
+        self._subscriptions.clear()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
 
 __all__ = ["MessageFacade", "RLFacade", "StepCancelledError"]

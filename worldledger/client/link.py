@@ -4,28 +4,330 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from itertools import count
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
 from worldledger.aio import CancelToken
 from worldledger.client.connection import Connection
-from worldledger.client.generations import Generations
+from worldledger.client.pauses import Pauses
 from worldledger.client.problems import ServiceUnavailableError, error_of
 from worldledger.client.queueing import DeltaQueue
-from worldledger.client.stream import Missing, Stream
+from worldledger.client.transport import Transport, moment_params, path_of
+from worldledger.collapsing import whole
+from worldledger.core_kinds import GENERATION_CANCELLED_KIND, GENERATION_STARTED_KIND
 from worldledger.deltas import ObservationDelta, View
-from worldledger.errors import SimulationError
+from worldledger.errors import RecoveryAction, RequestConflictError, SimulationError, UnknownGenerationError
 from worldledger.time_authority import Silence
+
+# The observations that come over one link: in order, each once, with what was left out made up for.
+
+#: Most observations that are kept while a view is fetched; if more come, a later view is fetched instead.
+_MOST_HELD: Final = 1000
+#: Recoveries of errors after which a view is asked for again.
+_PASSING: Final = frozenset({RecoveryAction.RETRY, RecoveryAction.RETRY_WITH_DELAY, RecoveryAction.DEFER})
+
+
+class Missing(NamedTuple):
+    """An observation that was too large to be sent: it leads to the agent's view at ``view_seq``."""
+
+    view_seq: int
+
+
+_Item: TypeAlias = ObservationDelta | Missing
+
+
+class Stream:
+    """One agent's observations, from a view on.
+
+    ``view_seq`` is that of the last one that was put into ``receive`` (None before the first view has come): a
+    connection that was lost is followed by one that goes on from there. Without a receiver, only ``view_seq`` moves.
+    ``view_at`` fetches the agent's view at a seq; ``failed`` is told if that cannot be done.
+    """
+
+    def __init__(
+        self,
+        view_seq: int | None,
+        *,
+        view_at: Callable[[int], Awaitable[View]],
+        receive: DeltaQueue | None,
+        failed: Callable[[SimulationError], None],
+    ) -> None:
+        self.view_seq = view_seq
+        self.receive = receive
+        #: done once it is known where the observations begin: the view there, or None where the reader brought one
+        self.begun: asyncio.Future[View | None] = asyncio.get_running_loop().create_future()
+        self.begun.add_done_callback(_retrieve)
+        #: the view_seq there
+        self.began_at = 0
+        self._view_at = view_at
+        self._failed = failed
+        self._fetching: asyncio.Task[None] | None = None
+        self._held: deque[_Item] = deque()
+
+    def greeted(self, view_seq: int) -> None:
+        """Take note of where the service begins."""
+        if self.view_seq is not None:
+            self.view_seq = max(self.view_seq, view_seq)
+            self._begin(None)
+
+    def first(self, value: dict[str, Any]) -> None:
+        """Take the view that the service begins with."""
+        if not self.begun.done():
+            view = View.model_validate(value)
+            self.view_seq = view.view_seq
+            self._begin(view)
+
+    def take(self, item: _Item) -> None:
+        """Take the next observation."""
+        if self._fetching is not None:
+            self._hold(item)
+        elif isinstance(item, Missing):
+            if self.receive is None:
+                self.view_seq = item.view_seq
+                self._begin(None)
+            else:
+                self._fetching = asyncio.get_running_loop().create_task(self._fetch(item))
+        else:
+            self._give(item)
+
+    def cut(self) -> None:
+        """Forget what is under way: the connection is lost, and the next one begins at ``view_seq``."""
+        if self._fetching is not None:
+            self._fetching.cancel()
+            self._fetching = None
+        self._held.clear()
+
+    def end(self, error: SimulationError) -> None:
+        """Take note that nothing comes any more."""
+        self.cut()
+        if self.receive is not None:
+            self.receive.close(error)
+        if not self.begun.done():
+            self.begun.set_exception(error)
+
+    def _begin(self, view: View | None) -> None:
+        if not self.begun.done():
+            self.began_at = self.view_seq or 0
+            self.begun.set_result(view)
+
+    def _give(self, delta: ObservationDelta) -> None:
+        if self.view_seq is not None and delta["view_seq"] <= self.view_seq:
+            return
+        self.view_seq = delta["view_seq"]
+        if self.receive is not None:
+            self.receive.put(delta)
+
+    def _hold(self, item: _Item) -> None:
+        seq = item.view_seq if isinstance(item, Missing) else item["view_seq"]
+        if isinstance(item, Missing) or len(self._held) >= _MOST_HELD:
+            self._held.clear()  # the view at the item's seq has it all
+            item = Missing(seq)
+        self._held.append(item)
+
+    async def _fetch(self, missing: Missing) -> None:
+        pauses = Pauses()
+        while True:
+            try:
+                view = await self._view_at(missing.view_seq)
+            except SimulationError as error:
+                if error.recovery not in _PASSING:
+                    self._fetching = None
+                    self._failed(error)
+                    return
+                await asyncio.sleep(pauses.next())
+                continue
+            if self.view_seq is None:
+                self.view_seq = view.view_seq
+                self._begin(view)
+            else:
+                # Which events are missing is not known, nor how many: no more than there were effects.
+                self._give(whole(view, stands_for=max(view.view_seq - self.view_seq, 1)))
+            while self._held:
+                item = self._held.popleft()
+                if isinstance(item, Missing):
+                    missing = item
+                    break
+                self._give(item)
+            else:
+                self._fetching = None
+                return
+
+
+def _retrieve(future: asyncio.Future[View | None]) -> None:
+    """Look at the error, so that asyncio does not complain where nobody waits for the beginning."""
+    if not future.cancelled():
+        future.exception()
+
+
+# The generations of one link: their tokens live here, and the service is told of them as often as it takes.
+
+#: Reason of the tokens that a stopping service cancels: here they are issued again to whoever comes after it.
+_STOPPED: Final = "orchestrator_closed"
+
+#: What is told of a generation that was stale.
+_DETAILS: Final = frozenset({"setting", "staleness_threshold", "interrupt_policy"})
+
+log = logging.getLogger("worldledger.client")
+
+
+class Generations:
+    """The live tokens of one agent's link.
+
+    - ``ask`` sends a message of a type and gives its id
+    - ``cancelled`` is told of each token that was cancelled here, so that the service hears of it
+    - ``ended`` is told of each token that is live no longer
+    - ``ended_since`` reads from the log which generations were cancelled after a seq, and why
+    - ``submitted`` gives the req_ids of intents that wait for their answer
+    """
+
+    def __init__(
+        self,
+        agent_id: str,
+        *,
+        ask: Callable[[str, Mapping[str, Any]], int],
+        cancelled: Callable[[CancelToken], None],
+        ended: Callable[[CancelToken], None],
+        ended_since: Callable[[int], Awaitable[Mapping[str, str]]],
+        submitted: Callable[[], Collection[str | None]],
+    ) -> None:
+        self.live: dict[str, CancelToken] = {}
+        #: what the service is told of each besides its context
+        self._stated: dict[str, Mapping[str, Any]] = {}
+        self._agent_id = agent_id
+        self._ask = ask
+        self._cancelled = cancelled
+        self._ended = ended
+        self._ended_since = ended_since
+        self._submitted = submitted
+        #: tokens whose context is where the connection begins
+        self._unplaced: set[str] = set()
+        self._asked: dict[int, CancelToken] = {}
+        self._met = False
+        self._resuming: asyncio.Task[None] | None = None
+
+    def issue(self, req_id: str, context_seq: int | None, stated: Mapping[str, Any] | None = None) -> CancelToken:
+        """Begin a generation; its token is live at once. The same again gives the same token.
+
+        Without a context it is that at which the connection will begin. ``stated``: what else the service is told of
+        it. Raises RequestConflictError where it is live with another context.
+        """
+        token = self.live.get(req_id)
+        if token is not None:
+            if context_seq not in {None, token.context_seq}:
+                what = f"the generation {req_id!r} is under way, from the view at {token.context_seq}"
+                raise RequestConflictError(what, req_id=req_id, context_seq=token.context_seq)
+            return token
+        token = self.live[req_id] = CancelToken(req_id, self._agent_id, context_seq or 0)
+        self._stated[req_id] = stated or {}
+        token.add_callback(lambda: self._cancelled_here(token))
+        if context_seq is None:
+            self._unplaced.add(req_id)
+        else:
+            self._send(token)
+        return token
+
+    def over(self, req_id: str) -> bool:
+        """Take note that a generation is live no longer; tell whether it was."""
+        token = self.live.pop(req_id, None)
+        if token is None:
+            return False
+        self._unplaced.discard(req_id)
+        self._stated.pop(req_id, None)
+        self._ended(token)
+        return True
+
+    def cancel_all(self, reason: str) -> None:
+        """Cancel what is live."""
+        for token in list(self.live.values()):
+            _cancel(token, reason)
+
+    # -- what the service says -----------------------------------------------------------------------------
+
+    def greeted(self, view_seq: int) -> None:
+        """Tell a service that has greeted of the generations that are live, unless it knows that they are not."""
+        for req_id in self._unplaced & self.live.keys():
+            self.live[req_id].context_seq = view_seq
+        self._unplaced.clear()
+        self._asked.clear()
+        if self._met and self.live:
+            self._resuming = asyncio.get_running_loop().create_task(self._resume())
+        else:
+            self._send_all()
+        self._met = True
+
+    def cut(self) -> None:
+        """Take note that the connection is lost."""
+        if self._resuming is not None:
+            self._resuming.cancel()
+
+    def cancelled_there(self, req_id: str, reason: str | None, said: Mapping[str, Any] | None = None) -> None:
+        """Take note that the service has cancelled a generation, and what it has ``said`` of that."""
+        token = self.live.get(req_id)
+        if token is not None and reason != _STOPPED:
+            self.over(req_id)
+            token.details = {name: value for name, value in (said or {}).items() if name in _DETAILS}
+            _cancel(token, reason or "cancelled")
+
+    def answered(self, number: int) -> None:
+        """Take note that the service has heard of a generation."""
+        self._asked.pop(number, None)
+
+    def refused(self, number: int, error: SimulationError) -> bool:
+        """Cancel the generation that the service refuses; tell whether the message was about one."""
+        token = self._asked.pop(number, None)
+        if token is None:
+            return False
+        if self.live.get(token.req_id) is token:
+            self.over(token.req_id)
+            _cancel(token, f"refused: {error.code}")
+        return True
+
+    # -- inside --------------------------------------------------------------------------------------------
+
+    async def _resume(self) -> None:
+        """Look what became of the generations while the connection was lost, and issue the others again."""
+        since = min(token.context_seq for token in self.live.values())
+        try:
+            ended = await self._ended_since(since)
+        except SimulationError as error:
+            log.warning("generations of %s are taken for live: %s", self._agent_id, error)
+            ended = {}
+        for req_id, reason in ended.items():
+            self.cancelled_there(req_id, reason)
+        self._send_all()
+
+    def _send_all(self) -> None:
+        submitted = self._submitted()
+        for token in self.live.values():
+            if token.req_id not in submitted:  # else all there is to it is whether the intent is accepted
+                self._send(token)
+
+    def _send(self, token: CancelToken) -> None:
+        stated = self._stated.get(token.req_id, {})
+        number = self._ask("generation", {"req_id": token.req_id, "context_seq": token.context_seq, **stated})
+        self._asked[number] = token
+
+    def _cancelled_here(self, token: CancelToken) -> None:
+        if self.live.get(token.req_id) is token and self.over(token.req_id):
+            self._cancelled(token)
+
+
+def _cancel(token: CancelToken, reason: str) -> None:
+    """Cancel a token; what its owner's callbacks raise is told, and harms nobody else."""
+    try:
+        token.cancel(reason)
+    except Exception:
+        log.exception("a callback of %r failed", token)
+
 
 #: Largest message either way, in bytes of UTF-8.
 MOST_BYTES: Final = 65_536
 #: Seconds between two acknowledgements.
 _ACK_EVERY: Final = 0.2
-
-log = logging.getLogger("worldledger.client")
 
 
 class MessageTooLargeError(Exception):
@@ -270,3 +572,169 @@ def _look(answer: asyncio.Future[dict[str, Any]]) -> None:
     """Look at the answer's error, for nobody waits for it: the generation was over already."""
     if not answer.cancelled():
         answer.exception()
+
+
+# The links of one world's agents, and the generations on them.
+
+#: Generations that have ended and are still told of, and effects that are read at once.
+_REMEMBERED: Final = 1000
+_PAGE: Final = 1000
+
+
+class Links:
+    """Opens links, finds the one to use for an agent, and knows every generation that was begun here."""
+
+    def __init__(self, transport: Transport, world_id: str) -> None:
+        self._transport = transport
+        self._path = path_of("v1", "worlds", world_id)
+        self._links: dict[str, list[Link]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._ended: OrderedDict[tuple[str, str], CancelToken] = OrderedDict()
+        self._listeners: list[Callable[[Silence], None]] = []
+        self._silent_seq = 0
+
+    def open(self, agent_id: str, view_seq: int | None = None, receive: DeltaQueue | None = None) -> Link:
+        """Open a link whose observations go on after a view (None: from now on, with the view to begin with).
+
+        Raises ServiceUnavailableError once the client is closed.
+        """
+        self._transport.check_open()
+        address = f"ws{self._transport.url.removeprefix('http')}{self._path}{path_of('agents', agent_id, 'ws')}"
+        link = Link(
+            address,
+            agent_id,
+            view_seq,
+            view_at=lambda seq: self.view(agent_id, seq, None),
+            receive=receive,
+            ended=self._note_end,
+            ended_since=lambda seq: self._ended_since(agent_id, seq),
+            closed=self._note_closed,
+            silent=self._note_silence,
+        )
+        self._links.setdefault(agent_id, []).append(link)
+        return link
+
+    def of(self, agent_id: str, req_id: str | None = None) -> Link | None:
+        """Return the link to use for an agent: the one with this generation if there is one, else any that is open."""
+        found = self._links.get(agent_id, [])
+        return next((link for link in found if req_id in link.tokens), found[0] if found else None)
+
+    async def view(self, agent_id: str, at_seq: int | None, at: str | None) -> View:
+        """Fetch an agent's view."""
+        params = moment_params(at_seq, at)
+        answer = await self._transport.call("GET", f"{self._path}{path_of('agents', agent_id, 'view')}", params=params)
+        return View.model_validate(answer.value)
+
+    # -- time ----------------------------------------------------------------------------------------------
+
+    def on_silence(self, listener: Callable[[Silence], None]) -> Callable[[], None]:
+        """Have a function called whenever the time authority falls silent; what is returned ends that."""
+        self._listeners.append(listener)
+
+        def remove() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return remove
+
+    def _note_silence(self, silence: Silence) -> None:
+        """Tell of a silence, once, though every link and every new connection says so."""
+        if silence.global_seq > self._silent_seq:
+            self._silent_seq = silence.global_seq
+            for listener in list(self._listeners):
+                listener(silence)
+
+    # -- generations ---------------------------------------------------------------------------------------
+
+    def issue(
+        self, agent_id: str, req_id: str, context_seq: int | None, stated: Mapping[str, Any] | None = None
+    ) -> CancelToken:
+        """Begin a generation, over a link of its own if the agent has none."""
+        return (self.of(agent_id, req_id) or self.open(agent_id)).issue(req_id, context_seq, stated)
+
+    def context_of(self, agent_id: str, req_id: str) -> int | None:
+        """Return the context of a generation that is live here, if it is and that is known."""
+        token = self._live(agent_id, req_id)
+        return None if token is None or not token.context_seq else token.context_seq
+
+    def generation(self, agent_id: str, req_id: str) -> CancelToken | None:
+        """Return the token of a generation that was begun here, also for a while after it has ended."""
+        return self._live(agent_id, req_id) or self._ended.get((agent_id, req_id))
+
+    async def cancel(self, agent_id: str, req_id: str, reason: str) -> None:
+        """Cancel a generation, wherever it runs; one that does not run here is cancelled as ``user_requested``."""
+        token = self._live(agent_id, req_id)
+        if token is not None:
+            token.cancel(reason)
+        else:
+            await self._transport.call("DELETE", self._generation(agent_id, req_id))
+
+    async def finish(self, agent_id: str, req_id: str) -> bool:
+        """Take note that a generation has ended; return False if none of that req_id is live."""
+        if self._live(agent_id, req_id) is not None:
+            self.over(agent_id, req_id)
+            return True
+        ended = self._ended.get((agent_id, req_id))
+        if ended is not None:
+            return False
+        try:
+            answer = await self._transport.call("GET", self._generation(agent_id, req_id))
+            if answer.value["cancelled"]:
+                return False
+            await self._transport.call("POST", f"{self._generation(agent_id, req_id)}/finish")
+        except UnknownGenerationError:
+            return False
+        return True
+
+    def over(self, agent_id: str, req_id: str) -> None:
+        """Take note that a generation has come to its end, if it is live here."""
+        link = self.of(agent_id, req_id)
+        if link is not None:
+            link.finish(req_id)
+
+    def _live(self, agent_id: str, req_id: str) -> CancelToken | None:
+        return next((link.tokens[req_id] for link in self._links.get(agent_id, []) if req_id in link.tokens), None)
+
+    def _generation(self, agent_id: str, req_id: str) -> str:
+        return f"{self._path}{path_of('agents', agent_id, 'generations', req_id)}"
+
+    def _note_end(self, token: CancelToken) -> None:
+        key = (token.agent_id, token.req_id)
+        self._ended[key] = token
+        self._ended.move_to_end(key)
+        if len(self._ended) > _REMEMBERED:
+            self._ended.popitem(last=False)
+
+    async def _ended_since(self, agent_id: str, after_seq: int) -> dict[str, str]:
+        """Read from the log which of an agent's generations are cancelled, and why: its last word on each counts."""
+        ended: dict[str, str] = {}
+        params: dict[str, Any] = {"source_id": agent_id, "after_seq": after_seq, "limit": _PAGE}
+        while params["after_seq"] is not None:
+            page = (await self._transport.call("GET", f"{self._path}/effects", params=params)).value
+            for effect in page["effects"]:
+                req_id = effect["payload"].get("req_id")
+                if effect["kind"] == GENERATION_CANCELLED_KIND:
+                    ended[req_id] = str(effect["payload"].get("reason"))
+                elif effect["kind"] == GENERATION_STARTED_KIND:
+                    ended.pop(req_id, None)
+            params["after_seq"] = page["next_after_seq"]
+        return ended
+
+    # -- their end -----------------------------------------------------------------------------------------
+
+    def _note_closed(self, link: Link) -> None:
+        found = self._links.get(link.agent_id, [])
+        if link in found:
+            found.remove(link)
+        if not found:
+            self._links.pop(link.agent_id, None)
+        task = asyncio.get_running_loop().create_task(link.wait_closed())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        """Close all of them."""
+        for link in [link for found in self._links.values() for link in found]:
+            link.close()
+        if self._closing:
+            await asyncio.wait(self._closing)

@@ -4,19 +4,72 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
-from urllib.parse import quote
+from typing import Any, Final, NamedTuple, TypeVar
+from urllib.parse import quote, urlsplit
 
 import httpx2
 import orjson
 
-from worldledger.client.answers import ACCEPTING, BRINGING, Answer, checked_address, read_answer, unavailable, was_sent
 from worldledger.client.pauses import Pauses
-from worldledger.client.problems import ServiceUnavailableError, seconds_to_wait
-from worldledger.errors import RateLimitedError
+from worldledger.client.problems import ServiceUnavailableError, error_of_answer, seconds_to_wait
+from worldledger.errors import RateLimitedError, SimulationError
 from worldledger.moments import seq_or_moment
+
+# What every way of talking HTTP to a service has in common: addresses, reading answers, saying that there is none.
+
+#: What a request for JSON says, and one that brings some.
+ACCEPTING: Final = {"Accept": "application/json, application/problem+json"}
+BRINGING: Final = {"Content-Type": "application/json"}
+
+
+class Answer(NamedTuple):
+    """An answer of the service that is no problem: its status and what its body says (None: nothing)."""
+
+    status: int
+    value: Any
+
+
+def read_answer(response: httpx2.Response, url: str) -> Answer:
+    """Return what an answer says; raise the error that it tells of."""
+    try:
+        value = orjson.loads(response.content) if response.content else None
+    except orjson.JSONDecodeError:
+        value = None
+    if response.is_success:
+        return Answer(response.status_code, value)
+    raise error_of_answer(response.status_code, value, url)
+
+
+def was_sent(error: httpx2.TransportError) -> bool:
+    """Tell whether a request may have been carried out though it has no answer."""
+    return not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
+
+
+def unavailable(url: str, error: httpx2.TransportError) -> ServiceUnavailableError:
+    """Return the error of a request that has no answer."""
+    sent = was_sent(error)
+    why = str(error) or type(error).__name__
+    if sent:
+        what = f"{url} went away before it answered: {why}"
+    else:
+        what = f"{url} cannot be reached ({why}); is the service running? `worldledger serve` starts it"
+    return ServiceUnavailableError(what, url=url, outcome="unknown" if sent else None)
+
+
+def checked_address(url: str) -> str:
+    """Return a service's address as requests are made of it; raise ValueError if it is none."""
+    try:
+        parts = urlsplit(url)
+        fit = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, half an IPv6 address
+        fit = False
+    if not fit:
+        raise ValueError(f"{url!r} is no address of a service, such as http://127.0.0.1:8000")
+    return parts.geturl().rstrip("/")  # with the scheme in lower case
+
 
 T = TypeVar("T")
 
@@ -143,3 +196,68 @@ def moment_params(at_seq: int | None, at: str | None) -> dict[str, Any]:
     """Return the query parameters of a moment. Raises UnreadableMomentError, before anything is sent."""
     seq_or_moment(at_seq, at)
     return {name: value for name, value in (("at_seq", at_seq), ("at", at)) if value is not None}
+
+
+# HTTP to one service for programs that wait for each answer: as `worldledger.client.transport`, without asyncio.
+
+
+class BlockingTransport:
+    """One service's HTTP interface, over connections that are kept.
+
+    ``url`` begins with http:// or https:// and names a host; ValueError is raised for any other. ``timeout``: seconds
+    that an answer may take. ``patience``: seconds for which a service that cannot be reached, or says that it is asked
+    too often, is tried again before ServiceUnavailableError or RateLimitedError is raised.
+    """
+
+    def __init__(self, url: str, *, timeout: float, patience: float) -> None:
+        self.url = checked_address(url)
+        self._patience = patience
+        self._http = httpx2.Client(headers=ACCEPTING, timeout=timeout)
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: object = None,
+        params: Mapping[str, Any] | None = None,
+        key: str | None = None,
+    ) -> Any:
+        """Send a request, give what its answer says, and raise the error that a problem tells of.
+
+        It is sent again when its connection was lost: what must not be done twice has a ``key`` (its Idempotency-Key),
+        or a req_id in its body.
+        """
+        url = f"{self.url}{path}"
+        headers = {} if body is None else dict(BRINGING)
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        content = None if body is None else orjson.dumps(body)
+        if self._http.is_closed:
+            raise ServiceUnavailableError(f"the client of {self.url} is closed", url=self.url)
+        given_up = time.monotonic() + self._patience
+        pauses = Pauses()
+        while True:
+            failure: SimulationError
+            pause = pauses.next()
+            try:
+                response = self._http.request(method, url, content=content, params=params, headers=headers)
+                answer = read_answer(response, self.url)
+            except httpx2.TransportError as error:
+                failure = unavailable(self.url, error)
+                failure.__cause__ = error
+            except RateLimitedError as error:
+                failure = error
+                pause = max(seconds_to_wait(error), pause)
+            else:
+                if answer.value is None:  # it is not the service that answered
+                    raise error_of_answer(answer.status, None, self.url)
+                return answer.value
+            if time.monotonic() + pause > given_up:
+                raise failure
+            log.debug("%s; it is tried again in %.3g s", failure, pause)
+            time.sleep(pause)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()

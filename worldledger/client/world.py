@@ -10,19 +10,17 @@ from typing import Any, Final, NamedTuple, cast
 
 from worldledger.aio import CancelToken
 from worldledger.canonical import gate
-from worldledger.client.event_log import RemoteEventLog
 from worldledger.client.fitting import fitted
 from worldledger.client.handle import RemoteHandle
-from worldledger.client.link import MessageTooLargeError
-from worldledger.client.links import Links
+from worldledger.client.link import Links, MessageTooLargeError
 from worldledger.client.problems import error_of
 from worldledger.client.rounds import RemoteRounds
 from worldledger.client.subscription import RemoteSubscription
 from worldledger.client.transport import Transport, path_of
-from worldledger.config import OrchestratorConfig
+from worldledger.config import OrchestratorConfig, read_config
 from worldledger.deltas import ObservedEvent, View
 from worldledger.drafts import check_draft
-from worldledger.effects import EffectDraft
+from worldledger.effects import EffectDraft, EventLogEntry
 from worldledger.errors import (
     InvalidConfigError,
     InvalidEffectError,
@@ -37,14 +35,43 @@ from worldledger.protocols import ObservationPolicyProtocol
 from worldledger.staleness import NOT_GIVEN, InterruptPolicy, Threshold, check_about, check_threshold
 from worldledger.time_authority import Silence, TimeAuthority
 
+# A world's log over the wire, for reading.
+
+_PAGE: Final = 1000
+
+
+class RemoteEventLog:
+    """Reads one world's effects, as they are stored (docs/reference/contracts.md, "Event log")."""
+
+    def __init__(self, transport: Transport, world_id: str) -> None:
+        self.world_id = world_id
+        self._transport = transport
+        self._path = f"{path_of('v1', 'worlds', world_id)}/effects"
+
+    async def get_entries_since(self, since_seq: int, limit: int | None = None) -> list[EventLogEntry]:
+        """Return the entries after ``since_seq``, ascending, for replay or catch-up; at most ``limit`` if given."""
+        entries: list[EventLogEntry] = []
+        after: int | None = since_seq
+        while after is not None and (limit is None or len(entries) < limit):
+            wanted = _PAGE if limit is None else min(_PAGE, limit - len(entries))
+            page = (await self._transport.call("GET", self._path, params={"after_seq": after, "limit": wanted})).value
+            entries += map(EventLogEntry.of, page["effects"], page["checksums"])
+            after = page["next_after_seq"]
+        return entries
+
+    async def config(self) -> OrchestratorConfig:
+        """Return the world's own setting of how its agents are served, or the usual one: its genesis says it."""
+        (genesis,) = await self.get_entries_since(0, limit=1)
+        own = genesis.effect["payload"].get("orchestrator")
+        return OrchestratorConfig() if own is None else read_config(own)
+
+
 #: Most intents of one list.
 _LIST: Final = 1000
 #: Seconds for which the service is asked to wait for a tick, again and again.
 _WAIT: Final = 10.0
 #: The reason of a generation that was stale.
 _STALE: Final = re.compile(r"stale_due_to_effect_(\d+)")
-#: Most events asked for at once.
-_PAGE: Final = 1000
 
 
 class RemoteReceipt(NamedTuple):

@@ -44,6 +44,8 @@ from worldledger.errors.log import (
     InvalidNameError,
     MomentNotFoundError,
     OverloadedError,
+    QueryRefusedError,
+    QueryTimeoutError,
     RateLimitedError,
     RequestConflictError,
     ReservedKindError,
@@ -53,11 +55,11 @@ from worldledger.errors.log import (
     TamperedError,
     TimeAuthorityError,
     TimeAuthorityHeldError,
+    UnknownQueryError,
     UnknownRulesetError,
     WorldExistsError,
     WorldNotFoundError,
 )
-from worldledger.errors.queries import QueryRefusedError, QueryTimeoutError, UnknownQueryError
 from worldledger.errors.simulations import (
     CircularSchemaError,
     InvalidDefinitionError,

@@ -18,11 +18,9 @@ from worldledger.observability.config import (
     ObservabilityLevel,
     VariableVisibilityConfig,
 )
-from worldledger.observability.matrix import ObservabilityMatrix
 from worldledger.observability.noise import Draws, noise_of
-from worldledger.observability.observation import construct_observation
+from worldledger.observability.observation import ObservabilityMatrix, construct_observation, observe_entity
 from worldledger.observability.policy import MatrixPolicy, MatrixPolicyConfig
-from worldledger.observability.seen import observe_entity
 
 __all__ = [
     "DefaultObservability",

@@ -25,7 +25,7 @@ from worldledger.observability.config import (
     noise_factor,
 )
 from worldledger.observability.noise import Draw, Draws
-from worldledger.observability.seen import NAME, observe_entity
+from worldledger.observability.observation import NAME, observe_entity
 from worldledger.observation import FirstPolicyConfig, ObservationPolicy, ObservedEvent, PolicyConfig, names_in
 from worldledger.policies import register_policy
 from worldledger.world import WorldState

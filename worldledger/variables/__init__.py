@@ -14,15 +14,13 @@ Source: docs/reference/contracts.md, "Variables". Behind the door:
 - ``messages.py``: errors as text
 """
 
-from worldledger.variables.checking import check_definitions
-from worldledger.variables.checks import default_of
-from worldledger.variables.classes import ObjectState, values_of
-from worldledger.variables.definition import VariableDefinition
+from worldledger.variables.definition import ObjectState, VariableDefinition, default_of, values_of
 from worldledger.variables.messages import format_validation_error, loc_to_dot_notation, problems_of
 from worldledger.variables.models import (
     AgentState,
     GlobalState,
     StateInvalidError,
+    check_definitions,
     create_agent_state_model,
     create_global_state_model,
     dump_state,

@@ -5,26 +5,376 @@ Source: docs/reference/simulation-config.md, "Fields".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+import math
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Final, Literal, Protocol, TypeVar
 
 import orjson
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    GetPydanticSchema,
     PrivateAttr,
     SerializerFunctionWrapHandler,
+    StringConstraints,
+    TypeAdapter,
+    ValidationError,
+    create_model,
     model_serializer,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from worldledger.errors.simulations import told
-from worldledger.variables.checks import default_problems
-from worldledger.variables.cycles import refuse_cycles
-from worldledger.variables.limits import TypeName
-from worldledger.variables.rules import Rules, plain
+from worldledger.canonical import MAX_INT
+from worldledger.errors.simulations import Path, Problem, told
+from worldledger.variables.limits import MAX_CHARACTERS, MAX_ITEMS, TypeName
+from worldledger.variables.messages import problems_of
+from worldledger.variables.patterns import translate
+from worldledger.variables.rules import Rules, plain, refuse_cycles, whole
+
+# Making a model's class of fields whatever they are called.
+
+
+class ObjectState(BaseModel):
+    """Values of named fields: the base of every model that is made from definitions.
+
+    Dumps are by the variables' names. A name that Pydantic's class has as well (``copy``, ``json``, ``schema``)
+    belongs to the variable; only Pydantic's own interface, the names ``model_…`` that it has, stays what it is, and
+    such a variable is read by `values_of`.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        cache_strings="keys",
+        protected_namespaces=(),
+        serialize_by_alias=True,
+        allow_inf_nan=False,
+        # What is not finite is to be refused when it is read again, not to turn into null.
+        ser_json_inf_nan="constants",
+    )
+
+    #: The definitions that the class was made from.
+    __variables__: ClassVar[Mapping[str, VariableDefinition]] = MappingProxyType({})
+    #: Variables whose attribute has another name.
+    __renamed__: ClassVar[Mapping[str, str]] = MappingProxyType({})
+
+
+_Base = TypeVar("_Base", bound=ObjectState)
+
+
+def make_class(
+    name: str,
+    base: type[_Base],
+    variables: Mapping[str, VariableDefinition],
+    fields: Mapping[str, tuple[Any, Mapping[str, Any]]],
+) -> type[_Base]:
+    """Make a model's class: ``fields`` has each field's type, and its default as arguments of Pydantic's Field."""
+    renamed = {field: _free(field, fields) for field in fields if hasattr(ObjectState, field)}
+    namespace: dict[str, Any] = {
+        "__module__": __name__,
+        "__variables__": MappingProxyType(dict(variables)),
+        "__renamed__": MappingProxyType(renamed),
+    }
+    for field, attribute in renamed.items():
+        if not field.startswith("model_"):
+            namespace[field] = _forwarding(attribute)
+    named = type(name, (base,), namespace)
+    made: dict[str, Any] = {}
+    for field, (annotation, default) in fields.items():
+        if field in renamed:
+            made[renamed[field]] = (annotation, Field(alias=field, **default))
+        else:
+            made[field] = (annotation, Field(**default))
+    return create_model(name, __base__=named, __module__=__name__, **made)
+
+
+def values_of(state: ObjectState) -> dict[str, Any]:
+    """Return the values of a model by the names of its variables, as Python has them; nested models stay models."""
+    if not state.__renamed__:
+        return dict(state.__dict__)
+    names = {attribute: name for name, attribute in state.__renamed__.items()}
+    return {names.get(attribute, attribute): value for attribute, value in state.__dict__.items()}
+
+
+def _free(field: str, fields: Mapping[str, Any]) -> str:
+    attribute = f"{field}_"
+    while attribute in fields or hasattr(ObjectState, attribute):
+        attribute += "_"
+    return attribute
+
+
+def _forwarding(attribute: str) -> property:
+    def read(self: ObjectState) -> Any:
+        return self.__dict__[attribute]
+
+    def write(self: ObjectState, value: Any) -> None:
+        self.__dict__[attribute] = value
+
+    return property(read, write)
+
+
+# Keeping what was made of a schema, by the schema's hash, within bounds of number and of size.
+#
+# Source: docs/reference/contracts.md, "Variables".
+
+#: Most bytes of a schema's text that count as usual. A model takes about a hundred times as much memory.
+USUAL: Final = 16 * 1024
+#: How many results of larger ones are kept.
+FEW: Final = 8
+
+
+class Sized(Hashable, Protocol):
+    """What results are kept by."""
+
+    @property
+    def size(self) -> int:
+        """The number of bytes of its text."""
+
+
+_Subject = TypeVar("_Subject", bound=Sized)
+_Result = TypeVar("_Result")
+
+
+def kept(number: int) -> Callable[[Callable[[_Subject], _Result]], Callable[[_Subject], _Result]]:
+    """Keep the last ``number`` results of a function of one definition or schema, and a few of unusually large ones."""
+
+    def decorate(function: Callable[[_Subject], _Result]) -> Callable[[_Subject], _Result]:
+        usual, large = lru_cache(number)(function), lru_cache(FEW)(function)
+
+        def call(subject: _Subject) -> _Result:
+            return (usual if subject.size <= USUAL else large)(subject)
+
+        call.__doc__ = function.__doc__
+        return call
+
+    return decorate
+
+
+# What Pydantic is told about the values of a definition: native constraints only, so that checking is quick.
+#
+# Source: docs/reference/contracts.md, "Variables".
+
+#: A whole number as JSON has it for a key. "01", "+1" and "-0" would be other keys for the same number.
+_KEY_PATTERN: Final = r"\A(?:0|-?[1-9][0-9]{0,15})\z"
+
+
+def _key_schema() -> CoreSchema:
+    number = core_schema.int_schema(ge=-MAX_INT, le=MAX_INT)
+    return core_schema.union_schema(
+        [
+            core_schema.chain_schema([core_schema.str_schema(pattern=_KEY_PATTERN, strict=True), number]),
+            core_schema.int_schema(ge=-MAX_INT, le=MAX_INT, strict=True),
+        ],
+        mode="left_to_right",
+        custom_error_type="whole_key",
+        custom_error_message="A key should be a whole number, such as 12, within ±(2^53-1)",
+    )
+
+
+_INT_KEY: Final[Any] = Annotated[int, GetPydanticSchema(lambda _source, _handler: _key_schema())]
+
+#: The elements that stand there by their bare name, without bounds.
+_BARE: Final[dict[str, Any]] = {
+    "float": Annotated[float, Field(allow_inf_nan=False)],
+    "int": Annotated[int, Field(ge=-MAX_INT, le=MAX_INT)],
+    "bool": bool,
+    "str": Annotated[str, StringConstraints(max_length=MAX_CHARACTERS)],
+}
+
+
+def is_nullable(definition: VariableDefinition, *, element: bool = False) -> bool:
+    """Tell whether null is a value: its default is null, or it is a string with no default (as no element is)."""
+    if definition.has_default:
+        return definition.default is None
+    return definition.type == "str" and not element
+
+
+def annotation_of(definition: VariableDefinition, *, element: bool = False) -> Any:
+    """Return the type of a variable's or a field's values, or of an element's."""
+    found = _annotation(definition)
+    return found | None if is_nullable(definition, element=element) else found
+
+
+def _annotation(definition: VariableDefinition) -> Any:
+    found: Any = bool
+    match definition.type:
+        case "float":
+            found = Annotated[float, Field(ge=definition.min, le=definition.max, allow_inf_nan=False)]
+        case "int":
+            low, high = (
+                whole(-math.inf if definition.min is None else definition.min, math.inf)[0],
+                whole(-math.inf, math.inf if definition.max is None else definition.max)[1],
+            )
+            found = Annotated[int, Field(ge=low, le=high)]
+        case "categorical":
+            found = Literal[definition.values]
+        case "str":
+            found = _string(definition)
+        case "dict" if definition.schema_ is None:
+            key = str if definition.key_type == "str" else _INT_KEY
+            held: Any = dict.__class_getitem__((key, _annotations_element(definition.value_type)))
+            found = Annotated[held, Field(max_length=MAX_ITEMS)]
+        case "list":
+            most = definition.max_length or MAX_ITEMS
+            found = Annotated[list[_annotations_element(definition.item_type)], Field(max_length=most)]  # type: ignore[misc]
+        case "tuple":
+            found = tuple[*map(_annotations_element, definition.item_types or ())]  # type: ignore[misc]
+        case "dict" | "object":
+            found = nested_model(definition)
+    return found
+
+
+def _annotations_element(element: Any) -> Any:
+    return _BARE[element] if isinstance(element, str) else annotation_of(element, element=True)
+
+
+def _string(definition: VariableDefinition) -> Any:
+    most = definition.max_length or MAX_CHARACTERS
+    pattern = definition.pattern
+    if pattern is None:
+        return Annotated[str, StringConstraints(max_length=most)]
+    # The error names the pattern as it was written, not its translation.
+    matching = core_schema.custom_error_schema(
+        core_schema.str_schema(pattern=translate(pattern)),
+        custom_error_type="pattern",
+        custom_error_message="String does not match the pattern '{pattern}'",
+        custom_error_context={"pattern": pattern},
+    )
+    schema = core_schema.chain_schema([core_schema.str_schema(max_length=most), matching])
+    return Annotated[str, GetPydanticSchema(lambda _source, _handler: schema)]
+
+
+@kept(256)
+def nested_model(definition: VariableDefinition) -> type[ObjectState]:
+    """Return the model of a dict with a schema, or of an object; the same one for equal definitions while it is kept.
+
+    All fields are required but those whose default is null.
+    """
+    fields = definition.schema_ or {}
+    return make_class(
+        "DynamicObjectState",
+        ObjectState,
+        fields,
+        {
+            name: (annotation_of(inner), {"default": None} if is_nullable(inner) else {})
+            for name, inner in fields.items()
+        },
+    )
+
+
+# Values that stand for definitions' values: defaults, given or composed, and whether they are of their type.
+#
+# Source: docs/reference/simulation-config.md, "Fields".
+
+#: Stands for "no default".
+_NONE: Any = object()
+
+
+def default_of(definition: VariableDefinition) -> Any:
+    """Return the value that a variable begins with, as JSON value: a new one each time.
+
+    Without a ``default`` of its own: ``{}`` for a dict with dynamic keys, ``[]`` for a list, null for a string, and for
+    what has a schema or is a tuple the defaults of its parts. Raises KeyError if there is none: a value is required.
+    """
+    text = default_text(definition)
+    if text is None:
+        raise KeyError("default")
+    return orjson.loads(text)
+
+
+@kept(1024)
+def default_text(definition: VariableDefinition) -> bytes | None:
+    """Return the JSON text of the default, every value of its exact type; None if there is none."""
+    found = _default(definition)
+    if found is _NONE:
+        return None
+    adapter = adapter_of(definition)
+    return json_text(adapter.dump_json(adapter.validate_python(found)))
+
+
+def adapter_of(definition: VariableDefinition) -> TypeAdapter[Any]:
+    """Return what checks the values of a variable."""
+    return TypeAdapter(annotation_of(definition))
+
+
+def json_text(text: bytes) -> bytes:
+    """Return a JSON text without the number -0.0, which the log refuses: 0.0 is written instead."""
+    return orjson.dumps(_unsigned(orjson.loads(text))) if b"-0.0" in text else text
+
+
+def _unsigned(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _unsigned(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_unsigned(item) for item in value]
+    return 0.0 if type(value) is float and value == 0.0 and math.copysign(1.0, value) < 0 else value
+
+
+def default_problems(definition: VariableDefinition, path: Path) -> list[Problem]:
+    """Return what is wrong with the defaults in a definition, those of nested definitions too."""
+    return [
+        Problem((*where, "default", *inside), message)
+        for where, inner in _nodes(definition, path)
+        if inner.has_default and inner.default is not None
+        for inside, message in _checks_refused(inner)
+    ]
+
+
+@kept(1024)
+def _checks_refused(definition: VariableDefinition) -> tuple[tuple[Path, str], ...]:
+    """Return what is wrong with a definition's own default."""
+    try:
+        adapter_of(definition).validate_python(_default(definition))
+    except ValidationError as error:
+        return tuple(problems_of(error))
+    return ()
+
+
+def _nodes(definition: VariableDefinition, path: Path) -> Iterator[tuple[Path, VariableDefinition]]:
+    yield path, definition
+    for name, inner in (definition.schema_ or {}).items():
+        yield from _nodes(inner, (*path, "schema", name))
+    for where, item in _elements(definition):
+        if not isinstance(item, str):
+            yield from _nodes(item, (*path, *where))
+
+
+def _elements(definition: VariableDefinition) -> Iterator[tuple[Path, str | VariableDefinition]]:
+    if definition.value_type is not None:
+        yield ("value_type",), definition.value_type
+    if definition.item_type is not None:
+        yield ("item_type",), definition.item_type
+    for index, inner in enumerate(definition.item_types or ()):
+        yield ("item_types", index), inner
+
+
+def _default(definition: VariableDefinition, *, element: bool = False) -> Any:
+    """Return the default as it was given, or composed; `_NONE` if there is none."""
+    if definition.has_default:
+        # An empty default of a dict with a schema says: the defaults of its fields, if each has one.
+        if definition.type != "dict" or definition.schema_ is None or definition.default != {}:
+            return definition.default
+        composed = _composed(definition)
+        return {} if composed is _NONE else composed
+    if is_nullable(definition, element=element):
+        return None
+    if definition.type == "list" or (definition.type == "dict" and definition.schema_ is None):
+        return [] if definition.type == "list" else {}
+    return _composed(definition)
+
+
+def _composed(definition: VariableDefinition) -> Any:
+    if definition.schema_ is not None:
+        fields = {name: _default(inner) for name, inner in definition.schema_.items()}
+        return _NONE if any(value is _NONE for value in fields.values()) else fields
+    if definition.item_types is not None:
+        items = [_NONE if isinstance(inner, str) else _default(inner, element=True) for inner in definition.item_types]
+        return _NONE if any(value is _NONE for value in items) else items
+    return _NONE
+
 
 #: Everything but ``default``, whose null is a value.
 _FIELDS = (

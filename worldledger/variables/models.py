@@ -15,13 +15,53 @@ import orjson
 from pydantic import Field, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from worldledger.variables.annotations import annotation_of
-from worldledger.variables.checking import RESERVED, check_definitions
-from worldledger.variables.checks import adapter_of, default_text, json_text
-from worldledger.variables.classes import ObjectState, make_class
-from worldledger.variables.definition import VariableDefinition
-from worldledger.variables.keeping import kept
+from worldledger.errors.simulations import InvalidDefinitionError, Path, Problem
+from worldledger.variables.definition import (
+    ObjectState,
+    VariableDefinition,
+    adapter_of,
+    annotation_of,
+    default_text,
+    json_text,
+    kept,
+    make_class,
+    read,
+)
 from worldledger.variables.messages import format_problems, problems_of
+from worldledger.variables.rules import Rules, refuse_cycles
+
+# Checking a whole set of variables.
+
+#: An agent's own name stands beside its variables.
+RESERVED = {"agent_vars": frozenset({"name"})}
+
+
+def check_definitions(raw: Mapping[str, Any], where: str | Path = "agent_vars") -> dict[str, VariableDefinition]:
+    """Make the definitions of a set of variables from JSON or YAML values (or from definitions).
+
+    ``where`` is the way to them, and its last part says whose they are: among ``agent_vars``, ``name`` is reserved.
+    Cycles are looked for first. Raises CircularSchemaError, or InvalidDefinitionError with all that is wrong.
+    """
+    way: Path = (where,) if isinstance(where, str) else tuple(where)
+    if not isinstance(raw, Mapping):
+        raise InvalidDefinitionError([Problem(way, "variables are a mapping of names to definitions")])
+    refuse_cycles(raw, way)
+    rules = Rules()
+    reserved = RESERVED.get(str(way[-1]) if way else "", frozenset())
+    rules.names(raw, way)
+    found: dict[str, VariableDefinition] = {}
+    for name, definition in raw.items():
+        path = (*way, str(name))
+        if rules.is_full:
+            break
+        if rules.name(name, path, reserved):
+            made = read(definition, path, rules)
+            if made is not None:
+                found[name] = made
+    if rules.problems:
+        raise InvalidDefinitionError(rules.problems)
+    return found
+
 
 _State = TypeVar("_State", bound=ObjectState)
 

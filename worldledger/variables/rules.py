@@ -6,18 +6,87 @@ Source: docs/reference/simulation-config.md, "Fields".
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 from unicodedata import normalize
 
 from worldledger.canonical import MAX_INT, gate
 from worldledger.errors import InvalidEffectError
-from worldledger.errors.simulations import Path, Problem
+from worldledger.errors.simulations import CircularSchemaError, Path, Problem
 from worldledger.near import nearest
 from worldledger.variables import limits
-from worldledger.variables.defaults import DefaultError, plain_default
+from worldledger.variables.limits import MAX_DEFAULT_DEPTH, MAX_DEFAULT_VALUES
 from worldledger.variables.patterns import PatternError, translate
+
+# Reading a default as it was written, whatever its type says: within limits, with lists for tuples.
+#
+# Source: docs/reference/simulations.md, "Values".
+
+
+class DefaultError(ValueError):
+    """A default that cannot be read: the way to what is wrong in it, and why."""
+
+    def __init__(self, path: tuple[str | int, ...], reason: str) -> None:
+        super().__init__(reason)
+        self.path = path
+        self.reason = reason
+
+
+def plain_default(value: Any, definition: Mapping[str, Any]) -> Any:
+    """Return a default as JSON value: tuples as lists, and the keys of a dict with whole numbers as strings.
+
+    ``definition`` is the normal form of what the default belongs to. Raises DefaultError for what JSON or the log
+    cannot hold, for keys that are not what the definition says, and for values too many or too deep.
+    """
+    result = _Copier().copy(value, definition, ())
+    try:
+        gate(result)
+    except InvalidEffectError as error:
+        # The gate's paths begin with "$", and this value stands for itself.
+        raise DefaultError((), error.reason if error.path == "$" else f"{error.path}: {error.reason}") from None
+    return result
+
+
+class _Copier:
+    def __init__(self) -> None:
+        self.left = MAX_DEFAULT_VALUES
+
+    def copy(self, value: Any, definition: Any, path: tuple[str | int, ...]) -> Any:
+        self.left -= 1
+        if self.left < 0:
+            raise DefaultError((), f"a default has at most {MAX_DEFAULT_VALUES:,} values, each use of one counted")
+        if len(path) > MAX_DEFAULT_DEPTH:
+            raise DefaultError(path, "nested deeper than any definition")
+        if isinstance(value, Mapping):
+            return self.members(value, definition, path)
+        if isinstance(value, list | tuple):
+            return [self.copy(item, _inner(definition, index), (*path, index)) for index, item in enumerate(value)]
+        return value
+
+    def members(self, value: Mapping[Any, Any], definition: Any, path: tuple[str | int, ...]) -> dict[str, Any]:
+        whole = isinstance(definition, Mapping) and definition.get("key_type") == "int"
+        result: dict[str, Any] = {}
+        for key, item in value.items():
+            if not isinstance(key, str) and not (whole and type(key) is int):
+                raise DefaultError(path, f"the key {key!r} is no string: quote it")
+            if str(key) in result:
+                raise DefaultError(path, f"the key {key} stands there twice")
+            result[str(key)] = self.copy(item, _inner(definition, key), (*path, key))
+        return result
+
+
+def _inner(definition: Any, key: str | int) -> Any:
+    """Return the definition of a member or an element, None if there is none."""
+    if not isinstance(definition, Mapping):
+        return None
+    if definition.get("schema") is not None:
+        return definition["schema"].get(key)
+    elements = definition.get("item_types")
+    if elements is not None:
+        return elements[key] if isinstance(key, int) and key < len(elements) else None
+    return definition.get("value_type", definition.get("item_type"))
 
 
 class _Levels(NamedTuple):
@@ -284,3 +353,93 @@ def _unknown_type(name: Any) -> str:
     close += get_close_matches(said, limits.TYPES, 1, 0.75)
     meant = f"; did you mean {close[0]!r}?" if close else ""
     return f"unknown type {name!r}; the types are {', '.join(limits.TYPES[:-1])} and {limits.TYPES[-1]}{meant}"
+
+
+# Schemas that contain themselves, found before anything else looks at them.
+#
+# Source: docs/reference/contracts.md, "Variables": depth-first search with the stack of the way.
+
+_FIXES = """Suggested fixes:
+  1. Use Optional[ForwardRef] for back-references
+  2. Use string IDs instead of nested objects
+  3. Flatten the schema structure"""
+
+
+@dataclass
+class _Step:
+    """A definition on the way: where it stands, what it is called, and what of it is still to be looked at."""
+
+    definition: Mapping[Any, Any]
+    path: Path
+    #: The last name on the way to it: of a variable, or of a field.
+    name: str
+    #: How it is reached from the one before it.
+    edge: str
+    children: Iterator[tuple[Path, str, str, Any]]
+
+
+def refuse_cycles(variables: Mapping[Any, Any], where: Path) -> None:
+    """Raise CircularSchemaError if a definition contains itself, by Python reference or by YAML alias.
+
+    Shared definitions that do not contain themselves are fine. Objects are told apart by identity; each is looked at
+    once, so the time grows with the number of objects, not with the number of their uses.
+    """
+    names = {id(definition): str(name) for name, definition in variables.items() if isinstance(definition, Mapping)}
+    finished: set[int] = set()
+    stack: list[_Step] = []
+    waiting: dict[int, int] = {}  # object on the way -> its place on the stack
+
+    def enter(path: Path, name: str, edge: str, definition: Mapping[Any, Any]) -> None:
+        names.setdefault(id(definition), name)
+        waiting[id(definition)] = len(stack)
+        stack.append(_Step(definition, path, name, edge, _children(definition, path, name)))
+
+    for top, definition in variables.items():
+        if isinstance(definition, Mapping) and id(definition) not in finished:
+            enter((*where, str(top)), str(top), str(top), definition)
+        while stack:
+            child = next(stack[-1].children, None)
+            if child is None:
+                done = stack.pop().definition
+                finished.add(id(done))
+                del waiting[id(done)]
+                continue
+            path, name, edge, inner = child
+            if id(inner) in waiting:
+                raise _told(stack[waiting[id(inner)] :], edge, path, names)
+            if id(inner) not in finished:
+                enter(path, name, edge, inner)
+
+
+def _children(definition: Mapping[Any, Any], path: Path, name: str) -> Iterator[tuple[Path, str, str, Any]]:
+    """Return the definitions that stand within one: path, name, edge and object."""
+    schema = definition.get("schema")
+    if isinstance(schema, Mapping):
+        for field, inner in schema.items():
+            if isinstance(inner, Mapping):
+                yield (*path, "schema", str(field)), str(field), str(field), inner
+    for edge in ("value_type", "item_type"):
+        inner = definition.get(edge)
+        if isinstance(inner, Mapping):
+            yield (*path, edge), name, edge, inner
+    elements = definition.get("item_types")
+    if isinstance(elements, list | tuple):
+        for index, inner in enumerate(elements):
+            if isinstance(inner, Mapping):
+                yield (*path, "item_types", index), name, f"item_types[{index}]", inner
+
+
+def _told(way: list[_Step], closing: str, path: Path, names: Mapping[int, str]) -> CircularSchemaError:
+    """Tell a cycle: ``way`` from its first definition to the last, ``closing`` leads from there to the first."""
+    edges = [step.edge for step in way[1:]] + [closing]
+    # What holds named fields is shown; a list between two of them is told by the field that it is the type of.
+    shown = [index for index, step in enumerate(way) if isinstance(step.definition.get("schema"), Mapping)]
+    shown = shown or list(range(len(way)))
+    called = [names[id(way[index].definition)] for index in shown]
+    fields = [f"{name}.{edges[index]}" for name, index in zip(called, shown, strict=True)]
+    message = (
+        "Circular reference detected in schema definitions:\n"
+        f"  Cycle: {' -> '.join([*called, called[0]])}\n"
+        f"  Fields: {' -> '.join([*fields, called[0]])}\n\n{_FIXES}"
+    )
+    return CircularSchemaError([Problem(path, f"this definition contains itself: {' -> '.join(called)}")], message)

@@ -6,8 +6,9 @@ from pydantic import BaseModel
 from starlette.routing import BaseRoute
 
 from worldledger_chess.api import agents, games, live_games, watching
+from worldledger_chess.api.games import AgentPage, AgentStats, GamePage, GameSummary, MovePage
 from worldledger_chess.api.openenv import routes, sockets
-from worldledger_chess.api.openenv.shapes import (
+from worldledger_chess.api.openenv.episodes import (
     OpenEnvAction,
     OpenEnvHealth,
     OpenEnvMetadata,
@@ -18,7 +19,6 @@ from worldledger_chess.api.openenv.shapes import (
     OpenEnvState,
     OpenEnvStep,
 )
-from worldledger_chess.api.played import AgentPage, AgentStats, GamePage, GameSummary, MovePage
 from worldledger_chess.api.shapes import (
     Game,
     GameSession,

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from worldledger_simulation.rules.loading import load_config
+from worldledger_simulation.rules.config import load_config
 
 
 def read_config(file: Path, *, named: bool) -> dict[str, Any] | None:

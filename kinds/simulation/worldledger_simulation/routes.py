@@ -6,7 +6,7 @@ from pydantic import BaseModel
 from starlette.routing import BaseRoute
 
 from worldledger_simulation.api import turns
-from worldledger_simulation.api.shapes import Turn
+from worldledger_simulation.api.turns import Turn
 
 ROUTES: Final[tuple[BaseRoute, ...]] = (*turns.router.routes,)
 #: The shapes that they refer to, in the OpenAPI document.

@@ -20,7 +20,7 @@ from worldledger_service.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from worldledger.chain import Position
-    from worldledger.transfer import CheckedExport
+    from worldledger.exports import CheckedExport
     from worldledger_service.store import Store
 
 EXAMPLES = examples("worldledger import log my-world.ndjson", "gunzip -c my-world.ndjson.gz | worldledger import log -")
@@ -88,7 +88,7 @@ def check(
     stream: BinaryIO, file: str, *, noted: Iterable[Position] = (), max_effect_bytes: int, quiet: bool
 ) -> CheckedExport:
     """Check an export with a progress bar. Raises FileRefusedError, naming the line."""
-    from worldledger.transfer import check_export  # noqa: PLC0415
+    from worldledger.exports import check_export  # noqa: PLC0415
 
     size = stream.seek(0, 2)
     stream.seek(0)

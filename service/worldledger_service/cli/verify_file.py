@@ -22,7 +22,7 @@ def verify_file(file: str, noted: list[Position], *, max_effect_bytes: int, as_j
 
     Raises typer.Exit for the one, FileRefusedError for the other.
     """
-    from worldledger.transfer import MAX_LINE  # noqa: PLC0415
+    from worldledger.exports import MAX_LINE  # noqa: PLC0415
 
     limit = max(max_effect_bytes, MAX_LINE)  # how large effects may be is up to whoever wrote them
     try:

@@ -10,9 +10,8 @@ from worldledger.intents import Accepted
 from worldledger.observation import LatencyModel, ObservationPolicy, PolicyConfig, ViewCone
 from worldledger.recovery import ErrorRecoveryPolicy
 from worldledger.validation import DefaultEffectValidator, EffectValidator
-from worldledger_service.runtime.handles import AgentHandle
 from worldledger_service.runtime.memory import MemoryManager, MemoryStats
-from worldledger_service.runtime.orchestrator import Orchestrator
+from worldledger_service.runtime.orchestrator import AgentHandle, Orchestrator
 from worldledger_service.runtime.subscriptions import Subscription
 
 __all__ = [

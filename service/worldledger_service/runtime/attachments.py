@@ -64,8 +64,7 @@ class Attachment:
         self.provisional = provisional
         #: the view_seq at which a ViewDigest was last due
         self.digested = view_seq
-        #: how many effects there were when the view was digested last, as `worldledger_service.runtime.digests` counts
-        #: them
+        #: how many effects there were when the view was digested last, as `observing` counts them
         self.effects_digested = 0
         self.subscriptions: set[Subscription] = set()
         self._kept: deque[_Sent] = deque()

@@ -32,8 +32,8 @@ from worldledger_service.runtime.sightings import Watch
 if TYPE_CHECKING:
     from worldledger.config import OrchestratorConfig
     from worldledger.staleness import Staleness
+    from worldledger_service.runtime.admission import IntentLists
     from worldledger_service.runtime.attachments import Attachment
-    from worldledger_service.runtime.lists import IntentLists
     from worldledger_service.runtime.sightings import Sightings
 
 #: Generations that ended, here or elsewhere, and are still told of.

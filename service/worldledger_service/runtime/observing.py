@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Collection, Container, Sequence
+from contextlib import AbstractContextManager, aclosing, asynccontextmanager, suppress
+from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from worldledger.collapsing import beginning, whole
+from worldledger.core_kinds import VIEW_DIGEST_KIND
+from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft, is_system_kind
 from worldledger.errors import (
     MomentNotFoundError,
     PolicyFailedError,
@@ -20,22 +24,180 @@ from worldledger.errors import (
 )
 from worldledger.latency import longest_delay
 from worldledger.near import near
-from worldledger_service.runtime.acknowledging import Acknowledged
+from worldledger_service.runtime.admission import join
 from worldledger_service.runtime.attachments import Attachment, Attachments
-from worldledger_service.runtime.digests import Digests
-from worldledger_service.runtime.joining import join
 from worldledger_service.runtime.origins import Origins
 from worldledger_service.runtime.replays import POLICY_ERRORS, Replay, Seen, observed_events, remembers
-from worldledger_service.runtime.starts import Starts
 from worldledger_service.runtime.subscriptions import Subscription
 
 if TYPE_CHECKING:
     from worldledger.config import OrchestratorConfig
+    from worldledger.folding import Fold
     from worldledger.observation import ObservationDelta, ObservedEvent, View
     from worldledger.views import Sighting
     from worldledger_service.runtime.following import Follower
     from worldledger_service.runtime.outbox import Outbox
     from worldledger_service.store import Store
+    from worldledger_service.store.cursors import AgentCursors
+
+
+# Starts: states of one world a little behind its head, from which the views of agents that come are begun.
+
+#: Most effects by which the state that is kept is folded forward; over more, a snapshot is the shorter way.
+_APART: Final = 1000
+#: Seconds for which it is kept after it was used.
+_KEPT_SECONDS: Final = 5.0
+
+
+class Starts:
+    """Returns folds. Where many agents come at once, one state is read from the database, and copied for each."""
+
+    def __init__(self, store: Store, world_id: str) -> None:
+        self._store = store
+        self._world_id = world_id
+        self._kept: Fold | None = None
+        self._lock = asyncio.Lock()
+        self._forgetting: asyncio.TimerHandle | None = None
+
+    async def fold(self, seq: int) -> Fold:
+        """Return a fold of one's own at a seq. Raises as `States.fold_at`."""
+        async with self._lock:
+            kept = self._kept
+            if kept is not None and kept.seq > seq:
+                return await self._store.states.fold_at(self._world_id, seq)
+            self._kept = None  # it is of no use any more where something goes wrong
+            if kept is None or seq - kept.seq > _APART:
+                kept = await self._store.states.fold_at(self._world_id, seq)
+            elif kept.seq < seq:
+                batches = self._store.reader.batches(self._world_id, after_seq=kept.seq, until_seq=seq)
+                async with aclosing(batches):
+                    async for batch in batches:
+                        await self._store.aside.run(partial(kept.feed, batch))
+            copy = await self._store.aside.run(kept.copy)
+            self._kept = kept
+            self._forget_later()
+            return copy
+
+    def close(self) -> None:
+        """Keep nothing."""
+        self._kept = None
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+
+    def _forget_later(self) -> None:
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+        self._forgetting = asyncio.get_running_loop().call_later(_KEPT_SECONDS, self.close)
+
+
+# Acknowledging: how far agents have come, kept here for a moment and written with others.
+
+#: Seconds between two writings.
+_EVERY: Final = 1.0
+
+log = structlog.get_logger("worldledger.runtime")
+
+
+class Acknowledged:
+    """The cursors of one world's agents: what was acknowledged here counts at once, and is written a little later."""
+
+    def __init__(self, cursors: AgentCursors, world_id: str) -> None:
+        self._store = cursors
+        self._world_id = world_id
+        self._unwritten: dict[str, int] = {}
+        self._writing: asyncio.Task[None] | None = None
+
+    async def read(self, agent_id: str) -> int:
+        """Return the view_seq that an agent has acknowledged last, 0 if none. Raises StoreUnavailableError."""
+        written = await self._store.read(self._world_id, [agent_id])
+        return max(written.get(agent_id, 0), self._unwritten.get(agent_id, 0))
+
+    def move(self, agent_id: str, view_seq: int) -> None:
+        """Note that an agent has acknowledged a view that follows the one before."""
+        self._unwritten[agent_id] = view_seq
+        if self._writing is None:
+            self._writing = asyncio.get_running_loop().create_task(self._write_later())
+
+    async def close(self) -> None:
+        """Write what is not written yet; where the database is away, it is given up."""
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.wait([self._writing])
+        with suppress(SimulationError):
+            await self._write()
+
+    async def _write_later(self) -> None:
+        try:
+            while self._unwritten:
+                await asyncio.sleep(_EVERY)
+                try:
+                    await self._write()
+                except SimulationError as error:
+                    log.debug("cursors wait for the database", world_id=self._world_id, error=error.message)
+        finally:
+            self._writing = None
+
+    async def _write(self) -> None:
+        writing = dict(self._unwritten)
+        await self._store.move(self._world_id, writing)
+        for agent_id, view_seq in writing.items():
+            if self._unwritten.get(agent_id) == view_seq:
+                del self._unwritten[agent_id]
+
+
+# Digests of views: the log is told what agents were shown, now and then.
+
+#: Longest req_id of a ViewDigest before the agent's name is digested.
+_LONGEST: Final = 150
+
+
+class Digests:
+    """Puts out a ViewDigest for each agent whose view has come past another ``every`` effects; 0: for none.
+
+    Besides, for each agent that observes an effect of a kind that the world's ruleset names in ``digest_after``. The
+    service's own effects, these among them, do not bring the next one nearer by more than half.
+    """
+
+    def __init__(self, attachments: Attachments, outbox: Outbox, every: int) -> None:
+        self._attachments = attachments
+        self._outbox = outbox
+        self._every = every
+        #: how many effects there were that are not the service's own
+        self._effects = 0
+
+    def note(self, kind: str, sightings: Sequence[Sighting], digest_after: Container[str]) -> None:
+        """Take note of what agents see of an effect of this kind."""
+        every = self._every
+        if not every:
+            return
+        if not is_system_kind(kind):
+            self._effects += 1
+        at_once = kind in digest_after
+        for agent_id, delta, _ in sightings:
+            attachment = self._attachments.get(agent_id)
+            if attachment is None or attachment.provisional:
+                continue
+            view_seq = delta["view_seq"]
+            if not at_once:
+                since = self._effects - attachment.effects_digested
+                if view_seq // every == attachment.digested // every or since < every // 2:
+                    continue
+            attachment.digested = view_seq
+            attachment.effects_digested = self._effects
+            self._outbox.put(digest_draft(agent_id, view_seq, delta["context_digest"]))
+
+
+def digest_draft(agent_id: str, view_seq: int, digest: str) -> EffectDraft:
+    """Return the draft of a ViewDigest: of several processes that show the agent this view, one writes it."""
+    named = agent_id if len(agent_id) <= _LONGEST else sha256(agent_id.encode()).hexdigest()
+    return {
+        "kind": VIEW_DIGEST_KIND,
+        "payload": {"agent_id": agent_id, "at_seq": view_seq, "digest": digest},
+        "source_id": SERVICE_SOURCE,
+        "schema_version": SCHEMA_VERSION,
+        "req_id": f"view:{named}:{view_seq}",
+    }
+
 
 #: Effects before the present that are looked through, to attach an agent, for the one that made its view.
 _LOOKED_BACK: Final = 100
@@ -47,8 +209,6 @@ _AT_ONCE: Final = 4
 
 #: Effects up to now of which it is told what an agent was shown.
 _SHOWN: Final = 5000
-
-log = structlog.get_logger("worldledger.runtime")
 
 
 class Observing:
@@ -464,7 +624,7 @@ class Observing:
     def seen(self, kind: str, sightings: Sequence[Sighting]) -> list[str]:
         """Do what follows from an effect of this kind besides its delivery; return the agents that had to be let go.
 
-        A ViewDigest is put out for each agent for which one is due (`worldledger_service.runtime.digests`). An agent
+        A ViewDigest is put out for each agent for which one is due (`worldledger_service.runtime.observing`). An agent
         whose policy has failed is not attached any more, and its readers are told.
         """
         self._digests.note(kind, sightings, self._follower.views.fold.ruleset.digest_after)

@@ -12,19 +12,25 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from worldledger.aio import CancelToken
 from worldledger.config import OrchestratorConfig, read_config
-from worldledger.effects import EffectDraft
+from worldledger.deltas import ObservationDelta
+from worldledger.effects import SCHEMA_VERSION, EffectDraft
 from worldledger.errors import (
     InvalidEffectError,
     InvalidIntentError,
     SimulationError,
+    TooManyAgentsError,
     UnknownGenerationError,
 )
 from worldledger.genesis import NewWorld, Order
-from worldledger.intents import Accepted, Held
+from worldledger.intents import Accepted, Held, registration_draft
 from worldledger.moments import HEAD, Moment, seq_or_moment
-from worldledger.observation import ObservedEvent, View
+from worldledger.names import check_namesake
+from worldledger.observation import ObservationPolicy, ObservedEvent, View
+from worldledger.policies import as_policy, policy_spec
 from worldledger.protocols import ObservationPolicyProtocol
 from worldledger.staleness import (
     NOT_GIVEN,
@@ -35,21 +41,15 @@ from worldledger.staleness import (
 )
 from worldledger.time_authority import TimeAuthority
 from worldledger.validation import DefaultEffectValidator, EffectValidator
+from worldledger_service.runtime.admission import IntentLists, Submitting
 from worldledger_service.runtime.attachments import Attachment, Attachments
 from worldledger_service.runtime.clocks import Clocks, Tick
 from worldledger_service.runtime.following import Follower
-from worldledger_service.runtime.gauges import Gauges
 from worldledger_service.runtime.generations import Generations
-from worldledger_service.runtime.handles import AgentHandle
-from worldledger_service.runtime.lists import IntentLists
 from worldledger_service.runtime.memory import MemoryManager, MemoryStats
 from worldledger_service.runtime.observing import Observing
 from worldledger_service.runtime.outbox import Outbox
-from worldledger_service.runtime.placing import Placing
-from worldledger_service.runtime.registrations import Registrations
-from worldledger_service.runtime.settings_of_staleness import StalenessSettings
-from worldledger_service.runtime.sightings import Sightings, sights_of
-from worldledger_service.runtime.submitting import Submitting
+from worldledger_service.runtime.sightings import Placing, Sightings, StalenessSettings, sights_of
 from worldledger_service.runtime.subscriptions import Subscription
 from worldledger_service.runtime.ticks import Ticks
 from worldledger_service.settings import Settings
@@ -65,8 +65,216 @@ if TYPE_CHECKING:
     from worldledger.views import Sighting
     from worldledger.world import WorldState
     from worldledger_service.runtime.guarding import StoreGuard
+    from worldledger_service.runtime.scheduling import Quotas
+    from worldledger_service.store import WorldRecord
     from worldledger_service.store.closing import TickReceipt
     from worldledger_service.store.event_log import EventLog
+
+
+# Gauges: how one world of this process stands, for metrics, and for whoever keeps it open.
+
+
+class Gauges:
+    """What an Orchestrator tells of itself."""
+
+    _attachments: Attachments
+    _clocks: Clocks
+    _follower: Follower
+    _generations: Generations
+    _observing: Observing
+    _outbox: Outbox
+    _submitting: Submitting
+    _ticks: Ticks | None
+
+    @property
+    def quotas(self) -> Quotas:
+        """The agents' quotas as they stand."""
+        return self._submitting.quotas
+
+    @property
+    def waiting(self) -> int:
+        """How many intents wait for their turn, or are waited for until a tick decides them."""
+        return self._submitting.scheduler.waiting + (0 if self._ticks is None else self._ticks.waiting)
+
+    @property
+    def generations_cancelled(self) -> int:
+        """How many generations were cancelled here."""
+        return self._generations.cancelled
+
+    @property
+    def in_use(self) -> bool:
+        """Whether somebody here needs the world to be kept open."""
+        busy = self._attachments.in_use or self._observing.in_use or self._submitting.requests.in_flight > 0
+        if self._ticks is not None and self._ticks.waiting > 0:
+            return True
+        return busy or len(self._outbox) > 0 or self._clocks.in_use
+
+    @property
+    def broken(self) -> bool:
+        """Whether the world can no longer be followed: its log is damaged, or cannot be folded."""
+        return self._follower.error is not None
+
+
+# Handles: an agent's own interface to the world that it lives in.
+
+
+class AgentHandle:
+    """One agent (docs/reference/contracts.md, "Orchestrator and handles"); `Orchestrator.register_agent` gives it.
+
+    ``view_seq`` is that of the last observation that was given out; ``initial_view`` is the view that the first one
+    applies to. ``context_seq`` is the newest that the agent was handed through this handle, be it an observation or a
+    view: what it does next is made from that.
+    """
+
+    def __init__(self, agent_id: str, orchestrator: Orchestrator, subscription: Subscription) -> None:
+        self.agent_id = agent_id
+        self.orchestrator = orchestrator
+        self.view_seq = subscription.view_seq
+        self.context_seq = subscription.view_seq
+        self.initial_view = None if subscription.view is None else subscription.view.model_copy(deep=True)
+        self._subscription = subscription
+
+    async def next_observation(self) -> ObservationDelta:
+        """Wait for the next observation. Asking for it acknowledges the one before.
+
+        Raises QueueClosedError once the handle is closed, or another one of the agent was opened.
+        """
+        self.orchestrator.acknowledge(self.agent_id, self.view_seq)
+        delta = await self._subscription.get()
+        self.view_seq = delta["view_seq"]
+        self.context_seq = max(self.context_seq, self.view_seq)
+        # Agents who see the same share what they are shown: a copy is the caller's own to change.
+        return ObservationDelta(orjson.loads(orjson.dumps(delta)))
+
+    async def submit_intent(self, intent: Mapping[str, Any]) -> Accepted:
+        """Submit an intent; what is missing is filled in.
+
+        ``agent_id`` is this agent, ``context_seq`` that of the generation of its req_id if one is under way, and this
+        handle's otherwise, ``req_id`` a random one. Raises as `Orchestrator.submit_intent`.
+        """
+        return await self.orchestrator.submit_intent(self._complete(intent))
+
+    async def hold_intent(self, intent: Mapping[str, Any]) -> Held | Accepted:
+        """Hold an intent until the next tick; what is missing is filled in. See `Orchestrator.hold_intent`."""
+        return await self.orchestrator.hold_intent(self._complete(intent))
+
+    async def cancel(self, req_id: str) -> None:
+        """Cancel a generation of this agent, if there is one of this req_id (reason: ``user_requested``)."""
+        with suppress(UnknownGenerationError):
+            await self.orchestrator.cancel_generation(self.agent_id, req_id)
+
+    def issue_cancel_token(
+        self,
+        req_id: str,
+        context_seq: int | None = None,
+        *,
+        staleness_threshold: Threshold = NOT_GIVEN,
+        about: Collection[str] | None = None,
+    ) -> CancelToken:
+        """Begin a generation from what this handle gave out last (`Orchestrator.issue_cancel_token`)."""
+        if context_seq is None and self.orchestrator.generation_context(self.agent_id, req_id, here=True) is None:
+            context_seq = self.context_seq
+        return self.orchestrator.issue_cancel_token(
+            self.agent_id, req_id, context_seq, staleness_threshold=staleness_threshold, about=about
+        )
+
+    async def view(self, at_seq: int | None = None, *, at: str | None = None) -> View:
+        """Return the agent's whole view; see `Orchestrator.view`. The latest one is what it acts from next."""
+        view = (await self.orchestrator.view(self.agent_id, at_seq=at_seq, at=at)).model_copy(deep=True)
+        if at_seq is None and at in {None, "head"}:
+            self.context_seq = max(self.context_seq, view.view_seq)
+        return view
+
+    def get_view_seq(self) -> int:
+        """Return the view_seq of the last observation that was given out."""
+        return self.view_seq
+
+    def close(self) -> None:
+        """Return the handle back; the agent stays registered. Doing it twice does no harm."""
+        self.orchestrator.acknowledge(self.agent_id, self.view_seq)
+        self._subscription.close()
+        self.orchestrator.forget_handle(self)
+
+    def _complete(self, intent: Mapping[str, Any]) -> dict[str, Any]:
+        """Fill in what an agent may leave out of its own intents."""
+        req_id = intent.get("req_id")
+        begun = self.orchestrator.generation_context(self.agent_id, req_id) if isinstance(req_id, str) else None
+        return {
+            "agent_id": self.agent_id,
+            "context_seq": self.context_seq if begun is None else begun,
+            "req_id": uuid.uuid4().hex,
+            "schema_version": SCHEMA_VERSION,
+            **intent,
+        }
+
+
+# Registrations: agents with their policies and permissions, as effects in the log.
+
+
+class _AsItStandsError(SimulationError):
+    """The agent is registered so already: nothing is to be written."""
+
+
+class Registrations:
+    """Registers the agents of one world."""
+
+    def __init__(self, store: Store, event_log: EventLog, follower: Follower, config: OrchestratorConfig) -> None:
+        self._store = store
+        self._log = event_log
+        self._follower = follower
+        self._config = config
+        self._world: WorldRecord | None = None
+
+    async def register(
+        self,
+        agent_id: str,
+        policy: ObservationPolicyProtocol | None,
+        permissions: Collection[str] | None,
+        weight: int,
+        staleness_threshold: Threshold = NOT_GIVEN,
+        interrupt_policy: InterruptPolicy | None = None,
+    ) -> bool:
+        """Write an agent's registration, unless it stands so already; tell whether it was written.
+
+        Without a policy it gets the one that the world's ruleset has for it. On return this process has folded it.
+        """
+        world = self._world
+        if world is None:  # what is asked of it never changes
+            world = self._world = await self._store.world(self._log.world_id)
+        ruleset = self._follower.views.fold.ruleset
+        if policy is None:
+            policy = ruleset.policy_for(agent_id, world.config) or ObservationPolicy()
+        spec = policy_spec(as_policy(policy).for_world(world.world_uuid))
+        draft = registration_draft(agent_id, spec, permissions, weight, staleness_threshold, interrupt_policy)
+        wanted = draft["payload"]
+
+        def stands(state: WorldState) -> bool:
+            known = state.metadata["agents"].get(agent_id)
+            if known is None:
+                return False
+            stated = {name: value for name, value in known.items() if name != "registered_seq"}
+            return {"agent_id": agent_id, **stated} == wanted
+
+        def judge(state: WorldState) -> None:
+            agents = state.metadata["agents"]
+            if agent_id not in agents and len(agents) >= self._config.max_agents:
+                raise TooManyAgentsError(self._log.world_id, self._config.max_agents)
+            if stands(state):
+                raise _AsItStandsError("it is registered so already")
+            if agent_id not in agents:
+                check_namesake(agent_id, ruleset.agent_names(state))
+
+        if stands(self._follower.views.fold.state):
+            await self._follower.catch_up()  # somebody else may have registered it otherwise a moment ago
+            if stands(self._follower.views.fold.state):
+                return False
+        try:
+            (receipt,) = await self._log.append_judged([draft], {0: judge}, system=True)
+        except _AsItStandsError:
+            await self._follower.catch_up()
+            return False
+        await self._follower.reached(receipt.global_seq)
+        return True
 
 
 class Orchestrator(Gauges):

@@ -1,23 +1,329 @@
-"""Turns: who may be judged and written now. The stages backpressure, priority and fairness, put together.
+"""Turns: who may be judged and written now.
 
-Each stage is its own class (`backpressure.py`, `priorities.py`, `fairness.py`); here is what they share, the waiting.
+Quota, backpressure, priority and fairness are a class each; then comes what they share, the waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
+import math
 import time
+from bisect import bisect_left, insort
+from collections import OrderedDict
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal, Self
+from typing import Final, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
-from worldledger.errors import BackpressureError, DeadlineExceededError, SimulationError
-from worldledger_service.runtime.backpressure import Backpressure
-from worldledger_service.runtime.fairness import Ticket
-from worldledger_service.runtime.priorities import Priorities
+from worldledger.config import OrchestratorConfig
+from worldledger.errors import BackpressureError, DeadlineExceededError, QuotaExceededError, SimulationError
 
-if TYPE_CHECKING:
-    from worldledger.config import OrchestratorConfig
+# Fairness, the last stage before a turn: weighted round-robin among the agents that wait at one priority.
+#
+# Each agent has a virtual time, its turns divided by its weight, and the agent that is furthest behind is next
+# (start-time fair queueing). An agent that comes back begins at the present virtual time: idling saves nothing up.
+
+
+class Ticket:
+    """What waits for a turn: whose it is, its priority, and its agent's weight (1 or more).
+
+    ``number`` (order of arrival, unique) and ``since`` (seconds of some clock) are those of its coming into the line.
+    """
+
+    __slots__ = ("agent_id", "number", "priority", "since", "weight")
+
+    def __init__(
+        self, agent_id: str, priority: int = 0, weight: int = 1, *, number: int = 0, since: float = 0.0
+    ) -> None:
+        if weight < 1:
+            raise ValueError(f"the weight of agent {agent_id!r} is {weight}; at least 1 is needed")
+        self.agent_id = agent_id
+        self.priority = priority
+        self.weight = weight
+        self.number = number
+        self.since = since
+
+
+W = TypeVar("W", bound=Ticket)
+
+
+class _Lane(Generic[W]):
+    """One agent: its waiting tickets by arrival, and its virtual time, which is never behind that of the whole."""
+
+    __slots__ = ("listed", "place", "tickets", "time")
+
+    def __init__(self, time: float) -> None:
+        self.time = time
+        #: the time with which it was last listed among those ahead
+        self.listed: float | None = None
+        self.tickets: OrderedDict[int, W] = OrderedDict()
+        #: where it stands in the order, while tickets wait
+        self.place: tuple[float, int, str] | None = None
+
+
+class RoundRobin(Generic[W]):
+    """The tickets of one priority.
+
+    Of two agents that wait all the time, with a and b turns and weights v and w, ``|a/v - b/w| <= 1/v + 1/w`` holds at
+    any time. Equals are served by arrival, and so are an agent's own tickets. Each step costs the logarithm of the
+    number of agents.
+    """
+
+    def __init__(self) -> None:
+        self._time = 0.0
+        self._tickets: OrderedDict[int, W] = OrderedDict()
+        self._lanes: dict[str, _Lane[W]] = {}
+        #: (virtual time, number of the first ticket, agent) of each agent that waits
+        self._order: list[tuple[float, int, str]] = []
+        #: (virtual time, agent) of those that do not wait and are still ahead of the others
+        self._ahead: list[tuple[float, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._tickets)
+
+    @property
+    def agents(self) -> int:
+        """How many agents are known: those that wait, and those that have just had turns."""
+        return len(self._lanes)
+
+    def add(self, ticket: W) -> None:
+        """Take in a ticket that has arrived after all that are here."""
+        lane = self._lane(ticket.agent_id)
+        lane.tickets[ticket.number] = ticket
+        self._tickets[ticket.number] = ticket
+        if lane.place is None:
+            self._arrange(ticket.agent_id, lane)
+
+    def discard(self, ticket: W) -> None:
+        """Let a ticket go that is here, without its having had a turn."""
+        del self._tickets[ticket.number]
+        lane = self._lanes[ticket.agent_id]
+        del lane.tickets[ticket.number]
+        self._arrange(ticket.agent_id, lane)
+
+    def first(self) -> W:
+        """Return the ticket that is next. Raises IndexError if there is none."""
+        lane = self._lanes[self._order[0][2]]
+        return next(iter(lane.tickets.values()))
+
+    def oldest(self) -> W:
+        """Return the ticket that has waited longest. Raises StopIteration if there is none."""
+        return next(iter(self._tickets.values()))
+
+    def rank(self, ticket: Ticket) -> tuple[float, int]:
+        """Return the place of a ticket, of this priority or not, if it were its agent's first here; lower is first."""
+        lane = self._lanes.get(ticket.agent_id)
+        return (self._time if lane is None else lane.time, ticket.number)
+
+    def charge(self, agent_id: str, weight: int) -> None:
+        """Take note that an agent, of this priority or not, has had a turn here; by its `rank` it was next."""
+        lane = self._lane(agent_id)
+        self._time = lane.time
+        lane.time += 1.0 / weight
+        self._arrange(agent_id, lane)
+        while self._ahead and self._ahead[0][0] <= self._time:
+            idle = heapq.heappop(self._ahead)[1]
+            known = self._lanes.get(idle)
+            if known is not None and known.place is None and known.time <= self._time:
+                del self._lanes[idle]
+
+    def _lane(self, agent_id: str) -> _Lane[W]:
+        lane = self._lanes.get(agent_id)
+        if lane is None:
+            lane = self._lanes[agent_id] = _Lane(self._time)
+        return lane
+
+    def _arrange(self, agent_id: str, lane: _Lane[W]) -> None:
+        """Put a lane where it belongs in the order, after its time or its first ticket has changed."""
+        place = (lane.time, next(iter(lane.tickets)), agent_id) if lane.tickets else None
+        if place is not None and place == lane.place:
+            return
+        if lane.place is not None:
+            del self._order[bisect_left(self._order, lane.place)]
+        lane.place = place
+        if place is not None:
+            insort(self._order, place)
+        elif lane.time <= self._time:
+            del self._lanes[agent_id]
+        elif lane.listed != lane.time:
+            lane.listed = lane.time
+            heapq.heappush(self._ahead, (lane.time, agent_id))
+
+
+# Priority, the stage before fairness: the highest that waits is first, and what has waited long counts as higher.
+
+
+class _Level(Generic[W]):
+    """The tickets of one priority, and the key of the one that has waited longest."""
+
+    __slots__ = ("age", "robin")
+
+    def __init__(self) -> None:
+        self.robin: RoundRobin[W] = RoundRobin()
+        self.age: tuple[float, int] | None = None
+
+
+class Priorities(Generic[W]):
+    """All tickets that wait for a turn.
+
+    Next is, of the agents that wait at the highest priority, the one that has had least for its weight. A ticket of a
+    lower priority that has waited ``ageing_s`` seconds for each step between competes with them as one of theirs (the
+    one that is longest overdue, where there are several). So it comes to its turn, however many of the highest there
+    are; and since it can only draw level, no backlog, however old, takes precedence over what others bring at the same
+    priority. With ``ageing_s`` 0 nothing ages.
+
+    A step costs the logarithm of the numbers of agents and of different priorities.
+    """
+
+    def __init__(self, ageing_s: float) -> None:
+        self._ageing_s = ageing_s
+        self._levels: dict[int, _Level[W]] = {}
+        self._order: list[int] = []
+        #: (since - priority * ageing_s, priority) of each level's oldest ticket: the order in which they are overdue
+        self._ages: list[tuple[float, int]] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, ticket: W) -> None:
+        """Take in a ticket that has arrived after all that are here."""
+        level = self._levels.get(ticket.priority)
+        if level is None:
+            level = self._levels[ticket.priority] = _Level()
+            insort(self._order, ticket.priority)
+        level.robin.add(ticket)
+        self._count += 1
+        self._note_age(ticket.priority, level)
+
+    def discard(self, ticket: W) -> None:
+        """Let a ticket go that is here, without its having had a turn."""
+        level = self._levels[ticket.priority]
+        level.robin.discard(ticket)
+        self._count -= 1
+        self._note_age(ticket.priority, level)
+        if not level.robin:
+            del self._levels[ticket.priority]
+            del self._order[bisect_left(self._order, ticket.priority)]
+
+    def first(self, now: float) -> W | None:
+        """Return the ticket that is next, or None if nothing waits."""
+        if not self._order:
+            return None
+        highest = self._order[-1]
+        robin = self._levels[highest].robin
+        ticket = robin.first()
+        if self._ageing_s and len(self._order) > 1:
+            overdue, priority = self._ages[0] if self._ages[0][1] != highest else self._ages[1]
+            if overdue <= now - highest * self._ageing_s:
+                guest = self._levels[priority].robin.oldest()
+                if robin.rank(guest) < robin.rank(ticket):
+                    return guest
+        return ticket
+
+    def serve(self, ticket: W) -> None:
+        """Take out the ticket that `first` gave: it has its turn, which counts at the highest priority that waits."""
+        self._levels[self._order[-1]].robin.charge(ticket.agent_id, ticket.weight)
+        self.discard(ticket)
+
+    def _note_age(self, priority: int, level: _Level[W]) -> None:
+        """Keep the order of the overdue, after a level's oldest ticket may have changed."""
+        if not self._ageing_s:
+            return
+        age = (level.robin.oldest().since - priority * self._ageing_s, priority) if level.robin else None
+        if age == level.age:
+            return
+        if level.age is not None:
+            del self._ages[bisect_left(self._ages, level.age)]
+        if age is not None:
+            insort(self._ages, age)
+        level.age = age
+
+
+# Backpressure, the stage after quotas: how many intents may wait, and what becomes of one that finds no room.
+
+
+class Backpressure(Generic[W]):
+    """Counts what waits in the world and of each agent, and keeps those that wait for room to wait.
+
+    At most ``max_pending`` tickets are in, and ``max_pending_per_agent`` of one agent. Those deferred are not counted:
+    their callers hold them, and they hold their callers. Room that comes free goes round the agents that wait for it.
+    """
+
+    def __init__(self, config: OrchestratorConfig) -> None:
+        self.policy: Final = config.backpressure_policy
+        self._most = config.max_pending
+        self._most_per_agent = config.max_pending_per_agent
+        self._tickets: OrderedDict[int, W] = OrderedDict()
+        self._agents: dict[str, OrderedDict[int, W]] = {}
+        self._deferred: dict[str, OrderedDict[W, None]] = {}
+        self._deferred_count = 0
+        #: the agents with deferred tickets that are below their own bound, in turn
+        self._open: OrderedDict[str, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._tickets)
+
+    @property
+    def deferred(self) -> int:
+        """How many wait for room."""
+        return self._deferred_count
+
+    def has_room(self, agent_id: str) -> bool:
+        """Tell whether a ticket of this agent may come in now: not before its deferred ones."""
+        return len(self._tickets) < self._most and agent_id not in self._deferred and not self._is_full(agent_id)
+
+    def enter(self, ticket: W) -> None:
+        """Let a ticket in for which there is room."""
+        self._tickets[ticket.number] = ticket
+        self._agents.setdefault(ticket.agent_id, OrderedDict())[ticket.number] = ticket
+        if self._is_full(ticket.agent_id):
+            self._open.pop(ticket.agent_id, None)
+
+    def leave(self, ticket: W) -> None:
+        """Let a ticket out that is in; `readmit` then fills its place."""
+        del self._tickets[ticket.number]
+        tickets = self._agents[ticket.agent_id]
+        del tickets[ticket.number]
+        if not tickets:
+            del self._agents[ticket.agent_id]
+        if ticket.agent_id in self._deferred:
+            self._open[ticket.agent_id] = None
+
+    def oldest(self, agent_id: str) -> W:
+        """Return who has to go for a ticket of this agent: its own oldest at its bound, else the world's."""
+        tickets = self._agents[agent_id] if self._is_full(agent_id) else self._tickets
+        return next(iter(tickets.values()))
+
+    def defer(self, ticket: W) -> None:
+        """Let a ticket wait for room."""
+        self._deferred.setdefault(ticket.agent_id, OrderedDict())[ticket] = None
+        self._deferred_count += 1
+        if not self._is_full(ticket.agent_id):
+            self._open[ticket.agent_id] = None
+
+    def forget(self, ticket: W) -> None:
+        """Let a ticket go that waits for room."""
+        tickets = self._deferred[ticket.agent_id]
+        del tickets[ticket]
+        self._deferred_count -= 1
+        if not tickets:
+            del self._deferred[ticket.agent_id]
+            self._open.pop(ticket.agent_id, None)
+
+    def readmit(self) -> W | None:
+        """Return the deferred ticket that may come in next, which is deferred no more; None if there is none."""
+        if not self._open or len(self._tickets) >= self._most:
+            return None
+        agent_id = next(iter(self._open))
+        self._open.move_to_end(agent_id)
+        ticket = next(iter(self._deferred[agent_id]))
+        self.forget(ticket)
+        return ticket
+
+    def _is_full(self, agent_id: str) -> bool:
+        return len(self._agents.get(agent_id, ())) >= self._most_per_agent
+
 
 #: Shortest and longest sleep for a deadline, in seconds: a timer may fire a little before its time.
 _SLEEP: Final = (0.001, 3600.0)
@@ -230,3 +536,200 @@ class _Timer:
         shortest, longest = _SLEEP
         loop = asyncio.get_running_loop()
         self._handle = loop.call_later(min(max(rest, shortest), longest), self._sleep)
+
+
+# Quotas, the stage after idempotency and staleness: how many intents and LLM tokens an agent may use.
+#
+# Each quota of each agent is a token bucket. They count in one process and start full.
+
+QuotaType: TypeAlias = Literal["intents", "tokens"]
+
+#: Share of the capacity (or of 1) that may be missing in what still counts as enough. Sums of floats are not exact, and
+#: a caller who waited as long as it was told must not be refused for that. The debt stays in the bucket.
+_SLACK: Final = 1e-9
+#: How often a request may come again before it is charged anew. Retries are free, but one req_id is no way around.
+_RETRIES: Final = 10
+
+
+class TokenBucket:
+    """Holds up to ``capacity``, is full at first, and refills by ``refill_per_s`` each second of ``clock``.
+
+    In any time of t seconds it gives at most ``capacity + refill_per_s * t``, less what was given back.
+    """
+
+    __slots__ = ("_at", "_clock", "_level", "capacity", "refill_per_s")
+
+    def __init__(self, capacity: float, refill_per_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        if not capacity > 0 or not refill_per_s >= 0:
+            raise ValueError("a bucket needs a capacity above 0 and a refill of at least 0")
+        self.capacity: Final = capacity
+        self.refill_per_s: Final = refill_per_s
+        self._clock = clock
+        self._level = float(capacity)
+        self._at = clock()
+
+    @property
+    def level(self) -> float:
+        """How much can be taken now."""
+        now = self._clock()
+        if now > self._at:
+            self._level = min(self.capacity, self._level + (now - self._at) * self.refill_per_s)
+            self._at = now
+        return self._level
+
+    def wait_for(self, amount: float) -> float:
+        """Return the seconds until so much can be taken: 0.0 for now, infinity for never."""
+        missing = amount - self.level
+        if missing <= _SLACK * max(self.capacity, 1.0) or amount <= 0:
+            return 0.0
+        if amount > self.capacity or not self.refill_per_s:
+            return math.inf
+        return missing / self.refill_per_s
+
+    def try_take(self, amount: float = 1.0) -> float:
+        """Take so much and give 0.0, or take nothing and give the seconds to wait (infinity: it never can be)."""
+        wait = self.wait_for(amount)
+        if not wait:
+            self.spend(amount)
+        return wait
+
+    def spend(self, amount: float) -> None:
+        """Take what `wait_for` has just said can be taken."""
+        self._level -= max(amount, 0)
+
+    def give_back(self, amount: float) -> None:
+        """Put back what was taken and not used; what is over the capacity is lost."""
+        self._level = min(self.capacity, self.level + amount)
+
+
+class QuotaStatus(NamedTuple):
+    """One quota of an agent as it stands (the fields of RateLimit-Policy and RateLimit, draft-ietf-httpapi-ratelimit).
+
+    ``limit``: how many can be used at once; ``window_s``: seconds in which so many are regained; ``remaining``: how
+    many can be used now; ``reset_s``: seconds until all can be used again.
+    """
+
+    quota_type: QuotaType
+    limit: int
+    window_s: float
+    remaining: int
+    reset_s: float
+
+
+class _Charge:
+    __slots__ = ("retries", "tokens")
+
+    def __init__(self, tokens: int) -> None:
+        self.tokens = tokens
+        self.retries = 0
+
+
+class Quotas:
+    """The quotas of all agents of one world: ``intents_per_s`` and ``token_budget`` of its configuration.
+
+    A request is charged once, however often it is tried again (short of a flood of retries). Bounded: buckets that have
+    refilled are dropped, and so are the least recently used ones beyond twice ``max_agents``; of past requests as many
+    are known as ``memory.max_remembered_requests``.
+    """
+
+    def __init__(self, config: OrchestratorConfig, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        #: capacity and refill of each quota that is set
+        self._rates: dict[QuotaType, tuple[int, float]] = {}
+        if config.intents_per_s:
+            self._rates["intents"] = (config.intent_capacity, config.intents_per_s)
+        if config.token_budget:
+            self._rates["tokens"] = (config.token_budget, config.token_refill_per_s)
+        self._most_agents = 2 * config.max_agents
+        self._most_charges = config.memory.max_remembered_requests
+        self._agents: OrderedDict[str, dict[QuotaType, TokenBucket]] = OrderedDict()
+        self._charges: OrderedDict[tuple[str, str], _Charge] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Return how many agents have buckets."""
+        return len(self._agents)
+
+    def charge(self, agent_id: str, req_id: str, tokens: int = 0) -> bool:
+        """Charge a request of ``tokens`` LLM tokens, unless it was charged before; a larger one pays the difference.
+
+        Tell whether it is charged by this call.
+        Raises QuotaExceededError, and charges nothing, if a quota does not last: the one that takes longest to refill.
+        Its ``retry_after_s`` is None if it never lasts for so many tokens.
+        """
+        if not self._rates:
+            return False
+        key = (agent_id, req_id)
+        charge = self._charges.get(key)
+        if charge is None or charge.retries >= _RETRIES:
+            self._take(agent_id, 1, tokens)
+            self._remember(key, _Charge(tokens))
+            return True
+        if tokens > charge.tokens:
+            self._take(agent_id, 0, tokens - charge.tokens)
+            charge.tokens = tokens
+        charge.retries += 1
+        self._charges.move_to_end(key)
+        return False
+
+    def refund(self, agent_id: str, req_id: str) -> None:
+        """Take back the charge of a request that came to nothing by no fault of the agent; unknown ones are let be."""
+        charge = self._charges.pop((agent_id, req_id), None)
+        buckets = self._agents.get(agent_id)
+        if charge is None or buckets is None:
+            return
+        for quota_type, bucket in buckets.items():
+            bucket.give_back(1 if quota_type == "intents" else charge.tokens)
+
+    def status(self, agent_id: str) -> list[QuotaStatus]:
+        """Return the agent's quotas as they stand; nothing where none is set."""
+        buckets = self._agents.get(agent_id)
+        result = []
+        for quota_type, (capacity, refill_per_s) in self._rates.items():
+            level = float(capacity) if buckets is None else buckets[quota_type].level
+            result.append(
+                QuotaStatus(
+                    quota_type,
+                    limit=capacity,
+                    window_s=capacity / refill_per_s,
+                    remaining=max(0, math.floor(level + _SLACK * capacity)),
+                    reset_s=(capacity - level) / refill_per_s,
+                )
+            )
+        return result
+
+    def _take(self, agent_id: str, intents: int, tokens: int) -> None:
+        """Take from both buckets or from none."""
+        buckets = self._agents.get(agent_id)
+        if buckets is None:
+            buckets = self._add(agent_id)
+        else:
+            self._agents.move_to_end(agent_id)
+        longest = 0.0
+        lacking: QuotaType = "intents"
+        for quota_type, bucket in buckets.items():
+            wait = bucket.wait_for(intents if quota_type == "intents" else tokens)
+            if wait > longest:
+                longest, lacking = wait, quota_type
+        if longest:
+            limit = self._rates[lacking][0]
+            raise QuotaExceededError(agent_id, lacking, limit, None if math.isinf(longest) else longest)
+        for quota_type, bucket in buckets.items():
+            bucket.spend(intents if quota_type == "intents" else tokens)
+
+    def _add(self, agent_id: str) -> dict[QuotaType, TokenBucket]:
+        """Make an agent's buckets; for them go those of others that are as good as new, the longest unused first."""
+        while self._agents:
+            oldest = next(iter(self._agents))
+            full = all(bucket.level >= bucket.capacity for bucket in self._agents[oldest].values())
+            if not full and len(self._agents) < self._most_agents:
+                break
+            del self._agents[oldest]
+        buckets = {name: TokenBucket(*rate, self._clock) for name, rate in self._rates.items()}
+        self._agents[agent_id] = buckets
+        return buckets
+
+    def _remember(self, key: tuple[str, str], charge: _Charge) -> None:
+        self._charges[key] = charge
+        self._charges.move_to_end(key)
+        if len(self._charges) > self._most_charges:
+            self._charges.popitem(last=False)

@@ -13,23 +13,42 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
 
-from worldledger.errors import SimulationError, StoreUnavailableError
-from worldledger.staleness import Sight, is_news, shown_by
+from worldledger.core_kinds import STALENESS_KIND
+from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
+from worldledger.errors import InvalidEffectError, InvalidIntentError, SimulationError, StoreUnavailableError
+from worldledger.staleness import (
+    NOT_GIVEN,
+    InterruptPolicy,
+    Sight,
+    Staleness,
+    Threshold,
+    WorldStaleness,
+    about_of,
+    check_interrupt_policy,
+    check_threshold,
+    is_news,
+    shown_by,
+)
 from worldledger_service.runtime.replays import POLICY_ERRORS, Replay
 
 if TYPE_CHECKING:
+    from worldledger.config import OrchestratorConfig
     from worldledger.effects import Effect
-    from worldledger.staleness import Staleness
+    from worldledger.intents import CheckedIntent
     from worldledger.views import Sighting
+    from worldledger.world import WorldState
     from worldledger_service.runtime.attachments import Attachment
     from worldledger_service.runtime.following import Follower
+    from worldledger_service.runtime.generations import Generations
     from worldledger_service.runtime.observing import Observing
     from worldledger_service.runtime.replays import Seen
-    from worldledger_service.store import Store
+    from worldledger_service.store import Receipt, Store
+    from worldledger_service.store.event_log import EventLog
+
 
 #: Sightings of an agent that are kept, and most where somebody needs more of them.
 _KEPT: Final = 1024
@@ -373,3 +392,117 @@ def sights_of(effect: Effect, sightings: Sequence[Sighting]) -> list[Sight | Non
             sight = made[key] = Sight(effect["global_seq"], shown_by(delta, effect))
         found.append(sight)
     return found
+
+
+# A world's settings of staleness: how it was configured, and what effects have set since.
+
+
+class StalenessSettings:
+    """Says what holds in one world, and sets it anew by the effect WorldStalenessSet."""
+
+    def __init__(self, event_log: EventLog, follower: Follower, config: OrchestratorConfig) -> None:
+        self._log = event_log
+        self._follower = follower
+        self._configured = config.staleness
+
+    @property
+    def world(self) -> WorldStaleness:
+        """The world's settings, as far as this process has followed it."""
+        return self._in(self._follower.views.fold.state)
+
+    def of(self, agent_id: str, given: Threshold = NOT_GIVEN, by: str = "intent") -> Staleness:
+        """Return what holds for something of a registered agent, given its own threshold."""
+        return self.world.of(self._follower.views.fold.state.metadata["agents"][agent_id], given, by)
+
+    async def set(
+        self,
+        staleness_threshold: Threshold,
+        interrupt_policy: InterruptPolicy | None,
+        max_staleness_threshold: Threshold,
+    ) -> Receipt:
+        """Write what is given; on return this process has folded it. Raises InvalidEffectError."""
+        payload: dict[str, Any] = {}
+        if staleness_threshold is not NOT_GIVEN:
+            payload["staleness_threshold"] = check_threshold(staleness_threshold)
+        if interrupt_policy is not None:
+            payload["interrupt_policy"] = check_interrupt_policy(interrupt_policy)
+        if max_staleness_threshold is not NOT_GIVEN:
+            name = "max_staleness_threshold"
+            payload[name] = check_threshold(max_staleness_threshold, f"$.{name}")
+        if not payload:
+            raise InvalidEffectError(
+                "nothing is set: name staleness_threshold, interrupt_policy or max_staleness_threshold"
+            )
+
+        def judge(state: WorldState) -> None:
+            after = self._in(state).set_anew(payload)
+            after.check(after.threshold)
+
+        draft: EffectDraft = {
+            "kind": STALENESS_KIND,
+            "payload": payload,
+            "source_id": SERVICE_SOURCE,
+            "schema_version": SCHEMA_VERSION,
+        }
+        (receipt,) = await self._log.append_judged([draft], {0: judge}, system=True)
+        await self._follower.reached(receipt.global_seq)
+        return receipt
+
+    def _in(self, state: WorldState) -> WorldStaleness:
+        return self._configured.set_anew(state.metadata.get("staleness"))
+
+
+# Placing: what an intent was made from, and by which settings it may be stale.
+
+
+class Placed(NamedTuple):
+    """An intent with its context, what decides whether that is stale, and the ids that it is about.
+
+    ``refusal``: why it cannot be taken as it is, unless it was accepted before.
+    """
+
+    intent: CheckedIntent
+    staleness: Staleness
+    names: frozenset[str]
+    refusal: InvalidIntentError | None
+
+
+class Placing:
+    """Places the intents of one world."""
+
+    def __init__(self, generations: Generations, settings: StalenessSettings) -> None:
+        self._generations = generations
+        self._settings = settings
+
+    def place(self, intent: CheckedIntent) -> Placed:
+        """Place an intent of a registered agent.
+
+        Where it names no context it has that of the generation that it ends, if one is under way; where it has no
+        threshold it has that generation's, the agent's or the world's.
+        """
+        given, by, about = intent.staleness_threshold, "intent", frozenset(intent.about)
+        begun = self._generations.begun(intent.agent_id, intent.req_id)
+        if begun is not None:
+            about |= begun.about
+            if intent.context_seq is None:
+                intent = intent._replace(context_seq=begun.context_seq)
+            if given is NOT_GIVEN and begun.staleness_threshold is not NOT_GIVEN:
+                given, by = begun.staleness_threshold, "generation"
+        staleness = self._settings.of(intent.agent_id, given, by)
+        names = about_of(about, intent.payload) if staleness.interrupt_policy == "only_conflict" else frozenset[str]()
+        return Placed(intent, staleness, names, self._refusal(intent, staleness))
+
+    def _refusal(self, intent: CheckedIntent, staleness: Staleness) -> InvalidIntentError | None:
+        try:
+            self._settings.world.check(intent.staleness_threshold)
+        except InvalidEffectError as error:
+            return InvalidIntentError(error.reason, error.path)
+        if intent.context_seq is not None or staleness.threshold is None:
+            return None
+        return InvalidIntentError(
+            f"context_seq is missing or null, and the {staleness.setting}'s staleness_threshold is "
+            f"{staleness.threshold}: name the view_seq of the view that the intent was made from, or have "
+            "staleness_threshold be null",
+            "$.context_seq",
+            **staleness.details(),
+        )

@@ -33,7 +33,7 @@ from worldledger.errors import (
 from worldledger.errors.remaking import remade
 from worldledger.intents import Accepted, CheckedIntent, Held, check_intent, intent_draft
 from worldledger.time_authority import TIME_SET_KIND
-from worldledger_service.runtime.pipeline import REJECTIONS, IntentJudge, rejection_draft
+from worldledger_service.runtime.admission import REJECTIONS, IntentJudge, rejection_draft
 from worldledger_service.runtime.sightings import Watch
 from worldledger_service.store.closing import Closing, Planned, TickReceipt
 from worldledger_service.store.holding import HeldAt, HeldIntent, Key, Limits, OpenTick, OtherTick, RefusedAt, Wanted
@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     from worldledger_service.runtime.following import Follower
     from worldledger_service.runtime.guarding import StoreGuard
     from worldledger_service.runtime.observing import Observing
-    from worldledger_service.runtime.placing import Placing
-    from worldledger_service.runtime.sightings import Sightings
+    from worldledger_service.runtime.sightings import Placing, Sightings
     from worldledger_service.store.event_log import EventLog
     from worldledger_service.store.holding import Holding
     from worldledger_service.store.units import Judge

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from worldledger.errors import StoreUnavailableError
+from worldledger_service.runtime.admission import join
 from worldledger_service.runtime.guarding import reading
-from worldledger_service.runtime.joining import join
 from worldledger_service.runtime.orchestrator import Orchestrator
 
 if TYPE_CHECKING:

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from uuid import UUID
 
 import asyncpg
 
-from worldledger.drafts import check_draft
-from worldledger.errors import InvalidEffectError
+from worldledger.canonical import canonical_json
+from worldledger.drafts import CheckedDraft, PlainDrafts, check_draft, effect_text
+from worldledger.errors import (
+    InvalidEffectError,
+    SimulationError,
+    StoreUnavailableError,
+    TamperedError,
+    WorldExistsError,
+)
+from worldledger.genesis import NewWorld, genesis_draft
+from worldledger.rulesets import load_ruleset
+from worldledger.time_authority import CLIENT, TimeAuthority
 from worldledger_service.database.engine import transaction
 from worldledger_service.store import statements
-from worldledger_service.store.copying import copy_rows
+from worldledger_service.store.identity import Uuids
+from worldledger_service.store.outages import leaves_doubt
 from worldledger_service.store.records import Head
 from worldledger_service.store.sealing import Sealer
 from worldledger_service.store.tampering import beyond_the_head
@@ -24,6 +40,144 @@ from worldledger_service.store.units import conflict
 if TYPE_CHECKING:
     from worldledger_service.database.engine import PooledConnection
     from worldledger_service.store.import_snapshots import ImportSnapshots
+    from worldledger_service.store.reader import Reader
+
+
+# COPY, and the transaction around it: whatever becomes of the server, they end at once and say why.
+#
+# asyncpg's own COPY does not always come back. It waits for room in its buffer, and a connection that breaks meanwhile
+# never gives it any; and what the caller's iterable raises is told to the server as a request to cancel, which nobody
+# answers if the server had ended the COPY before. So here rows go in pieces of bounded size, an error of the iterable
+# is kept until its piece has ended in order, and the end of the connection ends the COPY.
+
+#: Most rows in one COPY.
+_ROWS: Final = 20_000
+#: Seconds in which a COPY may make no progress at all before the server counts as gone.
+_PATIENCE: Final = 600.0
+#: The same for asyncpg, whose limit is one for the whole COPY; ours counts.
+_NO_LIMIT: Final = 30 * 86_400.0
+#: Seconds for a COPY whose connection has ended to notice.
+_NOTICE: Final = 5.0
+
+
+@asynccontextmanager
+async def bulk_transaction(reader: Reader) -> AsyncIterator[PooledConnection]:
+    """Lend a connection in a transaction for a bulk write, which is kept whole or not at all.
+
+    Where the connection is lost, StoreUnavailableError says whether anything was kept.
+    """
+    connected = committing = False
+    try:
+        with reader.bulk.one():
+            async with reader.connection() as connection, transaction(connection):
+                connected = True
+                yield connection
+                committing = True
+    except StoreUnavailableError as error:
+        cause = error.__cause__
+        if not connected or cause is None or not leaves_doubt(cause):
+            raise
+        details = {**error.details, "outcome": "unknown"} if committing else error.details
+        what = "whether this write was kept is not known" if committing else "nothing of this write was kept"
+        said = cause.__cause__ if isinstance(cause.__cause__, asyncpg.PostgresError) else cause
+        why = str(said) or "it does not answer"
+        raise StoreUnavailableError(f"the connection to {reader.place} was lost ({why}): {what}", **details) from cause
+
+
+async def copy_rows(
+    connection: PooledConnection, table: str, rows: Iterable[tuple[Any, ...]], columns: tuple[str, ...]
+) -> None:
+    """Copy rows into a table, in bounded memory; call it in a transaction, for some may go in before an error.
+
+    Raises what the server says, or ConnectionDoesNotExistError, or what the iterable raised. Being cancelled ends the
+    connection, so that nobody has to wait for the server.
+    """
+    iterator = iter(rows)
+    # The loop, which would tell of the connection's end, does not run between two rows.
+    ended: Callable[[], bool] = connection._transport.is_closing  # type: ignore[attr-defined]  # noqa: SLF001
+    while True:
+        piece = _Piece(iterator, ended)
+        await _copy(connection, table, piece, columns)
+        if piece.error is not None:
+            raise piece.error
+        if piece.last:
+            return
+
+
+class _Piece:
+    """The next rows of an iterator. What that raises is kept, and ends the piece; so does the connection's end."""
+
+    def __init__(self, rows: Iterator[tuple[Any, ...]], ended: Callable[[], bool]) -> None:
+        self._rows = rows
+        self._ended = ended
+        self.count = 0
+        self.last = False
+        self.error: Exception | None = None
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        try:
+            for row in self._rows:
+                self.count += 1
+                yield row
+                if self.count == _ROWS or self._ended():
+                    return
+        except Exception as error:  # noqa: BLE001 - it is raised when the COPY has ended
+            self.error = error
+        else:
+            self.last = True
+
+
+async def _copy(connection: PooledConnection, table: str, piece: _Piece, columns: tuple[str, ...]) -> None:
+    loop = asyncio.get_running_loop()
+    lost: asyncio.Future[None] = loop.create_future()
+    protocol = connection._protocol  # type: ignore[attr-defined]  # noqa: SLF001 - there is no other way to wake it
+
+    def on_end(_: object) -> None:
+        if not lost.done():
+            lost.set_result(None)
+
+    connection.add_termination_listener(on_end)
+    copying = loop.create_task(
+        connection.copy_records_to_table(table, records=piece, columns=columns, timeout=_NO_LIMIT)
+    )
+    ends: list[asyncio.Future[Any]] = [copying, lost]
+    try:
+        while not copying.done() and not lost.done():
+            before = piece.count
+            done, _ = await asyncio.wait(ends, timeout=_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+            if not done and piece.count == before:
+                await _give_up(connection, copying)
+                raise TimeoutError
+        if not copying.done():
+            protocol.resume_writing()
+            await asyncio.wait({copying}, timeout=_NOTICE)
+    except asyncio.CancelledError:
+        await _give_up(connection, copying)
+        raise
+    finally:
+        with suppress(asyncpg.InterfaceError):  # the pool has taken the connection back
+            connection.remove_termination_listener(on_end)
+        copying.cancel()
+    if not lost.done():
+        await copying
+        return
+    await asyncio.wait({copying})
+    error = None if copying.cancelled() else copying.exception()
+    if not isinstance(error, asyncpg.PostgresError):
+        raise asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation") from error
+    raise error
+
+
+async def _give_up(connection: PooledConnection, copying: asyncio.Task[Any]) -> None:
+    """End a COPY together with its connection."""
+    copying.cancel()
+    await asyncio.wait({copying}, timeout=_NOTICE)
+    with suppress(asyncpg.InterfaceError):
+        connection.terminate()
+    if copying.done() and not copying.cancelled():
+        copying.exception()
+
+
 Row = tuple[str, int, str, bytes, str, str, float]
 #: How often progress is told, in effects.
 _STEP = 1000
@@ -147,3 +301,183 @@ class BulkWriter:
             progress((index + 1) % _STEP)
         if index >= 0:
             self.head = Head(seq, checksum, sim_time, wall_time)
+
+
+# Many worlds by one transaction: what an import of thousands of recordings spends its time with is else commits.
+
+#: $1 world_id, $2 world_uuid, $3 ruleset, $4 ruleset_version, $5 config, $6 experiment, $7 time_authority: arrays.
+#: In the order of names, so that two processes that make the same worlds never wait for each other in a circle.
+_INSERT_WORLDS: Final = """
+insert into worlds (world_id, world_uuid, ruleset, ruleset_version, config, experiment, time_authority)
+select world_id, world_uuid, ruleset, ruleset_version, config::json, experiment, time_authority
+from unnest($1::text[], $2::uuid[], $3::text[], $4::int[], $5::text[], $6::text[], $7::text[])
+    as w (world_id, world_uuid, ruleset, ruleset_version, config, experiment, time_authority)
+order by world_id
+on conflict (world_id) do nothing returning world_id
+"""
+
+#: $1 world_id, $2 head_seq, $3 head_checksum, $4 sim_time, $5 wall_time: arrays.
+_INSERT_HEADS: Final = """
+insert into heads (world_id, head_seq, head_checksum, sim_time, wall_time)
+select * from unnest($1::text[], $2::bigint[], $3::bytea[], $4::float8[], $5::float8[])
+"""
+
+#: An effect's canonical bytes, kind, source and sim_time.
+_Effect: TypeAlias = tuple[bytes, str, str, float]
+
+
+@dataclass(frozen=True)
+class SealedWorld:
+    """A world that is to be made, with the rows of its log; ``head`` is where they end."""
+
+    world: NewWorld
+    world_uuid: str
+    ruleset_version: int
+    rows: list[Row]
+    head: Head
+
+
+class WorldsAtOnce:
+    """Makes worlds together with their first effects, many at once, as `Store.import_world` makes one."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        *,
+        max_effect_bytes: int,
+        clock: Callable[[], float] = time.time,
+        new_uuid: Callable[[], str] | None = None,
+        written: Callable[[str, int], object] | None = None,
+    ) -> None:
+        """``written`` is told the name and the head of each world that was written."""
+        self._reader = reader
+        self._written = written
+        self._max_effect_bytes = max_effect_bytes
+        self._clock = clock
+        self._new_uuid = new_uuid or Uuids()
+
+    def seal(self, given: NewWorld, drafts: Sequence[CheckedDraft] | PlainDrafts) -> SealedWorld:
+        """Return a world with its first drafts, which have no req_id, ready to be written.
+
+        Raises as `Store.import_world` does, but for WorldExistsError.
+        """
+        ruleset = load_ruleset(given.ruleset)
+        world = given.checked()
+        world_uuid = self._new_uuid()
+        world = world.model_copy(update={"config": ruleset.check_config(world.config)}).checked()
+        wall_time = max(self._clock(), 0.0)
+        genesis = genesis_draft(world, world_uuid=world_uuid, ruleset_version=ruleset.version, wall_time=wall_time)
+        opening = ruleset.opening(world.config, world_uuid=world_uuid, checkpoint=world.checkpoint)
+        sealer = Sealer(
+            world.world_id,
+            TimeAuthority.of_genesis(genesis["payload"]),
+            clock=self._clock,
+            new_uuid=self._new_uuid,
+            max_effect_bytes=self._max_effect_bytes,
+            ruleset=ruleset,
+        )
+        first = [check_draft(draft, system=True) for draft in (genesis, *opening)]
+        rows: list[Row] = []
+        world_id, sim_time, checksum, prefix = world.world_id, 0.0, b"", b""
+        begun = [*self._first(sealer, first, wall_time)]
+        others = self._others(sealer, len(begun), drafts, sim_time=begun[-1][3], wall_time=wall_time)
+        for seq, (text, kind, source_id, sim_time) in enumerate(chain(begun, others), 1):
+            digest = sha256(prefix + text)
+            checksum = digest.digest()
+            prefix = digest.hexdigest().encode()
+            rows.append((world_id, seq, text.decode(), checksum, kind, source_id, sim_time))
+        return SealedWorld(world, world_uuid, ruleset.version, rows, Head(len(rows), checksum, sim_time, wall_time))
+
+    @staticmethod
+    def _first(sealer: Sealer, drafts: Sequence[CheckedDraft], wall_time: float) -> Iterator[_Effect]:
+        """Return the text, kind, source and time of what the service itself writes first."""
+        sim_time = 0.0
+        for seq, draft in enumerate(drafts, 1):
+            text, _, sim_time = sealer.effect(draft, seq, sim_time=sim_time, wall_time=wall_time)
+            yield text, draft.kind, draft.source_id, sim_time
+
+    def _others(
+        self,
+        sealer: Sealer,
+        begun: int,
+        drafts: Sequence[CheckedDraft] | PlainDrafts,
+        *,
+        sim_time: float,
+        wall_time: float,
+    ) -> Iterator[_Effect]:
+        """Return the same of the drafts, which follow; those of recordings in a part of the sealer's time."""
+        world_id, new_uuid = sealer.world_id, self._new_uuid
+        # Whoever states a time may, and it stays where none is stated.
+        is_simple = sealer.authority.name == CLIENT
+        if is_simple and isinstance(drafts, PlainDrafts):
+            texts = drafts.texts(world_id=world_id, first_seq=begun + 1, new_uuid=new_uuid, wall_time=wall_time)
+            for at, effect in enumerate(zip(texts, drafts.kinds, drafts.sources, drafts.sim_times, strict=True)):
+                if effect[3] < sim_time or len(effect[0]) > self._max_effect_bytes:
+                    draft = next(islice(drafts, at, None))
+                    sealer.effect(draft, begun + at + 1, sim_time=sim_time, wall_time=wall_time, index=at)  # says why
+                sim_time = effect[3]
+                yield effect
+            return
+        for at, draft in enumerate(drafts):
+            before, seq, text = sim_time, begun + at + 1, b""
+            if is_simple and draft.caused_by is None:
+                sim_time = before if draft.sim_time is None else draft.sim_time
+                text = effect_text(
+                    draft, world_id=world_id, global_seq=seq, uuid=new_uuid(), sim_time=sim_time, wall_time=wall_time
+                )
+            if not text or sim_time < before or len(text) > self._max_effect_bytes:
+                text, _, sim_time = sealer.effect(draft, seq, sim_time=before, wall_time=wall_time, index=at)
+            yield text, draft.kind, draft.source_id, sim_time
+
+    async def write(self, worlds: Sequence[SealedWorld]) -> list[SimulationError | None]:
+        """Write worlds by one transaction; each is there whole or not at all.
+
+        Gives for each None, or why it was not made: WorldExistsError, TamperedError. Raises StoreUnavailableError, and
+        then none of them was made, unless its ``outcome`` is unknown.
+        """
+        new: dict[str, SealedWorld] = {}
+        for sealed in worlds:
+            new.setdefault(sealed.world.world_id, sealed)
+        try:
+            made = await self._write(list(new.values()))
+        except TamperedError as error:
+            if len(worlds) == 1:
+                return [error]
+            return [(await self.write([sealed]))[0] for sealed in worlds]  # of which one it is told shows one by one
+        return [
+            None if sealed.world.world_id in made and new[sealed.world.world_id] is sealed else _exists(sealed.world)
+            for sealed in worlds
+        ]
+
+    async def _write(self, sealed: Sequence[SealedWorld]) -> set[str]:
+        """Write the worlds by one transaction, but for those whose name is taken; return the names of the others."""
+        if not sealed:
+            return set()
+        async with bulk_transaction(self._reader) as connection:
+            inserted = await connection.fetch(
+                _INSERT_WORLDS,
+                [each.world.world_id for each in sealed],
+                [UUID(each.world_uuid) for each in sealed],
+                [each.world.ruleset for each in sealed],
+                [each.ruleset_version for each in sealed],
+                [canonical_json(each.world.config).decode() for each in sealed],
+                [each.world.experiment for each in sealed],
+                [each.world.time_authority for each in sealed],
+            )
+            made = {row["world_id"] for row in inserted}
+            new = [each for each in sealed if each.world.world_id in made]
+            if new:
+                with beyond_the_head(new[0].world.world_id, 0):
+                    rows = (row for each in new for row in each.rows)
+                    await copy_rows(connection, "effects", rows, statements.EFFECT_COLUMNS)
+                heads = [each.head for each in new]
+                names = [each.world.world_id for each in new]
+                await connection.execute(_INSERT_HEADS, names, *(list(column) for column in zip(*heads, strict=True)))
+        if self._written is not None:
+            for each in new:
+                self._written(each.world.world_id, each.head.seq)
+        return made
+
+
+def _exists(world: NewWorld) -> WorldExistsError:
+    return WorldExistsError(f"a world named {world.world_id!r} is already there", world_id=world.world_id)

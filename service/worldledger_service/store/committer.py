@@ -26,8 +26,8 @@ from worldledger_service.store.outages import Outages, leaves_doubt
 from worldledger_service.store.records import Head, Receipt
 from worldledger_service.store.sealing import Group, Sealer
 from worldledger_service.store.settle import Settler
+from worldledger_service.store.statements import write_groups
 from worldledger_service.store.units import Unit
-from worldledger_service.store.writing import write_groups
 
 if TYPE_CHECKING:
     from worldledger_service.database.engine import PooledConnection

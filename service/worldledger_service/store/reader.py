@@ -12,7 +12,7 @@ import asyncpg
 
 from worldledger.chain import StoredEffect, Verdict
 from worldledger.errors import EffectNotFoundError
-from worldledger.ports import Span, WorldHead
+from worldledger.protocols import Span, WorldHead
 from worldledger_service.database.address import describe
 from worldledger_service.database.failures import explained
 from worldledger_service.store import statements
@@ -161,7 +161,7 @@ class Reader:
             left -= len(rows)
 
     async def gather(self, spans: Sequence[Span], *, limit: int) -> list[list[StoredEffect]]:
-        """Return the first rows of each span, in one query; see `worldledger.ports.LogReader`.
+        """Return the first rows of each span, in one query; see `worldledger.protocols.LogReader`.
 
         At most ``limit`` rows and about ``read_batch_bytes`` stored bytes are given in all.
         """

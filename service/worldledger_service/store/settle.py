@@ -36,9 +36,9 @@ from worldledger_service.store.live import confirm_group
 from worldledger_service.store.outages import Outages, leaves_doubt, retrying
 from worldledger_service.store.records import Head, Receipt
 from worldledger_service.store.sealing import Group, Sealer
+from worldledger_service.store.statements import write_groups
 from worldledger_service.store.tampering import beyond_the_head
 from worldledger_service.store.units import Unit, conflict
-from worldledger_service.store.writing import write_groups
 
 if TYPE_CHECKING:
     from worldledger_service.database.engine import PooledConnection

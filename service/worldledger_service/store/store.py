@@ -7,14 +7,14 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 from weakref import WeakValueDictionary
 
 import asyncpg
 import orjson
 
-from worldledger.agent_names import namesakes, taken
 from worldledger.canonical import MAX_INT
 from worldledger.chain import Finding
 from worldledger.config import default_priority_of
@@ -29,6 +29,7 @@ from worldledger.errors import (
     WorldNotFoundError,
 )
 from worldledger.genesis import NewWorld, check_world_name, genesis_draft
+from worldledger.names import namesakes, taken
 from worldledger.near import meant, near
 from worldledger.rulesets import Ruleset, known_rulesets, load_ruleset
 from worldledger.time_authority import TimeAuthority
@@ -37,11 +38,9 @@ from worldledger_service.database.revision import require_current, revision_stat
 from worldledger_service.settings import Settings
 from worldledger_service.store import statements
 from worldledger_service.store.advancing import Progress
-from worldledger_service.store.aside import Aside
 from worldledger_service.store.authority import authority_at, look_up_authority
-from worldledger_service.store.bulk import BulkWriter, MovedOnError, callers_errors_as_they_are
+from worldledger_service.store.bulk import BulkWriter, MovedOnError, bulk_transaction, callers_errors_as_they_are
 from worldledger_service.store.committer import Committer, WorldQueue
-from worldledger_service.store.copying import bulk_transaction
 from worldledger_service.store.cursors import AgentCursors
 from worldledger_service.store.echoes import Echoes
 from worldledger_service.store.event_log import EventLog
@@ -58,8 +57,34 @@ from worldledger_service.store.states import States
 from worldledger_service.store.transfer import import_export
 
 if TYPE_CHECKING:
-    from worldledger.transfer import CheckedExport
+    from worldledger.exports import CheckedExport
     from worldledger_service.database.engine import PooledConnection
+
+
+# Long computations beside the event loop: one at a time, so that requests keep their share of the interpreter.
+#
+# A thread that computes holds the interpreter for a switch interval (0.5 ms in the service, 5 ms elsewhere) at a time,
+# and each of several threads does. With one of them a request that waits for the database a few times loses a few such
+# intervals; with many it would lose as many times more. Work is handed over in pieces of a fraction of a second, and
+# the pieces of all callers take turns.
+
+T = TypeVar("T")
+
+
+class Aside:
+    """A thread for computations that share nothing with the event loop while they run."""
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="worldledger-aside")
+
+    async def run(self, func: Callable[[], T]) -> T:
+        """Return what the function returns, once it has been its turn. A caller that is cancelled leaves it running."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, func)
+
+    def close(self) -> None:
+        """Take no more; what waits is dropped."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
 
 #: Worlds whose heads one process remembers; the least recently used idle ones go first.
 _REMEMBERED = 10_000

@@ -17,13 +17,12 @@ import orjson
 from worldledger.chain import ORIGIN, Finding, Position
 from worldledger.drafts import asked_by
 from worldledger.errors import FileRefusedError, WorldExistsError
-from worldledger.exports import ExportWriter, Trailer
+from worldledger.exports import CheckedExport, ExportWriter, Trailer, read_lines
 from worldledger.genesis import genesis_problem
 from worldledger.requests import Requests
-from worldledger.transfer import CheckedExport, read_lines
 from worldledger_service.store import statements
 from worldledger_service.store.ahead import ahead
-from worldledger_service.store.copying import bulk_transaction, copy_rows
+from worldledger_service.store.bulk import bulk_transaction, copy_rows
 from worldledger_service.store.tampering import beyond_the_head
 
 if TYPE_CHECKING:

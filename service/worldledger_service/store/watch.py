@@ -9,26 +9,168 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+import orjson
 import structlog
 
 from worldledger.errors import SimulationError, StoreUnavailableError
-from worldledger_service.store.wakeups import EVERY, Wakeups
+from worldledger_service.database.engine import connect_one
+from worldledger_service.database.failures import FOREIGN
+from worldledger_service.database.guards import SERVICE_ROLE
 
 if TYPE_CHECKING:
-    from worldledger.ports import LogReader
+    from worldledger.protocols import LogReader
+    from worldledger_service.database.engine import Connection
     from worldledger_service.store.outages import Outages
     from worldledger_service.store.store import Store
+
+
+# Wake-ups between processes: whoever has committed tells those who follow.
+#
+# They need not wait for their next look at the heads then, but nothing relies on it. Wake-ups are sent after the
+# commit, on a connection of their own, because a NOTIFY inside the append would make commits queue up database-wide;
+# those of one moment go together, and only while somebody has said lately that he follows. Where they do not come
+# through (a pooler that loses LISTEN, say), followers look at the heads as before
+# (`worldledger_service.store.watch`).
+
+CHANNEL: Final = "worldledger_heads"
+#: Seconds between two words of a process that it follows, and how long such a word holds for those who hear it.
+EVERY: Final = 5.0
+_HOLDS: Final = 3 * EVERY
+#: Seconds between two wake-ups of a process: what is committed meanwhile goes with the next one.
+_PAUSE: Final = 0.002
+#: Most worlds in one wake-up: a payload has less than 8,000 bytes, a world's name at most 200.
+_MOST: Final = 30
+#: Seconds between two tries to connect.
+_RECONNECT: Final = (0.1, 5.0)
+
+log = structlog.get_logger("worldledger.store")
+
+
+class Wakeups:
+    """Tells other processes of this one's commits, and is told of theirs."""
+
+    def __init__(self, url: str, on_moved: Callable[[str, int], None]) -> None:
+        self._url = url
+        self._on_moved = on_moved
+        self._news: dict[str, int] = {}
+        self._stirred = asyncio.Event()
+        self._lost = asyncio.Event()
+        #: until when (by the loop's clock) others are known to follow, and this process is
+        self._followed_until = 0.0
+        self._follows_until = 0.0
+        #: whether to say that this process follows, and when to say it next
+        self._say = False
+        self._say_next = 0.0
+        self._pid = 0
+        #: those who have said that they follow, and when they did last
+        self._followers: dict[int, float] = {}
+
+    @classmethod
+    @asynccontextmanager
+    async def between(cls, url: str, on_moved: Callable[[str, int], None]) -> AsyncIterator[Wakeups]:
+        """Take part until the end of the block. Being unable to connect is no error; it is tried again."""
+        wakeups = cls(url, on_moved)
+        task = asyncio.get_running_loop().create_task(wakeups._run())
+        try:
+            yield wakeups
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+    def tell(self, world_id: str, head_seq: int) -> None:
+        """Tell the others, if there are any, that this process has moved a head. Cheap: it follows every commit."""
+        if self._followed_until and self._followed_until > asyncio.get_running_loop().time():
+            self._news[world_id] = head_seq
+            self._stirred.set()
+
+    def follow(self) -> None:
+        """Let the others know that this process waits for news; to be said now and then while it does."""
+        now = asyncio.get_running_loop().time()
+        self._follows_until = now + _HOLDS
+        if now >= self._say_next:
+            self._say_now(now)
+
+    def _say_now(self, now: float) -> None:
+        self._say_next = now + EVERY
+        self._say = True
+        self._stirred.set()
+
+    async def _run(self) -> None:
+        pause = _RECONNECT[0]
+        while True:
+            try:
+                connection = await connect_one(self._url, role=SERVICE_ROLE, application_name="worldledger follower")
+            except SimulationError:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _RECONNECT[1])
+                continue
+            pause = _RECONNECT[0]
+            try:
+                await self._serve(connection)
+            except FOREIGN as error:
+                log.debug("wake-ups are cut off; connecting anew", error=str(error))
+            finally:
+                connection.terminate()
+            await asyncio.sleep(pause)
+
+    async def _serve(self, connection: Connection) -> None:
+        self._lost.clear()
+        self._pid = connection.get_server_pid()
+        connection.add_termination_listener(self._on_lost)
+        await connection.execute("set synchronous_commit = off")  # a wake-up need not reach the disk
+        await connection.add_listener(CHANNEL, self._heard)
+        now = asyncio.get_running_loop().time()
+        if now < self._follows_until:
+            self._say_now(now)
+        while not self._lost.is_set():
+            await self._stirred.wait()
+            self._stirred.clear()
+            if self._say:
+                self._say = False
+                await connection.execute("select pg_notify($1, '')", CHANNEL)
+            while self._news:
+                some = [self._news.popitem() for _ in range(min(_MOST, len(self._news)))]
+                await connection.execute("select pg_notify($1, $2)", CHANNEL, orjson.dumps(dict(some)).decode())
+                await asyncio.sleep(_PAUSE)
+
+    def _on_lost(self, _: object) -> None:
+        self._lost.set()
+        self._stirred.set()
+
+    def _heard_follower(self, pid: int, now: float) -> None:
+        """Take note that somebody follows. Whoever has come just now has not heard of us: say it soon again."""
+        self._followed_until = now + _HOLDS
+        if pid not in self._followers:
+            self._followers = {other: at for other, at in self._followers.items() if at > now - _HOLDS}
+            if now < self._follows_until:
+                self._say_now(now)
+        self._followers[pid] = now
+
+    def _heard(self, connection: object, pid: int, channel: str, payload: object) -> None:
+        del connection, channel
+        if pid == self._pid:
+            return
+        if not payload:
+            self._heard_follower(pid, asyncio.get_running_loop().time())
+            return
+        try:
+            heads = orjson.loads(str(payload))
+            moved = [(world_id, head) for world_id, head in heads.items() if type(head) is int]
+        except (ValueError, AttributeError):
+            log.debug("what came over the channel is no wake-up", channel=CHANNEL)
+            return
+        for world_id, head_seq in moved:
+            self._on_moved(world_id, head_seq)
+
 
 #: Worlds whose last known head is remembered between two waits.
 _REMEMBERED = 10_000
 #: Most seconds between two looks while the database is away.
 _LONGEST_PAUSE = 1.0
-
-log = structlog.get_logger("worldledger.store")
 
 
 class HeadWatcher:

@@ -21,7 +21,7 @@ from worldledger_chess.arena.players import (
     Position,
     RandomPlayer,
     UnknownPlayerError,
-    guarding,
+    base,
     known_players,
     make_player,
     read_spec,
@@ -249,7 +249,7 @@ async def test_installed_players_cannot_hold_up_a_game(
     third_party: None, monkeypatch: pytest.MonkeyPatch, how: str, reason: str, said: str
 ) -> None:
     """A package's player that hangs, fails or talks rubbish is a PlayerError, and it is closed all the same."""
-    monkeypatch.setattr(guarding, "CLOSING_S", 0.1)
+    monkeypatch.setattr(base, "CLOSING_S", 0.1)
     player = make_player({"name": "theirs", "how": how}, seed=1, allow_programs=True)
     with pytest.raises(PlayerError, match=said) as caught:
         await player.move(Position.of(chess.Board(), remaining_s=0.2))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from worldledger_simulation.rules.config import SimulationConfig
-from worldledger_simulation.rules.loading import load_config
+from worldledger_simulation.rules.config import SimulationConfig, load_config
 
 from worldledger.errors import InvalidSimulationConfigError, dotted
 

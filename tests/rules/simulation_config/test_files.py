@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from worldledger_simulation.rules.loading import load_config
+from worldledger_simulation.rules.config import load_config
 
 from worldledger.errors import CircularSchemaError, FileRefusedError, InvalidSimulationConfigError, dotted
 

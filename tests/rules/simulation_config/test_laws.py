@@ -7,8 +7,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from worldledger_simulation.rules.config import SimulationConfig
-from worldledger_simulation.rules.loading import load_config
+from worldledger_simulation.rules.config import SimulationConfig, load_config
 
 from tests.rules.values import ANY_JSON
 from worldledger.canonical import gate

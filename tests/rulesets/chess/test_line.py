@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import chess
 import chess.variant
 import pytest
-from worldledger_chess.rules.line import Line
+from worldledger_chess.rules.movetext import Line
 from worldledger_chess.rules.notation import fen_of, push
 
 #: Castling, pins, promotions and passed pawns at hand; many queens and knights to one square; kings alone.

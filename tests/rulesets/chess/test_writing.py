@@ -16,8 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from worldledger_chess.rules.gamelog import GameLog
 from worldledger_chess.rules.pgn import RecordedGame
-from worldledger_chess.rules.remarks import plain_remarks, remarks_of
-from worldledger_chess.rules.writing import WrittenGame, pgn_of, write_game
+from worldledger_chess.rules.writing import WrittenGame, pgn_of, plain_remarks, remarks_of, write_game
 
 from tests.rulesets.chess_worlds import EXAMPLES, REAL, effects, games_in, moved, started
 from tests.rulesets.recorded import one, payloads, read, whole

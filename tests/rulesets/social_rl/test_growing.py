@@ -7,8 +7,15 @@ from typing import Any
 
 import pytest
 from worldledger_social_rl.rules import RULESET
-from worldledger_social_rl.rules.growing import Growth, OtherRunError, Recorded
-from worldledger_social_rl.rules.recording import RecordedRun, RunFile, read_run, write_run
+from worldledger_social_rl.rules.recording import (
+    Growth,
+    OtherRunError,
+    Recorded,
+    RecordedRun,
+    RunFile,
+    read_run,
+    write_run,
+)
 
 from tests.rulesets.chess_worlds import malformed
 from tests.social_runs import ALICE, adaptation, message, round_of, rounds

@@ -16,7 +16,7 @@ from worldledger_service.api.parameters import NO_NUL, Limit, check_text, next_l
 from worldledger_service.api.projected import to_json, viewed
 
 from worldledger.drafts import MAX_WORD
-from worldledger_chess.api.errors import AgentNotFoundError
+from worldledger_chess.api.problems import AgentNotFoundError
 from worldledger_chess.store.read_models import ReadModels
 
 router = APIRouter(tags=["games"], dependencies=[Depends(once)])

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from hashlib import sha256
 from typing import Annotated, Any, Final, Literal
 
 import chess
 import chess.svg
 from fastapi import APIRouter, Depends, Query
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
+from worldledger_projections.base import Projection
 from worldledger_service.api.caching import REVALIDATE, not_modified
 from worldledger_service.api.context import Services, services
+from worldledger_service.api.errors import ProjectionBehindError
 from worldledger_service.api.moments import once
 from worldledger_service.api.openapi import header, json_of, problems
-from worldledger_service.api.parameters import NO_NUL, Limit, check_text, next_link, whole
+from worldledger_service.api.parameters import NO_NUL, Limit, check_reached, check_text, next_link, whole
 from worldledger_service.api.projected import as_told, to_json, viewed
+from worldledger_service.api.schemas.base import Near, Shape
+from worldledger_service.api.schemas.projections import row_of
 from worldledger_service.runtime.guarding import reading
 from worldledger_service.store.read_models import Row
 
 from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_WORD
-from worldledger.errors import MomentNotFoundError
+from worldledger.errors import MomentNotFoundError, WorldNotFoundError
 from worldledger.genesis import check_world_name
-from worldledger_chess.api.errors import GameNotFoundError
-from worldledger_chess.api.following import MinSeq, check_game, wait_for
 from worldledger_chess.api.playing import (
     NOTHING,
     GameId,
@@ -37,9 +41,79 @@ from worldledger_chess.api.playing import (
     reach,
     told,
 )
+from worldledger_chess.api.problems import GameNotFoundError
 from worldledger_chess.projections.games import Games
 from worldledger_chess.projections.moves import Moves
 from worldledger_chess.store.read_models import ReadModels
+
+# Waiting for a projection of games: until it has read what was appended, or come to a game at all.
+
+MinSeq = Annotated[
+    int | None,
+    whole(1),
+    Query(
+        ge=1,
+        le=MAX_INT,
+        description="Wait until the projection has read the world up to this global_seq: what was appended is read.",
+    ),
+]
+
+
+async def wait_for(found: Services, projection: Projection, world_id: str, min_seq: int | None) -> None:
+    """Wait until a projection has come to a seq of a game's world.
+
+    Raises GameNotFoundError, PositionAheadError for a seq that the world has not reached, and ProjectionBehindError
+    when the patience is over, or the world is set aside.
+    """
+    if min_seq is None:
+        return
+    try:
+        record = await reading(found.store.outages, found.store.world(world_id))
+    except WorldNotFoundError as error:
+        raise _no_game(world_id, error.message) from None
+    check_reached("min_seq", min_seq, record)
+    cursor = await _cursor(found, projection, world_id, min_seq, found.patience)
+    if cursor < min_seq:
+        raise await _behind(found, projection, world_id, cursor)
+
+
+async def check_game(found: Services, projection: Projection, world_id: str) -> None:
+    """Raise what is the matter with a game that a projection has no row of; nothing, where it should have one by now.
+
+    Raises GameNotFoundError if there is no such game, ProjectionBehindError if the projection has not come to it.
+    """
+    try:
+        cursor = await _cursor(found, projection, world_id, 1, 0)
+        if cursor < 1:
+            raise await _behind(found, projection, world_id, cursor)
+        record = await reading(found.store.outages, found.store.world(world_id))
+    except WorldNotFoundError as error:
+        raise _no_game(world_id, error.message) from None
+    if projection.rulesets is not None and record.ruleset not in projection.rulesets:
+        raise _no_game(world_id, f"world {world_id!r} is of ruleset {record.ruleset}, which has no games")
+
+
+async def _cursor(found: Services, projection: Projection, world_id: str, seq: int, patience: float) -> int:
+    work = found.projections.wait_for(projection.name, world_id, seq, patience)
+    return await reading(found.store.outages, work)
+
+
+def _no_game(game_id: str, what: str) -> GameNotFoundError:
+    return GameNotFoundError(what, game_id=game_id)
+
+
+async def _behind(found: Services, projection: Projection, world_id: str, cursor: int) -> ProjectionBehindError:
+    head = (await reading(found.store.outages, found.store.world(world_id))).head_seq
+    return ProjectionBehindError(
+        f"projection {projection.name} has come to seq {cursor} of world {world_id!r}, whose head is {head}; "
+        f"see /v1/projections/{projection.name}",
+        projection=projection.name,
+        world_id=world_id,
+        cursor=cursor,
+        head_seq=head,
+        lag=head - cursor,
+    )
+
 
 router = APIRouter(tags=["games"], dependencies=[Depends(once)])
 
@@ -220,3 +294,56 @@ def _wanted(found: Services, limit: int | None) -> int:
 
 def _json(value: Any, headers: dict[str, str]) -> Response:
     return Response(to_json(value), 200, headers, "application/json")
+
+
+# The shapes of what projections have made of games of chess.
+
+GameSummary = row_of("GameSummary", Games())
+Move = row_of("Move", Moves())
+
+
+class GamePage(Shape):
+    """A page of games by name."""
+
+    games: list[GameSummary]  # type: ignore[valid-type]
+    next_after: str | None = Field(description="The `after` of the next page; null when this is the last.")
+    near: Near = None
+
+
+class MovePage(Shape):
+    """A page of a game's moves, in order."""
+
+    game_id: str
+    moves: list[Move]  # type: ignore[valid-type]
+    next_after_ply: int | None = Field(description="The after_ply of the next page; null when this is the last.")
+
+
+class Agent(Shape):
+    """An agent, with what it did in all worlds together."""
+
+    agent_id: str
+    worlds: int = Field(description="In how many worlds it has acted, or is a player.")
+    effects: int = Field(description="How many effects have it as their source.")
+    first_seen_at: datetime
+    last_seen_at: datetime
+
+
+class AgentPage(Shape):
+    """A page of agents by name."""
+
+    agents: list[Agent]
+    next_after: str | None = Field(description="The `after` of the next page; null when this is the last.")
+
+
+class AgentStats(Shape):
+    """How an agent did over all its games (AgentStats). Games that have not ended are not played yet."""
+
+    agent_id: str
+    games_played: int = Field(description="games_won + games_lost + games_drawn.")
+    games_won: int
+    games_lost: int
+    games_drawn: int
+    total_moves: int
+    average_thinking_time: float = Field(description="Seconds, over the moves whose time is known; 0 if none is.")
+    illegal_moves_attempted: int
+    timeouts: int = Field(description="Games lost by running out of time.")

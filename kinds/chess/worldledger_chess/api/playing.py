@@ -15,7 +15,7 @@ from worldledger_service.api.errors import PositionAheadError
 
 from worldledger.errors import WorldNotFoundError
 from worldledger.genesis import NAME_RULE, check_world_name
-from worldledger_chess.api.errors import GameNotFoundError
+from worldledger_chess.api.problems import GameNotFoundError
 from worldledger_chess.api.serving import arena_of
 from worldledger_chess.arena import LiveGame, NoSuchGameError
 from worldledger_chess.arena.record import taken_back

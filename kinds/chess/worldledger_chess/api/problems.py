@@ -8,9 +8,23 @@ from typing import Final
 from worldledger_service.api.problems import Answer
 
 from worldledger.errors import SimulationError
-from worldledger_chess.api.errors import AgentNotFoundError, GameNotFoundError
 from worldledger_chess.arena.errors import ArenaFullError, GameNotLiveError, InvalidMoveRequestError, NoSuchGameError
 from worldledger_chess.arena.players import InvalidPlayerError, PlayerError, UnknownPlayerError
+
+# Errors of the routes of chess.
+
+
+class GameNotFoundError(SimulationError):
+    """No game of that name: a game is a world of a ruleset that has games; details: ``game_id``."""
+
+    code = "game_not_found"
+
+
+class AgentNotFoundError(SimulationError):
+    """No agent of that name has acted in any world, as far as projections have come; details: ``agent_id``."""
+
+    code = "agent_not_found"
+
 
 PROBLEMS: Final[Mapping[type[SimulationError], Answer]] = {
     GameNotFoundError: Answer(404, "No such game"),

@@ -2,14 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 from worldledger_service.api.context import Services
 
-from worldledger_chess.api.metrics import OfGames
 from worldledger_chess.arena.arena import Arena
 from worldledger_chess.arena.settings import ArenaSettings
+
+if TYPE_CHECKING:
+    from worldledger_chess.arena import LiveGame
+
+
+# What the live games of a process tell Prometheus.
+
+
+class OfGames(Collector):
+    """What an arena has counted, and the games that it has in memory at the moment of asking."""
+
+    def __init__(self, arena: Arena) -> None:
+        self._arena = arena
+
+    def describe(self) -> list[Metric]:
+        """Return nothing: the registry need not look at the games to know the names."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Return them all."""
+        counters, games = self._arena.counters, self._arena.games()
+        for name, what, count in (
+            ("created", "Games made by this process.", counters.created),
+            ("completed", "Games that this process has brought to their ends.", counters.completed),
+        ):
+            yield CounterMetricFamily(f"worldledger_games_{name}", what, value=count)
+        for name, what, value in (
+            ("in_memory", "Games in memory, ended ones included.", len(games)),
+            ("in_progress", "Live games in memory that go on.", sum(_goes_on(game) for game in games)),
+            ("driven", "Games in which players of this process play.", self._arena.driven),
+            ("watchers", "Who watches games here.", sum(game.watchers for game in games)),
+        ):
+            yield GaugeMetricFamily(f"worldledger_games_{name}", what, value=value)
+
+
+def _goes_on(game: LiveGame) -> bool:
+    return game.live is not None and game.record.in_progress
+
 
 _NAME = "chess"
 

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, JsonValue
 from worldledger_service.api.schemas.base import GlobalSeq, Shape, Word, WorldName
 
 from worldledger.canonical import MAX_INT
-from worldledger_chess.api.played import GameSummary
+from worldledger_chess.api.games import GameSummary
 from worldledger_chess.rules.agents import MAX_NAME, MAX_PROMPT, MODEL_NAME
 from worldledger_chess.rules.claims import MAX_SECONDS
 from worldledger_chess.rules.endings import Player, Reason, Result, Status

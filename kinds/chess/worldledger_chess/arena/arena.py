@@ -10,41 +10,265 @@ import asyncio
 import time
 import uuid
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
+from uuid import UUID
 
 import structlog
+from worldledger_service.runtime.admission import join
+from worldledger_service.runtime.guarding import reading
 
-from worldledger.errors import FoldError, InvalidConfigError, SimulationError, TamperedError
+from worldledger.errors import FoldError, InvalidConfigError, SimulationError, StoreUnavailableError, TamperedError
 from worldledger.genesis import NewWorld
-from worldledger_chess.arena.deadlines import Deadlines
+from worldledger.rulesets import load_ruleset
 from worldledger_chess.arena.driving import Driver, driven
-from worldledger_chess.arena.errors import ArenaFullError
+from worldledger_chess.arena.errors import ArenaFullError, NoSuchGameError
 from worldledger_chess.arena.feed import Feed
 from worldledger_chess.arena.games import LiveGame
 from worldledger_chess.arena.moving import Moving
+from worldledger_chess.arena.outcomes import end_of
 from worldledger_chess.arena.players import InvalidPlayerError, UnknownPlayerError, make_player
 from worldledger_chess.arena.record import ARENA
-from worldledger_chess.arena.scanning import Scanner
-from worldledger_chess.arena.seats import Seats
-from worldledger_chess.arena.sessions import session_of
 from worldledger_chess.arena.settings import ArenaSettings
-from worldledger_chess.arena.settling import Settling
+from worldledger_chess.arena.settling import Deadlines, Settling
 from worldledger_chess.arena.table import Table
 from worldledger_chess.arena.writing import Writing
 from worldledger_chess.rules import RULESET as CHESS
+from worldledger_chess.rules.agents import Agent, AgentStats
 from worldledger_chess.rules.deciding import automatic_end
+from worldledger_chess.rules.endings import WINS, Player
 from worldledger_chess.rules.entities import GameSession
 from worldledger_chess.rules.live import LIVE, LiveConfig, limit_of
 from worldledger_chess.rules.positions import UNREADABLE, position
+from worldledger_chess.rules.times import moment
 from worldledger_chess.store.live_games import LiveGameRow, LiveGames
 
 if TYPE_CHECKING:
     from worldledger_service.runtime.worlds import Worlds
     from worldledger_service.store import Store
     from worldledger_service.store.watch import HeadWatcher
+
+    from worldledger_chess.arena.record import Record
+
+
+# Sessions: the GameSession of a game that is in memory. Pure. Source: docs/reference/contracts.md, "Chess".
+
+
+def session_of(table: Table) -> GameSession | None:
+    """Return the session of a live game; None for any other.
+
+    Its ``session_id`` follows from the world, so that it is the same in every process, and after the game was read into
+    memory again. The agents' ``stats`` are of this game alone; over all games projections tell them.
+    """
+    record = table.record
+    if record.live is None or not record.started:
+        return None
+    return GameSession(
+        session_id=session_id(record.world_uuid),
+        game_id=record.game_id,
+        websocket_connections=table.watchers,
+        agent_white=Agent.of(record.live.white, _stats(record, "white")),
+        agent_black=Agent.of(record.live.black, _stats(record, "black")),
+        created_at=moment(record.started_at),
+        is_active=record.in_progress,
+    )
+
+
+def session_id(world_uuid: str) -> str:
+    """Return the UUID4 of a world's session."""
+    return str(UUID(bytes=sha256(f"session:{world_uuid}".encode()).digest()[:16], version=4))
+
+
+def _stats(record: Record, player: Player) -> AgentStats:
+    side = record.entities[player]
+    ended = end_of(record)
+    result = None if ended is None else ended.result
+    return AgentStats.from_counts(
+        games_won=int(result == WINS[player]),
+        games_lost=int(result in WINS.values() and result != WINS[player]),
+        games_drawn=int(result == "draw"),
+        total_moves=side["moves"],
+        total_thinking_time=side["thinking_time"],
+        timed_moves=side["timed_moves"],
+        illegal_moves_attempted=side["illegal_moves_attempted"],
+        timeouts=int(ended is not None and ended.reason == "timeout" and player == record.turn),
+    )
+
+
+# Scanning: live games that nobody looks after are found in the log, whatever became of the process that they began in.
+#
+# All worlds are walked, a page at a time: at the start at once, then again and again, slowly. Nothing is kept of it but
+# how far it has come.
+
+log = structlog.get_logger("worldledger.arena")
+
+
+class Scanner:
+    """Walks the live games that go on; ``found`` is handed each of them, every time."""
+
+    def __init__(
+        self, games: LiveGames, settings: ArenaSettings, found: Callable[[LiveGameRow], Awaitable[None]]
+    ) -> None:
+        self._games = games
+        self._settings = settings
+        self._found = found
+        #: how often all worlds were walked
+        self.rounds = 0
+
+    async def run(self) -> None:
+        """Walk for ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            begun = loop.time()
+            await self._round()
+            self.rounds += 1
+            await asyncio.sleep(max(self._settings.scan_every - (loop.time() - begun), self._settings.scan_pause))
+
+    async def _round(self) -> None:
+        after: str | None = ""
+        while after is not None:
+            try:
+                rows, after_these = await self._games.page(after=after, worlds=self._settings.scan_page)
+            except SimulationError as error:
+                log.debug("looking for games waits for the database", error=error.message)
+                await asyncio.sleep(self._settings.scan_pause)
+                continue
+            after = after_these
+            for row in rows:
+                try:
+                    await self._found(row)
+                except SimulationError as error:
+                    log.warning("a game could not be looked after", game_id=row.game_id, error=error.message)
+                except Exception:
+                    log.exception("looking after a game failed", game_id=row.game_id)
+            if after is not None and self.rounds:
+                await asyncio.sleep(self._settings.scan_pause)
+
+
+# Seats: which games are in memory. One that leaves it is read from its log again when somebody asks for it.
+
+
+class Seats:
+    """The games in memory, at most ``most`` of them as long as others can leave; ``on_change`` is told of each.
+
+    ``clock`` gives epoch seconds, those of ``wall_time``.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        feed: Feed,
+        settling: Settling,
+        *,
+        most: int,
+        clock: Callable[[], float],
+        on_change: Callable[[Table], None],
+    ) -> None:
+        self._store = store
+        self._feed = feed
+        self._settling = settling
+        self._most = most
+        self._clock = clock
+        self._on_change = on_change
+        #: the least recently asked for first
+        self._tables: OrderedDict[str, Table] = OrderedDict()
+        self._seating: dict[str, asyncio.Task[Table]] = {}
+        self._closed = False
+
+    def __iter__(self) -> Iterator[Table]:
+        return iter(list(self._tables.values()))
+
+    def known(self, game_id: str) -> Table | None:
+        """Return a game's table if it is in memory."""
+        return self._tables.get(game_id)
+
+    async def take(self, game_id: str) -> Table:
+        """Return a game's table; where it is not in memory, its log is read, and what is due in it is done.
+
+        Raises WorldNotFoundError, NoSuchGameError, InvalidNameError, StoreUnavailableError, TamperedError, FoldError.
+        """
+        while True:
+            table = self._tables.get(game_id)
+            if table is not None:
+                if table.error is None:
+                    table.asked_at = self._clock()
+                    self._tables.move_to_end(game_id)
+                    return table
+                self._leave(table)  # its log was damaged when it was read; look again
+            if self._closed:
+                raise StoreUnavailableError("the arena is closing")
+            task = self._seating.get(game_id)
+            if task is None:
+                task = self._seating[game_id] = asyncio.get_running_loop().create_task(self._load(game_id))
+                task.add_done_callback(lambda done: self._seated(game_id, done))
+            await reading(self._store.outages, join(task))  # and it may have left memory again since
+
+    def retire(self, seconds: float) -> None:
+        """Have games leave memory that have ended, and that nobody has asked for, or watched, for so many seconds."""
+        before = self._clock() - seconds
+        for table in self:
+            if not (table.record.in_progress or table.needed) and max(table.asked_at, table.record.last_at) <= before:
+                self._leave(table)
+
+    async def close(self) -> None:
+        """Have all of them leave memory; whoever waits is told that the arena is closing."""
+        self._closed = True
+        tasks = list(self._seating.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for table in self._tables.values():
+            table.end(StoreUnavailableError("the arena is closing"))
+        self._tables.clear()
+
+    def _seated(self, game_id: str, task: asyncio.Task[Table]) -> None:
+        del self._seating[game_id]
+        if not task.cancelled():
+            task.exception()  # asyncio is not to complain where nobody awaits it
+
+    async def _load(self, game_id: str) -> Table:
+        world = await self._store.world(game_id)
+        if world.ruleset != CHESS.name:
+            what = f"the world {game_id!r} is one of {world.ruleset}: there is no game of chess in it"
+            raise NoSuchGameError(what, game_id=game_id)
+        table = await self._feed.load(game_id, load_ruleset(world.ruleset))
+        if not table.record.started:
+            self._let_go(table)
+            raise NoSuchGameError(f"no game has begun in the world {game_id!r}", game_id=game_id)
+        try:
+            self._on_change(table)
+            await self._settling.settle(table)
+        except SimulationError as error:
+            log.warning("what is due in a game is done later", game_id=game_id, error=error.message)
+        except asyncio.CancelledError:
+            self._let_go(table)
+            raise
+        self._tables[game_id] = table
+        with table.in_use():
+            self._make_room()
+        return table
+
+    def _make_room(self) -> None:
+        """Have games leave memory: the ended ones first, then those that nobody here plays or watches."""
+        surplus = len(self._tables) - self._most
+        if surplus <= 0:
+            return
+        idle = [table for table in self._tables.values() if not table.needed]
+        idle.sort(key=lambda table: (table.record.in_progress, table.record.last_at))
+        for table in idle[:surplus]:
+            self._leave(table)
+
+    def _leave(self, table: Table) -> None:
+        del self._tables[table.game_id]
+        self._let_go(table)
+
+    def _let_go(self, table: Table) -> None:
+        self._feed.let_go(table)
+        table.end(StoreUnavailableError("the game has left memory"))
+
 
 #: What is asked for when a game is made: how it is set up. `Arena.create` names the game where this does not.
 NewGame = LiveConfig
@@ -57,8 +281,6 @@ _REPEATABLE: Final = 8
 _REMEMBERED: Final = 10_000
 #: Why a log cannot be read on: no effect that follows will mend it.
 _HOPELESS: Final = (TamperedError, FoldError, InvalidConfigError)
-
-log = structlog.get_logger("worldledger.arena")
 
 
 class Arena:

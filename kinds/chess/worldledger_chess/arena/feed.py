@@ -15,7 +15,7 @@ import structlog
 from worldledger_service.runtime.guarding import reading
 
 from worldledger.errors import FoldError, SimulationError, StoreUnavailableError
-from worldledger.ports import Span
+from worldledger.protocols import Span
 from worldledger_chess.arena.record import Record
 from worldledger_chess.arena.table import Table
 

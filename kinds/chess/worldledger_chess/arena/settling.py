@@ -6,10 +6,16 @@ twice, here or in another process, does no harm.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import heapq
+from collections.abc import Awaitable, Callable
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
+import structlog
+
+from worldledger.errors import SimulationError
 from worldledger_chess.arena.players import RandomPlayer
 from worldledger_chess.rules.deciding import resignation, timed_out
 
@@ -18,6 +24,7 @@ if TYPE_CHECKING:
     from worldledger_chess.arena.table import Table
     from worldledger_chess.arena.writing import Writing
     from worldledger_chess.rules.endings import Reason
+
 
 #: Steps in which everything that is due at one time must be done: a fallback may bring about the end.
 _STEPS: Final = 20
@@ -76,3 +83,100 @@ def _why_given_up(record: Record) -> Reason:
     attempts = takewhile(lambda entry: entry.kind == "MoveRejected", reversed(record.entries))
     reasons = {entry.effect["payload"].get("reason") for entry in attempts}
     return "illegal_move" if reasons <= {None, "illegal_move"} else "abandoned"
+
+
+# Deadlines: each game is looked at when the time of its side to move is over.
+#
+# What stands here is only when to look: whether a time is over is worked out from the log then. So nothing is lost
+# with a process, and nothing ends too early because of what another process has done meanwhile.
+
+#: Longest sleep in seconds: the wall clock may be set, and the process suspended.
+_LONGEST: Final = 1.0
+#: Seconds after which a look that has failed is tried again.
+_AGAIN: Final = 1.0
+#: Most games that are looked at at once.
+_AT_ONCE: Final = 8
+
+log = structlog.get_logger("worldledger.arena")
+
+
+class Deadlines:
+    """Calls ``look`` for each game at its time; ``clock`` gives epoch seconds."""
+
+    def __init__(self, clock: Callable[[], float], look: Callable[[str], Awaitable[None]]) -> None:
+        self._clock = clock
+        self._look = look
+        self._at: dict[str, float] = {}
+        self._heap: list[tuple[float, str]] = []
+        self._sooner = asyncio.Event()
+        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._looking: dict[str, asyncio.Task[None]] = {}
+
+    def __len__(self) -> int:
+        """Return how many games are to be looked at."""
+        return len(self._at)
+
+    def at(self, game_id: str) -> float | None:
+        """Tell when a game is to be looked at."""
+        return self._at.get(game_id)
+
+    def set(self, game_id: str, at: float | None) -> None:
+        """Have a game looked at then, and not at the time that was set before; None for not at all."""
+        if at is None:
+            self._at.pop(game_id, None)
+        elif self._at.get(game_id) != at:
+            self._at[game_id] = at
+            heapq.heappush(self._heap, (at, game_id))
+            if self._heap[0][1] == game_id:
+                self._sooner.set()
+            if len(self._heap) > 64 + 4 * len(self._at):  # most of it is times that were set anew
+                self._heap = [(at, game_id) for game_id, at in self._at.items()]
+                heapq.heapify(self._heap)
+
+    async def run(self) -> None:
+        """Look at games at their times, for ever."""
+        while True:
+            delay = self._begin_due()
+            try:
+                async with asyncio.timeout(delay):
+                    await self._sooner.wait()
+            except TimeoutError:
+                continue
+            self._sooner.clear()
+
+    async def close(self) -> None:
+        """Look at nothing any more."""
+        tasks = list(self._looking.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _begin_due(self) -> float:
+        """Begin to look at all whose time has come; return the seconds until the next one."""
+        now = self._clock()
+        while self._heap and self._heap[0][0] <= now:
+            at, game_id = heapq.heappop(self._heap)
+            if self._at.get(game_id) != at or game_id in self._looking:
+                continue
+            del self._at[game_id]
+            task = self._looking[game_id] = asyncio.get_running_loop().create_task(self._look_at(game_id))
+            task.add_done_callback(partial(self._looked, game_id))
+        return min(self._heap[0][0] - now, _LONGEST) if self._heap else _LONGEST
+
+    async def _look_at(self, game_id: str) -> None:
+        async with self._room:
+            try:
+                await self._look(game_id)
+            except SimulationError as error:
+                log.debug("a game is looked at later", game_id=game_id, error=error.message)
+                self._at.setdefault(game_id, self._clock() + _AGAIN)
+            except Exception:
+                log.exception("looking at a game failed", game_id=game_id)
+                self._at.setdefault(game_id, self._clock() + 10 * _AGAIN)
+
+    def _looked(self, game_id: str, _: object) -> None:
+        """Put a game that is to be looked at again back among the others."""
+        del self._looking[game_id]
+        at = self._at.pop(game_id, None)
+        if at is not None:
+            self.set(game_id, at)

@@ -7,13 +7,13 @@ attempt or to move for a player, the first one does, and the other finds out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from worldledger_service.runtime.guarding import writing
 
 from worldledger.effects import SCHEMA_VERSION, EffectDraft
 from worldledger.errors import IllegalEffectError, RequestConflictError, SimulationError
-from worldledger_chess.arena.counters import GameCounters
 from worldledger_chess.arena.record import ARENA
 from worldledger_chess.rules.state import BOARD
 
@@ -24,6 +24,21 @@ if TYPE_CHECKING:
     from worldledger_chess.arena.feed import Feed
     from worldledger_chess.arena.table import Table
     from worldledger_chess.rules.endings import Ending, Player
+
+
+# What an arena has counted since it was opened.
+
+
+@dataclass
+class GameCounters:
+    """Games that this process has made and brought to their ends; over all processes each is counted once.
+
+    A game that is made, or whose end is appended, as any world's effect is, past the arena, is not counted.
+    """
+
+    #: games that were made, and games that ended, here
+    created: int = 0
+    completed: int = 0
 
 
 class Written(NamedTuple):

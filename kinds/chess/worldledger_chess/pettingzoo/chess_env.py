@@ -25,8 +25,7 @@ except ImportError as error:
     what = "environments of PettingZoo need the extra pettingzoo: pip install 'worldledger[pettingzoo]'"
     raise ImportError(what, name=error.name) from error
 
-from worldledger.client.blocking import BlockingTransport
-from worldledger.client.transport import path_of
+from worldledger.client.transport import BlockingTransport, path_of
 from worldledger.errors import IllegalEffectError, SimulationError, StoreUnavailableError
 from worldledger_chess.rules.actions import ACTIONS, action_mask, legal_actions, move_of
 from worldledger_chess.rules.board import TENSOR_SHAPE, tensor_of

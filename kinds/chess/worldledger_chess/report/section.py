@@ -9,11 +9,106 @@ from worldledger_service.report.charts import Bars, Histogram, Part, Span, Spans
 from worldledger_service.report.steps import edges, step_of, steps_for
 from worldledger_service.report.wording import counted, seconds, share
 
-from worldledger_chess.report import queries as chess
-
 if TYPE_CHECKING:
     from asyncpg import Record
     from worldledger_service.report.snapshot import Snapshot
+
+
+# About games of chess.
+
+#: How the games ended. From analytics.games.
+ENDINGS: Final = """
+select status, result, reason, count(*) as games
+from analytics.games
+where experiment = $1
+group by status, result, reason
+order by games desc, status collate "C", result collate "C", reason collate "C"
+"""
+
+#: Games by name, $2 of them. From analytics.games.
+GAMES: Final = """
+select world_id, white, black, result, status, plies, illegal_moves_attempted, date
+from analytics.games
+where experiment = $1
+order by world_id
+limit $2
+"""
+
+#: The players with the most games, $2 of them. From analytics.agent_stats.
+PLAYERS: Final = """
+select agent_id, sum(games_played)::bigint as games, sum(games_won)::bigint as won,
+       sum(games_drawn)::bigint as drawn, sum(games_lost)::bigint as lost, sum(timeouts)::bigint as timeouts,
+       sum(total_moves)::bigint as moves, sum(illegal_moves_attempted)::bigint as illegal,
+       count(*) over () as players
+from analytics.agent_stats
+where experiment = $1
+group by agent_id
+order by games desc, agent_id
+limit $2
+"""
+
+#: The players with the most illegal attempts, $2 of them. From analytics.agent_stats.
+ILLEGAL: Final = """
+select agent_id, sum(illegal_moves_attempted)::bigint as illegal, sum(total_moves)::bigint as moves,
+       sum(games_played)::bigint as games, count(*) over () as players
+from analytics.agent_stats
+where experiment = $1
+group by agent_id
+having sum(illegal_moves_attempted) > 0
+order by illegal desc, agent_id
+limit $2
+"""
+
+#: How long players think over a move, those first with the most moves whose time is known; $2. From analytics.moves.
+THINKING: Final = """
+select agent_id, count(*) as moves,
+       percentile_disc(0.1) within group (order by thinking_time_s) as low,
+       percentile_disc(0.5) within group (order by thinking_time_s) as middle,
+       percentile_disc(0.9) within group (order by thinking_time_s) as high,
+       percentile_disc(0.99) within group (order by thinking_time_s) as far,
+       max(thinking_time_s) as most, count(*) over () as players
+from analytics.moves
+where experiment = $1 and thinking_time_s is not null
+group by agent_id
+order by moves desc, agent_id
+limit $2
+"""
+
+#: The lengths of the games that are over. From analytics.games.
+LENGTHS: Final = """
+select count(*) as games, min(plies) as least, percentile_disc(0.5) within group (order by plies) as middle,
+       max(plies) as most
+from analytics.games
+where experiment = $1 and result is not null
+"""
+
+#: How many games that are over have how many half-moves, in steps of $2. From analytics.games.
+LENGTHS_BY_STEP: Final = """
+select plies / $2 as step, count(*) as games
+from analytics.games
+where experiment = $1 and result is not null
+group by 1
+order by 1
+"""
+
+#: How games went by their first two half-moves, the most frequent $3; only games from the position $2 of the variant
+#: standard. From analytics.games and analytics.moves.
+OPENINGS: Final = """
+select moves, count(*) as games, count(*) filter (where result = 'white_wins') as white,
+       count(*) filter (where result = 'draw') as drawn, count(*) filter (where result = 'black_wins') as black,
+       count(*) over () as openings
+from (
+    select g.world_id, g.result, string_agg(m.san_notation, ' ' order by m.ply) as moves
+    from analytics.games g
+    join analytics.moves m on m.world_id = g.world_id and m.ply <= 2
+    where g.experiment = $1 and g.result is not null and g.variant = 'standard' and g.initial_fen = $2
+    group by g.world_id, g.result
+    having count(*) = 2) o
+group by moves
+order by games desc, moves collate "C"
+limit $3
+"""
+
 
 #: What this section reads besides the log.
 VIEWS: Final = ("games", "moves", "agent_stats")
@@ -30,7 +125,7 @@ _STATS: Final = "select agent_id, sum(games_played), sum(games_won) from analyti
 
 async def section(snapshot: Snapshot, experiment: str) -> Section:
     """Return the section."""
-    endings = await snapshot.rows(chess.ENDINGS, experiment)
+    endings = await snapshot.rows(ENDINGS, experiment)
     if not endings:
         return Section("chess", "Games of chess", [Note("There is no game in the projections yet.", warning=True)])
     blocks = [
@@ -55,7 +150,7 @@ def _endings(endings: list[Record]) -> Table:
 
 
 async def _games(snapshot: Snapshot, experiment: str, count: int) -> Table:
-    rows = await snapshot.rows(chess.GAMES, experiment, _GAMES)
+    rows = await snapshot.rows(GAMES, experiment, _GAMES)
     columns = (
         Column("world_id", "World", "code"),
         Column("white", "White"),
@@ -75,7 +170,7 @@ async def _games(snapshot: Snapshot, experiment: str, count: int) -> Table:
 
 
 async def _results(snapshot: Snapshot, experiment: str) -> list[Block]:
-    rows = await snapshot.rows(chess.PLAYERS, experiment, _PLAYERS)
+    rows = await snapshot.rows(PLAYERS, experiment, _PLAYERS)
     if not rows:
         return []
     columns = (
@@ -110,7 +205,7 @@ def _title(title: str, shown: int, count: int) -> str:
 
 
 async def _illegal(snapshot: Snapshot, experiment: str) -> list[Block]:
-    rows = await snapshot.rows(chess.ILLEGAL, experiment, _DRAWN)
+    rows = await snapshot.rows(ILLEGAL, experiment, _DRAWN)
     if not rows:
         return [Note("No player tried an illegal move.")]
     rates = [row["illegal"] / (row["illegal"] + row["moves"]) for row in rows]
@@ -135,7 +230,7 @@ async def _illegal(snapshot: Snapshot, experiment: str) -> list[Block]:
 
 
 async def _thinking(snapshot: Snapshot, experiment: str) -> list[Block]:
-    rows = await snapshot.rows(chess.THINKING, experiment, _DRAWN)
+    rows = await snapshot.rows(THINKING, experiment, _DRAWN)
     if not rows:
         return [Note("No move tells how long it was thought about.")]
     columns = (
@@ -164,13 +259,13 @@ async def _thinking(snapshot: Snapshot, experiment: str) -> list[Block]:
 
 
 async def _lengths(snapshot: Snapshot, experiment: str) -> list[Block]:
-    (found,) = await snapshot.rows(chess.LENGTHS, experiment)
+    (found,) = await snapshot.rows(LENGTHS, experiment)
     if not found["games"]:
         return []
     if found["least"] == found["most"]:
         return [Note(f"Every game that is over has {counted(found['most'], 'half-move')}.")]
     step = step_of(found["least"], found["most"], steps_for(found["games"], _STEPS))
-    rows = await snapshot.rows(chess.LENGTHS_BY_STEP, experiment, step)
+    rows = await snapshot.rows(LENGTHS_BY_STEP, experiment, step)
     counts = {row["step"]: row["games"] for row in rows}
     bounds = edges(step, found["most"], found["least"])
     games = [counts.get(edge // step, 0) for edge in bounds[:-1]]
@@ -193,7 +288,7 @@ async def _lengths(snapshot: Snapshot, experiment: str) -> list[Block]:
 
 
 async def _openings(snapshot: Snapshot, experiment: str) -> list[Block]:
-    rows = await snapshot.rows(chess.OPENINGS, experiment, _START, _DRAWN)
+    rows = await snapshot.rows(OPENINGS, experiment, _START, _DRAWN)
     if not rows:
         return []
     columns = (

@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Final
 
 from worldledger.canonical import canonical_json
-from worldledger.slugs import slug
+from worldledger.names import slug
 
 #: Characters of each player's name that go into a world's name.
 _NAME_LENGTH: Final = 22

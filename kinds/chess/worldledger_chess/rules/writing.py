@@ -4,7 +4,7 @@ Reading what is written here gives the same effects again: kinds, payloads and t
 leaves out some things, and where a file had them its ``digest`` is another than that of what is written:
 
 - sidelines: each that was counted is written as ``()``, which is an empty one;
-- the order of tags, which is one of those that most programs write (`worldledger_chess.rules.headers`);
+- the order of tags, which is one of those that most programs write (`worldledger_chess.rules.writing`);
 - doubled tags, where several comments were parted, how a move or a clock was spelled, what stood behind the result.
 
 A line break in a Result, which PGN does not allow, is written as a blank. A game without any tag that could then not be
@@ -23,15 +23,21 @@ of a recorded game tells.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from itertools import product
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import groupby, product
 from typing import Any, Final, NamedTuple
+
+import chess
+import chess.pgn
 
 from worldledger.effects import Effect
 from worldledger.errors import SimulationError
-from worldledger_chess.rules.clocks import Stopwatch, read_time_control
+from worldledger_chess.rules.clocks import Stopwatch, is_short_time, read_comment, read_time_control
 from worldledger_chess.rules.endings import (
     MAX_RESULT,
+    Player,
+    Reason,
     Rejected,
     ending_of,
     is_illegal_move_text,
@@ -40,10 +46,298 @@ from worldledger_chess.rules.endings import (
     standard_result,
 )
 from worldledger_chess.rules.gamelog import GameLog
-from worldledger_chess.rules.headers import known, orders_of, result_marker, tags_of, written_tags
 from worldledger_chess.rules.identity import game_digest
-from worldledger_chess.rules.remarks import milliseconds, plain_remarks, remarks_of
-from worldledger_chess.rules.tags import standard_names
+from worldledger_chess.rules.tags import GameFaultError, set_up, standard_names
+from worldledger_chess.rules.times import moment
+
+# The tags of a game that is written: those that were recorded, or those that tell of a game that was played here.
+
+#: The seven tags that every game should have (PGN standard, section 8.1.1).
+ROSTER: Final = ("Event", "Site", "Date", "Round", "White", "Black", "Result")
+_POSITION: Final = ("FEN", "SetUp", "Variant")
+#: The tags that most programs write behind the roster, in the order in which they do.
+_USUAL: Final = (
+    "GameId",
+    "UTCDate",
+    "UTCTime",
+    "WhiteElo",
+    "BlackElo",
+    "WhiteRatingDiff",
+    "BlackRatingDiff",
+    "WhiteTitle",
+    "BlackTitle",
+    "Variant",
+    "TimeControl",
+    "ECO",
+    "Opening",
+    "Termination",
+    "FEN",
+    "SetUp",
+)
+_MARKERS: Final = {"white_wins": "1-0", "black_wins": "0-1", "draw": "1/2-1/2"}
+#: What Termination says of a reason, where the reader does not find it by itself.
+_TERMINATIONS: Final[dict[Reason, str]] = {
+    "insufficient_material": "insufficient material",
+    "fifty_moves": "fifty moves",
+    "threefold_repetition": "threefold repetition",
+    "agreement": "normal",
+    "resignation": "normal",
+    "timeout": "time forfeit",
+    "illegal_move": "illegal move",
+    "abandoned": "abandoned",
+    "adjudication": "adjudication",
+    "rules_infraction": "rules infraction",
+    "checkmate": "normal",
+    "stalemate": "normal",
+    "variant_end": "normal",
+}
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+#=:-]*\Z")
+_PLAYERS: Final[tuple[tuple[str, Player], ...]] = (("White", "white"), ("Black", "black"))
+
+
+def known(value: str | None) -> str | None:
+    """Return a tag's value, stripped; None where it is missing or stands for unknown."""
+    value = (value or "").strip()
+    return None if value.strip("?.- ") == "" else value
+
+
+def result_marker(log: GameLog) -> str:
+    """Return the result in PGN's own words: ``1-0``, ``0-1``, ``1/2-1/2``, or ``*`` while the game goes on."""
+    result = None if log.ended is None else log.ended.get("result")
+    return _MARKERS.get(result, "*") if isinstance(result, str) else "*"
+
+
+def tags_of(log: GameLog, *, event: str | None) -> dict[str, str]:
+    """Return the tags of a started game: the roster, the position, what most programs write, the others by name.
+
+    Recorded tags stay as they are. To them, or to the roster where there are none, comes what is needed for the file
+    to say what the log says: the players where the log names them, FEN and Variant, and Result and Termination of an
+    end that was made here.
+    """
+    started = log.started or {}
+    recorded = started.get("tags")
+    if isinstance(recorded, dict):
+        tags = {name: value for name, value in recorded.items() if _NAME.match(name) and isinstance(value, str)}
+    else:
+        tags = _played_here(log, event)
+    named = standard_names(tags)
+    for name, player in _PLAYERS:
+        said = started.get(player)
+        if isinstance(said, str) and known(said) is not None and name not in named:
+            tags[name] = said
+    _add_position(tags, log.initial)
+    if log.ended is not None and "raw_result" not in log.ended:
+        tags["Result"] = result_marker(log)
+        _add_termination(tags, log)
+    return _ordered(tags, [*ROSTER, *_POSITION, *_USUAL])
+
+
+def orders_of(tags: dict[str, str]) -> list[dict[str, str]]:
+    """Return the same tags in each order in which programs write them, that of `tags_of` first."""
+    return [tags, _ordered(tags, [*ROSTER, *_USUAL])]
+
+
+def _ordered(tags: dict[str, str], names: Sequence[str]) -> dict[str, str]:
+    """Order tags: first those that are named, then the others by name."""
+    return {name: tags[name] for name in dict.fromkeys([*names, *sorted(tags)]) if name in tags}
+
+
+def _played_here(log: GameLog, event: str | None) -> dict[str, str]:
+    started = log.started or {}
+    tags = {"Event": event or "?", "Site": "?", "Date": "????.??.??", "Round": "?", "Result": result_marker(log)}
+    try:
+        begun = moment(log.started_at)
+    except (ValueError, OverflowError):
+        pass
+    else:
+        day = f"{begun:%Y.%m.%d}"
+        tags |= {"Date": day, "UTCDate": day, "UTCTime": f"{begun:%H:%M:%S}"}
+    for name, field in (
+        ("Event", "event"),
+        ("Site", "site"),
+        ("Date", "date"),
+        ("Round", "round"),
+        ("TimeControl", "time_control"),
+    ):
+        value = started.get(field)
+        if isinstance(value, str) and value:
+            tags[name] = value
+    tags |= {name: log.agent(player) for name, player in _PLAYERS}
+    for name, player in _PLAYERS:
+        said = started.get(player)
+        if isinstance(said, str) and said.strip():
+            tags[name] = said
+    return tags | {"GameId": log.world_id}
+
+
+def _add_position(tags: dict[str, str], initial: chess.Board) -> None:
+    """Have the tags name the position that the game began with, if they do not."""
+    board: chess.Board | None = None
+    with suppress(GameFaultError):
+        board, _ = set_up(tags, [])
+    if (
+        board is not None
+        and type(board) is type(initial)
+        and board.chess960 == initial.chess960
+        and board.fen() == initial.fen()
+    ):
+        return
+    game = chess.pgn.Game()
+    game.setup(initial)
+    for name in [name for name in tags if name.lower() in {"fen", "setup", "variant"}]:
+        del tags[name]
+    for name in ("FEN", "SetUp", "Variant"):
+        if name in game.headers:
+            tags[name] = game.headers[name]
+
+
+def _add_termination(tags: dict[str, str], log: GameLog) -> None:
+    tags.pop("Termination", None)
+    reason = (log.ended or {}).get("reason")
+    said = _TERMINATIONS.get(reason) if reason is not None else None
+    if said is None:
+        return
+    last = log.attempts[-1] if log.attempts else None
+    if reason == "illegal_move" and last is not None and last.after_ply == len(log.moves) and last.attempted:
+        attempted = last.attempted
+        if len(attempted) <= 20 and attempted.isprintable() and not set(attempted) & set("()"):
+            said = f"illegal move ({attempted})"
+    tags["Termination"] = said
+
+
+def written_tags(tags: dict[str, str]) -> str:
+    """Write tags, one a line. Quotes and backslashes in a value are escaped, and a line break becomes a blank."""
+    return "".join(f'[{name} "{_escaped(value)}"]\n' for name, value in tags.items())
+
+
+def _escaped(value: str) -> str:
+    if "\n" in value or "\r" in value:
+        value = " ".join(value.split())
+    return value.replace("\\", "\\\\").replace('"', '\\"')
+
+
+# Comments as PGN has them: what a move's payload says of times, evaluation and words, written so that it is read back.
+#
+# The inverse of `worldledger_chess.rules.clocks.read_comment`. Text stays as it is, line breaks included; a comment
+# with a ``}`` in it, which a comment in braces cannot have, becomes one to the end of the line (``;``). What no file
+# could hold (a ``}`` in a text of several lines, words that would be read as a command) is changed to what looks most
+# like it.
+
+_MAX_HOURS: Final = 99_999
+# One blank between two words: there a comment can be cut in two, for the reader joins them with one.
+_JOINT: Final = re.compile(r"(?<=\S) (?=\S)")
+# Behind a blank line a tag ends a comment that has another brace in it: the comment counts as never closed.
+_NEXT_GAME: Final = re.compile(r"\n(?:[ \t\r\f\v]*\n)+(?=\s*\[)")
+
+
+def milliseconds(seconds: Any) -> int | None:
+    """Return a payload's time in whole milliseconds; None where there is none, or one that PGN cannot write."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < _MAX_HOURS * 3600:
+        return None
+    return round(seconds * 1000)
+
+
+def remarks_of(payload: Mapping[str, Any], *, elapsed: int | None, commands_first: bool = False) -> list[str]:
+    """Return the comments behind a move, as they are written.
+
+    ``elapsed`` is what ``[%emt]`` is to say, in milliseconds; None for no such command. The text comes first, and then
+    the commands eval, clk, emt and the others; with ``commands_first`` clk, emt, eval and the others, and then the
+    text. Programs write either.
+    """
+    commands = _commands(payload, elapsed, "clk emt eval" if commands_first else "eval clk emt")
+    said = payload.get("comment")
+    text = said.replace("\r\n", "\n").replace("\r", "\n").strip() if isinstance(said, str) else ""
+    if not commands:
+        return plain_remarks(text)
+    if text and "}" not in text:
+        whole = " ".join([*commands, text] if commands_first else [text, *commands])
+        if _is_read_as(whole, text, commands) and not _is_taken_for_open(whole):
+            return [_in_braces(whole)]
+    return [*plain_remarks(text), _in_braces(" ".join(commands))]
+
+
+def plain_remarks(text: str, *, has_commands: bool = False) -> list[str]:
+    """Return the comments that a text becomes; none where it is empty.
+
+    ``has_commands``: commands in it may be read as such, as before the first move, where they are kept verbatim.
+    """
+    text = text.strip()
+    if not text:
+        return []
+    if not _is_taken_for_open(text) and (has_commands or _is_read_as(text, text, [])):
+        cut = _cut(text)
+        if cut is not None:
+            return cut
+    text = _NEXT_GAME.sub("\n", text).replace("}", ")").replace("[%", "[ %")
+    return [_in_braces(text)]
+
+
+def _cut(text: str) -> list[str] | None:
+    """Cut a text where there are braces in it; None where that cannot be done."""
+    if "}" not in text:
+        return [_in_braces(text)]
+    runs = [(several, " ".join(run)) for several, run in groupby(_JOINT.split(text), lambda word: "\n" in word)]
+    if any(several and "}" in run for several, run in runs):
+        return None
+    return [f"; {run}\n" if "}" in run else _in_braces(run) for _, run in runs]
+
+
+def _is_taken_for_open(text: str) -> bool:
+    return "{" in text and _NEXT_GAME.search(text) is not None
+
+
+def _in_braces(text: str) -> str:
+    return f"{{ {text} }}"
+
+
+def _is_read_as(body: str, text: str, commands: Sequence[str]) -> bool:
+    """Tell whether a comment is read as this text and these commands, and nothing else."""
+    return read_comment(body) == read_comment(" ".join(commands))._replace(text=text)
+
+
+def _commands(payload: Mapping[str, Any], elapsed: int | None, order: str) -> list[str]:
+    clock = milliseconds(payload.get("clock"))
+    values = {
+        "eval": _evaluation(payload.get("evaluation")),
+        "clk": None if clock is None else _time(clock),
+        "emt": None if elapsed is None else _time(elapsed),
+    }
+    known = [f"[%{name} {values[name]}]" for name in order.split() if values[name] is not None]
+    listed = payload.get("commands")
+    others = [other for other in (listed if isinstance(listed, list) else ()) if _is_other(other)]
+    # A clock takes back the one before it in the same comment, even if it cannot be read, so such ones go first.
+    are_clocks = any(map(is_short_time, others)) or read_comment(" ".join(others)).unread
+    return [*others, *known] if are_clocks else [*known, *others]
+
+
+def _is_other(command: Any) -> bool:
+    if not isinstance(command, str) or "}" in command or "\r" in command:
+        return False
+    said = read_comment(command)
+    # A short time is kept as a command where the version that recorded it could not read it.
+    return said.text == "" and (said.others == [command] or (not said.others and is_short_time(command)))
+
+
+def _time(value: int) -> str:
+    seconds, fraction = divmod(value, 1000)
+    more = f".{fraction:03d}".rstrip("0") if fraction else ""
+    return f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{more}"
+
+
+def _evaluation(value: Any) -> str | None:
+    """Write {cp | mate, depth?}; None for anything else."""
+    if not isinstance(value, dict):
+        return None
+    mate, points, depth = value.get("mate"), value.get("cp"), value.get("depth")
+    if type(mate) is int:
+        written = f"#{mate}"
+    elif type(points) is int:
+        written = f"{points / 100:.2f}"
+    else:
+        return None
+    written += f",{depth}" if type(depth) is int else ""
+    return written if read_comment(f"[%eval {written}]").evaluation is not None else None
+
 
 #: Columns that a line of moves takes at most; a comment is not parted.
 _COLUMNS: Final = 79

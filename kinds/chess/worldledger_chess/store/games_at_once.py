@@ -12,8 +12,8 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from worldledger_service.store.bulk import SealedWorld, WorldsAtOnce
 from worldledger_service.store.importing import FATAL, check_experiment, require_same, resumable
-from worldledger_service.store.worlds_at_once import SealedWorld, WorldsAtOnce
 
 from worldledger.errors import SimulationError, WorldExistsError
 from worldledger_chess.rules.pgn import BrokenGame, RecordedGame

@@ -19,7 +19,7 @@ from worldledger_service.store.importing import FATAL, check_experiment, in_thre
 
 from worldledger.errors import FileRefusedError, SimulationError
 from worldledger.genesis import NewWorld
-from worldledger.slugs import labelled
+from worldledger.names import labelled
 from worldledger_chess.rules.pgn import BrokenGame, RecordedGame, read_games
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import Any
 
 from worldledger.rulesets.base import Knowing, Ruleset
 from worldledger.world import WorldState
-from worldledger_sandbox.rules.checks import CHECKS, STATEFUL, as_shown
-from worldledger_sandbox.rules.handlers import HANDLERS
+from worldledger_sandbox.rules.checks import CHECKS, HANDLERS, STATEFUL, as_shown
 
 
 class Sandbox(Ruleset):

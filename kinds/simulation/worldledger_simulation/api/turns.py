@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import orjson
 from fastapi import APIRouter, Depends, Path
+from pydantic import ConfigDict, Field, JsonValue
 from starlette.requests import Request
 from starlette.responses import Response
 from worldledger_service.api.context import Services, services
@@ -15,15 +16,53 @@ from worldledger_service.api.openapi import header, json_of, problems
 from worldledger_service.api.parameters import WorldName, whole
 from worldledger_service.api.projected import to_json
 from worldledger_service.api.routing import ReadingRoute
+from worldledger_service.api.schemas.base import CHECKSUM, HEX64, GlobalSeq, Shape
 from worldledger_service.api.states import headers_of, unchanged_of
-from worldledger_service.store import WorldRecord
+from worldledger_service.store import WorldRecord, statements
 from worldledger_service.store.states import StateAt
 
 from worldledger.canonical import MAX_INT
 from worldledger.errors import MomentNotFoundError
 from worldledger_simulation.rules import Simulation
 from worldledger_simulation.rules.words import GLOBAL, PLACE, is_started, turn_of
-from worldledger_simulation.store.turns import TurnAt, Turns
+
+if TYPE_CHECKING:
+    from worldledger_service.store.moments import Units
+    from worldledger_service.store.reader import Reader
+
+
+# Turns of simulations: where in the log each begins and ends.
+
+
+class TurnAt(NamedTuple):
+    """Where a turn stands in a world's log.
+
+    ``first_seq`` is the effect that started it (of what a simulation begins with, SimulationStarted), ``ended_seq`` the
+    one that ended it, if there is one yet, and ``last_seq`` the last before the next turn: the head, while there is
+    none.
+    """
+
+    turn: int
+    first_seq: int
+    ended_seq: int | None
+    last_seq: int
+
+
+class Turns:
+    """Finds the turns of worlds."""
+
+    def __init__(self, reader: Reader, units: Units) -> None:
+        self._reader = reader
+        self._units = units
+
+    async def at(self, world: WorldRecord, turn: int) -> TurnAt:
+        """Return where a turn stands. Raises MomentNotFoundError for one that the world does not have."""
+        from worldledger_simulation.rules.words import TURN, TURN_ENDED  # noqa: PLC0415 - slow to load, for simulations
+
+        first, last = await self._units.at(world, TURN, turn)
+        rows = await self._reader.fetch(statements.FIRST_OF_KINDS, world.world_id, first, last, [TURN_ENDED])
+        return TurnAt(turn, first, rows[0]["global_seq"] if rows else None, last)
+
 
 router = APIRouter(route_class=ReadingRoute, tags=["states"], dependencies=[Depends(once)])
 
@@ -101,3 +140,46 @@ async def _times(found: Services, record: WorldRecord, at: TurnAt) -> dict[str, 
         effect = orjson.loads((await found.store.reader.effect(record.world_id, seq)).text)
         times |= {f"{name}_sim_time": effect["sim_time"], f"{name}_wall_time": effect["wall_time"]}
     return times
+
+
+# The shapes of the turns of simulations.
+
+_TURN: dict[str, Any] = {
+    "world_id": "market",
+    "turn": 3,
+    "status": "ended",
+    "first_seq": 20,
+    "ended_seq": 26,
+    "last_seq": 26,
+    "checksum": CHECKSUM,
+    "first_sim_time": 12.5,
+    "first_wall_time": 1764277353.25,
+    "last_sim_time": 14.0,
+    "last_wall_time": 1764277354.75,
+    "acted": {"Trader_1": 1},
+    "paused": [],
+    "agents": {"Trader_1": {"name": "Trader_1", "inventory": {"food": 10.5}}},
+    "global_state": {"price": 2.0},
+}
+
+
+class Turn(Shape):
+    """A turn of a simulation, and the values at its end."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_TURN]})
+
+    world_id: str
+    turn: int = Field(ge=0, le=MAX_INT)
+    status: Literal["open", "ended"]
+    first_seq: GlobalSeq = Field(description="The effect that started it.")
+    ended_seq: GlobalSeq | None = Field(description="The effect that ended it, if there is one.")
+    last_seq: GlobalSeq = Field(description="The last effect before the next turn, or of all: the values are of there.")
+    checksum: str = Field(pattern=HEX64, description="The chain checksum of that effect.")
+    first_sim_time: float
+    first_wall_time: float
+    last_sim_time: float
+    last_wall_time: float
+    acted: dict[str, int] = Field(description="How often each agent has changed its variables in this turn.")
+    paused: list[str] = Field(description="The agents that were paused, sorted.")
+    agents: dict[str, dict[str, JsonValue]] = Field(description="Each agent's variables, its `name` among them.")
+    global_state: dict[str, JsonValue] = Field(description="The global variables.")

@@ -51,7 +51,7 @@ def command(
 
 def _check(file: str, *, as_json: bool) -> int:
     """Tell of one file; return the exit code that it stands for."""
-    from worldledger_simulation.rules.loading import config_of, located  # noqa: PLC0415
+    from worldledger_simulation.rules.config import config_of, located  # noqa: PLC0415
 
     problems: Sequence[Problem] = ()
     warnings: Sequence[Problem] = ()
@@ -92,7 +92,7 @@ def put_problems(problems: Sequence[Problem]) -> None:
 def read_configuration(file: str) -> Document:
     """Read a file, or stdin if it is called ``-``. Raises as `load_config` does."""
     from worldledger.strict_yaml import MAX_BYTES  # noqa: PLC0415
-    from worldledger_simulation.rules.loading import read_document  # noqa: PLC0415
+    from worldledger_simulation.rules.config import read_document  # noqa: PLC0415
 
     return read_document(sys.stdin.buffer.read(MAX_BYTES + 1) if file == "-" else file, name=file)
 

@@ -7,14 +7,68 @@ from typing import TYPE_CHECKING, Final
 
 from worldledger_service.report.blocks import Block, Column, Figure, KindSection, Note, Section, Table
 from worldledger_service.report.charts import Line, Lines
+from worldledger_service.report.queries import within
 from worldledger_service.report.steps import step_of
 from worldledger_service.report.wording import counted, number
-
-from worldledger_simulation.report import queries as simulation
 
 if TYPE_CHECKING:
     from asyncpg import Record
     from worldledger_service.report.snapshot import Snapshot
+
+
+# About simulations.
+
+#: The worlds with the most turns, $2 of them. From analytics.turns.
+WORLDS: Final = """
+select world_id, max(turn) as turns, count(ended_seq) as ended, sum(changes)::bigint as changes,
+       count(*) over () as worlds
+from analytics.turns
+where experiment = $1
+group by world_id
+order by turns desc, world_id
+limit $2
+"""
+
+#: Global variables that are numbers, those first that change most often; $2 of them. From analytics.state_variables.
+VARIABLES: Final = """
+select path, count(*) as changes, count(distinct world_id) as worlds, max(turn) as last_turn,
+       min(number) as least, avg(number::numeric)::double precision as mean, max(number) as most,
+       count(*) over () as variables
+from analytics.state_variables
+where experiment = $1 and agent = 'global' and number is not null
+group by path
+order by changes desc, path
+limit $2
+"""
+
+#: How the variables $2 moved in the worlds $3: the last value in each $4 turns. From analytics.state_variables.
+COURSES: Final = """
+select distinct on (path, world_id, turn / $4) path, world_id, turn, number
+from analytics.state_variables
+where experiment = $1 and agent = 'global' and path = any($2) and world_id = any($3) and number is not null
+order by path, world_id, turn / $4, turn desc
+"""
+
+#: The variables $2 in all worlds, every $3 turns. From analytics.state_variables_by_turn.
+RANGES: Final = """
+select path, turn, count(*) as worlds, min(number) as least, avg(number::numeric)::double precision as mean,
+       max(number) as most
+from analytics.state_variables_by_turn
+where experiment = $1 and agent = 'global' and path = any($2) and turn % $3 = 0 and number is not null
+group by path, turn
+order by path, turn
+"""
+
+#: How often agents told their reasons, by model. From analytics.reasoning.
+REASONING: Final = f"""
+select model, count(*) as reasonings, count(distinct agent_id) as agents,
+       {within("sum(token_count)", "bigint")} as tokens
+from analytics.reasoning
+where experiment = $1
+group by model
+order by reasonings desc, model
+"""
+
 
 #: What this section reads besides the log.
 VIEWS: Final = ("turns", "state_variables", "state_variables_by_turn", "reasoning")
@@ -31,12 +85,12 @@ _ROWS: Final = 400
 
 async def section(snapshot: Snapshot, experiment: str) -> Section:
     """Return the section."""
-    worlds = await snapshot.rows(simulation.WORLDS, experiment, _WORLDS)
+    worlds = await snapshot.rows(WORLDS, experiment, _WORLDS)
     if not worlds:
         note = Note("There is no turn in the projections yet.", warning=True)
         return Section("simulation", "Simulations", [note])
     blocks: list[Block] = [_turns(worlds)]
-    variables = await snapshot.rows(simulation.VARIABLES, experiment, _VARIABLES)
+    variables = await snapshot.rows(VARIABLES, experiment, _VARIABLES)
     if variables:
         count = worlds[0]["worlds"]
         blocks.append(_ranges(variables))
@@ -85,7 +139,7 @@ async def _courses(snapshot: Snapshot, experiment: str, variables: list[Record],
     step = step_of(0, last, _TURNS)
     names = sorted(row["world_id"] for row in worlds)
     paths = [row["path"] for row in variables]
-    rows = await snapshot.rows(simulation.COURSES, experiment, paths, names, step)
+    rows = await snapshot.rows(COURSES, experiment, paths, names, step)
     ends = {row["world_id"]: row["turns"] for row in worlds}
     return [_course(path, [row for row in rows if row["path"] == path], names, ends, step) for path in paths]
 
@@ -115,7 +169,7 @@ async def _sums(snapshot: Snapshot, experiment: str, variables: list[Record], wo
     """Return a plot for each variable, with the mean over all worlds and the range around it."""
     step = step_of(0, max(row["turns"] for row in worlds), _SUMMED)
     paths = [row["path"] for row in variables]
-    rows = await snapshot.rows(simulation.RANGES, experiment, paths, step)
+    rows = await snapshot.rows(RANGES, experiment, paths, step)
     return [_sum(path, [row for row in rows if row["path"] == path]) for path in paths]
 
 
@@ -152,7 +206,7 @@ def _numbers(path: str, columns: tuple[Column, ...], values: Sequence[tuple[obje
 
 
 async def _reasoning(snapshot: Snapshot, experiment: str) -> list[Block]:
-    rows = await snapshot.rows(simulation.REASONING, experiment)
+    rows = await snapshot.rows(REASONING, experiment)
     if not rows:
         return []
     columns = (

@@ -24,12 +24,10 @@ from worldledger.observation import ObservationPolicy
 from worldledger.rulesets.base import Knowing, Ruleset
 from worldledger.world import WorldState
 from worldledger_simulation.rules import checks, handlers
-from worldledger_simulation.rules.checkpoint import Checkpoint
+from worldledger_simulation.rules.checkpoint import Checkpoint, SimulationState
 from worldledger_simulation.rules.checks import CHECKS
-from worldledger_simulation.rules.config import SimulationConfig, new_config
-from worldledger_simulation.rules.loading import load_config
+from worldledger_simulation.rules.config import SimulationConfig, load_config, new_config
 from worldledger_simulation.rules.opening import opening_effects, policy_for
-from worldledger_simulation.rules.state import SimulationState
 from worldledger_simulation.rules.words import PLACE, SIMULATION_STARTED, TURN, TURN_ENDED, TURN_STARTED, UNOBSERVED
 
 __all__ = ["RULESET", "Checkpoint", "Simulation", "SimulationConfig", "SimulationState", "load_config"]

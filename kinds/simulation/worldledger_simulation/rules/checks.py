@@ -20,11 +20,11 @@ from collections.abc import Set as AbstractSet
 from operator import itemgetter
 from typing import Any, Final
 
-from worldledger.agent_names import namesake, taken
 from worldledger.drafts import CheckedDraft
 from worldledger.effects import SERVICE_SOURCE
 from worldledger.errors import IllegalEffectError, dotted
 from worldledger.errors.simulations import worded
+from worldledger.names import namesake, taken
 from worldledger.patches import diff
 from worldledger.rulesets.base import Check, Knowing
 from worldledger.rulesets.reading import (

@@ -5,17 +5,21 @@ Source: docs/reference/simulation-config.md.
 
 from __future__ import annotations
 
-from typing import Any, Self
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path as FilePath
+from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from worldledger.agent_names import namesakes, taken
-from worldledger.errors import InvalidSimulationConfigError, Problem
-from worldledger.observability import ObservabilityConfig
+from worldledger.errors import FileRefusedError, InvalidSimulationConfigError, Problem
+from worldledger.errors.simulations import Path
+from worldledger.names import namesakes, taken
+from worldledger.observability import ObservabilityConfig, ObservabilityLevel
+from worldledger.strict_yaml import MAX_BYTES, Document, parse
 from worldledger.variables import AgentState, GlobalState, create_agent_state_model, create_global_state_model
 from worldledger_simulation.rules.configuring.first import first_agents, first_global
 from worldledger_simulation.rules.configuring.reading import read
-from worldledger_simulation.rules.configuring.remarks import warnings_of
 from worldledger_simulation.rules.configuring.sections import (
     AgentConfig,
     EngineConfig,
@@ -23,6 +27,75 @@ from worldledger_simulation.rules.configuring.sections import (
     StateVariablesConfig,
     ValidatorConfig,
 )
+
+# What a configuration may say, and probably does not mean.
+
+_PATH: Final = ("observability",)
+#: Most agents that one warning names.
+_MOST_NAMED: Final = 5
+
+
+def warnings_of(
+    agents: Iterable[AgentConfig], variables: StateVariablesConfig, observability: ObservabilityConfig | None
+) -> list[Problem]:
+    """Return what is worth a warning, each with its path."""
+    if observability is None:
+        return []
+    if not observability.enabled:
+        return [Problem((*_PATH, "enabled"), "observability is off: every agent observes everything, exactly")]
+    return [
+        *_of_themselves(agents, observability),
+        *_repeated(observability),
+        *_unlisted(variables, observability),
+    ]
+
+
+def _of_themselves(agents: Iterable[AgentConfig], config: ObservabilityConfig) -> Iterator[Problem]:
+    """Tell of agents that do not see themselves as they are: no entry of the matrix is implied."""
+    entries = {(entry.observer, entry.target): index for index, entry in enumerate(config.matrix)}
+    without = []
+    for agent in agents:
+        index = entries.get((agent.name, agent.name))
+        if index is None:
+            without.append(agent.name)
+        elif said := _blurred(*config.matrix[index].sight):
+            yield Problem((*_PATH, "matrix", index), f"{agent.name} observes itself {said}")
+    said = _blurred(*config.usual)
+    if without and said:
+        named = ", ".join(without[:_MOST_NAMED])
+        more = f" and {len(without) - _MOST_NAMED} more" if len(without) > _MOST_NAMED else ""
+        message = f"no entry says how {named}{more} observe themselves; by default that is {said}"
+        yield Problem((*_PATH, "default") if "default" in config.model_fields_set else (*_PATH, "matrix"), message)
+
+
+def _blurred(level: ObservabilityLevel, noise: float) -> str:
+    """Say what is not as it is; nothing if all is."""
+    if level is ObservabilityLevel.UNAWARE:
+        return "not at all (unaware)"
+    told = [] if level is ObservabilityLevel.INSIDER else ["only in part (external)"]
+    return " and ".join([*told, *([f"with noise {noise}"] if noise else [])])
+
+
+def _repeated(config: ObservabilityConfig) -> Iterator[Problem]:
+    """Tell of variables that stand twice in one list: another one may have been meant."""
+    for which in ("external", "internal"):
+        seen: set[str] = set()
+        for index, name in enumerate(getattr(config.variable_visibility, which)):
+            if name in seen:
+                message = f"{name!r} stands twice in the {which} list"
+                yield Problem((*_PATH, "variable_visibility", which, index), message)
+            seen.add(name)
+
+
+def _unlisted(variables: StateVariablesConfig, config: ObservabilityConfig) -> Iterator[Problem]:
+    """Tell of variables in neither list: they are external."""
+    listed = {*config.variable_visibility.external, *config.variable_visibility.internal}
+    for kind, names in (("agent_vars", variables.agent_vars), ("global_vars", variables.global_vars)):
+        for name in names:
+            if name not in listed:
+                message = "in neither list of variable_visibility, so it is external"
+                yield Problem(("state_variables", kind, name), message)
+
 
 __all__ = [
     "AgentConfig",
@@ -124,3 +197,69 @@ def _observability_value(config: ObservabilityConfig) -> dict[str, Any]:
         "default": {"level": config.default.level.value, "noise": config.default.noise},
         **scope,
     }
+
+
+# Configurations from files: YAML or JSON, with the place of everything that is wrong.
+#
+# `load_config` is the one function of the rules that opens a file: it reads what it is told to, and nothing else.
+
+
+def load_config(source: str | os.PathLike[str] | bytes, *, name: str | None = None) -> SimulationConfig:
+    """Read a simulation's configuration from the file at a path, or from the bytes of one.
+
+    ``name`` is what errors call the file, its path unless given. Raises FileRefusedError where the file cannot be read,
+    and InvalidSimulationConfigError with every problem (`FILE:LINE:COLUMN: PATH: MESSAGE` each), in the order in which
+    they stand in the file. What is wrong with the YAML itself comes first, and alone.
+    """
+    return config_of(read_document(source, name=name))
+
+
+def read_document(source: str | os.PathLike[str] | bytes, *, name: str | None = None) -> Document:
+    """Read a YAML or JSON file, or the bytes of one. Raises as `load_config` does for what is no such text."""
+    if isinstance(source, bytes):
+        return parse(source, name=name or "configuration")
+    called = name or os.fspath(source)
+    try:
+        with FilePath(source).open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise FileRefusedError(f"cannot be read ({error.strerror or error})", file=called) from None
+    except ValueError as error:  # a NUL in the path
+        raise FileRefusedError(f"cannot be read ({error})", file=called) from None
+    return parse(data, name=called)
+
+
+def config_of(document: Document) -> SimulationConfig:
+    """Make the configuration of a document. Raises InvalidSimulationConfigError with the places of the problems."""
+    try:
+        return new_config(SimulationConfig.from_value(document.value))
+    except InvalidSimulationConfigError as error:
+        raise InvalidSimulationConfigError(located(error.problems, document)) from error.__cause__
+
+
+def located(problems: Iterable[Problem], document: Document) -> list[Problem]:
+    """Return problems with their places in a document, in the order of these."""
+    agents = _agents(document)
+    found = []
+    for problem in problems:
+        line, column = document.place(_in_file(problem.path, agents))
+        found.append(problem._replace(file=document.name, line=line, column=column))
+    return sorted(found, key=lambda problem: (problem.line or 0, problem.column or 0))
+
+
+def _agents(document: Document) -> dict[str, int]:
+    """Return the places of the agents in their list, by name."""
+    agents = document.value.get("agents")
+    found: dict[str, int] = {}
+    for index, agent in enumerate(agents if isinstance(agents, list) else []):
+        name = agent.get("name") if isinstance(agent, dict) else agent
+        if isinstance(name, str):
+            found.setdefault(name, index)
+    return found
+
+
+def _in_file(path: Path, agents: Mapping[str, int]) -> Path:
+    """Return the path as the file has it: an agent's variable stands in the state of an item of the list."""
+    if len(path) > 1 and path[0] == "agents" and path[1] in agents:
+        return ("agents", agents[str(path[1])], "state", *path[2:])
+    return path

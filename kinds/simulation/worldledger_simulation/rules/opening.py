@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
-from worldledger.agent_names import namesakes, taken
 from worldledger.canonical import canonical_json
 from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
 from worldledger.errors import InvalidSimulationConfigError, Problem
 from worldledger.intents import registration_draft
+from worldledger.names import namesakes, taken
 from worldledger.observability import MatrixPolicy
 from worldledger.observation import ObservationPolicy
 from worldledger.policies import policy_spec

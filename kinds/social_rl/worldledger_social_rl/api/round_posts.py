@@ -21,12 +21,12 @@ from worldledger.errors import (
     SimulationError,
 )
 from worldledger.time_authority import CLIENT, TimeAuthority
-from worldledger_social_rl.api.errors import RoundConflictError
+from worldledger_social_rl.api.problems import RoundConflictError
 from worldledger_social_rl.rules import RULESET
 from worldledger_social_rl.rules.recording import round_drafts, write_run
 from worldledger_social_rl.rules.words import known
 from worldledger_social_rl.store.rounds import Rounds
-from worldledger_social_rl.store.run_notices import in_document, place_of, problem_of
+from worldledger_social_rl.store.social_runs import in_document, place_of, problem_of
 
 if TYPE_CHECKING:
     from worldledger_service.api.context import Services

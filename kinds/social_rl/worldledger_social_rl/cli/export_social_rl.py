@@ -223,7 +223,7 @@ async def _files(
     from worldledger_service.store.importing import in_thread  # noqa: PLC0415 - slow to load; `--help` needs none of them
 
     from worldledger_social_rl.rules.recording import write_run  # noqa: PLC0415
-    from worldledger_social_rl.store.run_worlds import effects_in_thread  # noqa: PLC0415
+    from worldledger_social_rl.store.social_runs import effects_in_thread  # noqa: PLC0415
 
     async with effects_in_thread(store.reader, record, progress) as effects:
         async for file in in_thread(write_run(_noted(made, effects))):

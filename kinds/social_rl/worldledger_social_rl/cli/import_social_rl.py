@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from worldledger_service.store import Store
 
-    from worldledger_social_rl.store.run_notices import RunNotice
-    from worldledger_social_rl.store.social_runs import RunSummary
+    from worldledger_social_rl.store.social_runs import RunNotice, RunSummary
 
 #: What differs between notes of one kind: texts in quotes, and numbers.
 _VARYING = re.compile(r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]|-?[0-9]+(?:\.[0-9]+)?")

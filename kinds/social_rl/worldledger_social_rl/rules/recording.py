@@ -16,25 +16,207 @@ the same digest, however the files were laid out.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from hashlib import sha256
+from itertools import chain, count
 from typing import Any, Final
 
 import orjson
 
-from worldledger.canonical import canonical_json, gate, parse_text
+from worldledger.canonical import canonical_json, child, gate, parse_text
 from worldledger.drafts import json_name
-from worldledger.effects import EffectDraft
+from worldledger.effects import Effect, EffectDraft
 from worldledger.errors import InvalidEffectError, InvalidRunError
 from worldledger_social_rl.rules import words
-from worldledger_social_rl.rules.faults import Fault, field_faults, policy_faults
-from worldledger_social_rl.rules.fields import META, is_naive
-from worldledger_social_rl.rules.judging import Judge, Notice
+from worldledger_social_rl.rules.faults import Fault, Judge, Notice, field_faults, policy_faults
+from worldledger_social_rl.rules.fields import ADAPTATION, FEEDBACK, MESSAGE, META, POLICY_STATE, is_naive
 from worldledger_social_rl.rules.rounds import Drafting, round_drafts
-from worldledger_social_rl.rules.words import META_FILE
-from worldledger_social_rl.rules.writing import RunFile, write_run
+from worldledger_social_rl.rules.words import EXTRA, META_FILE, NAME, PARTS, PARTS_FIELD, POLICY_FILE
+
+# The effects of a world as the files of a run's folder: what `worldledger_social_rl.rules.recording` read, again.
+#
+# A world that was recorded live has files too: its rounds, and meta.json and policy_state.json where there is something
+# to tell in them. Nothing that the log tells of one file takes the place of another: see `_Names`.
+
+#: Of what is recorded more than once under a name the last counts: these are recorded anew, as they change.
+_RENEWED: Final = frozenset({words.ARTIFACT_RECORDED, words.POLICY_STATE_RECORDED})
+#: Most characters behind the last dot of a name for them to tell what kind of file it is.
+_LONGEST_SUFFIX: Final = 10
+
+
+@dataclass(frozen=True)
+class RunFile:
+    """A file of a run: its name without a folder, and its parsed JSON.
+
+    - ``text``: the canonical text of the value where that is known already; it must be just that.
+    - ``seq``: the global_seq of the effect that names the file, where it was made of a log.
+    - ``meant``: the name that this effect gives it, where that is another file's; None where it has its own.
+    """
+
+    name: str
+    value: Any
+    text: bytes | None = field(default=None, repr=False, compare=False)
+    seq: int | None = field(default=None, repr=False, compare=False)
+    meant: str | None = field(default=None, compare=False)
+
+    def canonical(self) -> bytes:
+        """Return the value's canonical text. Raises InvalidEffectError for what a log cannot hold.
+
+        Not for NaN, which `parse_file` and orjson take for no JSON at all, nor for nesting: the log's own gate refuses
+        those later.
+        """
+        text = self.text
+        if text is None:
+            try:
+                text = canonical_json(self.value)
+            except (orjson.JSONEncodeError, RecursionError):
+                return gate(self.value)
+        if b"-0.0" in text or b"\\u0000" in text:
+            gate(self.value)
+        return text
+
+
+def write_run(effects: Iterable[Effect]) -> Iterator[RunFile]:
+    """Return the files of a world, each as soon as its effects have been read; one round is held at a time.
+
+    The effects come in the order of the log; those of other kinds are passed over, and so is what stands before the
+    first round and belongs to one. No two files have one name. Of an artifact, or a policy state, that stands more than
+    once in the log under one name, the last counts, and so do meta data that an import has revised. Those whose name
+    belongs to a round, or to the meta data, are held to the end, when it is known whether it is free. Raises
+    InvalidRunError for a name in the log that is no name of a file.
+    """
+    names = _Names()
+    running: _Round | None = None
+    held: dict[tuple[str, str], RunFile] = {}
+    for effect in effects:
+        kind, payload, seq = effect["kind"], effect["payload"], effect.get("global_seq")
+        if kind == words.ROUND_STARTED:
+            if running is not None:
+                yield names.give(words.ROUND_STARTED, running.file())
+            running = _Round(payload, seq)
+        elif kind == words.EXPERIMENT_STARTED:
+            value = words.object_of(payload.get("meta")) | words.object_of(payload.get(EXTRA))
+            revised = payload.get(words.REVISED) is True
+            yield names.give(kind, RunFile(META_FILE, value, seq=seq), renewed=revised)
+        elif kind in _RENEWED:
+            file = _other_file(kind, payload, seq)
+            if words.kind_of_file(file.name) is None:
+                yield names.give(kind, file)
+            else:
+                held[kind, file.name] = file
+        elif running is not None:
+            running.take(kind, payload)
+    if running is not None:
+        yield names.give(words.ROUND_STARTED, running.file())
+    for kind in (words.POLICY_STATE_RECORDED, words.ARTIFACT_RECORDED):  # a policy's name is a policy's first of all
+        for (of, _), file in held.items():
+            if of == kind:
+                yield names.give(kind, file)
+
+
+def _other_file(kind: str, payload: Mapping[str, Any], seq: int | None) -> RunFile:
+    if kind == words.ARTIFACT_RECORDED:
+        return RunFile(_name(payload), payload.get("content"), seq=seq)
+    value = words.restored(payload, POLICY_STATE)
+    return RunFile(_name(payload) if NAME in payload else POLICY_FILE, value, seq=seq)
+
+
+class _Names:
+    """The names of a run's files, each of which belongs to the first that has it.
+
+    Whatever else is called so is given beside it, as ``NAME.effectN.json``, N being the global_seq of the effect that
+    names it first, and so is what has a name that is too long for a disk: imports and rules see to it that there is no
+    such thing, but a log may have been made by anybody.
+    """
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        #: under which name something is given that may be recorded anew, by its kind and its own name
+        self._given: dict[tuple[str, str], str] = {}
+
+    def give(self, kind: str, file: RunFile, *, renewed: bool = False) -> RunFile:
+        """Return a file of that kind of effects by its name, or a free one; ``renewed``: in place of the one before."""
+        name = self._given.get((kind, file.name)) if renewed or kind in _RENEWED else None
+        if name is None:
+            is_free = file.name not in self._taken and words.fits_a_disk(file.name)
+            name = self._given[kind, file.name] = file.name if is_free else self._beside(file)
+            self._taken.add(name)
+        return file if name == file.name else replace(file, name=name, meant=file.name)
+
+    def _beside(self, file: RunFile) -> str:
+        stem, dot, suffix = file.name.rpartition(".")
+        if not dot or len(suffix) > _LONGEST_SUFFIX:
+            stem, dot, suffix = file.name, "", ""
+        for more in chain([""], map("-{}".format, count(2))):
+            end = f".effect{file.seq or 0}{more}{dot}{suffix}"
+            room = words.MAX_FILE_BYTES - len(end.encode())
+            name = stem.encode()[:room].decode(errors="ignore") + end
+            if name not in self._taken:
+                return name
+        raise AssertionError("numbers do not end")
+
+
+def _name(payload: Mapping[str, Any]) -> str:
+    name = payload.get(NAME)
+    if words.is_plain_name(name):
+        return str(name)
+    raise InvalidRunError([{"path": "$.payload.name", "message": f"{name!r:.100} is no name of a file in a folder"}])
+
+
+class _Round:
+    """A round's document, as it is put together."""
+
+    def __init__(self, payload: Mapping[str, Any], seq: int | None) -> None:
+        self._seq = seq
+        number = payload.get("round_number")
+        self._name = _name(payload) if NAME in payload else words.file_of_round(number if type(number) is int else 0)
+        parts = payload.get(PARTS_FIELD)
+        self._parts = PARTS if type(parts) is not list else parts
+        self._head = payload
+        self._messages: list[Any] = []
+        self._feedback: dict[str, Any] = {}
+        self._adaptations: list[Any] = []
+        self._rest: dict[str, Any] = {}
+
+    def take(self, kind: str, payload: Mapping[str, Any]) -> None:
+        """Take an effect of the round."""
+        if kind == words.MESSAGE_EMITTED:
+            self._messages.append(words.restored(payload, MESSAGE))
+        elif kind == words.FEEDBACK_RECORDED:
+            agent = payload.get("agent_id")
+            if type(agent) is str:
+                self._feedback[agent] = words.restored(payload, FEEDBACK)
+        elif kind == words.POLICY_ADAPTED:
+            self._adaptations.append(words.restored(payload, ADAPTATION))
+        elif kind == words.ROUND_SYNTHESISED and "synthesis" in payload:
+            self._rest["synthesis"] = payload["synthesis"]
+        elif kind == words.ROUND_ENDED and "duration_seconds" in payload:
+            self._rest["duration_seconds"] = payload["duration_seconds"]
+
+    def file(self) -> RunFile:
+        """Return the file: the documented fields in their order, then what was kept beside them.
+
+        What effects of its own have told stands in it, whatever the round's start says.
+        """
+        head = self._head
+        told: dict[str, Any] = {
+            "messages": self._messages,
+            "feedback": self._feedback,
+            "policy_adaptations": self._adaptations,
+        }
+        parts = {"round_number": head.get("round_number"), **told}
+        value: dict[str, Any] = {"meta": head["meta"]} if "meta" in head else {}
+        for name in PARTS:
+            if name in self._parts or told.get(name):
+                value[name] = parts[name]
+            if name == "round_number" and "round_config" in head:
+                value["round_config"] = head["round_config"]
+        beside = words.object_of(head.get(EXTRA)).items()
+        extra = {name: item for name, item in beside if not told.get(name) and name not in self._rest}
+        return RunFile(self._name, value | self._rest | extra, seq=self._seq)
+
 
 __all__ = [
     "META_FILE",
@@ -296,3 +478,180 @@ def _metas(found: SortedFiles) -> list[dict[str, Any]]:
 def _experiment_id(found: SortedFiles) -> str | None:
     metas = _metas(found)
     return next((said for meta in metas if type(said := meta.get("experiment_id")) is str and said), None)
+
+
+# A run that has grown since it was recorded: what its world has already, and the effects of what is new.
+#
+# A run is the same one as long as the rounds that folder and world have in common are equal. Rounds are appended behind
+# the world's last one; meta data, policy states and other files that have changed are recorded anew. A folder that
+# lacks rounds of the world is an older state of the run, of which nothing is new.
+
+_SHOWN: Final = 60
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The effects by which a world becomes what the folder is, and how many rounds and messages are among them."""
+
+    drafts: list[EffectDraft] = field(default_factory=list)
+    rounds: int = 0
+    messages: int = 0
+
+
+class OtherRunError(Exception):
+    """The world is of another run: the meta data say so. It never leaves the import."""
+
+
+def may_be_one(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Tell whether two identities may be one run's: nothing that both tell differs."""
+    return not any(_differ(one[name], other[name]) for name in one.keys() & other.keys())
+
+
+class Recorded:
+    """What the log of a world has of a run, compared with the run's folder while it is read."""
+
+    def __init__(self, run: RecordedRun) -> None:
+        self._run = run
+        self._found = sort_files(run.files, Judge(strict=False))
+        self._metas: list[RunFile] = []
+        self._first: list[RunFile] = []
+        self._rounds: set[int] = set()
+        self._others: dict[str, bytes] = {}
+        self._difference: dict[str, Any] | None = None
+        self._started = self._open = False
+        self._seq = 0
+        self._sim_time = 0.0
+        self._agents: set[str] = set(named_agents(self._found.meta))
+        self._feedback_seqs: dict[str, int] = {}
+
+    def read(self, effects: Iterable[Effect]) -> None:
+        """Read the world's whole log. Raises InvalidRunError where no files can be made of it."""
+        for file in write_run(self._seen(effects)):
+            self._take(file)
+
+    def _seen(self, effects: Iterable[Effect]) -> Iterator[Effect]:
+        for effect in effects:
+            kind, payload = effect["kind"], effect["payload"]
+            self._seq, self._sim_time = effect["global_seq"], effect["sim_time"]
+            agent = payload.get("agent_id")
+            if kind == words.EXPERIMENT_STARTED:
+                self._started = True
+            elif kind in (words.ROUND_STARTED, words.ROUND_ENDED):
+                self._open = kind == words.ROUND_STARTED
+            elif kind == words.MESSAGE_EMITTED and type(agent) is str:
+                self._agents.add(agent)
+            elif kind == words.FEEDBACK_RECORDED and type(agent) is str:
+                self._feedback_seqs[agent] = self._seq
+            yield effect
+
+    def _take(self, file: RunFile) -> None:
+        name = file.meant or file.name
+        kind = words.kind_of_file(name)
+        if kind == words.ROUND_STARTED and type(file.value) is dict:
+            ((number, _),) = sort_files([RunFile(name, file.value)], Judge(strict=False)).rounds.items()
+            if not self._rounds:
+                self._first = [RunFile(name, {key: file.value[key] for key in ("meta",) if key in file.value})]
+            self._rounds.add(number)
+            here = self._found.rounds.get(number)
+            if here is not None and self._difference is None and canonical_json(here.value) != file.canonical():
+                self._difference = _difference(here, file.value)
+        else:
+            self._others[name] = _growing_digest(file.value)
+            if name == META_FILE and type(file.value) is dict:
+                self._metas = [RunFile(META_FILE, file.value)]
+
+    def growth(self, world_id: str) -> Growth:
+        """Return what is new in the folder.
+
+        Raises OtherRunError where the meta data say that these are two runs; InvalidRunError, with the first
+        difference, where a round that both have is another one, and for rounds that cannot be appended.
+        """
+        told = sort_files([*self._metas, *self._first], Judge(strict=False))
+        if not may_be_one(identity_of(told), self._run.identity):
+            raise OtherRunError
+        rounds, last = self._found.rounds, max(self._rounds, default=0)
+        if self._difference is not None:
+            self._difference["message"] += f"; world {world_id} has another history of this run"
+            raise InvalidRunError([self._difference])
+        if self._rounds and rounds and not self._rounds & rounds.keys():
+            raise _refused(
+                rounds[min(rounds)], f"none of these rounds is in world {world_id}, which has this run's name"
+            )
+        new = {number: file for number, file in sorted(rounds.items()) if number not in self._rounds}
+        between = next((file for number, file in new.items() if number < last), None)
+        if between is not None:
+            raise _refused(between, f"world {world_id} goes on without this round, to round {last}")
+        if self._rounds - rounds.keys() and not new:
+            return Growth()
+        if new and self._open:
+            raise _refused(next(iter(new.values())), f"round {last} of world {world_id} is not over")
+        return self._growth(new)
+
+    def _growth(self, new: Mapping[int, RunFile]) -> Growth:
+        drafting = Drafting(
+            Judge(strict=False),
+            now=self._sim_time,
+            first_seq=self._seq + 1,
+            agents=self._agents,
+            timezone=self._run.timezone,
+            feedback_seqs=self._feedback_seqs,
+        )
+        found = self._found
+        if found.meta is not None and self._is_new(found.meta):
+            drafting.meta(found.meta.value, revised=self._started)
+        for file in filter(self._is_new, found.policies):
+            drafting.policy(file.name, file.value)
+        for number, file in new.items():
+            drafting.round(file.value, file=file.name, number=number)
+        for file in filter(self._is_new, found.artifacts):
+            drafting.artifact(file.name, file.value)
+        return Growth(drafting.drafts, drafting.rounds, drafting.messages)
+
+    def _is_new(self, file: RunFile) -> bool:
+        return self._others.get(file.name) != _growing_digest(file.value)
+
+
+def _growing_digest(value: Any) -> bytes:
+    return sha256(canonical_json(value)).digest()
+
+
+def _refused(file: RunFile, message: str) -> InvalidRunError:
+    return InvalidRunError([{"file": file.name, "path": "$", "message": message}])
+
+
+def _difference(here: RunFile, there: Any) -> dict[str, Any]:
+    """Return the first place at which a round in the folder differs from that in the log, as a problem."""
+    path, one, other = _first_difference(here.value, there, "$")
+    return {"file": here.name, "path": path, "message": f"this is {_short(one)} here, and {_short(other)} in the log"}
+
+
+_ABSENT: Final = object()
+
+
+def _first_difference(one: Any, other: Any, path: str) -> tuple[str, Any, Any]:
+    if type(one) is dict and type(other) is dict:
+        for name in (*one, *(name for name in other if name not in one)):
+            pair = one.get(name, _ABSENT), other.get(name, _ABSENT)
+            if _differ(*pair):
+                return _first_difference(*pair, child(path, name))
+    if type(one) is list and type(other) is list:
+        for index in range(max(len(one), len(other))):
+            left, right = (items[index] if index < len(items) else _ABSENT for items in (one, other))
+            if _differ(left, right):
+                return _first_difference(left, right, child(path, index))
+    return path, one, other
+
+
+def _differ(one: Any, other: Any) -> bool:
+    if one is _ABSENT or other is _ABSENT:
+        return one is not other
+    return canonical_json(one) != canonical_json(other)
+
+
+def _short(value: Any) -> str:
+    if value is _ABSENT:
+        return "not there"
+    if type(value) in (dict, list):
+        return json_name(value)
+    text = canonical_json(value).decode()
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

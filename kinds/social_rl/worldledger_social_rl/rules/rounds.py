@@ -1,6 +1,6 @@
 """One round's document as drafts of effects: RoundStarted, the messages, the feedback, the adaptations, RoundEnded.
 
-Nothing is lost, whatever the document holds: `worldledger_social_rl.rules.writing` makes the same document of the
+Nothing is lost, whatever the document holds: `worldledger_social_rl.rules.recording` makes the same document of the
 effects. The look at a message is written out by hand: a big run is nearly all messages.
 """
 
@@ -16,6 +16,7 @@ from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
 from worldledger_social_rl.rules import words
 from worldledger_social_rl.rules.faults import (
     Fault,
+    Judge,
     adaptation_faults,
     feedback_faults,
     field_faults,
@@ -36,7 +37,6 @@ from worldledger_social_rl.rules.fields import (
     required_of,
     types_of,
 )
-from worldledger_social_rl.rules.judging import Judge
 from worldledger_social_rl.rules.words import ABSENT, EXTRA, NAME, PARTS, PARTS_FIELD, RAW, SOURCE
 
 _MESSAGE_TYPES: Final = types_of(MESSAGE)

@@ -2,39 +2,416 @@
 
 Which world a run becomes follows from the experiment, the folder's name and what its meta data say it is, so a second
 run of an import adds nothing, and after a kill the same command goes on where it was. A run that has grown since is
-appended to its world; see `worldledger_social_rl.rules.growing`.
+appended to its world; see `worldledger_social_rl.rules.recording`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import re
+import stat
+from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import orjson
 from worldledger_service.store.ahead import ahead
-from worldledger_service.store.bulk import MovedOnError
+from worldledger_service.store.bulk import MovedOnError, SealedWorld, WorldsAtOnce
 from worldledger_service.store.importing import FATAL, check_experiment, in_thread, resumable
-from worldledger_service.store.worlds_at_once import SealedWorld, WorldsAtOnce
 
-from worldledger.canonical import canonical_json
-from worldledger.errors import InvalidEffectError, InvalidRunError, SimulationError, WorldExistsError
+from worldledger.canonical import canonical_json, child
+from worldledger.chain import Finding, StoredEffect
+from worldledger.drafts import CheckedDraft, check_draft
+from worldledger.errors import (
+    EffectTooLargeError,
+    InvalidEffectError,
+    InvalidRunError,
+    SimulationError,
+    WorldExistsError,
+)
 from worldledger.genesis import NewWorld
-from worldledger.slugs import labelled, slug
-from worldledger_social_rl.rules.growing import OtherRunError, Recorded, may_be_one
-from worldledger_social_rl.rules.recording import RecordedRun
-from worldledger_social_rl.store.run_folders import LARGE, ReadRun, RunFolder, RunFolders, read_folders
-from worldledger_social_rl.store.run_notices import RunNotice, odd_in, problem_of, refusals
-from worldledger_social_rl.store.run_worlds import effects_in_thread
+from worldledger.names import labelled, slug
+from worldledger_social_rl.rules import words
+from worldledger_social_rl.rules.recording import (
+    META_FILE,
+    OtherRunError,
+    Recorded,
+    RecordedRun,
+    RunFile,
+    may_be_one,
+    parse_file,
+    read_run,
+)
 
 if TYPE_CHECKING:
+    from worldledger_service.store.reader import Reader
+    from worldledger_service.store.records import WorldRecord
     from worldledger_service.store.store import Store
+
+    from worldledger.effects import Effect, EffectDraft
+    from worldledger_social_rl.rules.recording import Notice
+
+
+# What people are told of recorded social-RL runs: what was odd, and why they are refused, each with its place.
+
+#: What of some payloads is a whole document, or all that is at its place.
+_WHOLE: Final = {
+    words.EXPERIMENT_STARTED: ("meta",),
+    words.ARTIFACT_RECORDED: ("content",),
+    words.ROUND_SYNTHESISED: ("synthesis",),
+}
+#: What follows a member's name in a path.
+_MEMBER: Final = re.compile(r"\Z|[.\[]")
+#: Most problems of one run that are told.
+_MOST_TOLD: Final = 20
+_FEEDBACK: Final = re.compile(r"\$\.feedback\.[^.\[]+")
+_PART: Final = re.compile(r"\[(?:[0-9]+|\"(?:[^\"\\]|\\.)*\")\]")
+
+
+@dataclass(frozen=True)
+class RunNotice:
+    """What people should know about a run, or one of its files: that it was refused, or what was odd about it.
+
+    ``path`` is the JSON path in the file, where it is about a part of it; ``count`` how many such places there are, of
+    which this is the first.
+    """
+
+    file: str
+    text: str
+    path: str | None = None
+    count: int = 1
+    refused: bool = False
+
+    def __str__(self) -> str:
+        place = self.file if self.path is None else f"{self.file}: {self.path}"
+        more = f" (and {self.count - 1} more like it)" if self.count > 1 else ""
+        return f"{place}: {self.text}{more}"
+
+
+def odd_in(folder: Path, run: RecordedRun) -> list[RunNotice]:
+    """Return what was odd about a run, what says the same of each agent's feedback in a file as one."""
+    found: dict[tuple[str, str, str], Notice] = {}
+    for notice in run.notices:
+        rule = notice["message"].partition(", not ")[0]
+        key = (notice["file"], _PART.sub("[*]", _FEEDBACK.sub("$.feedback[*]", notice["path"])), rule)
+        first = found.setdefault(key, {**notice, "count": 0})
+        first["count"] += notice["count"]
+    return [_notice(folder, notice, count=notice["count"]) for notice in (*found.values(), *run.remarks)]
+
+
+def refusals(folder: Path, problems: Sequence[Mapping[str, Any]]) -> list[RunNotice]:
+    """Return why a run is refused, problem by problem; of very many the first."""
+    told = [_notice(folder, problem, refused=True) for problem in problems[:_MOST_TOLD]]
+    if len(problems) > len(told):
+        told.append(RunNotice(str(folder), f"and {len(problems) - len(told)} more problems", refused=True))
+    return told
+
+
+def _notice(folder: Path, problem: Mapping[str, Any], *, count: int = 1, refused: bool = False) -> RunNotice:
+    file = str(folder / problem["file"]) if problem.get("file") else str(folder)
+    path = None if problem["path"] == "$" else problem["path"]
+    return RunNotice(file, problem["message"], path, count, refused)
+
+
+def problem_of(drafts: Sequence[EffectDraft], error: InvalidEffectError) -> dict[str, Any]:
+    """Say where in the files that is of which a draft was made that the log refuses."""
+    file, path = place_of(drafts[: (error.index or 0) + 1])
+    what = error.reason
+    if isinstance(error, EffectTooLargeError):
+        what = f"{what}; WORLDLEDGER_MAX_EFFECT_BYTES may be set to more"
+    else:
+        path = in_document(drafts[error.index or 0], path, error.path)
+    return {"file": file, "path": path, "message": what}
+
+
+def in_document(draft: EffectDraft, place: str, path: str) -> str:
+    """Return where in a document that is of which a path in a draft tells; the draft was made of what is at ``place``.
+
+    What a payload keeps beside the schema's fields, or in their stead, stands in the document itself.
+    """
+    kind, payload = draft["kind"], draft["payload"]
+    inside = path.removeprefix("$.payload").removeprefix("$.kind").removeprefix("$")
+    for name in (words.EXTRA, words.RAW, *_WHOLE.get(kind, ())):
+        if _MEMBER.match(rest := inside.removeprefix(f".{name}")) and rest != inside:
+            return place + rest
+    if inside == ".agent_id" and (words.RAW in payload or "agent_id" in payload.get(words.ABSENT, ())):
+        return place
+    return place + inside
+
+
+def place_of(drafts: Sequence[EffectDraft]) -> tuple[str, str]:
+    """Return the file and the JSON path of which the last of a run's first drafts was made."""
+    kind, payload = drafts[-1]["kind"], drafts[-1]["payload"]
+    if kind == words.EXPERIMENT_STARTED:
+        return META_FILE, "$"
+    if kind in {words.ARTIFACT_RECORDED, words.POLICY_STATE_RECORDED}:
+        return payload["name"], "$"
+    begin = max(index for index, draft in enumerate(drafts) if draft["kind"] == words.ROUND_STARTED)
+    head = drafts[begin]["payload"]
+    nth = sum(draft["kind"] == kind for draft in drafts[begin:]) - 1
+    path = {
+        words.MESSAGE_EMITTED: f"$.messages[{nth}]",
+        words.FEEDBACK_RECORDED: child("$.feedback", str(payload.get("agent_id"))),
+        words.POLICY_ADAPTED: f"$.policy_adaptations[{nth}]",
+        words.ROUND_SYNTHESISED: "$.synthesis",
+    }.get(kind, "$")
+    return head.get(words.NAME) or words.file_of_round(head["round_number"]), path
+
+
+# Folders of social-RL runs: finding them, and reading the files in them.
+#
+# Source: docs/reference/social-rl.md, "Runs that were recorded": a run is a folder with files
+# ``roundN_social_rl.json``.
+
+#: Most bytes of JSON in the files of one run: all of it is held at once, at several times that.
+MOST_BYTES: Final = 256 * 1024 * 1024
+#: Bytes from which on a run is large: its effects are not held together with others.
+LARGE: Final = 4 * 1024 * 1024
+_ROUND: Final = re.compile(r"round[0-9]+_social_rl\.json\Z")
+_META: Final = "meta.json"
+#: Most names in one remark.
+_NAMED: Final = 5
+_FOLDER: Final = "a folder, which has the name of a round's file"
+#: What is made of the elements of a round's lists.
+_ELEMENTS: Final = frozenset({words.MESSAGE_EMITTED, words.FEEDBACK_RECORDED, words.POLICY_ADAPTED})
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A run's folder: its JSON files, how many bytes they have, and the names of what has no place in a log.
+
+    ``odd`` are folders in it that have the name of a round.
+    """
+
+    folder: Path
+    files: Sequence[Path]
+    size: int
+    left: Sequence[str]
+    odd: Sequence[str] = ()
+
+    @property
+    def remark(self) -> str | None:
+        """Say what is left out, if anything."""
+        if not self.left:
+            return None
+        more = f" and {len(self.left) - _NAMED} more" if len(self.left) > _NAMED else ""
+        return f"only JSON files are kept, not {', '.join(self.left[:_NAMED])}{more}"
+
+
+class RunFolders:
+    """Finds runs in folders and their subfolders, in the order of names, each once; loops of links do no harm.
+
+    ``refuse`` is told a path and why, of what cannot be read and of paths without a run; ``note`` of folders in which
+    a run was begun at most.
+    """
+
+    def __init__(self, refuse: Callable[[str, str], object], note: Callable[[str, str], object]) -> None:
+        self._tell = refuse
+        self._note = note
+        self._refused = 0
+        self._seen: set[tuple[int, int]] = set()
+
+    def find(self, paths: Iterable[Path]) -> list[RunFolder]:
+        """Return the runs of these paths."""
+        found: list[RunFolder] = []
+        for path in paths:
+            before = len(found), self._refused
+            try:
+                at = path.stat()
+            except OSError as error:
+                self._refuse(path, f"cannot be read ({error.strerror or error})")
+                continue
+            if not stat.S_ISDIR(at.st_mode):
+                self._refuse(path, "not a folder: give the folder of a run, or one with such folders in it")
+            elif (at.st_dev, at.st_ino) not in self._seen:
+                found += self._walk(path)
+                if (len(found), self._refused) == before:
+                    self._refuse(path, "no file roundN_social_rl.json in this folder, or below it")
+        return found
+
+    def _refuse(self, path: Path, why: str) -> None:
+        self._refused += 1
+        self._tell(str(path), why)
+
+    def _walk(self, top: Path) -> Iterator[RunFolder]:
+        waiting = [top]
+        while waiting:
+            folder = waiting.pop()
+            try:
+                at = folder.stat()
+                if (at.st_dev, at.st_ino) in self._seen:
+                    continue
+                self._seen.add((at.st_dev, at.st_ino))
+                with os.scandir(folder) as entries:
+                    inside = sorted((entry.name, entry.is_dir()) for entry in entries)
+            except OSError as error:
+                self._refuse(folder, f"the folder cannot be read ({error.strerror or error})")
+                continue
+            waiting += [folder / name for name, is_folder in reversed(inside) if is_folder]
+            names = [name for name, is_folder in inside if not is_folder]
+            odd = [name for name, is_folder in inside if is_folder and words.kind_of_file(name) == words.ROUND_STARTED]
+            if any(map(_ROUND.match, names)):
+                yield _run(folder, names, odd)
+            elif odd:
+                self._refuse(folder / odd[0], f"{_FOLDER}; no file roundN_social_rl.json is beside it")
+            elif _META in names:
+                self._note(str(folder), f"has a {_META} and no file roundN_social_rl.json; it is left out")
+
+
+def _run(folder: Path, names: Sequence[str], odd: Sequence[str]) -> RunFolder:
+    kept = [name for name in names if name.endswith(".json") and not name.startswith(".")]
+    size = 0
+    for name in kept:
+        try:
+            size += (folder / name).stat().st_size
+        except OSError:  # it will be told when it is opened
+            continue
+    return RunFolder(folder, [folder / name for name in kept], size, [name for name in names if name not in kept], odd)
+
+
+class ReadRun(NamedTuple):
+    """A folder, and the run in it, or else the problems that it is refused for; and what was odd about its files.
+
+    ``drafts`` are the run's, checked; None where they are too many to be held twice.
+    """
+
+    found: RunFolder
+    run: RecordedRun | None
+    drafts: Sequence[CheckedDraft] | None = None
+    problems: Sequence[Mapping[str, Any]] = ()
+    remarks: Sequence[RunNotice] = ()
+
+
+def read_folders(folders: Iterable[RunFolder], *, strict: bool, timezone: tzinfo | None = None) -> Iterator[ReadRun]:
+    """Read runs, one after the other; see `read_run` for ``strict`` and ``timezone``."""
+    for found in folders:
+        remarks = [] if found.remark is None else [RunNotice(str(found.folder), found.remark)]
+        try:
+            run = _read(found, remarks, strict=strict, timezone=timezone)
+        except InvalidRunError as error:
+            yield ReadRun(found, None, problems=error.problems)
+            continue
+        try:
+            drafts = list(_checked(run.drafts)) if found.size < LARGE else None
+        except InvalidEffectError as error:
+            yield ReadRun(found, None, problems=[problem_of(run.drafts, error)])
+        else:
+            yield ReadRun(found, run, drafts, remarks=remarks)
+
+
+def _read(found: RunFolder, remarks: list[RunNotice], *, strict: bool, timezone: tzinfo | None) -> RecordedRun:
+    if found.size > MOST_BYTES:
+        what = f"the run has {found.size} bytes of JSON; at most {MOST_BYTES}"
+        raise InvalidRunError([{"path": "$", "message": what}])
+    files: list[RunFile] = []
+    problems: list[Mapping[str, Any]] = []
+    for name in found.odd:
+        if strict:
+            problems.append({"file": name, "path": "$", "message": _FOLDER})
+        else:
+            remarks.append(RunNotice(str(found.folder / name), f"{_FOLDER}; it is left out"))
+    if strict:
+        problems += [
+            {"file": name, "path": "$", "message": words.MISNAMED} for name in found.left if words.kind_of_file(name)
+        ]
+    for path in found.files:
+        try:
+            file, remark = read_file(path)
+        except InvalidRunError as error:
+            problems += error.problems
+        else:
+            files.append(file)
+            if remark is not None and strict:
+                problems.append({"file": path.name, "path": "$", "message": remark})
+            elif remark is not None:
+                remarks.append(RunNotice(str(path), remark))
+    if problems:
+        raise InvalidRunError(problems)
+    return read_run(files, strict=strict, timezone=timezone)
+
+
+def _checked(drafts: Iterable[EffectDraft]) -> Iterator[CheckedDraft]:
+    """Check the drafts of a run as `check_draft` does, twice as fast where it was done already.
+
+    That a file holds nothing but what a log can is known; what was an element of its lists lies no deeper in an effect.
+    Raises InvalidEffectError naming the draft.
+    """
+    sources: set[str] = set()
+    for index, draft in enumerate(drafts):
+        kind, source_id = draft["kind"], draft["source_id"]
+        if kind in _ELEMENTS and source_id in sources:
+            payload, sim_time = canonical_json(draft["payload"]), draft["sim_time"]
+            version, caused_by = draft["schema_version"], draft.get("caused_by")
+            yield CheckedDraft(kind, payload, source_id, version, sim_time, 0, None, caused_by, None)
+            continue
+        try:
+            yield check_draft(draft)
+        except InvalidEffectError as error:
+            raise error.at(index) from None
+        sources.add(source_id)
+
+
+def read_file(path: Path) -> tuple[RunFile, str | None]:
+    """Return a file of a run, and a remark if there was something odd about its text, which was passed over.
+
+    Raises InvalidRunError for what cannot be read, and as `parse_file` does.
+    """
+    try:
+        data = _bytes(path)
+    except OSError as error:
+        what = f"cannot be read ({error.strerror or error})"
+        raise InvalidRunError([{"file": path.name, "path": "$", "message": what}]) from None
+    remark = None
+    if data.startswith(BOM_UTF8):
+        remark = words.MARKED
+        data = data.removeprefix(BOM_UTF8)
+    return parse_file(path.name, data), remark
+
+
+def _bytes(path: Path) -> bytes:
+    """Read a regular file, and no other: a pipe would wait for whoever writes it. Raises OSError."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        return stream.read()
+
+
+# The effects of a run's world for code that reads them one by one, in a thread.
+
+
+@asynccontextmanager
+async def effects_in_thread(
+    reader: Reader, world: WorldRecord, progress: Callable[[int], None] | None = None
+) -> AsyncIterator[Iterator[Effect]]:
+    """Lend a world's effects up to the head of its record, to be read in a thread; at most two batches are held.
+
+    ``progress`` is told the last seq of each batch. The iterator raises TamperedError for a text that is no effect.
+    """
+    loop = asyncio.get_running_loop()
+    async with ahead(reader.batches(world.world_id, until_seq=world.head_seq)) as batches:
+
+        async def following() -> list[StoredEffect] | None:
+            return await anext(batches, None)
+
+        def effects() -> Iterator[Effect]:
+            while (batch := asyncio.run_coroutine_threadsafe(following(), loop).result()) is not None:
+                for row in batch:
+                    effect = orjson.loads(row.text)
+                    if not isinstance(effect, dict):
+                        raise Finding(world.world_id, row.global_seq, "the stored text is not an effect").error()
+                    yield cast("Effect", effect)
+                if progress is not None:
+                    progress(batch[-1].global_seq)
+
+        yield effects()
+
 
 _RULESET: Final = "social_rl"
 _PROFILE: Final = "worldledger-social-rl-run/1"

@@ -18,8 +18,16 @@ from worldledger_service.api.projected import to_json
 
 from worldledger.errors import InvalidConfigError, InvalidEffectError
 from worldledger_chess.api.openenv.asking import Action, read_action, read_request_id, read_reset
-from worldledger_chess.api.openenv.episodes import NO_STATE, begin, episode_of, new_request_id, with_tensor
-from worldledger_chess.api.openenv.shapes import OpenEnvAction, OpenEnvObservation, OpenEnvState
+from worldledger_chess.api.openenv.episodes import (
+    NO_STATE,
+    OpenEnvAction,
+    OpenEnvObservation,
+    OpenEnvState,
+    begin,
+    episode_of,
+    new_request_id,
+    with_tensor,
+)
 from worldledger_chess.arena import InvalidMoveRequestError
 
 router = APIRouter(prefix="/openenv/chess", tags=["openenv"], dependencies=[Depends(once)])

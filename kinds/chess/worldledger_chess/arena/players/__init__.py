@@ -11,12 +11,10 @@ engines, and others are found by the entry-point group ``worldledger.players``. 
 text (the attempted move) or in a PlayerError, within its time, and no process is left behind.
 """
 
-from worldledger_chess.arena.players.base import Player, Position
+from worldledger_chess.arena.players.base import ExternalPlayer, GuardedPlayer, Player, Position, RandomPlayer
 from worldledger_chess.arena.players.engines import EnginePlayer, EngineSettings
 from worldledger_chess.arena.players.errors import InvalidPlayerError, PlayerError, Reason, UnknownPlayerError
-from worldledger_chess.arena.players.guarding import GuardedPlayer
 from worldledger_chess.arena.players.registry import GROUP, PlayerSpec, known_players, make_player, read_spec
-from worldledger_chess.arena.players.simple import ExternalPlayer, RandomPlayer
 
 __all__ = [
     "GROUP",

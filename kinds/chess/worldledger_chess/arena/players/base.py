@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from hashlib import sha256
+from typing import Final, Literal, Protocol, runtime_checkable
 
 import chess
+import structlog
+
+from worldledger_chess.arena.players.errors import PlayerError
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +73,99 @@ class Player(Protocol):
 
     async def close(self) -> None:
         """End everything that the player has started. May be called more than once, and while it is moving."""
+
+
+# The players that need no program: the one outside, and the random one.
+
+
+class ExternalPlayer:
+    """Stands for somebody who calls from outside; the service never moves for it."""
+
+    name = "external"
+
+    async def move(self, position: Position) -> str:
+        """Raise PlayerError: whoever plays this side sends the move."""
+        raise PlayerError(self.name, "no_move", "moves from outside; the service has none to make for it")
+
+    async def close(self) -> None:
+        """Do nothing: nothing was started."""
+
+
+class RandomPlayer:
+    """Draws among the legal moves by seed.
+
+    The move depends on the seed and the game so far (``initial_fen``, ``chess960``, ``moves``), and on nothing else:
+    not on the process, its version of Python, what was asked before, or ``remaining_s``. It is the one at
+
+        sha256(JSON of [seed, initial_fen, chess960, [moves]]) as a big-endian number, modulo the number of legal moves
+
+    in the sorted list of legal moves, the JSON being UTF-8 without spaces and the seed a string: 1 and "1" are one
+    seed. Both colours may have the same seed: they are never asked in the same position.
+    """
+
+    name = "random"
+
+    def __init__(self, seed: int | str) -> None:
+        self._seed = str(seed)
+
+    async def move(self, position: Position) -> str:
+        """Return a legal move, as UCI. Raises PlayerError where there is none."""
+        if not position.legal_moves:
+            raise PlayerError(self.name, "no_move", f"there is no legal move in {position.fen}: the game is over")
+        history = [self._seed, position.initial_fen, position.chess960, position.moves]
+        text = json.dumps(history, ensure_ascii=False, separators=(",", ":"))
+        number = int.from_bytes(sha256(text.encode("utf-8", "surrogatepass")).digest(), "big")
+        return sorted(position.legal_moves)[number % len(position.legal_moves)]
+
+    async def close(self) -> None:
+        """Do nothing: nothing was started."""
+
+
+# Somebody else's player, kept from holding up a game.
+
+#: Seconds for a move where the game has no limit of its own.
+DEFAULT_TIMEOUT_S: Final = 30.0
+#: Seconds that a player may take to close.
+CLOSING_S: Final = 5.0
+
+_log = structlog.get_logger(__name__)
+
+
+class GuardedPlayer:
+    """Asks a player within its time, and takes only text from it: whatever else happens is a PlayerError.
+
+    Code that blocks the event loop cannot be interrupted: such a player runs it in a thread (`asyncio.to_thread`).
+    """
+
+    def __init__(self, player: Player, name: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        self.name = name
+        self._player = player
+        self._timeout_s = timeout_s
+        self._closed = False
+
+    async def move(self, position: Position) -> str:
+        """Return the player's text. Raises PlayerError, also for any error of the player's own."""
+        if self._closed:
+            raise PlayerError(self.name, "closed", "is closed and moves no more")
+        limit = self._timeout_s if position.remaining_s is None else min(self._timeout_s, position.remaining_s)
+        try:
+            async with asyncio.timeout(max(0.0, limit)) as clock:
+                text: object = await self._player.move(position)
+        except PlayerError:
+            raise
+        except Exception as error:  # somebody's own class may raise anything
+            if isinstance(error, TimeoutError) and clock.expired():
+                raise PlayerError(self.name, "timeout", f"gave no move within {limit:g} s") from None
+            raise PlayerError(self.name, "failed", f"failed: {type(error).__name__}: {error}") from error
+        if not isinstance(text, str):
+            raise PlayerError(self.name, "rubbish", f"gave a {type(text).__name__}, not a move as text")
+        return text
+
+    async def close(self) -> None:
+        """Close the player, for a few seconds at most; that it failed at it is logged and not raised."""
+        self._closed = True
+        try:
+            async with asyncio.timeout(CLOSING_S):
+                await self._player.close()
+        except Exception as error:  # noqa: BLE001 - somebody's own class may raise anything; the game is over anyway
+            _log.warning("a player could not be closed", player=self.name, error=f"{type(error).__name__}: {error}")

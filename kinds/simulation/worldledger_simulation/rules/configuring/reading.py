@@ -5,9 +5,15 @@ Source: docs/reference/simulation-config.md, "Fields" and "Errors".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Collection, Mapping
+from typing import Any, Final, TypeVar
 
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from worldledger import canonical
+from worldledger.canonical import gate
+from worldledger.drafts import json_name
 from worldledger.errors import (
     CircularSchemaError,
     InvalidDefinitionError,
@@ -18,11 +24,17 @@ from worldledger.errors import (
 )
 from worldledger.errors.simulations import Path
 from worldledger.intents import check_agent_id, check_permissions
+from worldledger.near import nearest
+from worldledger.observability import (
+    DefaultObservability,
+    ObservabilityConfig,
+    ObservabilityEntry,
+    ObservabilityLevel,
+    VariableVisibilityConfig,
+)
 from worldledger.variables import VariableDefinition, check_definitions
 from worldledger_simulation.rules.configuring.converting import is_of_llm_sim, signs_of
 from worldledger_simulation.rules.configuring.first import first_values
-from worldledger_simulation.rules.configuring.parts import Parts, kind_of
-from worldledger_simulation.rules.configuring.plain import Plain
 from worldledger_simulation.rules.configuring.sections import (
     GLOBAL,
     MAX_AGENTS,
@@ -32,7 +44,276 @@ from worldledger_simulation.rules.configuring.sections import (
     StateVariablesConfig,
     ValidatorConfig,
 )
-from worldledger_simulation.rules.configuring.sights import read_observability
+
+# Any value as plain JSON, before it is looked at: what JSON does not have is a problem that knows its path.
+
+#: Deepest nesting that is read: a configuration stands two levels down in a world's first effect.
+MAX_DEPTH: Final = canonical.MAX_DEPTH - 2
+#: Most values that are read, shared ones counted once.
+MAX_NODES: Final = 1_000_000
+
+_VARIABLES: Final = "state_variables"
+
+
+class Plain:
+    """Copies a value; ``problems`` has what is wrong with it, ``broken`` the top-level members it is wrong in.
+
+    Two things pass, because the types of the variables decide: keys that are whole numbers, in defaults of variables
+    and first values of agents; and definitions of variables that contain themselves. What is shared stays shared.
+    """
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self.broken: set[str | int] = set()
+        self._made: dict[tuple[int, bool], Any] = {}
+        self._kept: list[Any] = []  # so that no id is given away again
+        self._within: set[int] = set()
+
+    def copy(self, value: Any, path: Path = ()) -> Any:
+        """Return a copy of a value; None stands for what cannot be copied."""
+        if isinstance(value, BaseModel):
+            value = _dumped(value)
+        if not isinstance(value, Mapping | list | tuple):
+            return self._scalar(value, path)
+        key = id(value), _takes_int_keys(path)
+        if id(value) in self._within and path[0] != _VARIABLES:
+            return self._wrong(path, "it contains itself")
+        if key in self._made:
+            return self._made[key]
+        if len(path) >= MAX_DEPTH or len(self._kept) >= MAX_NODES:
+            return self._wrong(path, f"nested deeper than {MAX_DEPTH} levels, or more than {MAX_NODES} values")
+        made: Any = {} if isinstance(value, Mapping) else []
+        self._made[key] = made
+        self._kept.append(value)
+        self._within.add(id(value))
+        if isinstance(value, Mapping):
+            for name, item in value.items():
+                if self._is_key(name, path):
+                    made[name] = self.copy(item, (*path, name))
+        else:
+            made.extend([self.copy(item, (*path, index)) for index, item in enumerate(value)])
+        self._within.discard(id(value))
+        return made
+
+    def _is_key(self, name: Any, path: Path) -> bool:
+        if type(name) is str:
+            try:
+                gate(name)
+            except InvalidEffectError as error:
+                self._wrong(path, f"the key {name!r}: {error.reason}")
+                return False
+            return True
+        if type(name) is int and _takes_int_keys(path):
+            return True
+        self.problems.append(Problem((*path, name if type(name) is int else str(name)), "keys are strings: quote it"))
+        return False
+
+    def _scalar(self, value: Any, path: Path) -> Any:
+        try:
+            gate(value)
+        except InvalidEffectError as error:
+            return self._wrong(path, error.reason)
+        return value
+
+    def _wrong(self, path: Path, message: str) -> None:
+        self.problems.append(Problem(path, message))
+        self.broken.update(path[:1])
+
+
+def _takes_int_keys(path: Path) -> bool:
+    """Tell whether a mapping at this path may have keys that are whole numbers, if its type says so."""
+    if path[:1] == (_VARIABLES,):
+        return "default" in path[3:]
+    return path[:1] == ("agents",) and path[2:3] == ("state",) and len(path) > 3
+
+
+def _dumped(value: BaseModel) -> Any:
+    if isinstance(value, VariableDefinition):
+        return value.to_value()
+    return {name: getattr(value, name) for name in type(value).model_fields if name in value.model_fields_set}
+
+
+# Reading the parts of a configuration by their models, every problem kept with its path.
+
+#: What Pydantic's errors say is expected.
+_EXPECTED: Final = {
+    "string_type": "a string",
+    "int_type": "a whole number",
+    "bool_type": "true or false",
+    "dict_type": "a mapping",
+    "list_type": "a list",
+    "model_type": "a mapping",
+}
+#: After so many problems no nearest names are looked for, which takes time.
+_MOST_HINTS: Final = 100
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+class Parts:
+    """Reads parts; ``problems`` has what is wrong with those that were read."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def optional(self, model: type[_Model], value: Any, path: Path) -> _Model | None:
+        """Read one model of a part that may be left out."""
+        return self.required(model, {} if value is None else value, path)
+
+    def required(self, model: type[_Model], value: Any, path: Path) -> _Model | None:
+        """Read one model, None if it cannot be. Fields that may be left out may be null."""
+        if value is None:
+            self.wrong(path, "required")
+            return None
+        if isinstance(value, dict):
+            self.known(value, tuple(model.model_fields), path)
+            fields = model.model_fields
+            value = {
+                name: item
+                for name, item in value.items()
+                if name in fields and (item is not None or fields[name].is_required())
+            }
+        try:
+            return model.model_validate(value)
+        except ValidationError as error:
+            for each in error.errors(include_url=False):
+                self.wrong((*path, *each["loc"]), _told(each))
+            return None
+
+    def known(self, value: Mapping[str, Any], names: Collection[str], path: Path) -> None:
+        """Refuse the members that a part does not have, and name the nearest that it has."""
+        for name in value:
+            if name not in names:
+                self.wrong((*path, name), f"unknown field {name!r}; {self.hint(name, names)}")
+
+    def hint(self, name: str, names: Collection[str], otherwise: str = "") -> str:
+        """Say which name is nearest; else ``otherwise``, or which names there are."""
+        close = nearest(str(name), names) if len(self.problems) < _MOST_HINTS else None
+        return f"did you mean {close!r}?" if close else otherwise or f"known are {', '.join(names)}"
+
+    def is_mapping(self, value: Any, path: Path) -> bool:
+        """Tell whether a part is a mapping, and say so if it is not."""
+        if isinstance(value, dict):
+            return True
+        self.wrong(path, f"must be a mapping, not {kind_of(value)}")
+        return False
+
+    def wrong(self, path: Path, message: str) -> None:
+        """Keep a problem."""
+        self.problems.append(Problem(path, message))
+
+
+def kind_of(value: Any) -> str:
+    """Return what YAML calls this kind of value."""
+    return "a mapping" if isinstance(value, dict) else json_name(value)
+
+
+def _told(error: ErrorDetails) -> str:
+    """Say what Pydantic found, in this project's words."""
+    kind, given = error["type"], error["input"]
+    if kind in _EXPECTED:
+        shown = repr(given) if isinstance(given, float) else kind_of(given)
+        return f"must be {_EXPECTED[kind]}, not {shown}"
+    if kind == "missing":
+        return "required"
+    if kind == "literal_error":
+        return f"must be {error['ctx']['expected']}, not {given!r}"
+    return error["msg"].removeprefix("Value error, ").replace("Input should", "must", 1)
+
+
+# Reading who observes what, with every problem there is: names are looked up also where something else is wrong.
+#
+# Source: docs/reference/contracts.md, "Observability".
+
+_PATH: Final[Path] = ("observability",)
+_MEMBERS: Final = ("enabled", "variable_visibility", "matrix", "default", "noise_scope")
+_ENTRY: Final = ("observer", "target", "level", "noise")
+#: Begins what stands for a name that cannot be read; no string of a configuration has this character.
+_NO_NAME: Final = "\0"
+
+
+def read_observability(parts: Parts, value: Any, context: Mapping[str, set[str]]) -> ObservabilityConfig | None:
+    """Return the section that a value says, None where something is wrong with it: ``parts`` has what.
+
+    ``context`` has the names that there are, as `ObservabilityConfig.problems` takes them.
+    """
+    if not parts.is_mapping(value, _PATH):
+        return None
+    before = len(parts.problems)
+    parts.known(value, _MEMBERS, _PATH)
+    enabled = value.get("enabled")
+    if type(enabled) is not bool:
+        missing = "enabled" not in value
+        message = "required: true or false" if missing else f"must be true or false, not {kind_of(enabled)}"
+        parts.wrong((*_PATH, "enabled"), message)
+    matrix = value.get("matrix")
+    if not isinstance(matrix, list):
+        what = "required: a list of [observer, target, level, noise]"
+        parts.wrong((*_PATH, "matrix"), what if matrix is None else f"must be a list, not {kind_of(matrix)}")
+        matrix = []
+    default = value.get("default")
+    usual = None if default is None else parts.required(DefaultObservability, default, (*_PATH, "default"))
+    given: dict[str, Any] = {} if usual is None else {"default": usual}
+    scope = value.get("noise_scope")
+    if scope in ("turn", "value"):
+        given["noise_scope"] = scope
+    elif scope is not None:
+        parts.wrong((*_PATH, "noise_scope"), f"must be turn or value, not {scope!r}")
+    config = ObservabilityConfig.model_construct(
+        enabled=enabled,
+        variable_visibility=_visibility(parts, value.get("variable_visibility")),
+        matrix=[_entry(parts, item, at) for at, item in enumerate(matrix)],
+        **given,
+    )
+    for at, message in config.problems(context):
+        if _NO_NAME not in message:
+            parts.wrong((*_PATH, *at), message)
+    parts.problems[before:] = [
+        problem._replace(path=_in_list(problem.path, matrix)) for problem in parts.problems[before:]
+    ]
+    return config if len(parts.problems) == before else None
+
+
+def _visibility(parts: Parts, value: Any) -> VariableVisibilityConfig:
+    """Read the two lists of names, as far as they can be."""
+    path = (*_PATH, "variable_visibility")
+    before = len(parts.problems)
+    read = parts.required(VariableVisibilityConfig, value, path)
+    if read is not None:
+        return read
+    given = value if isinstance(value, dict) else {}
+    external, internal = (
+        [
+            name if isinstance(name, str) else f"{_NO_NAME}{which}{at}"
+            for at, name in enumerate(given[which] if isinstance(given.get(which), list) else ())
+        ]
+        for which in ("external", "internal")
+    )
+    found = VariableVisibilityConfig.model_construct(external=external, internal=internal)
+    overlap = found.overlap()
+    if overlap is not None and all(problem.message != overlap for problem in parts.problems[before:]):
+        parts.wrong(path, overlap)
+    return found
+
+
+def _entry(parts: Parts, item: Any, index: int) -> ObservabilityEntry:
+    """Read an entry; of one that cannot be used, the names of the two, as far as they can be read."""
+    read = parts.required(ObservabilityEntry, item, (*_PATH, "matrix", index))
+    if read is not None:
+        return read
+    given = dict(zip(_ENTRY, item, strict=False)) if isinstance(item, list) else item if isinstance(item, dict) else {}
+    observer, target = (
+        given[which] if isinstance(given.get(which), str) else f"{_NO_NAME}{index}" for which in ("observer", "target")
+    )
+    level = ObservabilityLevel.UNAWARE
+    return ObservabilityEntry.model_construct(observer=observer, target=target, level=level, noise=None)
+
+
+def _in_list(path: Path, matrix: list[Any]) -> Path:
+    """Return the path of an entry's member as it was written: by its index where the entry is a list."""
+    if len(path) > 3 and path[1] == "matrix" and path[3] in _ENTRY and isinstance(matrix[int(path[2])], list):
+        return (*path[:3], _ENTRY.index(str(path[3])), *path[4:])
+    return path
+
 
 _SECTIONS: Final = ("simulation", "engine", "agents", "validator", "state_variables", "observability")
 _KINDS: Final = ("agent_vars", "global_vars")

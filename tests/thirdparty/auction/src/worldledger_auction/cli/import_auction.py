@@ -14,7 +14,7 @@ from worldledger_service.cli.output import put
 
 from worldledger.errors import FileRefusedError, InvalidEffectError, WorldExistsError
 from worldledger.genesis import NewWorld
-from worldledger.slugs import labelled, slug
+from worldledger.names import labelled, slug
 
 if TYPE_CHECKING:
     from worldledger_service.store import Store

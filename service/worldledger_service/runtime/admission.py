@@ -1,0 +1,754 @@
+"""The way of an intent, stage by stage, from what an agent sent to an effect in the log.
+
+Source: docs/architecture-agents.md, "Intents". The order:
+
+1. *shape* (`worldledger.intents.check_intent`), and whether there is such an agent
+2. *idempotency*: the same request again is answered as it was the first time, whatever has changed since
+3. *staleness*: not too much was shown to the agent since the view that it was made from
+4. *quota*, charged once for each req_id
+5. *backpressure, priority, fairness*: a turn (`worldledger_service.runtime.scheduling`)
+6. *permissions and validation* by the state that the effect will follow, staleness once more, then the ruleset
+7. the store
+
+Nothing is written until all of them have passed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
+
+import orjson
+import structlog
+
+from worldledger.answering import REFUSALS, Answering, Telling, is_instant, position_of, truth_of, without_truth
+from worldledger.canonical import canonical_json
+from worldledger.core_kinds import INTENT_REJECTED_KIND
+from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, Effect, EffectDraft
+from worldledger.errors import (
+    BackpressureError,
+    CircuitBreakerOpenError,
+    DeadlineExceededError,
+    IllegalEffectError,
+    IntentConflictError,
+    IntentRefusedError,
+    InvalidEffectError,
+    InvalidIntentError,
+    PermissionDeniedError,
+    QuotaExceededError,
+    RequestConflictError,
+    SimulationError,
+    StaleContextError,
+    StoreUnavailableError,
+    ValidatorError,
+)
+from worldledger.intents import Accepted, CheckedIntent, check_intent, intent_draft
+from worldledger.validation import judge_intent, mentions
+from worldledger.views.shown import place_of
+from worldledger_service.runtime.guarding import StoreGuard
+from worldledger_service.runtime.scheduling import Quotas, Scheduler
+from worldledger_service.runtime.sightings import Watch
+from worldledger_service.store.records import Receipt
+from worldledger_service.store.units import Judge
+
+if TYPE_CHECKING:
+    from worldledger.config import OrchestratorConfig
+    from worldledger.deltas import ObservationDelta
+    from worldledger.rulesets import Ruleset
+    from worldledger.validation import EffectValidator
+    from worldledger.world import WorldState
+    from worldledger_service.runtime.following import Follower
+    from worldledger_service.runtime.generations import Generations
+    from worldledger_service.runtime.observing import Observing
+    from worldledger_service.runtime.sightings import Placing, Sightings
+    from worldledger_service.store.event_log import EventLog
+    from worldledger_service.store.outages import Outages
+
+
+#: Effects that are looked through for those that an intent conflicts with, and most of them that are named.
+_LOOKED_THROUGH: Final = 5000
+_NAMED: Final = 100
+
+#: What a request that was accepted before may run into, though it is to be answered as it was then.
+_PASSES_FOR_KNOWN: Final = (
+    StaleContextError,
+    QuotaExceededError,
+    BackpressureError,
+    DeadlineExceededError,
+    InvalidIntentError,
+)
+#: Refusals by permission, validator or ruleset: what the log tells of as IntentRejected, where the world wants it.
+REJECTIONS: Final = (IntentRefusedError, PermissionDeniedError, IntentConflictError, IllegalEffectError)
+
+log = structlog.get_logger("worldledger.runtime")
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class Standing(NamedTuple):
+    """What the pipeline must know of an intent besides itself: its agent's weight, and what was shown to that since.
+
+    ``refusal``: why it cannot be taken as it is, unless it was accepted before.
+    """
+
+    weight: int
+    watch: Watch
+    refusal: InvalidIntentError | None = None
+
+
+class Pipeline:
+    """Takes checked intents through the stages."""
+
+    def __init__(
+        self,
+        event_log: EventLog,
+        config: OrchestratorConfig,
+        *,
+        quotas: Quotas,
+        scheduler: Scheduler,
+        guard: StoreGuard,
+        observing: Observing,
+        answering: Answering,
+        record_rejections: bool,
+        clock: Callable[[], float],
+    ) -> None:
+        self._log = event_log
+        self._config = config
+        self._quotas = quotas
+        self._scheduler = scheduler
+        self._guard = guard
+        self._observing = observing
+        self._answering = answering
+        self._record_rejections = record_rejections
+        self._clock = clock
+
+    async def submit(self, intents: Sequence[CheckedIntent], standings: Sequence[Standing]) -> list[Accepted]:
+        """Take intents, each with its standing, through the stages together: all become effects, or none does.
+
+        Raises what refuses the first of them that is refused; where there are several, its details name the ``index``.
+        """
+        drafts = [intent_draft(intent) for intent in intents]
+        try:
+            receipts = await self._admit(intents, drafts, standings, await self._telling(intents))
+        except _PASSES_FOR_KNOWN:
+            receipts = await self._recall(drafts)
+            if not receipts:
+                raise
+        except REJECTIONS as error:
+            if isinstance(error, IntentConflictError):
+                await self._find_conflicts(error)
+            if self._record_rejections:
+                await self._record(intents, error)
+            raise without_truth(error) from None
+        return [
+            Accepted(receipt.uuid, global_seq=receipt.global_seq, req_id=intent.req_id, replayed=receipt.replayed)
+            for intent, receipt in zip(intents, receipts, strict=True)
+        ]
+
+    async def _telling(self, intents: Sequence[CheckedIntent]) -> Telling:
+        """Return what says how a refusal is told, knowing where agents stand that see themselves late."""
+        telling = self._answering.about(intents)
+        for intent in intents:
+            agent_id = intent.agent_id
+            if intent.kind == "Move" and "from" in intent.payload and agent_id not in telling.positions:
+                policy = self._answering.policy(self._observing.agents, agent_id)
+                if policy is None or not is_instant(policy):
+                    view = await self._observing.view(agent_id, None)
+                    telling.positions[agent_id] = position_of(view.visible_entities.get(agent_id))
+        return telling
+
+    async def _admit(
+        self,
+        intents: Sequence[CheckedIntent],
+        drafts: Sequence[EffectDraft],
+        standings: Sequence[Standing],
+        telling: Telling,
+    ) -> list[Receipt]:
+        deadline_at = self._clock() + self._config.deadline_ms / 1000.0 if self._config.deadline_ms else None
+        several = len(intents) > 1
+        for index, intent in enumerate(intents):
+            try:
+                _indexed(index, several, self._check_staleness, intent, standings[index])
+            except (StaleContextError, InvalidIntentError):
+                # In a list one that was accepted before is no reason to refuse the others.
+                if not several or not await self._recall([drafts[index]]):
+                    raise
+        judges = {
+            index: self._judge(index, telling, intent, standings[index], deadline_at)
+            for index, intent in enumerate(intents)
+        }
+        foremost = max(range(len(intents)), key=lambda index: intents[index].priority)
+        first = intents[foremost]
+        charged: list[CheckedIntent] = []
+        try:
+            for index, intent in enumerate(intents):
+                charge = self._quotas.charge
+                if _indexed(index, several, charge, intent.agent_id, intent.req_id, intent.token_count):
+                    charged.append(intent)
+            async with self._scheduler.turn(
+                first.agent_id,
+                first.priority,
+                standings[foremost].weight,
+                deadline_at=deadline_at,
+                req_id=first.req_id,
+            ):
+                receipts = await self._guard.call(self._log.append_judged, drafts, judges)
+        except (QuotaExceededError, BackpressureError, CircuitBreakerOpenError):
+            for intent in charged:  # it came to nothing by no fault of theirs
+                self._quotas.refund(intent.agent_id, intent.req_id)
+            raise
+        for intent, receipt in zip(intents, receipts, strict=True):
+            if receipt.replayed and intent in charged:  # it was paid for the first time, before this process began
+                self._quotas.refund(intent.agent_id, intent.req_id)
+        return receipts
+
+    def _check_staleness(self, intent: CheckedIntent, standing: Standing) -> None:
+        if standing.refusal is not None:
+            raise standing.refusal
+        watch = standing.watch
+        if watch.stale_at is not None and intent.context_seq is not None:
+            details = watch.staleness.details()
+            raise StaleContextError(intent.req_id, watch.expected_seq, intent.context_seq, **details)
+
+    def _judge(
+        self, index: int, telling: Telling, intent: CheckedIntent, standing: Standing, deadline_at: float | None
+    ) -> Judge:
+        def look() -> None:
+            if deadline_at is not None and self._clock() > deadline_at:
+                raise DeadlineExceededError(intent.req_id, self._config.deadline_ms)
+            self._check_staleness(intent, standing)
+
+        return IntentJudge(index, telling, look)
+
+    async def _recall(self, drafts: Sequence[EffectDraft]) -> list[Receipt]:
+        """Return the first receipts, if every one of these requests was accepted before; else none."""
+        try:
+            found = [await self._log.recall(draft) for draft in drafts]
+        except StoreUnavailableError:
+            return []
+        return [receipt for receipt in found if receipt is not None] if None not in found else []
+
+    async def _find_conflicts(self, error: IntentConflictError) -> None:
+        """Name the effects since the intent's context that concern its agent, as far as they were shown to it."""
+        agent_id, context_seq = error.intent["agent_id"], error.intent["context_seq"]
+        if context_seq is None:
+            return  # nobody knows since when
+        found: deque[dict[str, Any]] = deque(maxlen=_NAMED)
+        try:
+            shown = {delta["view_seq"]: delta for delta in await self._observing.shown_since(agent_id, context_seq)}
+            after = min(shown, default=context_seq + 1) - 1
+            async for batch in self._log.batches(after_seq=after, limit=_LOOKED_THROUGH):
+                for row in batch:
+                    effect: Effect = orjson.loads(row.text)
+                    delta = shown.get(effect["global_seq"])
+                    if delta is not None and (told := shown_conflict(effect, delta, agent_id)) is not None:
+                        found.append(told)
+        except SimulationError:
+            return  # the refusal stands; what led to it cannot be read now
+        error.conflicting_effects.extend(found)
+        error.details["conflicting_effects"] = [
+            {name: told.get(name) for name in ("global_seq", "kind", "source_id")} for told in found
+        ]
+
+    async def _record(self, intents: Sequence[CheckedIntent], error: SimulationError) -> None:
+        """Have the log tell of a refusal; where that cannot be done, the refusal stands all the same.
+
+        What is tried again and again, and refused for the same reason, is told once: nobody fills the log with it.
+        """
+        refused, told = (intents[each.details.get("index") or 0] for each in (truth_of(error), error))
+        draft = rejection_draft(refused, error, told)
+        try:
+            await asyncio.shield(self._log.append_all([draft], system=True))
+        except RequestConflictError:
+            pass  # it was refused before, from another view
+        except SimulationError as failed:
+            log.warning("a rejected intent could not be recorded", req_id=refused.req_id, error=failed.message)
+
+
+class IntentJudge:
+    """Judges one of the intents that are judged together, and says how a refusal of it is told.
+
+    ``look`` is called first, and may raise what refuses it for another reason than the rules.
+    """
+
+    def __init__(self, index: int, telling: Telling, look: Callable[[], None]) -> None:
+        self._index = index
+        self._telling = telling
+        self._look = look
+
+    def __call__(self, state: WorldState) -> None:
+        """Judge the intent by the state that it would follow; raise what its agent is told where it is refused."""
+        telling, index = self._telling, self._index
+        several = len(telling.intents) > 1
+        _indexed(index, several, self._look)
+        telling.judging(index, state)
+        try:
+            _indexed(index, several, judge_by_rules, telling.intents[index], state, telling)
+        except REFUSALS as error:
+            raise self.told(error, state) from error
+
+    def told(self, error: SimulationError, state: WorldState) -> SimulationError:
+        """Return what is told of a refusal by the rules."""
+        return self._telling.told(self._index, error, state)
+
+
+def judge_by_rules(intent: CheckedIntent, state: WorldState, telling: Telling) -> None:
+    """Judge an intent by permissions, validator and ruleset. Raises what refuses it; ValidatorError where one fails."""
+    answering = telling.answering
+    try:
+        judge_intent(intent, state, answering.validator, position=telling.position)
+        if intent.kind == "Custom":
+            answering.ruleset.check_intent(intent.payload["kind"], intent.payload, intent.agent_id, state)
+    except SimulationError:
+        raise
+    except Exception as error:
+        log.exception("a validator failed", kind=intent.kind, agent_id=intent.agent_id)
+        what = f"the world's validator failed on {intent.req_id!r}; the service's log says more"
+        raise ValidatorError(what, req_id=intent.req_id, agent_id=intent.agent_id) from error
+
+
+def shown_conflict(effect: Effect, delta: ObservationDelta, agent_id: str) -> dict[str, Any] | None:
+    """Return what an agent was shown of an effect that concerns it; None for one that does not, as far as it knows.
+
+    That is the event, where it was shown one. What the agent saw of itself by patches alone has no source, unless that
+    is the agent.
+    """
+    for event in delta["events"]:
+        if event["global_seq"] == effect["global_seq"] and mentions(cast("Effect", event), agent_id):
+            return dict(event)
+    own = effect["source_id"] == agent_id
+    place = place_of("visible_entities", agent_id)
+    if own or any(f"{operation['path']}/".startswith(f"{place}/") for operation in delta["patches"]):
+        source_id = agent_id if own else None
+        return {"global_seq": effect["global_seq"], "kind": effect["kind"], "source_id": source_id}
+    return None
+
+
+def rejection_draft(intent: CheckedIntent, error: SimulationError, told: CheckedIntent | None = None) -> EffectDraft:
+    """Return the draft of the effect by which the log is told of a refusal; of the same one again it is the same.
+
+    It has the true reason, which no agent is shown. How often it is written goes by what the agent is told: that
+    ``told``, if it is another than this intent, is refused.
+    """
+    truth, asked = truth_of(error), told or intent
+    same = canonical_json([asked.agent_id, asked.req_id, asked.kind, asked.payload, error.code, error.message])
+    return {
+        "kind": INTENT_REJECTED_KIND,
+        "payload": {
+            "agent_id": intent.agent_id,
+            "req_id": intent.req_id,
+            "kind": intent.kind,
+            "payload": intent.payload,
+            "context_seq": intent.context_seq,
+            "code": truth.code,
+            "reason": truth.message,
+            "rule": truth.details.get("rule"),
+        },
+        "source_id": SERVICE_SOURCE,
+        "schema_version": SCHEMA_VERSION,
+        "req_id": f"rejected:{sha256(same).hexdigest()}",
+    }
+
+
+def _indexed(index: int, several: bool, check: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    """Run a check; where there are several intents, a refusal names the one it is of."""
+    try:
+        return check(*args, **kwargs)
+    except SimulationError as error:
+        if several:
+            error.details["index"] = index
+        raise
+
+
+# Lists: what intents that are submitted together have in common.
+#
+# They were made before any of them was an effect. So an effect that came out of the list makes none of the others
+# stale, however soon it is seen; what anybody else does makes those stale that are to come.
+
+
+class IntentList:
+    """One list that is being submitted; ``agents``: whose intents are in it."""
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        self.requests = {
+            (value["agent_id"], value["req_id"])
+            for value in values
+            if isinstance(value, Mapping) and type(value.get("agent_id")) is type(value.get("req_id")) is str
+        }
+        self.agents = {agent_id for agent_id, _ in self.requests}
+        #: the seqs of the effects that came out of it
+        self.own: set[int] = set()
+        #: what counts for several of them alike
+        self._watches: dict[Any, Watch] = {}
+
+    def took(self, effect: Effect) -> None:
+        """Take note of an effect that is about to be seen."""
+        if (effect["source_id"], effect["req_id"]) in self.requests:
+            self.own.add(effect["global_seq"])
+
+    def shared(self, key: Any, make: Callable[[], Watch]) -> Watch:
+        """Return the watch of all of them for which the same counts, made once."""
+        watch = self._watches.get(key)
+        if watch is None:
+            watch = self._watches[key] = make()
+        return watch
+
+    def watches(self) -> list[Watch]:
+        """Return those that were made."""
+        return list(self._watches.values())
+
+
+class IntentLists:
+    """The lists that are being submitted to one world."""
+
+    def __init__(self) -> None:
+        self._lists: list[IntentList] = []
+
+    @contextmanager
+    def of(self, values: Sequence[Any]) -> Iterator[IntentList]:
+        """Take intents for a list until the end of the block."""
+        made = IntentList(values)
+        self._lists.append(made)
+        try:
+            yield made
+        finally:
+            self._lists.remove(made)
+
+    def took(self, effect: Effect) -> None:
+        """Tell them of an effect that is about to be seen."""
+        for each in self._lists:
+            each.took(effect)
+
+    def same(self, agent_id: str, req_id: str, seq: int) -> bool:
+        """Tell whether an effect came out of a list in which this request is, too."""
+        return any(seq in each.own and (agent_id, req_id) in each.requests for each in self._lists)
+
+
+# Idempotency, the first stage: a request that was made before, or is being made, is not made again.
+#
+# This is the memory of one process; that a request is one effect for ever and everywhere is the log's own promise.
+
+A = TypeVar("A")
+
+#: Whose request, and its req_id.
+RequestKey: TypeAlias = tuple[str, str]
+#: What tells two bodies apart.
+Digest: TypeAlias = str | bytes
+
+
+class _Given(NamedTuple, Generic[A]):
+    """The outcome of a request for those who joined it."""
+
+    answer: A
+
+
+class _Flight(Generic[A]):
+    """A request that is being made, and the futures of those who wait for its outcome."""
+
+    __slots__ = ("digest", "joined")
+
+    def __init__(self, digest: Digest) -> None:
+        self.digest: Final = digest
+        #: None as a result: whoever made it has gone away, go on in its place
+        self.joined: deque[asyncio.Future[_Given[A] | Exception | None]] = deque()
+
+
+class Requests(Generic[A]):
+    """The requests in flight, and the answers of the last ``limit`` that succeeded.
+
+    ``replay`` makes what is given to those who ask again, or joined, from the answer; by default it is the answer.
+    """
+
+    def __init__(self, limit: int, *, replay: Callable[[A], A] = lambda answer: answer) -> None:
+        self._limit = limit
+        self._replay = replay
+        self._flights: dict[RequestKey, _Flight[A]] = {}
+        self._answers: OrderedDict[RequestKey, tuple[Digest, A]] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Return how many answers are remembered."""
+        return len(self._answers)
+
+    @property
+    def in_flight(self) -> int:
+        """How many different requests are being made."""
+        return len(self._flights)
+
+    def making(self, key: RequestKey) -> bool:
+        """Tell whether a request is being made."""
+        return key in self._flights
+
+    def known(self, key: RequestKey, digest: Digest | None = None) -> A | None:
+        """Return the answer of a request that succeeded, or None where it is not remembered.
+
+        Raises RequestConflictError if the request had another digest than the one given.
+        """
+        found = self._answers.get(key)
+        if found is None:
+            return None
+        known, answer = found
+        if digest is not None:
+            _must_be_same(key, known, digest, answer)
+        self._answers.move_to_end(key)
+        return self._replay(answer)
+
+    def remember(self, key: RequestKey, digest: Digest, answer: A) -> None:
+        """Remember the answer of a request that succeeded; the least recently asked for is forgotten for it."""
+        self._answers[key] = (digest, answer)
+        self._answers.move_to_end(key)
+        if len(self._answers) > self._limit:
+            self._answers.popitem(last=False)
+
+    async def join(self, key: RequestKey, digest: Digest, make: Callable[[], Awaitable[A]]) -> A:
+        """Return the answer of this request: the one remembered, that of the same request in flight, or ``make``'s.
+
+        Whoever asks first makes the request, in its own task; those who ask meanwhile get the same outcome, also if it
+        is an error. An error is not remembered, so the next one to ask makes the request anew. If the one who makes it
+        is cancelled, the next of those who joined makes it instead.
+
+        Raises RequestConflictError if the request was or is being made with another digest.
+        """
+        known = self.known(key, digest)
+        if known is not None:
+            return known
+        flight = self._flights.get(key)
+        if flight is None:
+            flight = self._flights[key] = _Flight(digest)
+        else:
+            _must_be_same(key, flight.digest, digest)
+            outcome = await self._outcome(key, flight)
+            if isinstance(outcome, Exception):
+                raise outcome
+            if outcome is not None:
+                return self._replay(outcome.answer)
+        return await self._make(key, flight, make)
+
+    async def _make(self, key: RequestKey, flight: _Flight[A], make: Callable[[], Awaitable[A]]) -> A:
+        try:
+            answer = await make()
+        except Exception as error:
+            self._land(key, flight, error)
+            raise
+        except BaseException:
+            self._hand_over(key, flight)
+            raise
+        self.remember(key, flight.digest, answer)
+        self._land(key, flight, _Given(answer))
+        return answer
+
+    async def _outcome(self, key: RequestKey, flight: _Flight[A]) -> _Given[A] | Exception | None:
+        future: asyncio.Future[_Given[A] | Exception | None] = asyncio.get_running_loop().create_future()
+        flight.joined.append(future)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future in flight.joined:
+                flight.joined.remove(future)
+            elif not future.cancelled() and future.result() is None:  # it was to go on, and has gone away itself
+                self._hand_over(key, flight)
+            raise
+
+    def _land(self, key: RequestKey, flight: _Flight[A], outcome: _Given[A] | Exception) -> None:
+        del self._flights[key]
+        for future in flight.joined:
+            if not future.done():
+                future.set_result(outcome)
+
+    def _hand_over(self, key: RequestKey, flight: _Flight[A]) -> None:
+        while flight.joined:
+            future = flight.joined.popleft()
+            if not future.done():
+                future.set_result(None)
+                return
+        del self._flights[key]
+
+
+def _must_be_same(key: RequestKey, known: Digest, digest: Digest, answer: object = None) -> None:
+    if known != digest:
+        raise RequestConflictError(
+            f"request {key[1]!r} of {key[0]!r} was made before with another body",
+            req_id=key[1],
+            global_seq=getattr(answer, "global_seq", None),
+        )
+
+
+# Submitting: what takes agents' intents in, one or several, and hands each the answer of its request.
+
+#: Seconds that an intent waits for this process to see the view that it was made from.
+_PATIENCE: Final = 2.0
+
+
+class Submitting:
+    """The way in for the intents of one world; each that is accepted ends the generation of its req_id."""
+
+    def __init__(
+        self,
+        event_log: EventLog,
+        config: OrchestratorConfig,
+        *,
+        follower: Follower,
+        observing: Observing,
+        sightings: Sightings,
+        generations: Generations,
+        lists: IntentLists,
+        placing: Placing,
+        validator: EffectValidator,
+        ruleset: Ruleset,
+        outages: Outages,
+        clock: Callable[[], float],
+    ) -> None:
+        self._follower = follower
+        self._observing = observing
+        self._sightings = sightings
+        self._generations = generations
+        self._accepted = generations.finish
+        self._placing = placing
+        self._default_priority = config.default_priority
+        self.requests: Requests[Accepted] = Requests(config.memory.max_remembered_requests, replay=_replayed)
+        self.lists = lists
+        self.scheduler = Scheduler(config, clock)
+        self.quotas = Quotas(config, clock)
+        self.guard = StoreGuard(config, clock, outages)
+        recorded = config.record_rejections
+        self._pipeline = Pipeline(
+            event_log,
+            config,
+            quotas=self.quotas,
+            scheduler=self.scheduler,
+            guard=self.guard,
+            observing=observing,
+            answering=Answering(ruleset, validator),
+            record_rejections=ruleset.records_rejections if recorded is None else recorded,
+            clock=clock,
+        )
+
+    async def one(self, value: Mapping[str, Any], among: IntentList | None = None) -> Accepted:
+        """Submit one intent, by itself or ``among`` others; see `Orchestrator.submit_intent`."""
+        intent = check_intent(value, default_priority=self._default_priority)
+        key, digest = (intent.agent_id, intent.req_id), _digest(intent)
+        accepted = self.requests.known(key, digest)
+        if accepted is not None:
+            self._accepted(*key)
+            return accepted
+        joining = self._join(intent, key, digest, among)
+        return await self.guard.write(joining, begun=lambda: self.requests.making(key))
+
+    async def _join(self, intent: CheckedIntent, key: RequestKey, digest: bytes, among: IntentList | None) -> Accepted:
+        async def make() -> Accepted:
+            async with self._standing(intent, among) as (placed, standing):
+                (accepted,) = await self._pipeline.submit([placed], [standing])
+            return accepted
+
+        accepted = await self.requests.join(key, digest, make)
+        self._accepted(*key)
+        return accepted
+
+    async def each(self, values: Sequence[Mapping[str, Any]]) -> list[Accepted | SimulationError]:
+        """Submit several intents, each by itself; return an answer or an error for each."""
+        with self.lists.of(values) as among, ExitStack() as holding:
+            for agent_id in among.agents:
+                holding.enter_context(self._observing.held(agent_id))
+            try:
+                results = await asyncio.gather(*(self.one(value, among) for value in values), return_exceptions=True)
+            finally:
+                for watch in among.watches():
+                    self._sightings.end(watch)
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, SimulationError):
+                raise result
+        return cast("list[Accepted | SimulationError]", results)
+
+    async def together(self, values: Sequence[Mapping[str, Any]]) -> list[Accepted]:
+        """Submit several intents that are all accepted, or none of them; a refusal names the ``index``."""
+        return await self.guard.write(self._together(values))
+
+    async def _together(self, values: Sequence[Mapping[str, Any]]) -> list[Accepted]:
+        intents: list[CheckedIntent] = []
+        standings: list[Standing] = []
+        async with AsyncExitStack() as holding:
+            for index, value in enumerate(values):
+                try:
+                    intent = check_intent(value, default_priority=self._default_priority)
+                    intent, standing = await holding.enter_async_context(self._standing(intent, None))
+                except InvalidEffectError as error:
+                    raise error.at(index) from None
+                except SimulationError as error:
+                    error.details["index"] = index
+                    raise
+                intents.append(intent)
+                standings.append(standing)
+            accepted = await self._pipeline.submit(intents, standings) if intents else []
+        for intent in intents:
+            self._accepted(intent.agent_id, intent.req_id)
+        return accepted
+
+    @asynccontextmanager
+    async def _standing(
+        self, intent: CheckedIntent, among: IntentList | None
+    ) -> AsyncIterator[tuple[CheckedIntent, Standing]]:
+        """Return an intent with the context that it has in truth, and how it stands, kept until the end of the block.
+
+        Where it names no context it has that of the generation that it ends, if there is one; what lies beyond the
+        agent's view is no context, and means that view.
+        """
+        agent_id = intent.agent_id
+        with self._observing.held(agent_id):
+            attachment = await self._observing.attach(agent_id)
+            # Nobody waits for a database that is left alone: the breaker refuses at once.
+            patience = _PATIENCE if self.guard.closed else 0.0
+            # What was acknowledged before this intent came counts when it is asked whether the intent is stale.
+            await self._follower.fold_known(patience)
+            if intent.context_seq is not None and intent.context_seq > self._follower.seq:
+                await self.guard.call(self._follower.catch_up)  # another process may have shown it to the agent
+            placed = self._placing.place(intent)
+            context_seq, staleness, names = placed.intent.context_seq, placed.staleness, placed.names
+            seen_to = 0 if context_seq is None else min(context_seq, self._follower.seq)
+
+            def make() -> Watch:
+                left_out = None if among is None else among.own.__contains__
+                return Watch(agent_id, seen_to, staleness, names, left_out=left_out)
+
+            watch = make() if among is None else among.shared((agent_id, seen_to, staleness, names), make)
+            self._sightings.begin(watch)
+            try:
+                if context_seq is not None:
+                    await self._sightings.count(watch, attachment)
+                    context_seq = min(context_seq, attachment.view_seq)
+                weight = self._observing.agents[agent_id]["weight"]
+                yield placed.intent._replace(context_seq=context_seq), Standing(weight, watch, placed.refusal)
+            finally:
+                if among is None:
+                    self._sightings.end(watch)
+
+
+def _replayed(accepted: Accepted) -> Accepted:
+    return Accepted(accepted, global_seq=accepted.global_seq, req_id=accepted.req_id, replayed=True)
+
+
+def _digest(intent: CheckedIntent) -> bytes:
+    """Tell apart what makes two intents of one req_id the same: all but the view that they were made from."""
+    return sha256(canonical_json([intent.kind, intent.payload, intent.priority, intent.schema_version])).digest()
+
+
+# Joining: awaiting what others await too.
+
+T = TypeVar("T")
+
+
+async def join(task: asyncio.Task[T]) -> T:
+    """Return a task's result; a caller that goes away leaves it running for the others.
+
+    Raises StoreUnavailableError where the task itself was cancelled: what it was for is being closed.
+    """
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        caller = asyncio.current_task()
+        if task.cancelled() and not (caller is not None and caller.cancelling()):
+            raise StoreUnavailableError("the world is being closed") from None
+        raise

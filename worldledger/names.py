@@ -1,0 +1,78 @@
+"""Names: those of worlds, made of words that people chose, and those of agents that are one after normalisation."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from typing import Final
+from unicodedata import normalize
+
+from worldledger.errors import InvalidEffectError
+
+#: Longest label of an experiment in a world's name.
+_LABEL: Final = 40
+_DIGITS: Final = 6
+
+
+def slug(text: str, most: int | None = None) -> str:
+    """Return what of a text can be written in ``[a-z0-9-]``, at most so many characters; of some it is nothing."""
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:most].rstrip("-")
+
+
+def experiment_label(experiment: str) -> str:
+    """Return what stands for an experiment in its worlds' names, in ``[a-z0-9-]``.
+
+    It is the experiment itself where that consists of these characters and is short, else a slug of it with some
+    digits of its hash: two experiments never share a label.
+    """
+    found = slug(experiment)
+    if found == experiment and len(found) <= _LABEL:
+        return found
+    digits = sha256(experiment.encode()).hexdigest()[:_DIGITS]
+    return f"{found[: _LABEL - _DIGITS - 1].rstrip('-') or 'experiment'}-{digits}"
+
+
+def labelled(name: str, experiment: str | None) -> str:
+    """Return the name of an imported world, after its experiment's label where it has one."""
+    return name if experiment is None else f"{experiment_label(experiment)}-{name}"
+
+
+# Agent names that are the same: those that are equal after Unicode normalisation (form NFC, UAX #15).
+#
+# "Zoé" can be written with one code point for its last letter or with two, and looks the same. Of two such names a
+# world has only one; the second is refused where it comes in. A log that has both, from before this rule, is folded
+# as ever.
+
+
+def namesake(agent_id: str, names: Iterable[str]) -> str | None:
+    """Return the first of these names that is another spelling of an agent's; None where there is none."""
+    wanted = normalize("NFC", agent_id)
+    # Most names are ASCII, which is its own normal form.
+    for name in names:
+        if (name == wanted if name.isascii() else normalize("NFC", name) == wanted) and name != agent_id:
+            return name
+    return None
+
+
+def namesakes(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield each name that is another spelling of an earlier one, with that one."""
+    first: dict[str, str] = {}
+    for name in names:
+        known = first.setdefault(normalize("NFC", name), name)
+        if known != name:
+            yield name, known
+
+
+def taken(agent_id: str, other: str) -> str:
+    """Say that a name is another spelling of an agent's; escaped, for the two look the same."""
+    return f"{agent_id!a} is the agent {other!a} in another Unicode form; both are one name after NFC"
+
+
+def check_namesake(agent_id: str, names: Iterable[str], path: str = "$.agent_id") -> None:
+    """Raise InvalidEffectError if a new agent's name is another spelling of one of these; ``agent_id`` names that."""
+    other = namesake(agent_id, names)
+    if other is not None:
+        raise InvalidEffectError(taken(agent_id, other), path, agent_id=other)
