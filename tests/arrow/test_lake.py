@@ -19,9 +19,9 @@ from worldledger_service.arrow.choosing import choose
 from worldledger_service.arrow.connections import Connections
 from worldledger_service.arrow.lake import effects as lake_effects
 from worldledger_service.arrow.lake import files
+from worldledger_service.arrow.lake.effects import NO_VALUE
 from worldledger_service.arrow.lake.exporting import Summary, export_lake
 from worldledger_service.arrow.lake.manifest import Choice, Manifest
-from worldledger_service.arrow.lake.partitions import NO_VALUE
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from worldledger_service.arrow.lake.partitions import NO_VALUE, partition
+from worldledger_service.arrow.lake.effects import NO_VALUE, partition
 
 #: Every character that may be taken for something else, and some of other scripts.
 CHARS = [*map(chr, range(1, 128)), *"é验😀\x85\xa0\u2028\u200b\u202e\ufeff\u0301\ud7a3"]

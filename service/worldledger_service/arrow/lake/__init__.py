@@ -5,11 +5,9 @@
     DIR/VIEW/part-N.parquet                                    a view of the schema ``analytics``
 
 - ``manifest``: what the manifest says
-- ``folder``: the folder with its lock, and what is put right before an export
-- ``publishing``: how new files come into it, all together
-- ``partitions``: what the folders of experiments and worlds are named
+- ``folder``: the folder with its lock, and how new files come into it, all together
 - ``files``: one Parquet file, row group by row group
-- ``effects``: the files of the effects
+- ``effects``: the files of the effects, and what their folders are named
 - ``views``: those of the views
 - ``exporting``: an export from beginning to end
 """

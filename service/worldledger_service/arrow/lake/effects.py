@@ -1,9 +1,13 @@
-"""The effects of a lake: for each world a file for each export that brought some of it."""
+"""The effects of a lake: for each world a file for each export that brought some, in folders as Hive has them."""
 
 from __future__ import annotations
 
+import os
+from hashlib import sha256
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from unicodedata import is_normalized
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +17,6 @@ from worldledger_service.arrow.cutting import SCHEMA
 from worldledger_service.arrow.lake.files import GROUP_ROWS, ParquetFile
 from worldledger_service.arrow.lake.folder import LakeFolder
 from worldledger_service.arrow.lake.manifest import EffectsPart
-from worldledger_service.arrow.lake.partitions import partition
 
 if TYPE_CHECKING:
     from worldledger_service.arrow.choosing import WorldSpan
@@ -27,6 +30,16 @@ _FILE_SCHEMA: Final = pa.schema(
     [pa.field(name, pa.string(), nullable=False) if name == "kind" else SCHEMA.field(name) for name in _COLUMNS]
 )
 _PLAIN: Final = ("global_seq", "sim_time_s", "recorded_at", "stored_at", "caused_by", "uuid", "payload", "checksum")
+
+#: How Hive names the partition of rows that have no value.
+NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
+#: What stands for itself beside letters and digits. Readers, their globs, shells or Windows take the rest for theirs.
+_AS_IS: Final = " !$&()+,-.;@_~"
+#: Most bytes of a name, for nearly all file systems.
+LONGEST: Final = 255
+#: Begins the digest in a name that is cut. A ``~`` of a value is never escaped, so this is in no other name.
+_CUT: Final = "%7E"
+_DIGITS: Final = 32
 
 
 class EffectFiles:
@@ -86,7 +99,7 @@ class EffectFiles:
         had = self._folder.manifest.worlds.get(span.world_id)
         if had is not None and had.parts:
             return had.parts[-1].path.rpartition("/")[0]
-        most = self._folder.longest
+        most = max(100, min(LONGEST, os.pathconf(self._folder.place, "PC_NAME_MAX")))
         return f"effects/{partition('experiment', span.experiment, most)}/{partition('world', span.world_id, most)}"
 
     def has(self, world: str, kind: str | None) -> bool:
@@ -122,3 +135,59 @@ class _OpenPart(NamedTuple):
     last_seq: int
     path: str
     file: ParquetFile
+
+
+# -- the names of folders ----------------------------------------------------------------------------------
+
+
+def partition(name: str, value: str | None, longest: int = LONGEST) -> str:
+    """Return the folder of a partition: ``experiment=50%25 of it``.
+
+    DuckDB takes ``null``, in any case, and Hive's name for no value to be no value, unless a character is escaped.
+    polars and pyarrow take the latter so also then.
+
+    A name that is still too long is cut and made unique by a digest; that is read as ``beginning~digest``.
+    """
+    if value is None:
+        return f"{name}={NO_VALUE}"
+    pieces = _escaped(value)
+    if value == NO_VALUE or value.lower() == "null":
+        pieces[0] = f"%{ord(value[0]):02X}"
+    if _size(whole := f"{name}={''.join(pieces)}") <= longest:
+        return whole
+    digest = _CUT + sha256(value.encode()).hexdigest()[:_DIGITS]
+    room = longest - _size(f"{name}={digest}")
+    kept = ""
+    for piece in pieces:
+        if _size(kept) + _size(piece) > room:
+            break
+        kept += piece
+    return f"{name}={kept}{digest}"
+
+
+def _escaped(value: str) -> list[str]:
+    """Return each character as it stands in a path.
+
+    Letters of all scripts stand for themselves, unless a file system may take them for others that look the same.
+    """
+    is_normal = is_normalized("NFC", value)
+    pieces = [
+        char if char in _AS_IS or (_is_letter(char) and (is_normal or char.isascii())) else _hex(char) for char in value
+    ]
+    for end in {0, len(value) - 1} if value else ():
+        if value[end] in " .":
+            pieces[end] = _hex(value[end])
+    return pieces
+
+
+def _is_letter(char: str) -> bool:
+    return char.isalnum() if char.isascii() else char.isprintable()
+
+
+def _hex(char: str) -> str:
+    """Escape a character, also one that has no need of it."""
+    return quote(char, safe="") if char not in ".~" else f"%{ord(char):02X}"
+
+
+def _size(text: str) -> int:
+    return len(text.encode())

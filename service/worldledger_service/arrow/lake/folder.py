@@ -1,27 +1,53 @@
-"""A lake's folder: one export at a time, its files made aside and put in their places together."""
+"""A lake's folder: one export at a time, and new files that come into it together, whatever comes between.
+
+A publication has three steps. What takes space on the disk is written before the first.
+
+1. The manifest is replaced by that of the new lake. It names the new files where they were made, in a folder that no
+   glob finds, and says in ``moves`` where they belong. With this step the lake is the new one.
+2. Each file gets its place, by a rename of a second link to it. A view that is written anew takes the place of the file
+   before it in one step, so that a glob finds one version of it at any time; what is no longer named goes.
+3. The manifest is replaced by one that names the files in their places.
+
+A kill before the first step leaves the lake as it was. After a later one, the next export does what is missing
+(``LakeFolder.mend``). An error at any of them is undone.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from errno import EEXIST, EMLINK, ENOSYS, ENOTSUP, EOPNOTSUPP, EPERM
 from itertools import count
 from pathlib import Path
-from shutil import rmtree
-from typing import Final
+from shutil import copyfile, rmtree
+from typing import Final, NamedTuple
 
 from pydantic import ValidationError
 
 from worldledger.errors import SimulationError
 from worldledger_service.arrow.lake.manifest import NAME, Manifest, Part
-from worldledger_service.arrow.lake.partitions import LONGEST
-from worldledger_service.arrow.lake.publishing import Publication, finish, write_manifest
 
 _LOCK: Final = ".lock"
 _ASIDE: Final = ".new"
 _PART: Final = re.compile(r"part-\d+(-\d+)?\.parquet\Z")
+#: What a file system without links says.
+_NO_LINKS: Final = {EPERM, ENOTSUP, EOPNOTSUPP, ENOSYS, EMLINK}
+
+
+class _Step(NamedTuple):
+    """What happens to a path: ``new`` is renamed to it, or (None) it goes. ``old`` is a link to what was there."""
+
+    path: Path
+    new: Path | None
+    old: Path | None
+
+    def check(self) -> None:
+        """Raise FileExistsError where another file is in the way, or the file system takes two names for one."""
+        if self.old is None and self.path.exists():
+            raise FileExistsError(EEXIST, os.strerror(EEXIST), str(self.path))
 
 
 class LakeFolder:
@@ -31,21 +57,16 @@ class LakeFolder:
         self.place = place
         #: what the lake has; views of which a file is damaged are without their files
         self.manifest = manifest
+        #: whether the manifest on the disk names files in their places, so that those aside can be removed
+        self.is_settled = not manifest.moves
         self._written = manifest
+        self._aside = place / _ASIDE
         self._numbers = count()
         self._made: dict[str, Path] = {}
-        self._publication: Publication | None = None
-        #: most bytes of a name: the file system's, within reason
-        self.longest = max(100, min(LONGEST, os.pathconf(place, "PC_NAME_MAX")))
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether all that the manifest names is in its place."""
-        return not self._written.moves and (self._publication is None or self._publication.is_settled)
 
     def aside(self, path: str) -> Path:
         """Return where a file is to be written that will be at a path of the lake."""
-        made = self.place / _ASIDE / f"{next(self._numbers)}.parquet"
+        made = self._aside / f"{next(self._numbers)}.parquet"
         self._made[path] = made
         return made
 
@@ -53,30 +74,101 @@ class LakeFolder:
         """Leave out a file that was to be at a path."""
         self._made.pop(path, None)
 
-    def publish(self, manifest: Manifest) -> None:
-        """Make the lake what a manifest says: the files that were made get their places, others go, or all stays.
+    # -- a publication -------------------------------------------------------------------------------------
 
-        Raises OSError where all stays, SimulationError where it is left to the next export to go on.
+    def publish(self, manifest: Manifest) -> None:
+        """Make the lake what a manifest says: the files that were made get their places, and others go.
+
+        What goes wrong is raised when all has been undone. Raises SimulationError where it cannot be undone: then the
+        next export does what is missing.
         """
-        self._publication = Publication(self.place, self.place / _ASIDE, self._written, manifest, self._made)
-        self._publication.carry_out()
+        steps = self._steps(manifest)
+        moves = {self._made[path].relative_to(self.place).as_posix(): path for path in self._made}
+        between = manifest.moved({path: made for made, path in moves.items()}).model_copy(update={"moves": moves})
+        before = (self.place / NAME).read_bytes()
+        for name, document in {"before": before, "between": between.document(), "after": manifest.document()}.items():
+            _write(self._aside / f"{name}.json", document)
+        os.sync()  # once, instead of for each of what may be thousands of files
+        done: list[_Step] = []
+        self.is_settled = False
+        try:
+            self._name("between")
+            for step in steps:
+                step.check()
+                done.append(step)
+                step.path.parent.mkdir(parents=True, exist_ok=True)
+                _put(step.path, step.new)
+            os.sync()
+            self._name("after")
+        except BaseException as error:
+            self._undo(done, before, error)
+            raise
+        self.is_settled = True
         self.manifest = self._written = manifest
+        self._prune(step for step in steps if step.new is None)
+
+    def _steps(self, after: Manifest) -> list[_Step]:
+        """Return what is to be done, view by view: rows go before they come again, columns of no rows after that."""
+        had = {part.path: part for part in self._written.parts()}
+        named = {part.path for part in after.parts()}
+        self._made = {path: made for path, made in self._made.items() if path in named}
+        order = [(path, 0 if part.rows else 2) for path, part in had.items() if path not in named]
+        order += [(path, 1) for path in self._made]
+        order.sort(key=lambda item: (item[0].partition("/")[0], item[1]))
+        steps = []
+        for number, (path, _) in enumerate(order):
+            place, made = self.place / path, self._made.get(path)
+            old = _twin(place, self._aside / f"{number}.old") if path in had and place.exists() else None
+            steps.append(_Step(place, None if made is None else _twin(made, made.with_suffix(".put")), old))
+        return steps
+
+    def _name(self, manifest: str) -> None:
+        (self._aside / f"{manifest}.json").replace(self.place / NAME)
+        _sync_folder(self.place)
+
+    def _undo(self, done: list[_Step], before: bytes, why: BaseException) -> None:
+        try:
+            if (self.place / NAME).read_bytes() != before:
+                for step in reversed(done):
+                    _put(step.path, step.old)
+                self._prune(done)
+                os.sync()
+                self._name("before")
+            self.is_settled = True
+        except OSError as error:
+            what = f"{self.place}: the export cannot be ended ({why}), nor be undone ({error.strerror or error})"
+            raise SimulationError(f"{what}; the next export ends it", file=str(self.place)) from why
+
+    def _prune(self, steps: Iterable[_Step]) -> None:
+        """Remove the folders that are empty now."""
+        for step in steps:
+            for folder in step.path.relative_to(self.place).parents[:-1]:
+                with suppress(OSError):  # where there are files
+                    (self.place / folder).rmdir()
+
+    # -- after a kill --------------------------------------------------------------------------------------
 
     def mend(self) -> None:
         """Put right what an export has left behind that did not come to its end."""
         self._check()
         moves = self._written.moves
-        self._remove_unknown({*moves.values(), *(part.path for part in self._written.parts())})
-        if moves:
-            self._written = finish(self.place, self._written)
-            self.manifest = self.manifest.moved(moves).model_copy(update={"moves": {}})
-        rmtree(self.place / _ASIDE, ignore_errors=True)
-        (self.place / _ASIDE).mkdir(exist_ok=True)
-
-    def _remove_unknown(self, known: set[str]) -> None:
+        known = {*moves.values(), *(part.path for part in self._written.parts())}
         for found in self.place.glob("*/**/part-*.parquet"):
             if _PART.match(found.name) and found.relative_to(self.place).as_posix() not in known:
                 found.unlink()
+        if moves:
+            for name, path in moves.items():
+                made, place = self.place / name, self.place / path
+                if made.exists():  # a file of effects does, as _check says; a view's that does not is written again
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    _put(place, _twin(made, made.with_suffix(".put")))
+            os.sync()
+            self._written = self._written.moved(moves).model_copy(update={"moves": {}})
+            self.manifest = self.manifest.moved(moves).model_copy(update={"moves": {}})
+            _write_manifest(self.place, self._written)
+            self.is_settled = True
+        rmtree(self._aside, ignore_errors=True)
+        self._aside.mkdir(exist_ok=True)
 
     def _check(self) -> None:
         """Raise SimulationError where a file of effects is not there as it was written.
@@ -113,8 +205,7 @@ def opened(place: Path, now: str) -> Iterator[LakeFolder]:
     try:
         place.mkdir(parents=True, exist_ok=True)
         with _locked(place):
-            manifest = _read_manifest(place, now)
-            folder = LakeFolder(place, manifest)
+            folder = LakeFolder(place, _read_manifest(place, now))
             try:
                 folder.mend()
                 yield folder
@@ -154,5 +245,51 @@ def _read_manifest(place: Path, now: str) -> Manifest:
         where = ".".join(map(str, first["loc"]))
         raise SimulationError(f"{path}: no manifest of a lake ({where}: {first['msg']})", file=str(path)) from None
     manifest = Manifest(written_at=now)
-    write_manifest(place, manifest)  # so that the folder is known to be one, whatever happens next
+    _write_manifest(place, manifest)  # so that the folder is known to be one, whatever happens next
     return manifest
+
+
+# -- single files ------------------------------------------------------------------------------------------
+
+
+def _put(path: Path, twin: Path | None) -> None:
+    """Rename a file to a path, in one step; None: remove what is there."""
+    if twin is None:
+        path.unlink(missing_ok=True)
+    else:
+        twin.replace(path)
+
+
+def _twin(path: Path, twin: Path) -> Path:
+    """Link a file to a further path, or copy it where there are no links; return that path."""
+    twin.unlink(missing_ok=True)
+    try:
+        twin.hardlink_to(path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        copyfile(path, twin)
+    return twin
+
+
+def _write_manifest(place: Path, manifest: Manifest) -> None:
+    made = place / f"{NAME}.new"
+    _write(made, manifest.document())
+    made.replace(place / NAME)
+    _sync_folder(place)
+
+
+def _write(path: Path, document: bytes) -> None:
+    with path.open("wb") as stream:
+        stream.write(document)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _sync_folder(place: Path) -> None:
+    with suppress(OSError):  # where folders cannot be synchronised
+        fd = os.open(place, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
