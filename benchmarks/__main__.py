@@ -1,6 +1,6 @@
 """Run the benchmarks on an embedded server of their own and write docs/benchmarks.md.
 
-``python -m benchmarks [appends bulk verification http million states first_views projections agents variables
+``python -m benchmarks [appends bulk verification http million states imports first_views projections agents variables
 observations cookbook social_rl arrow chess_moves chess_games chess_import]``;
 without names, all of them.
 """
@@ -32,6 +32,7 @@ from benchmarks import (
     cookbook,
     first_views,
     http,
+    imports,
     million,
     observations,
     projections,
@@ -43,8 +44,8 @@ from benchmarks import (
 from benchmarks.harness import ROUNDS, Report
 
 ALL = (
-    "appends", "bulk", "verification", "http", "million", "states", "first_views", "projections", "agents", "variables",
-    "observations", "cookbook", "social_rl", "arrow", "chess_moves", "chess_games", "chess_import",
+    "appends", "bulk", "verification", "http", "million", "states", "imports", "first_views", "projections", "agents",
+    "variables", "observations", "cookbook", "social_rl", "arrow", "chess_moves", "chess_games", "chess_import",
 )  # fmt: skip
 RESULT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
@@ -82,6 +83,8 @@ async def run(url: str, names: list[str], folder: Path) -> Report:
         states_url = await _database(url, "states")
         async with Store.open(states_url, Settings()) as store:
             await states.run(report, states_url, store)
+    if "imports" in names:
+        await imports.run(report, await _database(url, "imports"))
     if "first_views" in names:
         views_url = await _database(url, "first_views")
         async with Store.open(views_url, Settings()) as store:

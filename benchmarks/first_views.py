@@ -1,4 +1,4 @@
-"""First views and intents over HTTP, and the first state of an imported world.
+"""First views and intents over HTTP.
 
 A simulation of 1,000 agents has played 15 turns before anybody looks. Agents come then, for a first view or with
 a first intent, while another client asks for small things and is to be answered as ever. Beside them is what they are
@@ -17,29 +17,22 @@ from contextlib import contextmanager
 from http.client import HTTPConnection
 from typing import Any
 
-import asyncpg
 import orjson
-from worldledger_service.settings import Settings
 from worldledger_service.store import Store
 
-from benchmarks.harness import Figure, Goal, Report, say
+from benchmarks.harness import Goal, Report, say
 from benchmarks.million import command
-from benchmarks.states import LONG, moved, server
+from benchmarks.states import server
 from worldledger.genesis import NewWorld
 
 AGENTS, TURNS, VARIABLES = 1000, 15, 20
 #: Agents that come for a view, and those that come with an intent.
 COMING = 20
 WORLD = "first-views"
-#: Rounds of imports with and without snapshots, of as many effects as the world has whose first state is asked for.
-ROUNDS = 3
-#: Seconds after an import's end at which its world's first state is asked for.
-AFTER = 5.0
 
 
 async def run(report: Report, url: str, store: Store) -> None:
-    """Measure both."""
-    await _imports(report, url)
+    """Measure first views and first intents."""
     say("first views")
     await _play(store)
     # The service would else feed its projections from all of that meanwhile.
@@ -168,41 +161,3 @@ def _answer(client: HTTPConnection, method: str, path: str, body: Any) -> bytes:
     read = answer.read()
     assert answer.status < 300, read
     return read
-
-
-# -- imported worlds -------------------------------------------------------------------------------------------
-
-
-async def _imports(report: Report, url: str) -> None:
-    say("imports, with snapshots and without")
-
-    ways = {
-        "bulk import, snapshots to follow": Settings(),
-        "bulk import, without snapshots": Settings(snapshot_every=10**8),
-    }
-    report.figures |= {name: Figure(name) for name in ways}
-    connection = await asyncpg.connect(url)
-    for turn in range(ROUNDS):
-        for name, settings in list(ways.items())[:: 1 if turn % 2 else -1]:
-            await connection.execute("checkpoint")  # what the one before has left to be done
-            async with Store.open(url, settings) as store:  # which waits for the snapshots when it is closed
-                start = time.perf_counter()
-                world = NewWorld(world_id=f"imported-{time.time_ns()}")
-                await store.import_world(world, (moved(index) for index in range(LONG)))  # type: ignore[misc]
-                report.figures[name].rates.append(LONG / (time.perf_counter() - start))
-    await connection.close()
-    report.ratio(
-        "bulk import with snapshots to follow over one without",
-        "bulk import, snapshots to follow",
-        "bulk import, without snapshots",
-        0.95,
-    )
-    async with Store.open(url, Settings()) as store:
-        start = time.perf_counter()
-        await store.import_world(NewWorld(world_id="million"), (moved(index) for index in range(LONG)))  # type: ignore[misc]
-        report.tell(f"import of {LONG:,} effects", time.perf_counter() - start, "s")
-        await asyncio.sleep(AFTER)
-        start = time.perf_counter()
-        await store.states.state_at("million", LONG)
-        took = time.perf_counter() - start
-        report.note(Goal(f"first state {AFTER:g} s after an import of {LONG:,}", took, 1, at_least=False, unit="s"))

@@ -1,14 +1,19 @@
-"""The process that takes the snapshots of a world beside its import: ``python -m worldledger_service.snapshot_worker``.
+"""The process that takes the snapshots of a world that is imported: ``python -m worldledger_service.snapshot_worker``.
 
 `worldledger_service.store.import_snapshots` starts it, and says what goes in by stdin and out by stdout. The database
-is neither read nor written. It ends when stdin does, which happens however the parent ends. After an error, which is
-told again when the world is folded from the database, the exit code is 1.
+is neither read nor written. Until the import has ended it leaves the processors to that and to the database as long as
+what waits can be folded in a few seconds. It ends when its parent does. After an error, which is told again when the
+world is folded from the database, the exit code is 1.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import socket
 import sys
+import time
+from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO, Final
 
@@ -17,7 +22,7 @@ from worldledger.folding import Fold
 from worldledger.rulesets import load_ruleset
 from worldledger_service.collecting import collect_seldom
 from worldledger_service.store.advancing import Forward
-from worldledger_service.store.import_snapshots import read_frames, record
+from worldledger_service.store.import_snapshots import END, HELD_BYTES, SEGMENT, read_frames, record
 from worldledger_service.store.snapshots import Base
 
 if TYPE_CHECKING:
@@ -26,21 +31,79 @@ if TYPE_CHECKING:
     from worldledger.chain import StoredEffect
     from worldledger_service.store.import_snapshots import Order
 
+#: Seconds of folding that are put off until the import's end, and bytes of effects that wait for it at most.
+LATER_SECONDS: Final = 3.0
+_MOST_BYTES: Final = 512 * 1024 * 1024
+#: Segments that wait here at most, for each is an open file; others wait in the socket, or with the importing process.
+_MOST_SEGMENTS: Final = 500
 #: Effects that are folded at once.
 _AT_ONCE: Final = 500
 
 
-def work(stdin: BinaryIO, stdout: BinaryIO) -> None:
-    """Take the snapshots. Raises what the fold raises."""
-    line = stdin.readline()
-    if not line:
-        return
-    order: Order = json.loads(line)
+class Backlog:
+    """The segments that were handed over and are not folded yet."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+        self._segments: deque[BinaryIO] = deque()
+        self._bytes = 0
+        self._is_over = False
+        #: seconds of the processor that folding a byte takes: a guess, until there is one that was measured
+        self._cost = LATER_SECONDS / HELD_BYTES
+
+    def __iter__(self) -> Iterator[BinaryIO]:
+        """Return each segment when it is due: if folding all that wait would take too long, or the import has ended.
+
+        Raises EOFError where the importing process ends before the import does.
+        """
+        while True:
+            while not self._is_over and len(self._segments) < _MOST_SEGMENTS:
+                if not self._receive(wait=not self._is_long):
+                    break
+            if not self._segments:
+                return
+            with self._segments.popleft() as segment:
+                size = os.fstat(segment.fileno()).st_size
+                start = time.process_time()
+                yield segment
+                self._cost = (time.process_time() - start) / max(size, 1)
+                self._bytes -= size
+
+    @property
+    def _is_long(self) -> bool:
+        """Whether there is more than can be left for later."""
+        return bool(self._segments) and (self._bytes > _MOST_BYTES or self._bytes * self._cost >= LATER_SECONDS)
+
+    def _receive(self, *, wait: bool) -> bool:
+        """Take in what comes next, if anything has come or it is to be waited for; return whether to ask again."""
+        self._link.setblocking(wait)
+        try:
+            word, descriptors, *_ = socket.recv_fds(self._link, 1, 1)
+        except BlockingIOError:
+            return False
+        if word == SEGMENT and descriptors:
+            segment = os.fdopen(descriptors[0], "rb")
+            self._bytes += segment.seek(0, os.SEEK_END)
+            segment.seek(0)
+            self._segments.append(segment)
+            return True
+        if word != END:
+            raise EOFError
+        self._is_over = True
+        return False
+
+
+def work(order: Order, link: socket.socket, stdout: BinaryIO) -> None:
+    """Take the snapshots. Raises what the fold raises, and EOFError where the importing process has ended."""
+    parent = os.getppid()
     fold = Fold(order["world_id"], load_ruleset(order["ruleset"]))
     forward = Forward(Base(fold, b"", 0), order["every"])
-    for rows in _joined(read_frames(stdin)):
-        stdout.writelines(record(taken) for taken in forward.feed(rows))
+    for segment in Backlog(link):
+        for rows in _joined(read_frames(segment, fold.seq)):
+            stdout.writelines(record(taken) for taken in forward.feed(rows))
         stdout.flush()
+        if os.getppid() != parent:
+            raise EOFError
 
 
 def _joined(frames: Iterable[list[StoredEffect]]) -> Iterator[list[StoredEffect]]:
@@ -58,8 +121,8 @@ def main() -> None:
     """Work, and exit."""
     collect_seldom()
     failed = True
-    with suppress(OSError, SimulationError):
-        work(sys.stdin.buffer, sys.stdout.buffer)
+    with suppress(OSError, EOFError, SimulationError), socket.socket(fileno=0) as link:
+        work(json.loads(sys.argv[1]), link, sys.stdout.buffer)
         failed = False
     sys.exit(failed)
 

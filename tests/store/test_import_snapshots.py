@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
+import time
+from array import array
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 import psutil
 import pytest
+from worldledger_service import snapshot_worker
+from worldledger_service.snapshot_worker import Backlog
 from worldledger_service.store import Store, import_snapshots
-from worldledger_service.store.import_snapshots import ImportSnapshots, frame, read_frames, record, thinned
+from worldledger_service.store.import_snapshots import (
+    END,
+    SEGMENT,
+    ImportSnapshots,
+    frame,
+    read_frames,
+    record,
+    thinned,
+)
 from worldledger_service.store.snapshots import Taken
 
 from worldledger.chain import StoredEffect
@@ -31,6 +46,15 @@ from .states import moved, replayed, snapshots
 
 Opener = Callable[..., Awaitable[Store]]
 COUNT = 3000
+#: The process as it is.
+COMMAND = import_snapshots._COMMAND
+#: The process, which puts nothing off.
+WORKER = """
+from worldledger_service import snapshot_worker
+
+snapshot_worker.LATER_SECONDS = 0.0
+snapshot_worker.main()
+"""
 
 
 @pytest.fixture
@@ -41,7 +65,7 @@ def outputs() -> list[BinaryIO]:
 
 @pytest.fixture
 def workers(monkeypatch: pytest.MonkeyPatch, outputs: list[BinaryIO]) -> list[psutil.Process]:
-    """Have imports count as large early on; return the processes that take their snapshots, as they are started."""
+    """Have imports count as large early on, and processes begin early; return those that are started."""
     started: list[psutil.Process] = []
     popen = subprocess.Popen
 
@@ -52,6 +76,10 @@ def workers(monkeypatch: pytest.MonkeyPatch, outputs: list[BinaryIO]) -> list[ps
             outputs.append(options["stdout"])
 
     monkeypatch.setattr(import_snapshots, "_LARGE_BYTES", 200_000)
+    monkeypatch.setattr(import_snapshots, "HELD_BYTES", 200_000)
+    monkeypatch.setattr(import_snapshots, "_SEGMENT_BYTES", 50_000)
+    monkeypatch.setattr(import_snapshots, "_MEMORY_BYTES", 100_000)
+    monkeypatch.setattr(import_snapshots, "_COMMAND", (sys.executable, "-c", WORKER))
     monkeypatch.setattr(subprocess, "Popen", Started)
     return started
 
@@ -120,12 +148,14 @@ async def test_a_small_import_starts_no_process(
     open_store: Opener, world_id: str, workers: list[psutil.Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is folded afterwards; so is one whose snapshots are so far apart that none is due when it has become large."""
-    monkeypatch.setattr(import_snapshots, "_LARGE_BYTES", 10_000_000)
+    for name in ("_LARGE_BYTES", "HELD_BYTES"):
+        monkeypatch.setattr(import_snapshots, name, 10_000_000)
     store = await open_store(snapshot_every=500)
     await store.import_world(NewWorld(world_id=world_id), drafts())
     await done(store)
     await check(store, world_id, COUNT + 1)
-    monkeypatch.setattr(import_snapshots, "_LARGE_BYTES", 200_000)
+    for name in ("_LARGE_BYTES", "HELD_BYTES"):
+        monkeypatch.setattr(import_snapshots, name, 200_000)
     rare = NewWorld(world_id=f"{world_id}-rare", snapshot_every=COUNT)
     await store.import_world(rare, drafts())
     await done(store)
@@ -174,12 +204,80 @@ async def test_a_process_that_dies_does_no_harm(
     assert len(workers) == 1
 
 
+async def test_a_process_that_dies_after_the_import_does_no_harm(
+    open_store: Opener, world_id: str, workers: list[psutil.Process]
+) -> None:
+    """What it had put off until then is folded by this process."""
+    store = await open_store(snapshot_every=500)
+    await store.import_world(NewWorld(world_id=world_id), drafts(1000, lambda: suspend(workers)))
+    workers[0].kill()
+    await done(store)
+    await check(store, world_id, COUNT + 1)
+    assert len(workers) == 1
+
+
+async def test_folding_is_put_off_until_the_import_has_ended(
+    open_store: Opener,
+    world_id: str,
+    workers: list[psutil.Process],
+    outputs: list[BinaryIO],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of what can be folded soon afterwards nothing is folded beside the import; then all of it is, elsewhere."""
+    monkeypatch.setattr(import_snapshots, "_COMMAND", COMMAND)
+    store = await open_store(snapshot_every=500)
+    before: list[int] = []
+    folded: list[int] = []
+    feed = Fold.feed
+
+    def counting(self: Fold, rows: Sequence[StoredEffect]) -> None:
+        folded.append(len(rows))
+        feed(self, rows)
+
+    monkeypatch.setattr(Fold, "feed", counting)
+    late = drafts(COUNT - 1, lambda: before.append(os.fstat(outputs[0].fileno()).st_size))
+    await store.import_world(NewWorld(world_id=world_id), late)
+    await done(store)
+    assert (before, folded, len(workers)) == ([0], [], 1)
+    monkeypatch.undo()
+    await check(store, world_id, COUNT + 1)
+
+
+async def test_an_import_that_ends_early_starts_the_process_then(
+    open_store: Opener, world_id: str, workers: list[psutil.Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until there is one, what comes is kept: so much in memory, the rest in unnamed files."""
+    monkeypatch.setattr(import_snapshots, "HELD_BYTES", 10_000_000)
+    store = await open_store(snapshot_every=500)
+    kept: list[ImportSnapshots] = []
+    make = store._import_snapshots
+    monkeypatch.setattr(store, "_import_snapshots", lambda world: kept.append(make(world)) or kept[-1])
+    in_memory: list[int] = []
+
+    def look() -> None:
+        assert workers == []
+        in_memory.extend(len(b"".join(each)) for each in kept[0]._waiting if isinstance(each, list))
+        assert len(in_memory) < len(kept[0]._waiting)
+
+    await store.import_world(NewWorld(world_id=world_id), drafts(COUNT - 1, look))
+    await done(store)
+    assert 0 < sum(in_memory) <= 100_000
+    assert len(workers) == 1
+    await check(store, world_id, COUNT + 1)
+
+
 async def test_a_process_that_falls_behind_is_not_waited_for(
     open_store: Opener, world_id: str, workers: list[psutil.Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it is to be handed waits in a file, and it takes all of the snapshots when it has time."""
-    monkeypatch.setattr(import_snapshots, "_BEHIND_BYTES", 300_000)
-    monkeypatch.setattr(import_snapshots, "_PIPE_BYTES", 4096)
+    """It takes all of the snapshots when it has time, also of what was more than its socket takes."""
+    made = socket.socketpair
+
+    def narrow() -> tuple[socket.socket, socket.socket]:
+        pair = made()
+        pair[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+        return pair
+
+    monkeypatch.setattr(socket, "socketpair", narrow)
     store = await open_store(snapshot_every=500)
     folded: list[int] = []
     feed = Fold.feed
@@ -197,6 +295,62 @@ async def test_a_process_that_falls_behind_is_not_waited_for(
     assert folded == []
     monkeypatch.undo()
     await check(store, world_id, COUNT + 1)
+
+
+async def test_where_nothing_can_be_kept_all_is_folded_afterwards(
+    open_store: Opener, world_id: str, workers: list[psutil.Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk harms neither the import nor its snapshots."""
+
+    def full(*_: object, **__: object) -> BinaryIO:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    store = await open_store(snapshot_every=500)
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    await store.import_world(NewWorld(world_id=world_id), drafts())
+    await done(store)
+    await check(store, world_id, COUNT + 1)
+    assert workers == []
+
+
+class Link:
+    """A socket by which segments of 100 bytes come, and the end when they are waited for; it notes who waited when."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._blocking = True
+        self.waited = 0
+
+    def setblocking(self, blocking: bool) -> None:
+        """Have what is asked for next be waited for, or not."""
+        self._blocking = blocking
+
+    def recvmsg(self, _size: int, _ancillary: int) -> tuple[bytes, list[tuple[int, int, bytes]], int, None]:
+        """Return the next of what comes."""
+        if self._count:
+            self._count -= 1
+            with tempfile.TemporaryFile(buffering=0) as segment:
+                segment.write(bytes(100))
+                descriptor = array("i", [os.dup(segment.fileno())])
+            return SEGMENT, [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptor.tobytes())], 0, None
+        if not self._blocking:
+            raise BlockingIOError
+        self.waited += 1
+        return END, [], 0, None
+
+
+@pytest.mark.parametrize(("seconds", "later"), [(0.0, 5), (0.9, 3), (2.0, 1), (5.0, 0)])
+def test_as_much_is_put_off_as_can_be_folded_soon(seconds: float, later: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what the last segment has cost; and never more than so many bytes, which is where the first one comes from."""
+    now = [0.0]
+    monkeypatch.setattr(snapshot_worker, "_MOST_BYTES", 550)
+    monkeypatch.setattr(time, "process_time", lambda: now[0])
+    link = Link(6)
+    beside = 0
+    for _ in Backlog(link):  # type: ignore[arg-type]
+        beside += not link.waited
+        now[0] += seconds
+    assert 6 - beside == later
 
 
 async def test_a_store_that_closes_ends_the_process(
@@ -229,7 +383,7 @@ def test_the_process_ends_with_its_parent() -> None:
     program = (
         "import time\n"
         "from worldledger_service.store import import_snapshots\n"
-        "import_snapshots._LARGE_BYTES = import_snapshots._PIECE_BYTES = 0\n"
+        "import_snapshots._SEGMENT_BYTES = import_snapshots.HELD_BYTES = 1\n"
         "snapshots = import_snapshots.ImportSnapshots('w', 'sandbox', 2)\n"
         "list(snapshots.through(('w', seq, '{}', bytes(32)) for seq in range(1, 9)))\n"
         "print(snapshots._process.pid, flush=True)\n"
@@ -246,12 +400,12 @@ async def test_what_was_written_in_part_is_left_out(workers: list[psutil.Process
     """No frame and no snapshot counts that the end of a process has cut off; what is no effect ends the process."""
     rows = [("w", seq, "{}", bytes(32), "", "", 0.0) for seq in range(1, 4)]
     whole = frame(rows)
-    assert [row.global_seq for each in read_frames(io.BytesIO(whole + whole[:-1])) for row in each] == [1, 2, 3]
+    assert [row.global_seq for each in read_frames(io.BytesIO(whole + whole[:-1]), 0) for row in each] == [1, 2, 3]
     taken = record(Taken(7, bytes(32), b"{}", "0" * 64))
     assert import_snapshots._places(io.BytesIO(taken + taken[:-1])) == [0]
     taking = ImportSnapshots("w", "sandbox", 2)
     list(taking.through([("w", seq, "{}" * 9000, bytes(32), "", "", 0.0) for seq in range(1, 65)]))
-    assert taking.begun
+    assert taking.is_large
     assert list(await taking.finish(10)) == []
     taking.give_up()
 

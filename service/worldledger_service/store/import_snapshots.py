@@ -1,29 +1,33 @@
-"""Snapshots of a world that is being imported, taken beside the import by a process of its own.
+"""Snapshots of a world that is being imported, taken by a process of its own, most of them after the import's end.
 
-Folding in the importing process would slow the import down, and folding afterwards takes as long as the import. So a
-process of its own (`worldledger_service.snapshot_worker`) is handed the effects as they go into the database. It is
-started when an import has become large; a small one is folded afterwards, in less time than a process takes to start.
-Its snapshots are written to the database once the import is committed; where that fails there are none. What the
-process has not taken, because it died, is taken as for any world that lacks snapshots.
+Folding in the importing process would slow the import down, and folding everything afterwards takes half as long as the
+import. So the effects are kept as they go into the database, and a process of its own
+(`worldledger_service.snapshot_worker`) folds them. Beside the import, which needs the processors itself, it folds only
+what would take it too long afterwards. A small import is folded by the importing process, in less time than a process
+takes to start. The snapshots are written to the database once the import is committed; where that fails there are
+none. What the process has not taken, because it died, is taken as for any world that lacks snapshots.
 
-- **stdin**: a line of JSON, `Order`, and the world's effects from the first on, in frames (`frame`).
+- **Segments**: unnamed files of the world's effects from the first on, in frames (`read_frames`). The newest bytes of a
+  short import are in memory until the process is to have them.
+- **stdin** of the process, a socket: a byte `SEGMENT` with the descriptor of each segment, and `END` after the last.
 - **stdout**, an unnamed file: the snapshots that were due (`record`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from itertools import islice
-from struct import Struct, iter_unpack
+from functools import partial
+from itertools import islice, repeat
+from operator import itemgetter
+from struct import Struct
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, Final, Self
 
@@ -42,19 +46,27 @@ _COMMAND: Final = (sys.executable, "-m", "worldledger_service.snapshot_worker")
 _NICENESS: Final = 5
 #: Bytes of effects from which an import is large. Reading back and folding so many takes less than a second.
 _LARGE_BYTES: Final = 16 * 1024 * 1024
-#: Bytes that wait for the process in memory. If it falls behind further, the rest waits in an unnamed file.
-_BEHIND_BYTES: Final = 32 * 1024 * 1024
-#: Rows that are taken from the import at once.
-_ROWS: Final = 32
-#: Bytes that are written at once, and that the pipe holds where the system lets it.
-_PIECE_BYTES: Final = 64 * 1024
-_PIPE_BYTES: Final = 1024 * 1024
+#: Bytes beyond which the process is started before the import's end. Folding so many takes about a second.
+HELD_BYTES: Final = 96 * 1024 * 1024
+#: Bytes that wait in memory, at most, and of one segment.
+_MEMORY_BYTES: Final = 64 * 1024 * 1024
+_SEGMENT_BYTES: Final = 8 * 1024 * 1024
+#: Rows that are taken from the import at once, which make a frame.
+_ROWS: Final = 64
+
+#: What the process is told: here is a segment; that was the last.
+SEGMENT: Final = b"s"
+END: Final = b"e"
 
 #: Before a frame: how many effects it has, and the bytes of their texts.
 _FRAME: Final = Struct(">IQ")
 #: Before a snapshot: its global_seq, its checksum, the state's digest, and the bytes of the state's text.
 _RECORD: Final = Struct(">Q32s32sQ")
 _CHECKSUM_BYTES: Final = 32
+
+#: Of a row.
+_TEXT: Final = itemgetter(2)
+_CHECKSUM: Final = itemgetter(3)
 
 log = structlog.get_logger("worldledger.store")
 
@@ -75,20 +87,17 @@ class ImportSnapshots:
 
     def __init__(self, world_id: str, ruleset: str, every: int) -> None:
         self._order = Order(world_id=world_id, ruleset=ruleset, every=every)
-        #: what waits for the process, or for there to be one: pieces, the bytes of all of them, those of the first that
-        #: are written already, and the frames of the next piece with their bytes
-        self._waiting: deque[bytes] = deque([json.dumps(self._order).encode() + b"\n"])
-        self._waiting_bytes = len(self._waiting[0])
-        self._written = 0
-        #: what follows these, from one offset to another
-        self._spool: BinaryIO | None = None
-        self._spooled = self._spooled_to = 0
+        #: the frames of the next segment with their bytes, the segments that the process has not been handed yet, as
+        #: frames or in a file, and the bytes of everything
         self._frames: list[bytes] = []
         self._frames_bytes = 0
+        self._waiting: deque[list[bytes] | BinaryIO] = deque()
+        self._bytes = 0
         self._seq = 0
-        #: whether the process is to be handed what comes
-        self._feeding = True
+        #: whether what comes is kept for the process
+        self._keeping = True
         self._process: subprocess.Popen[bytes] | None = None
+        self._link: socket.socket | None = None
         self._taken: BinaryIO | None = None
 
     def __enter__(self) -> Self:
@@ -99,128 +108,95 @@ class ImportSnapshots:
             self.give_up()
 
     @property
-    def begun(self) -> bool:
-        """Whether there is a process that takes snapshots."""
-        return self._process is not None
+    def is_large(self) -> bool:
+        """Whether a process takes the snapshots, or is to."""
+        return self._process is not None or (self._keeping and self._bytes + self._frames_bytes >= _LARGE_BYTES)
 
     def through(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Return the rows as they are, and hand them to the process on the way. It never waits for that."""
+        """Return the rows as they are, and keep them for the process on the way. It is never waited for."""
         rows = iter(rows)
         while some := list(islice(rows, _ROWS)):
-            if self._feeding:
-                self._hand_over(some)
+            if self._keeping:
+                self._keep(some)
             yield from some
 
-    def _hand_over(self, rows: Sequence[Row]) -> None:
+    def _keep(self, rows: Sequence[Row]) -> None:
         self._frames.append(frame(rows))
         self._frames_bytes += len(self._frames[-1])
-        if self._frames_bytes < _PIECE_BYTES:
-            return
-        self._cut()
         self._seq = rows[-1][1]
-        if self._process is not None:
-            self._write()
-        elif self._waiting_bytes >= _LARGE_BYTES:
-            self._begin()
-
-    def _cut(self) -> None:
-        """Make a piece of the frames."""
-        piece = b"".join(self._frames)
-        self._frames.clear()
-        self._frames_bytes = 0
-        if self._waiting_bytes < _BEHIND_BYTES and self._spooled == self._spooled_to:
-            self._waiting.append(piece)
-            self._waiting_bytes += len(piece)
+        if self._frames_bytes < _SEGMENT_BYTES:
             return
+        self._end_segment()
         try:
-            if self._spool is None:
-                self._spool = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by `give_up`
-            if self._spooled == self._spooled_to:
-                self._spooled = self._spooled_to = 0
-            self._spool.seek(self._spooled_to)
-            if self._spool.write(piece) == len(piece):
-                self._spooled_to += len(piece)
-            else:
-                self._feeding = False
-        except OSError as error:  # what it cannot be handed is folded afterwards
-            log.warning("a process beside an import is handed no more", error=str(error))
-            self._feeding = False
+            if self._bytes > _MEMORY_BYTES:
+                self._waiting[-1] = _in_file(self._waiting[-1])
+            if self._bytes > HELD_BYTES:
+                if self._process is None:
+                    self._begin()
+                self._send()
+        except OSError as error:  # what cannot be kept is folded afterwards
+            self._fail(error)
+
+    def _end_segment(self) -> None:
+        """Have the segment wait for the process, and begin another."""
+        self._waiting.append(self._frames)
+        self._bytes += self._frames_bytes
+        self._frames, self._frames_bytes = [], 0
 
     def _begin(self) -> None:
         """Start the process, unless snapshots are so far apart that none is due yet: few are then, if any."""
         if self._seq < self._order["every"]:
             self.give_up()
             return
-        try:
+        self._link, theirs = socket.socketpair()
+        with theirs:
             self._taken = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `give_up`
             # A process group of its own: what is typed at the terminal is not for it. Not a session: Linux may share
             # the processors among sessions without looking at their niceness.
-            self._process = subprocess.Popen(  # noqa: S603 - a constant
-                _COMMAND, stdin=subprocess.PIPE, stdout=self._taken, bufsize=0, process_group=0
+            self._process = subprocess.Popen(  # noqa: S603 - a constant, and an argument that is no command
+                [*_COMMAND, json.dumps(self._order)],
+                stdin=theirs.fileno(),
+                stdout=self._taken,
+                bufsize=0,
+                process_group=0,
             )
-            os.setpriority(os.PRIO_PROCESS, self._process.pid, _NICENESS)
-            pipe = self._pipe()
-            os.set_blocking(pipe, False)
-            if (size := getattr(fcntl, "F_SETPIPE_SZ", None)) is not None:
-                with suppress(OSError):  # it may have a limit
-                    fcntl.fcntl(pipe, size, _PIPE_BYTES)
-        except OSError as error:
-            log.warning("no snapshots are taken beside an import", error=str(error))
-            self.give_up()
-            return
-        self._write()
+        os.setpriority(os.PRIO_PROCESS, self._process.pid, _NICENESS)
+        self._link.setblocking(False)
 
-    def _pipe(self) -> int:
-        assert self._process is not None  # noqa: S101 - for the type checker
-        assert self._process.stdin is not None  # noqa: S101
-        return self._process.stdin.fileno()
-
-    def _write(self) -> None:
-        """Write as much of what waits as the pipe takes; if that blocks, all of it."""
+    def _send(self) -> None:
+        """Hand over as many segments as the socket takes; if that blocks, all of them."""
         try:
-            while self._waiting or self._unspool():
-                piece = self._waiting[0]
-                self._written += os.write(self._pipe(), memoryview(piece)[self._written :])
-                if self._written < len(piece):
-                    continue
+            while self._waiting and self._link is not None:
+                segment = self._waiting[0] = _in_file(self._waiting[0])
+                socket.send_fds(self._link, [SEGMENT], [segment.fileno()])
                 self._waiting.popleft()
-                self._waiting_bytes -= len(piece)
-                self._written = 0
+                segment.close()
         except BlockingIOError:
             return
-        except OSError:  # the process has ended
-            self._feeding = False
-            self._forget()
 
-    def _unspool(self) -> bool:
-        """Have the next piece of the file wait; return False if there is none."""
-        if self._spool is None or self._spooled == self._spooled_to:
-            return False
-        self._spool.seek(self._spooled)
-        piece = self._spool.read(min(_PIPE_BYTES, self._spooled_to - self._spooled))
-        self._spooled += len(piece)
-        self._waiting.append(piece)
-        self._waiting_bytes += len(piece)
-        return True
+    def _fail(self, error: OSError) -> None:
+        log.warning("the snapshots of an import are not all taken beside it", error=str(error))
+        self._keeping = False
+        self._forget()
 
     def _forget(self) -> None:
         """Forget what waits."""
+        for segment in self._waiting:
+            if not isinstance(segment, list):
+                segment.close()
         self._waiting.clear()
         self._frames.clear()
-        self._spooled = self._spooled_to
-        if self._spool is not None:
-            self._spool.close()
 
     def give_up(self) -> None:
         """End the process, and keep nothing of what it has taken."""
-        self._feeding = False
+        self._keeping = False
         self._forget()
         process, self._process = self._process, None
         if process is not None:
             process.kill()
             process.wait()
-            if process.stdin is not None:
-                process.stdin.close()
+        if self._link is not None:
+            self._link.close()
         if self._taken is not None:
             self._taken.close()
 
@@ -229,10 +205,14 @@ class ImportSnapshots:
 
         Call `give_up` when they are written, or not wanted any more.
         """
+        if self._process is None and self.is_large:
+            try:
+                self._begin()
+            except OSError as error:
+                self._fail(error)
         process = self._process
         if process is None:
             return iter(())
-        self._feeding = False
         ending = asyncio.ensure_future(asyncio.to_thread(self._end, process))
         try:
             code = await asyncio.shield(ending)
@@ -241,7 +221,7 @@ class ImportSnapshots:
             await ending  # nothing holds the thread up any more
             raise
         if code != 0:
-            log.warning("taking snapshots beside an import ended early", world_id=self._order["world_id"], code=code)
+            log.warning("taking the snapshots of an import ended early", world_id=self._order["world_id"], code=code)
         taken = self._taken
         assert taken is not None  # noqa: S101 - for the type checker: there is one where there is a process
         return (_snapshot_at(taken, place) for place in thinned(_places(taken), most))
@@ -253,35 +233,56 @@ class ImportSnapshots:
 
     def _end(self, process: subprocess.Popen[bytes]) -> int:
         """Hand over what waits; return how the process has ended."""
-        assert process.stdin is not None  # noqa: S101 - for the type checker
-        self._cut()
-        os.set_blocking(process.stdin.fileno(), True)
-        self._write()
-        process.stdin.close()
+        assert self._link is not None  # noqa: S101 - for the type checker
+        self._link.setblocking(True)
+        try:
+            if self._keeping:
+                self._keeping = False
+                self._end_segment()
+                self._send()
+            self._link.send(END)
+        except OSError as error:  # the process has ended
+            self._fail(error)
         return process.wait()
+
+
+def _in_file(segment: list[bytes] | BinaryIO) -> BinaryIO:
+    """Return a segment in an unnamed file. Raises OSError where there is no room for it."""
+    if not isinstance(segment, list):
+        return segment
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `_send` or `_forget`
+    try:
+        file.writelines(segment)
+        file.flush()
+    except OSError:
+        file.close()
+        raise
+    return file
 
 
 def frame(rows: Sequence[Row]) -> bytes:
     """Return rows of the log as the process is handed them: their texts, a line each, and their checksums."""
-    texts = "\n".join([row[2] for row in rows]).encode()
-    return b"".join([_FRAME.pack(len(rows), len(texts)), texts, *[row[3] for row in rows]])
+    texts = "\n".join(map(_TEXT, rows)).encode()
+    return b"".join([_FRAME.pack(len(rows), len(texts)), texts, *map(_CHECKSUM, rows)])
 
 
-def read_frames(stream: BinaryIO) -> Iterator[list[StoredEffect]]:
-    """Return the effects of each whole frame."""
-    seq = 0
+def read_frames(stream: BinaryIO, seq: int) -> Iterator[list[StoredEffect]]:
+    """Return the effects of each whole frame, the first of which follow the effect ``seq``."""
     while len(head := stream.read(_FRAME.size)) == _FRAME.size:
         count, size = _FRAME.unpack(head)
-        body = stream.read(size + count * _CHECKSUM_BYTES)
-        if len(body) < size + count * _CHECKSUM_BYTES:
+        texts, checksums = stream.read(size), stream.read(count * _CHECKSUM_BYTES)
+        if len(checksums) < count * _CHECKSUM_BYTES:
             return
-        texts = body[:size].split(b"\n")
-        checksums = iter_unpack(f"{_CHECKSUM_BYTES}s", body[size:])
-        yield [
-            StoredEffect(seq, text, checksum, "", "", 0.0)
-            for seq, text, (checksum,) in zip(range(seq + 1, seq + count + 1), texts, checksums, strict=True)
-        ]
+        each = [checksums[at : at + _CHECKSUM_BYTES] for at in range(0, len(checksums), _CHECKSUM_BYTES)]
+        rows = zip(range(seq + 1, seq + count + 1), texts.split(b"\n"), each, *_EMPTY, strict=False)
+        yield list(map(_effect, rows))
         seq += count
+
+
+#: Makes an effect of a tuple, in a fraction of the time that its class takes.
+_effect: Final = partial(tuple.__new__, StoredEffect)
+#: What the fold does not look at.
+_EMPTY: Final = (repeat(""), repeat(""), repeat(0.0))
 
 
 def record(taken: Taken) -> bytes:

@@ -141,7 +141,7 @@ class Snapshotter:
             if snapshots is not None:
                 self._beside.add(snapshots)
                 try:
-                    if snapshots.begun:
+                    if snapshots.is_large:
                         newest = await self._states.keep(world_id, snapshots)
                 finally:
                     self._beside.discard(snapshots)

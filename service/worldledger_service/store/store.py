@@ -290,6 +290,8 @@ class Store:
         """
         if head_seq >= (every or self._settings.snapshot_every):
             self._snapshotter.imported(world_id, head_seq, snapshots)
+        elif snapshots is not None:
+            snapshots.give_up()
 
     @asynccontextmanager
     async def _bulk_transaction(self) -> AsyncIterator[PooledConnection]:
