@@ -11,7 +11,7 @@ import asyncio
 import statistics
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import NamedTuple
 from unittest.mock import patch
 
@@ -60,9 +60,7 @@ async def run(report: Report, url: str) -> None:
             for way in list(WAYS)[:: 1 if turn % 2 else -1]:
                 await connection.execute("checkpoint")  # what the one before has left to be done
                 async with Store.open(url, WAYS[way]) as store:  # which waits for the snapshots when it is closed
-                    with (
-                        nullcontext() if way == WITH else patch.object(ImportSnapshots, "through", lambda _, rows: rows)
-                    ):
+                    with nullcontext() if way == WITH else _keeping_nothing():
                         before, start = _used(server), time.perf_counter()
                         await _import(store, f"imported-{time.time_ns()}", count)
                         figures[way].rates.append(count / (time.perf_counter() - start))
@@ -83,6 +81,11 @@ async def run(report: Report, url: str) -> None:
         await store.states.state_at("million", LONG)
         took = time.perf_counter() - start
         report.note(Goal(f"first state {AFTER:g} s after an import of {LONG:,}", took, 1, at_least=False, unit="s"))
+
+
+def _keeping_nothing() -> AbstractContextManager[object]:
+    """Have imports keep no effects for snapshots."""
+    return patch.object(ImportSnapshots, "through", lambda _, rows: rows)
 
 
 async def _import(store: Store, name: str, count: int) -> None:

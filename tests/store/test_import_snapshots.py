@@ -77,8 +77,8 @@ def workers(monkeypatch: pytest.MonkeyPatch, outputs: list[BinaryIO]) -> list[ps
 
     monkeypatch.setattr(import_snapshots, "_LARGE_BYTES", 200_000)
     monkeypatch.setattr(import_snapshots, "HELD_BYTES", 200_000)
+    monkeypatch.setattr(import_snapshots, "_MEMORY_BYTES", 20_000)
     monkeypatch.setattr(import_snapshots, "_SEGMENT_BYTES", 50_000)
-    monkeypatch.setattr(import_snapshots, "_MEMORY_BYTES", 100_000)
     monkeypatch.setattr(import_snapshots, "_COMMAND", (sys.executable, "-c", WORKER))
     monkeypatch.setattr(subprocess, "Popen", Started)
     return started
@@ -246,23 +246,29 @@ async def test_folding_is_put_off_until_the_import_has_ended(
 async def test_an_import_that_ends_early_starts_the_process_then(
     open_store: Opener, world_id: str, workers: list[psutil.Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until there is one, what comes is kept: so much in memory, the rest in unnamed files."""
+    """Until there is one, what comes is kept in unnamed files, nearly all of it."""
     monkeypatch.setattr(import_snapshots, "HELD_BYTES", 10_000_000)
     store = await open_store(snapshot_every=500)
-    kept: list[ImportSnapshots] = []
-    make = store._import_snapshots
-    monkeypatch.setattr(store, "_import_snapshots", lambda world: kept.append(make(world)) or kept[-1])
-    in_memory: list[int] = []
+    made: list[BinaryIO] = []
+    make = tempfile.TemporaryFile
+
+    def making(**options: Any) -> BinaryIO:
+        made.append(make(**options))
+        return made[-1]
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", making)
+    kept: list[int] = []
 
     def look() -> None:
+        kept.extend(os.fstat(file.fileno()).st_size for file in made)
+        assert {os.fstat(file.fileno()).st_nlink for file in made} == {0}
         assert workers == []
-        in_memory.extend(len(b"".join(each)) for each in kept[0]._waiting if isinstance(each, list))
-        assert len(in_memory) < len(kept[0]._waiting)
 
     await store.import_world(NewWorld(world_id=world_id), drafts(COUNT - 1, look))
     await done(store)
-    assert 0 < sum(in_memory) <= 100_000
     assert len(workers) == 1
+    assert max(kept) < 100_000 < 10 * 100_000 * 0.8 < sum(kept)
+    assert all(file.closed for file in made)
     await check(store, world_id, COUNT + 1)
 
 
@@ -383,7 +389,7 @@ def test_the_process_ends_with_its_parent() -> None:
     program = (
         "import time\n"
         "from worldledger_service.store import import_snapshots\n"
-        "import_snapshots._SEGMENT_BYTES = import_snapshots.HELD_BYTES = 1\n"
+        "import_snapshots._MEMORY_BYTES = import_snapshots._SEGMENT_BYTES = import_snapshots.HELD_BYTES = 1\n"
         "snapshots = import_snapshots.ImportSnapshots('w', 'sandbox', 2)\n"
         "list(snapshots.through(('w', seq, '{}', bytes(32)) for seq in range(1, 9)))\n"
         "print(snapshots._process.pid, flush=True)\n"
@@ -399,7 +405,7 @@ def test_the_process_ends_with_its_parent() -> None:
 async def test_what_was_written_in_part_is_left_out(workers: list[psutil.Process]) -> None:
     """No frame and no snapshot counts that the end of a process has cut off; what is no effect ends the process."""
     rows = [("w", seq, "{}", bytes(32), "", "", 0.0) for seq in range(1, 4)]
-    whole = frame(rows)
+    whole = b"".join(frame(rows))
     assert [row.global_seq for each in read_frames(io.BytesIO(whole + whole[:-1]), 0) for row in each] == [1, 2, 3]
     taken = record(Taken(7, bytes(32), b"{}", "0" * 64))
     assert import_snapshots._places(io.BytesIO(taken + taken[:-1])) == [0]

@@ -7,8 +7,7 @@ what would take it too long afterwards. A small import is folded by the importin
 takes to start. The snapshots are written to the database once the import is committed; where that fails there are
 none. What the process has not taken, because it died, is taken as for any world that lacks snapshots.
 
-- **Segments**: unnamed files of the world's effects from the first on, in frames (`read_frames`). The newest bytes of a
-  short import are in memory until the process is to have them.
+- **Segments**: unnamed files of the world's effects from the first on, in frames (`frame`).
 - **stdin** of the process, a socket: a byte `SEGMENT` with the descriptor of each segment, and `END` after the last.
 - **stdout**, an unnamed file: the snapshots that were due (`record`).
 """
@@ -18,13 +17,16 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from errno import ENOSPC
 from functools import partial
+from io import BytesIO
 from itertools import islice, repeat
 from operator import itemgetter
 from struct import Struct
@@ -48,8 +50,9 @@ _NICENESS: Final = 5
 _LARGE_BYTES: Final = 16 * 1024 * 1024
 #: Bytes beyond which the process is started before the import's end. Folding so many takes about a second.
 HELD_BYTES: Final = 96 * 1024 * 1024
-#: Bytes that wait in memory, at most, and of one segment.
-_MEMORY_BYTES: Final = 64 * 1024 * 1024
+#: Bytes that are kept in memory before they go into a segment together, and of one segment. What a file takes costs the
+#: import less than keeping it in memory, whose pages the system would clear first; mostly no disk ever sees it.
+_MEMORY_BYTES: Final = 1024 * 1024
 _SEGMENT_BYTES: Final = 8 * 1024 * 1024
 #: Rows that are taken from the import at once, which make a frame.
 _ROWS: Final = 64
@@ -63,6 +66,9 @@ _FRAME: Final = Struct(">IQ")
 #: Before a snapshot: its global_seq, its checksum, the state's digest, and the bytes of the state's text.
 _RECORD: Final = Struct(">Q32s32sQ")
 _CHECKSUM_BYTES: Final = 32
+
+#: How a process ends that `hurry` ended.
+_KILLED: Final = -signal.SIGKILL
 
 #: Of a row.
 _TEXT: Final = itemgetter(2)
@@ -87,11 +93,11 @@ class ImportSnapshots:
 
     def __init__(self, world_id: str, ruleset: str, every: int) -> None:
         self._order = Order(world_id=world_id, ruleset=ruleset, every=every)
-        #: the frames of the next segment with their bytes, the segments that the process has not been handed yet, as
-        #: frames or in a file, and the bytes of everything
-        self._frames: list[bytes] = []
-        self._frames_bytes = 0
-        self._waiting: deque[list[bytes] | BinaryIO] = deque()
+        #: what goes into the last segment next, the segments that the process has not been handed yet, whether the last
+        #: of them is being filled, and the bytes of all segments there were
+        self._next = BytesIO()
+        self._segments: deque[BinaryIO] = deque()
+        self._is_open = False
         self._bytes = 0
         self._seq = 0
         #: whether what comes is kept for the process
@@ -110,7 +116,7 @@ class ImportSnapshots:
     @property
     def is_large(self) -> bool:
         """Whether a process takes the snapshots, or is to."""
-        return self._process is not None or (self._keeping and self._bytes + self._frames_bytes >= _LARGE_BYTES)
+        return self._process is not None or (self._keeping and self._bytes + self._next.tell() >= _LARGE_BYTES)
 
     def through(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Return the rows as they are, and keep them for the process on the way. It is never waited for."""
@@ -121,27 +127,35 @@ class ImportSnapshots:
             yield from some
 
     def _keep(self, rows: Sequence[Row]) -> None:
-        self._frames.append(frame(rows))
-        self._frames_bytes += len(self._frames[-1])
         self._seq = rows[-1][1]
-        if self._frames_bytes < _SEGMENT_BYTES:
+        self._next.writelines(frame(rows))
+        if self._next.tell() < _MEMORY_BYTES:
             return
-        self._end_segment()
         try:
-            if self._bytes > _MEMORY_BYTES:
-                self._waiting[-1] = _in_file(self._waiting[-1])
-            if self._bytes > HELD_BYTES:
-                if self._process is None:
-                    self._begin()
-                self._send()
+            if self._write() >= _SEGMENT_BYTES:
+                self._is_open = False
+                if self._bytes > HELD_BYTES:
+                    self._hand_over()
         except OSError as error:  # what cannot be kept is folded afterwards
             self._fail(error)
 
-    def _end_segment(self) -> None:
-        """Have the segment wait for the process, and begin another."""
-        self._waiting.append(self._frames)
-        self._bytes += self._frames_bytes
-        self._frames, self._frames_bytes = [], 0
+    def _write(self) -> int:
+        """Write what is in memory into the last segment; return the bytes that it has then."""
+        if not self._is_open:
+            self._segments.append(tempfile.TemporaryFile(buffering=0))  # noqa: SIM115 - closed when sent, or by `_forget`
+            self._is_open = True
+        size = self._next.tell()
+        with self._next.getbuffer()[:size] as some:
+            if self._segments[-1].write(some) < size:
+                raise OSError(ENOSPC, os.strerror(ENOSPC))
+        self._next.seek(0)  # its memory is used again
+        self._bytes += size
+        return self._segments[-1].tell()
+
+    def _hand_over(self) -> None:
+        if self._process is None:
+            self._begin()
+        self._send()
 
     def _begin(self) -> None:
         """Start the process, unless snapshots are so far apart that none is due yet: few are then, if any."""
@@ -164,13 +178,11 @@ class ImportSnapshots:
         self._link.setblocking(False)
 
     def _send(self) -> None:
-        """Hand over as many segments as the socket takes; if that blocks, all of them."""
+        """Send the process as many segments as the socket takes; if that blocks, all of them."""
         try:
-            while self._waiting and self._link is not None:
-                segment = self._waiting[0] = _in_file(self._waiting[0])
-                socket.send_fds(self._link, [SEGMENT], [segment.fileno()])
-                self._waiting.popleft()
-                segment.close()
+            while self._segments and self._link is not None:
+                socket.send_fds(self._link, [SEGMENT], [self._segments[0].fileno()])
+                self._segments.popleft().close()
         except BlockingIOError:
             return
 
@@ -181,11 +193,10 @@ class ImportSnapshots:
 
     def _forget(self) -> None:
         """Forget what waits."""
-        for segment in self._waiting:
-            if not isinstance(segment, list):
-                segment.close()
-        self._waiting.clear()
-        self._frames.clear()
+        for segment in self._segments:
+            segment.close()
+        self._segments.clear()
+        self._next = BytesIO()
 
     def give_up(self) -> None:
         """End the process, and keep nothing of what it has taken."""
@@ -220,7 +231,7 @@ class ImportSnapshots:
             process.kill()
             await ending  # nothing holds the thread up any more
             raise
-        if code != 0:
+        if code not in {0, _KILLED}:
             log.warning("taking the snapshots of an import ended early", world_id=self._order["world_id"], code=code)
         taken = self._taken
         assert taken is not None  # noqa: S101 - for the type checker: there is one where there is a process
@@ -238,7 +249,7 @@ class ImportSnapshots:
         try:
             if self._keeping:
                 self._keeping = False
-                self._end_segment()
+                self._write()
                 self._send()
             self._link.send(END)
         except OSError as error:  # the process has ended
@@ -246,24 +257,10 @@ class ImportSnapshots:
         return process.wait()
 
 
-def _in_file(segment: list[bytes] | BinaryIO) -> BinaryIO:
-    """Return a segment in an unnamed file. Raises OSError where there is no room for it."""
-    if not isinstance(segment, list):
-        return segment
-    file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `_send` or `_forget`
-    try:
-        file.writelines(segment)
-        file.flush()
-    except OSError:
-        file.close()
-        raise
-    return file
-
-
-def frame(rows: Sequence[Row]) -> bytes:
+def frame(rows: Sequence[Row]) -> Iterable[bytes]:
     """Return rows of the log as the process is handed them: their texts, a line each, and their checksums."""
     texts = "\n".join(map(_TEXT, rows)).encode()
-    return b"".join([_FRAME.pack(len(rows), len(texts)), texts, *map(_CHECKSUM, rows)])
+    return _FRAME.pack(len(rows), len(texts)), texts, b"".join(map(_CHECKSUM, rows))
 
 
 def read_frames(stream: BinaryIO, seq: int) -> Iterator[list[StoredEffect]]:
