@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from worldledger_service.cli.output import put
+from worldledger_service.store.snapshotter import Snapshotter
 
 from tests.store.exports import export_of, genesis, text
 
@@ -49,6 +51,25 @@ def test_a_world_that_comes_back_has_its_snapshots(
     on("export", "w", "-o", str(file))
     assert other("import", "log", str(file)).out.startswith("imported w, 10 effects, head 10:")
     assert [each["global_seq"] for each in json.loads(other("snapshots", "w", "--json").out)] == [4, 8]
+
+
+def test_an_import_is_told_before_its_snapshots_are_there(
+    on: Cli, other: Cli, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As soon as the world is in; the command then waits for them, but not for long."""
+    seed(database_url, "w")
+    file = tmp_path / "w.ndjson"
+    on("export", "w", "-o", str(file))
+
+    close = Snapshotter.close
+
+    async def wait(snapshotter: Snapshotter) -> None:
+        put("waiting for snapshots")
+        await close(snapshotter)
+
+    monkeypatch.setattr(Snapshotter, "close", wait)
+    said = other("import", "log", str(file)).out.splitlines()
+    assert [line.split(",")[0] for line in said] == ["imported w", "waiting for snapshots"]
 
 
 def test_import_again(on: Cli, database_url: str, tmp_path: Path) -> None:

@@ -54,18 +54,20 @@ def command(
         if not quiet and not _known(world.ruleset):
             say(f"the ruleset {world.ruleset!r} of this world is not installed here; its log is imported all the same")
 
-        async def work(store: Store) -> bool:
+        async def work(store: Store) -> None:
             with progress_bar(f"importing {world.world_id}", quiet=quiet) as tell:
-                return await store.import_log(
+                written = await store.import_log(
                     stream,
                     checked,
                     name=file,
                     progress=lambda done: tell(done, checked.trailer.count, f"{done} effects"),
                 )
 
-        written = with_store(where, work)
-    what = "imported" if written else "already there, nothing to do:"
-    put(f"{what} {world.world_id}, {checked.trailer.count} effects, head {checked.trailer.head}")
+            what = "imported" if written else "already there, nothing to do:"
+            # Before the store is closed, which waits for the world's snapshots.
+            put(f"{what} {world.world_id}, {checked.trailer.count} effects, head {checked.trailer.head}")
+
+        with_store(where, work)
 
 
 @contextmanager
