@@ -32,7 +32,6 @@ from worldledger.errors import SimulationError, StoreUnavailableError
 from worldledger.kinds import parts
 from worldledger_service.api import (
     agents_of_worlds,
-    arrow,
     clock,
     effects,
     generations,
@@ -43,24 +42,20 @@ from worldledger_service.api import (
     projections,
     published,
     reading,
-    snapshots,
     sql,
-    staleness,
     states,
-    tail,
     verification,
     worlds,
 )
+from worldledger_service.api.bodies import Room
 from worldledger_service.api.context import Services
-from worldledger_service.api.edge import Edge
+from worldledger_service.api.edge import Edge, Limiter, Stopping
 from worldledger_service.api.hosts import allowed_hosts
-from worldledger_service.api.jobs import Jobs
-from worldledger_service.api.limiting import Limiter
 from worldledger_service.api.metrics import Metrics
 from worldledger_service.api.openapi import document
 from worldledger_service.api.problems import on_http_exception, on_simulation_error, on_validation_error
-from worldledger_service.api.querying import SqlDoor
-from worldledger_service.api.stopping import Stopping
+from worldledger_service.api.projections import Jobs
+from worldledger_service.api.sql import SqlDoor
 from worldledger_service.api.wire import protocol
 from worldledger_service.api.ws import handshake
 from worldledger_service.api.ws.messages import MAX_BYTES
@@ -76,23 +71,19 @@ from worldledger_service.store import Store
 from worldledger_service.store.watch import HeadWatcher
 
 #: The routes over all worlds, in the order in which they are tried; trying costs, so those that are asked most often
-#: come first. Those of kinds come behind the first five modules.
+#: come first. Those of kinds come behind the first three modules.
 _MODULES = (
     effects,
     intents,
     reading,
-    arrow,
-    tail,
     worlds,
     states,
-    snapshots,
     verification,
     sql,
     agents_of_worlds,
     observing,
     generations,
     clock,
-    staleness,
     handshake,
     projections,
     published,
@@ -161,6 +152,7 @@ def create_app(settings: Settings, database_url: str, *, clock: Callable[[], flo
                 metrics=measured,
                 arrow=door,
                 sql=asked,
+                room=Room(),
                 clock=clock,
             )
             for name, serves in parts("serves").items():
@@ -187,7 +179,7 @@ def create_app(settings: Settings, database_url: str, *, clock: Callable[[], flo
     )
     # The very routes: `include_router` would make each of them a second time for every application.
     of_kinds = [route for routes in parts("routes").values() for route in routes]
-    first, others = (_routes(modules) for modules in (_MODULES[:5], _MODULES[5:]))
+    first, others = (_routes(modules) for modules in (_MODULES[:3], _MODULES[3:]))
     app.router.routes += [*first, *of_kinds, *others, handshake.ROUTE]
     document(app, version("worldledger"))
     return app

@@ -12,8 +12,8 @@ import pytest
 from pydantic import ValidationError
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
-from worldledger_service.api import limiting
-from worldledger_service.api.limiting import Limiter, Standing, counted_as
+from worldledger_service.api import edge
+from worldledger_service.api.edge import Limiter, Standing, counted_as
 from worldledger_service.settings import parse_rate_limit
 
 from worldledger.client import Client
@@ -118,7 +118,7 @@ def test_what_counts_as_one_address(host: str, counted: str, own: bool) -> None:
 
 async def test_a_flood_of_addresses_has_its_bound(now: _Time, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is remembered of many addresses is let go in time, and has its bound before that."""
-    monkeypatch.setattr(limiting, "MOST_COUNTERS", 500)
+    monkeypatch.setattr(edge, "MOST_COUNTERS", 500)
     limiter = _limiter("2/minute")
     for n in range(400):
         await limiter.count(f"a{n}")

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 from worldledger_service.api import schemas
-from worldledger_service.api.moments import LOOKS
+from worldledger_service.api.parameters import LOOKS
 from worldledger_service.api.problems import problem_response, table
 from worldledger_service.store import WorldRecord
 

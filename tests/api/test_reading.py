@@ -9,7 +9,7 @@ import orjson
 import pytest
 import pytest_asyncio
 from fastapi import FastAPI
-from worldledger_service.api.caching import IMMUTABLE
+from worldledger_service.api.answers import IMMUTABLE
 from worldledger_service.api.context import Services
 
 from .helpers import chain_checksum, draft, problem

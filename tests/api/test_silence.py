@@ -9,8 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 from worldledger_service.api import health, metrics
-from worldledger_service.api.context import Services
-from worldledger_service.api.questions import Questions
+from worldledger_service.api.context import Questions, Services
 from worldledger_service.projecting import Projections
 from worldledger_service.store import Store
 

@@ -13,7 +13,7 @@ import httpx2
 import pyarrow as pa
 import pytest
 from fastapi import FastAPI
-from worldledger_service.api import querying, sql
+from worldledger_service.api import sql
 from worldledger_service.app import create_app
 from worldledger_service.database.analytics.asking import Answer, ask
 
@@ -180,9 +180,9 @@ async def test_who_comes_when_all_connections_ask_is_told_so(
             yield answer
 
     monkeypatch.setattr(sql, "ask", held)
-    slow = [asyncio.create_task(asker.post("/v1/sql", json={"query": "select 1"})) for _ in range(querying.MOST)]
-    await wait_for(lambda: running == querying.MOST, "all connections are in use")
-    monkeypatch.setattr(querying, "_PATIENCE", 0.01)
+    slow = [asyncio.create_task(asker.post("/v1/sql", json={"query": "select 1"})) for _ in range(sql.MOST)]
+    await wait_for(lambda: running == sql.MOST, "all connections are in use")
+    monkeypatch.setattr(sql, "_PATIENCE", 0.01)
     problem(await asker.post("/v1/sql", json={"query": "select 1"}), 503, "overloaded")
     assert (await asker.get("/v1/worlds/town")).status_code == 200
     released.set()

@@ -12,8 +12,8 @@ from unittest import mock
 import httpx2
 import pytest
 from websockets.asyncio.client import connect
-from worldledger_service.api import connections, wire
-from worldledger_service.api.connections import Connections
+from worldledger_service.api import wire
+from worldledger_service.api.wire import Connections
 
 from .helpers import Served, draft, problem, serving, wait_for
 
@@ -196,7 +196,7 @@ async def test_an_idle_connection_is_closed(database_url: str) -> None:
 @pytest.fixture
 def strangers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every address of this machine but 127.0.0.1 be another's."""
-    monkeypatch.setattr(connections, "counted_as", lambda host: (host, host == "127.0.0.1"))
+    monkeypatch.setattr(wire, "counted_as", lambda host: (host, host == "127.0.0.1"))
 
 
 @pytest.mark.usefixtures("strangers")

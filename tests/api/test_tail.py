@@ -11,7 +11,7 @@ import httpx2
 import orjson
 import pytest
 from worldledger_service.api.context import Services
-from worldledger_service.api.tail import _event, _events
+from worldledger_service.api.reading import _event, _events
 from worldledger_service.store import Store
 
 from tests.store.proxy import Proxy

@@ -23,8 +23,8 @@ from worldledger_chess.arena import errors as of_games
 from worldledger_chess.arena.players import errors as of_players
 from worldledger_projections import errors as of_projections
 from worldledger_service import app
-from worldledger_service.api import errors as of_http
 from worldledger_service.api import problems
+from worldledger_service.api import problems as of_http
 from worldledger_service.settings import Settings
 from worldledger_social_rl.api import problems as of_runs
 from worldledger_social_rl.rules import fields as of_social_rl

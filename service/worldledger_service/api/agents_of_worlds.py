@@ -14,15 +14,12 @@ from worldledger.drafts import MAX_WORD
 from worldledger.intents import check_agent_id, check_permissions, check_weight
 from worldledger.policies import policy_from_spec
 from worldledger.staleness import NOT_GIVEN, Threshold, check_interrupt_policy, check_threshold
+from worldledger_service.api.answers import REVALIDATE, to_json
 from worldledger_service.api.bodies import read_object
-from worldledger_service.api.caching import REVALIDATE
 from worldledger_service.api.context import services
-from worldledger_service.api.inhabitants import PATIENCE, AgentId, known_agent
-from worldledger_service.api.moments import once
-from worldledger_service.api.observed import view_of
+from worldledger_service.api.inhabitants import PATIENCE, AgentId, known_agent, view_of
 from worldledger_service.api.openapi import body_of, header, json_of, problems
-from worldledger_service.api.parameters import NO_NUL, Limit, WorldName, check_text, next_link
-from worldledger_service.api.projected import to_json
+from worldledger_service.api.parameters import NO_NUL, Limit, WorldName, check_text, next_link, once
 from worldledger_service.api.routing import EscapedRoute, segment
 
 router = APIRouter(route_class=EscapedRoute, tags=["agents"], dependencies=[Depends(once)])

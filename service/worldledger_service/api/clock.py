@@ -12,12 +12,11 @@ from starlette.responses import Response
 
 from worldledger.drafts import json_name
 from worldledger.errors import InvalidEffectError
+from worldledger_service.api.answers import to_json
 from worldledger_service.api.bodies import read_object
 from worldledger_service.api.context import services
-from worldledger_service.api.moments import once
 from worldledger_service.api.openapi import body_of, header, json_of, problems
-from worldledger_service.api.parameters import WorldName
-from worldledger_service.api.projected import to_json
+from worldledger_service.api.parameters import WorldName, once
 from worldledger_service.api.routing import EscapedRoute
 from worldledger_service.runtime.guarding import reading
 

@@ -4,30 +4,62 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from starlette.requests import Request
 
-from worldledger_service.api.questions import Questions
-from worldledger_service.api.room import Room
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store
 from worldledger_service.store.watch import HeadWatcher
 
 if TYPE_CHECKING:
-    from worldledger_service.api.jobs import Jobs
+    from worldledger_service.api.bodies import Room
     from worldledger_service.api.metrics import Metrics
-    from worldledger_service.api.querying import SqlDoor
+    from worldledger_service.api.projections import Jobs
+    from worldledger_service.api.sql import SqlDoor
     from worldledger_service.arrow.door import ArrowDoor
     from worldledger_service.feeding import Feeding
     from worldledger_service.projecting import Projections
     from worldledger_service.runtime.worlds import Worlds
 
 
+T = TypeVar("T")
+
 #: The member of a request's scope with what is called when it is answered.
 ON_END: Final = "worldledger.on_end"
+
+
+class Questions:
+    """What is asked at present, each question by one task at most, however many requests want to know.
+
+    To cancel a call of the driver may itself take as long as the database is silent. So a request that has waited
+    long enough goes without the answer; the task ends by itself, and until then whoever asks the same waits for it.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: dict[Callable[[], Coroutine[Any, Any, Any]], asyncio.Task[Any]] = {}
+
+    async def ask(self, question: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
+        """Return the answer; questions that compare equal are the same.
+
+        Raises TimeoutError if it has not come after so many seconds, and whatever the question raises.
+        """
+        task: asyncio.Task[T] | None = self._tasks.get(question)
+        if task is None:
+            task = self._tasks[question] = asyncio.get_running_loop().create_task(question())
+
+            def ended(done: asyncio.Task[T]) -> None:
+                del self._tasks[question]
+                if not done.cancelled():
+                    done.exception()  # seen, also where everybody has left
+
+            task.add_done_callback(ended)
+        await asyncio.wait([task], timeout=seconds)
+        if not task.done():
+            raise TimeoutError
+        return task.result()
 
 
 @dataclass(frozen=True)
@@ -46,6 +78,8 @@ class Services:
     metrics: Metrics
     arrow: ArrowDoor
     sql: SqlDoor
+    #: what requests with large bodies share
+    room: Room
     #: epoch seconds
     clock: Callable[[], float] = time.time
     #: what installed kinds serve with, by the kind's name (`worldledger.kinds.Kind.serves`)
@@ -56,8 +90,6 @@ class Services:
     patience: float = 5.0
     #: what health and metrics ask the database
     questions: Questions = field(default_factory=Questions)
-    #: what requests with large bodies share
-    room: Room = field(default_factory=Room)
     #: Set when the service begins to stop: endless streams end.
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -13,8 +13,8 @@ from worldledger.effects import EffectDraft
 from worldledger.errors import InvalidEffectError
 from worldledger_service.api.bodies import idempotency_key, read_json
 from worldledger_service.api.context import services
-from worldledger_service.api.errors import InvalidParameterError
 from worldledger_service.api.openapi import PATH_PARAMETERS, body_of, header, json_of, problems
+from worldledger_service.api.problems import InvalidParameterError
 from worldledger_service.api.routing import BareRoute
 from worldledger_service.runtime.guarding import reading, writing, writing_once
 from worldledger_service.store import Receipt

@@ -1,4 +1,4 @@
-"""Generations over HTTP: what an agent is about to say, and whether it still should."""
+"""Generations over HTTP: what an agent is about to say, whether it still should, and the settings of staleness."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from starlette.responses import Response
 from worldledger.canonical import MAX_INT
 from worldledger.drafts import read_word
 from worldledger.errors import InvalidEffectError, UnknownGenerationError
-from worldledger.staleness import NOT_GIVEN, Threshold, check_about, check_threshold
+from worldledger.staleness import NOT_GIVEN, Threshold, WorldStaleness, check_about, check_threshold
+from worldledger_service.api.answers import REVALIDATE, to_json
 from worldledger_service.api.bodies import read_object
 from worldledger_service.api.context import services
 from worldledger_service.api.hosts import refuse_other_sites
 from worldledger_service.api.inhabitants import PATIENCE, AgentId, ReqId, Wait, check_word, known_agent, within
-from worldledger_service.api.moments import once
 from worldledger_service.api.openapi import body_of, header, json_of, problems
-from worldledger_service.api.parameters import WorldName
-from worldledger_service.api.projected import to_json
+from worldledger_service.api.parameters import WorldName, once
 from worldledger_service.api.routing import EscapedRoute, segment
 
 if TYPE_CHECKING:
     from worldledger.aio import CancelToken
+
 
 router = APIRouter(route_class=EscapedRoute, tags=["agents"], dependencies=[Depends(once)])
 
@@ -179,3 +179,60 @@ def _answer(token: CancelToken, status: int = 200, headers: dict[str, str] | Non
 
 def _json(value: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> Response:
     return Response(to_json(value), status, {"Cache-Control": "no-store", **(headers or {})}, "application/json")
+
+
+# -- a world's settings of staleness -----------------------------------------------------------------------
+
+
+_PATH = "/v1/worlds/{world}/staleness"
+
+
+@router.get(
+    _PATH,
+    operation_id="get_staleness",
+    summary="When what agents are about to do is stale",
+    response_class=Response,
+    responses={200: {**json_of("WorldStaleness"), "description": "The settings."}, **problems(404, 422, 503)},
+)
+async def get_staleness(request: Request, world: WorldName) -> Response:
+    """Return the world's settings of staleness as they stand; agents, intents and generations may have their own."""
+    inhabited = await services(request).worlds.get(world)
+    await inhabited.fold_known(PATIENCE)
+    return Response(to_json(_told(inhabited.staleness)), 200, {"Cache-Control": REVALIDATE}, "application/json")
+
+
+@router.put(
+    _PATH,
+    operation_id="set_staleness",
+    summary="Set when what agents are about to do is stale",
+    response_class=Response,
+    responses={
+        200: {**json_of("WorldStaleness"), "description": "The effect WorldStalenessSet is durable."},
+        **problems(404, 413, 415, 422, 503),
+    },
+    openapi_extra={"requestBody": body_of("Staleness")},
+)
+async def set_staleness(request: Request, world: WorldName) -> Response:
+    """Set staleness_threshold, interrupt_policy or max_staleness_threshold, for what begins from now on.
+
+    What is absent stays as it is; a threshold of null never refuses. The settings are an effect of the world.
+    """
+    found = services(request)
+    names = ("staleness_threshold", "interrupt_policy", "max_staleness_threshold")
+    body = await read_object(request, found.settings.max_body_bytes, "settings of staleness", (), names)
+    inhabited = await found.worlds.get(world)
+    receipt = await inhabited.set_staleness(
+        staleness_threshold=body.get("staleness_threshold", NOT_GIVEN),
+        interrupt_policy=body.get("interrupt_policy"),
+        max_staleness_threshold=body.get("max_staleness_threshold", NOT_GIVEN),
+    )
+    answer = {**_told(inhabited.staleness), "global_seq": receipt.global_seq}
+    return Response(to_json(answer), 200, {"Cache-Control": "no-store"}, "application/json")
+
+
+def _told(settings: WorldStaleness) -> dict[str, Any]:
+    return {
+        "staleness_threshold": settings.threshold,
+        "interrupt_policy": settings.interrupt_policy,
+        "max_staleness_threshold": settings.maximum,
+    }

@@ -12,9 +12,9 @@ from starlette.responses import Response
 
 from worldledger.errors import SimulationError, StoreUnavailableError
 from worldledger_service.api.context import Services, services
-from worldledger_service.api.errors import WritesRefusedError
-from worldledger_service.api.moments import once
 from worldledger_service.api.openapi import json_of, problems
+from worldledger_service.api.parameters import once
+from worldledger_service.api.problems import WritesRefusedError
 
 #: Seconds after which a database that does not answer counts as away.
 _PATIENCE: Final = 3.0

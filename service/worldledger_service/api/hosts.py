@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Scope
 
-from worldledger_service.api.errors import HostRefusedError, OriginRefusedError
+from worldledger_service.api.problems import HostRefusedError, OriginRefusedError
 from worldledger_service.settings import Settings
 
 

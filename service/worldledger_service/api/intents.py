@@ -16,11 +16,16 @@ from worldledger.errors import InvalidEffectError, InvalidIntentError, Simulatio
 from worldledger.intents import Accepted, Held
 from worldledger_service.api.bodies import idempotency_key, members, read_json
 from worldledger_service.api.context import Services, services
-from worldledger_service.api.errors import InvalidParameterError
 from worldledger_service.api.inhabitants import LONGEST_WAIT, within
-from worldledger_service.api.moments import finite
 from worldledger_service.api.openapi import PATH_PARAMETERS, body_of, header, json_of, problems
-from worldledger_service.api.problems import enclosed_problem, encode, instance_of, problem_response
+from worldledger_service.api.parameters import finite
+from worldledger_service.api.problems import (
+    InvalidParameterError,
+    enclosed_problem,
+    encode,
+    instance_of,
+    problem_response,
+)
 from worldledger_service.api.routing import BareRoute
 
 if TYPE_CHECKING:

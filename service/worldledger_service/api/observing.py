@@ -15,14 +15,26 @@ from starlette.responses import Response
 from worldledger.aio import QueueClosedError
 from worldledger.canonical import MAX_INT
 from worldledger.moments import HEAD, Moment
-from worldledger_service.api.caching import not_modified
+from worldledger_service.api.answers import not_modified, to_json
 from worldledger_service.api.context import Services, services
-from worldledger_service.api.inhabitants import PAGE_BYTES, PATIENCE, AgentId, Wait, check_word, reading_on, within
-from worldledger_service.api.moments import At, once, one_moment
-from worldledger_service.api.observed import delta_of, etag_of, observation_event, sse, view_of
+from worldledger_service.api.inhabitants import (
+    PAGE_BYTES,
+    PATIENCE,
+    AgentId,
+    Wait,
+    check_word,
+    delta_of,
+    etag_of,
+    observation_event,
+    reading_on,
+    sse,
+    view_of,
+    within,
+)
 from worldledger_service.api.openapi import header, json_of, problems
 from worldledger_service.api.parameters import (
     AfterSeq,
+    At,
     Kind,
     Limit,
     UntilSeq,
@@ -30,12 +42,13 @@ from worldledger_service.api.parameters import (
     check_reached,
     check_text,
     next_link,
+    once,
+    one_moment,
     whole,
 )
-from worldledger_service.api.projected import to_json
+from worldledger_service.api.reading import EVENT_STREAM, KEEPALIVE, event_id
 from worldledger_service.api.routing import EscapedRoute
 from worldledger_service.api.streaming import Stream
-from worldledger_service.api.tail import EVENT_STREAM, KEEPALIVE, event_id
 from worldledger_service.runtime.guarding import reading
 
 if TYPE_CHECKING:

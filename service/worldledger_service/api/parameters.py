@@ -1,13 +1,20 @@
-"""The parameters that several routes share, checked so that nothing they hold can upset the database."""
+"""The parameters that several routes share, checked so that nothing they hold can upset the database; moments too."""
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Iterator
+from datetime import datetime
+from difflib import get_close_matches
 from typing import Annotated, Any, Final
 from urllib.parse import quote, urlencode
 
 from fastapi import Path, Query
-from pydantic import BeforeValidator
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
+from pydantic import AfterValidator, BeforeValidator
+from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 
 from worldledger.canonical import MAX_INT, gate
@@ -15,8 +22,8 @@ from worldledger.chain import Position
 from worldledger.drafts import MAX_WORD
 from worldledger.errors import InvalidEffectError, SimulationError
 from worldledger.genesis import NAME_RULE
-from worldledger_service.api.errors import InvalidParameterError, PositionAheadError
-from worldledger_service.api.wording import not_whole
+from worldledger.moments import HEAD, MOMENT_RULE, Moment, UnreadableMomentError, parse_moment
+from worldledger_service.api.problems import InvalidParameterError, PositionAheadError, not_whole
 from worldledger_service.store import WorldRecord
 
 _DIGITS: Final = re.compile(r"[0-9]{1,16}\Z")
@@ -97,3 +104,172 @@ def next_link(request: Request, **changes: Any) -> dict[str, str]:
     """Return the Link header of the next page: this request with other parameters (RFC 8288)."""
     query = {**request.query_params, **changes}
     return {"Link": f'<{quote(request.url.path)}?{urlencode(query)}>; rel="next"'}
+
+
+# -- moments: ``at``, written as `worldledger.moments` says, or one of the older ones ----------------------
+
+_NUMBER: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?\Z")
+_EXAMPLE: Final = "2026-01-31T12:00:00Z"
+_PLUS: Final = "a + in a URL is written %2B"
+
+
+def finite(text: Any) -> float:
+    """Read a finite number as JSON writes it."""
+    if isinstance(text, str) and _NUMBER.match(text) and math.isfinite(float(text)):
+        return float(text)
+    raise PydanticCustomError("finite_text", "must be a finite number, such as 12.5")
+
+
+def _moment(text: Any) -> datetime:
+    """Read ISO 8601 with an offset: without one nobody knows which moment is meant."""
+    try:
+        found = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        what = "must be a time in ISO 8601, such as {example} ({plus})"
+        raise PydanticCustomError("moment", what, {"example": _EXAMPLE, "plus": _PLUS}) from None
+    if found.tzinfo is None:
+        what = "has no offset from UTC: send it as {example}, or with an offset such as +02:00 ({plus})"
+        raise PydanticCustomError("moment", what, {"example": _EXAMPLE, "plus": _PLUS})
+    return found
+
+
+def _at(text: str | None) -> str | None:
+    """Let a moment pass."""
+    if text is not None:
+        try:
+            parse_moment(text)
+        except UnreadableMomentError as error:
+            raise PydanticCustomError("moment", "{why} ({plus})", {"why": str(error), "plus": _PLUS}) from None
+    return text
+
+
+_CHECKED: Final = AfterValidator(_at)
+_MOST: Final = 100
+
+_ISO: Final = (
+    "[1-9][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]"
+    r"(:[0-5][0-9](\.[0-9]{1,6})?)?(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9])"
+)
+#: How OpenAPI says what a moment looks like; `_CHECKED` is what reads it, and a few other spellings of times.
+LOOKS: Final = {
+    "pattern": r"^(head|[0-9]{1,15}|(?!sim:|wall:)[a-z][a-z_]{0,63}:[0-9]{1,15}"
+    rf"|sim:-?[0-9]{{1,15}}(\.[0-9]{{1,15}})?([eE][+-]?[0-9]{{1,2}})?|(wall:)?{_ISO})$"
+}
+_ALONE: Final = "Only one moment may be given, by whichever parameter."
+
+At = Annotated[
+    str | None,
+    Query(
+        max_length=_MOST,
+        description=f"The moment: {MOMENT_RULE}. {_ALONE}",
+        examples=["turn:5"],
+        json_schema_extra=LOOKS,
+    ),
+    _CHECKED,
+]
+From = Annotated[
+    str | None,
+    Query(
+        alias="from",
+        max_length=_MOST,
+        description=f"The state at this moment …: {MOMENT_RULE}. It, or `from_seq`, has to be given, but not both.",
+        examples=["turn:5"],
+        json_schema_extra=LOOKS,
+    ),
+    _CHECKED,
+]
+To = Annotated[
+    str | None,
+    Query(
+        alias="to",
+        max_length=_MOST,
+        description="… and at this one: the head, if not given. It may be the earlier. Not together with `to_seq`.",
+        examples=["head"],
+        json_schema_extra=LOOKS,
+    ),
+    _CHECKED,
+]
+AtSeq = Annotated[int | None, whole(1), Query(ge=1, le=MAX_INT, description="The state after this global_seq.")]
+AtSimTime = Annotated[
+    float | None,
+    BeforeValidator(finite),
+    Query(description="The state after the last effect at or before this sim_time, in seconds."),
+]
+AtWallTime = Annotated[
+    datetime | None,
+    BeforeValidator(_moment),
+    Query(
+        description="The state after the last effect at or before this time: ISO 8601 with its offset or Z.",
+        examples=[_EXAMPLE],
+    ),
+]
+AtTurn = Annotated[
+    int | None,
+    whole(0),
+    Query(
+        ge=0,
+        le=MAX_INT,
+        description="The state at the end of this turn of a simulation: before the next one begins, or now.",
+    ),
+]
+
+
+def one_moment(at: str | None, **older: Any) -> Moment:
+    """Return the one moment that is asked for: the head where none is. Raises InvalidParameterError.
+
+    ``older`` are the other parameters that a route has for it: at_seq, at_sim_time, at_wall_time, at_turn or turn.
+    """
+    check_one(at=at, **older)
+    given = {name: value for name, value in older.items() if value is not None}
+    if at is not None:
+        return parse_moment(at)
+    if not given:
+        return HEAD
+    ((name, value),) = given.items()
+    if name == "at_wall_time":
+        return Moment(wall_time=value.timestamp())
+    if name in {"at_turn", "turn"}:
+        return Moment(unit=("turn", value))
+    return Moment(**{name.removeprefix("at_"): value})
+
+
+def check_one(**moments: object) -> None:
+    """Raise InvalidParameterError where more than one moment is given."""
+    given = [name for name, moment in moments.items() if moment is not None]
+    if len(given) > 1:
+        raise InvalidParameterError(given[1], f"contradicts {given[0]}; give one of {', '.join(moments)}")
+
+
+async def known(request: Request) -> None:
+    """Raise InvalidParameterError for a parameter that the route does not know. A dependency of routers.
+
+    A misspelt moment would be answered with another one.
+    """
+    if not request.query_params:
+        return
+    route: APIRoute = request.scope["route"]
+    names = set(_names(route.dependant))
+    for name in request.query_params:
+        if name not in names:
+            close = get_close_matches(name, names, 1)
+            hint = f"did you mean {close[0]!r}? " if close else ""
+            told = f"it has {', '.join(sorted(names))}" if names else "it has none"
+            raise InvalidParameterError(name, f"is no parameter of this route: {hint}{told}")
+
+
+async def once(request: Request) -> None:
+    """Raise InvalidParameterError for a parameter that stands twice, or that the route does not know."""
+    seen: set[str] = set()
+    for name, _ in request.query_params.multi_items():
+        if name in seen:
+            raise InvalidParameterError(name, "stands more than once")
+        seen.add(name)
+    await known(request)
+
+
+def _names(dependant: Dependant) -> Iterator[str]:
+    """Return the names of the query parameters that are asked for."""
+    for field in dependant.query_params:
+        yield field.alias
+    for inner in dependant.dependencies:
+        yield from _names(inner)

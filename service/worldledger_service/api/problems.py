@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 import structlog
 from fastapi.exceptions import RequestValidationError
+from pydantic_core import PydanticCustomError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -29,29 +30,197 @@ from worldledger_projections.errors import (
 )
 
 from worldledger import errors
+from worldledger.canonical import MAX_INT
 from worldledger.errors import RecoveryAction, SimulationError
 from worldledger.kinds import parts
-from worldledger_service.api import wording
-from worldledger_service.api.errors import (
-    BadRequestError,
-    BodyTooLargeError,
-    HeaderTooLargeError,
-    HostRefusedError,
-    InternalError,
-    InvalidMessageError,
-    InvalidParameterError,
-    OriginRefusedError,
-    PositionAheadError,
-    ProjectionBehindError,
-    ProjectionUnavailableError,
-    RequestTooSlowError,
-    SchemaNotFoundError,
-    SubprotocolRefusedError,
-    TransferCodingError,
-    UnsupportedMediaTypeError,
-    UpgradeRequiredError,
-    WritesRefusedError,
-)
+
+# -- errors that only HTTP knows ---------------------------------------------------------------------------
+
+
+class InvalidParameterError(SimulationError):
+    """A query parameter, path segment or header that is not what it should be; details: ``in``, ``parameter``."""
+
+    code = "invalid_parameter"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+    def __init__(self, parameter: str, reason: str, where: str = "query") -> None:
+        super().__init__(f"{parameter}: {reason}", parameter=parameter, **{"in": where})
+
+
+class BodyTooLargeError(SimulationError):
+    """A request body over the limit; details: ``limit``, in bytes."""
+
+    code = "body_too_large"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+class HeaderTooLargeError(SimulationError):
+    """The header of a request, or what stands between the pieces of its body, is over the limit; details: ``limit``."""
+
+    code = "header_too_large"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+class RequestTooSlowError(SimulationError):
+    """A request of which too little came in time, so that nothing of it was done."""
+
+    code = "request_too_slow"
+    recovery = RecoveryAction.RETRY
+
+
+class UnsupportedMediaTypeError(SimulationError):
+    """A request body that is not declared to be JSON in UTF-8, or is compressed."""
+
+    code = "unsupported_media_type"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+class BadRequestError(SimulationError):
+    """What came over the connection is no HTTP request."""
+
+    code = "bad_request"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+class TransferCodingError(SimulationError):
+    """A request body in a transfer coding other than ``chunked``."""
+
+    code = "transfer_coding_unknown"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+class UpgradeRequiredError(SimulationError):
+    """A plain request to an address that is a WebSocket's; details: ``subprotocol``."""
+
+    code = "upgrade_required"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+class SubprotocolRefusedError(SimulationError):
+    """A WebSocket handshake that does not offer the subprotocol; details: ``subprotocol``, the one to offer."""
+
+    code = "subprotocol_refused"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+class InvalidMessageError(SimulationError):
+    """A WebSocket message that cannot be read; details: ``path`` (JSON path)."""
+
+    code = "invalid_message"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+    def __init__(self, reason: str, path: str = "$") -> None:
+        super().__init__(f"{path}: {reason}", path=path)
+
+
+class HostRefusedError(SimulationError):
+    """A request that calls the service by a name that is not one of its own; details: ``host``."""
+
+    code = "host_refused"
+
+
+class OriginRefusedError(SimulationError):
+    """A request that a web page of another site made; details: ``origin``."""
+
+    code = "origin_refused"
+
+
+class PositionAheadError(SimulationError):
+    """A position to go on from that lies beyond the world's head; details: ``head_seq``, ``in``, ``parameter``."""
+
+    code = "position_ahead"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+class SchemaNotFoundError(SimulationError):
+    """No JSON Schema of that name is served; details: ``name``, ``known``."""
+
+    code = "schema_not_found"
+
+
+class ProjectionBehindError(SimulationError):
+    """A projection has not come as far in a world as was asked for.
+
+    Details: ``projection``, ``world_id``, ``cursor`` (the seq that it has come to), ``head_seq``, ``lag`` in effects.
+    """
+
+    code = "projection_behind"
+    recovery = RecoveryAction.RETRY_WITH_DELAY
+
+
+class ProjectionUnavailableError(SimulationError):
+    """What a projection has made cannot be read: it is just being made, or no runner was ever started."""
+
+    code = "projection_unavailable"
+    recovery = RecoveryAction.RETRY_WITH_DELAY
+
+
+class WritesRefusedError(SimulationError):
+    """The database answers, and refuses whatever is to be written: its disk is full, say."""
+
+    code = "writes_refused"
+    recovery = RecoveryAction.RETRY_WITH_DELAY
+
+
+class InternalError(SimulationError):
+    """An error that nobody foresaw."""
+
+    code = "internal_error"
+
+
+# -- what Pydantic finds wrong, in plain words: what a value must be, never what was sent ------------------
+
+_WANTED: Final = {"model_type": "an object", "dict_type": "an object", "string_type": "a string"}
+_SIMPLE: Final = {
+    "missing": "is missing",
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_type": "must be true or false",
+}
+_BOUNDS: Final = {
+    "greater_than": ("more than", "gt"),
+    "greater_than_equal": ("at least", "ge"),
+    "less_than_equal": ("at most", "le"),
+}
+_JSON_NAMES: Final = {
+    dict: "an object",
+    list: "a list",
+    str: "a string",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    type(None): "null",
+}
+
+
+def not_whole(least: int) -> PydanticCustomError:
+    """Make the error of a parameter that is no whole number from ``least`` to 2^53-1."""
+    limits = {"least": least, "most": MAX_INT}
+    return PydanticCustomError("whole_number", "must be a whole number from {least} to {most}", limits)
+
+
+def reason(error: Mapping[str, Any]) -> str:
+    """Say what one error of `ValidationError.errors` is about, to follow the name of what is wrong."""
+    kind: str = error["type"]
+    context: Mapping[str, Any] = error.get("ctx", {})
+    if kind in _WANTED:
+        return f"must be {_WANTED[kind]}, not {_JSON_NAMES.get(type(error['input']), 'something else')}"
+    if kind in _SIMPLE:
+        return _SIMPLE[kind]
+    if kind == "string_too_short":
+        least = context["min_length"]
+        return "must not be empty" if least == 1 else f"must have at least {least} characters"
+    if kind == "string_too_long":
+        return f"must have at most {context['max_length']} characters"
+    if kind in _BOUNDS:
+        words, limit = _BOUNDS[kind]
+        bound = context[limit]
+        return f"must be {words} {int(bound) if float(bound).is_integer() else bound}"
+    if kind == "literal_error":
+        return f"must be {context['expected']}"
+    return str(error["msg"])
+
 
 MEDIA_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:worldledger:problem:"
@@ -318,9 +487,7 @@ async def on_simulation_error(request: Request, error: Exception) -> Response:
 async def on_validation_error(request: Request, error: Exception) -> Response:
     """Answer FastAPI's refusal of parameters; what was sent is not repeated."""
     assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this class only
-    found = [
-        (str(item["loc"][0]), ".".join(map(str, item["loc"][1:])), wording.reason(item)) for item in error.errors()
-    ]
+    found = [(str(item["loc"][0]), ".".join(map(str, item["loc"][1:])), reason(item)) for item in error.errors()]
     where, parameter, reason = found[0]
     refused = InvalidParameterError(parameter, reason, where)
     if len(found) > 1:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from dataclasses import asdict
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from functools import partial
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
+import structlog
 from fastapi import APIRouter, Depends, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 from worldledger_projections.engine import BuildStatus, ProjectionStatus
-from worldledger_projections.errors import ProjectionNotFoundError
+from worldledger_projections.errors import ProjectionNotFoundError, ProjectionRefusedError
 
+from worldledger.errors import SimulationError
 from worldledger.genesis import check_world_name
+from worldledger_service.api.answers import to_json
 from worldledger_service.api.context import Services, services
 from worldledger_service.api.hosts import refuse_other_sites
-from worldledger_service.api.moments import once
 from worldledger_service.api.openapi import header, json_of, problems
-from worldledger_service.api.parameters import NAMED
-from worldledger_service.api.projected import to_json
+from worldledger_service.api.parameters import NAMED, once
+from worldledger_service.api.problems import InternalError, told
+from worldledger_service.projecting import Progress
 from worldledger_service.runtime.guarding import doing, reading
 
 router = APIRouter(tags=["projections"], dependencies=[Depends(once)])
@@ -222,3 +227,126 @@ def _shown(value: dict[str, Any], but: str) -> dict[str, Any]:
 
 def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     return Response(to_json(value), status, {"Cache-Control": "no-store", **(headers or {})}, "application/json")
+
+
+# -- work that goes on after its request was answered: checks, rebuilds of single worlds -------------------
+
+What = Literal["verify", "rebuild"]
+
+#: Jobs that run at the same time; others wait.
+_AT_ONCE: Final = 2
+#: Seconds in which a job that cannot be done is refused in the answer itself.
+_AT_FIRST: Final = 0.25
+
+log = structlog.get_logger("worldledger.api")
+
+
+@dataclass
+class Job:
+    """One piece of work: ``done`` of ``total`` effects. ``error`` is the code and the reason where it failed."""
+
+    what: What
+    world_id: str | None
+    started_at: datetime
+    status: Literal["running", "finished", "failed", "cancelled"] = "running"
+    done: int = 0
+    total: int | None = None
+    error: dict[str, Any] | None = None
+    #: whether the request that began it was answered
+    answered: bool = False
+    task: asyncio.Task[None] | None = field(default=None, repr=False)
+
+    def value(self) -> dict[str, Any]:
+        """Return what is shown of the job."""
+        return {
+            "world_id": self.world_id,
+            "status": self.status,
+            "started_at": self.started_at,
+            "effects_done": self.done,
+            "effects_total": self.total,
+            "error": self.error,
+        }
+
+    def progress(self, done: int, total: int) -> None:
+        """Note how far it has come."""
+        self.done, self.total = done, total
+
+
+class Jobs:
+    """The last job of each kind for each projection, in this process."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._jobs: dict[tuple[str, What], Job] = {}
+        self._room = asyncio.Semaphore(_AT_ONCE)
+
+    def find(self, name: str, what: What) -> Job | None:
+        """Return a projection's last job of a kind."""
+        return self._jobs.get((name, what))
+
+    async def start(
+        self, name: str, what: What, work: Callable[[Progress], Awaitable[object]], world_id: str | None = None
+    ) -> Job:
+        """Start a job, unless the same one is running. Raises what refuses it at once.
+
+        Raises ProjectionRefusedError where one of the kind is running for another world.
+        """
+        job = self._jobs.get((name, what))
+        if job is not None and job.status == "running":
+            if job.world_id == world_id:
+                return job
+            raise ProjectionRefusedError(
+                f"projection {name}: world {job.world_id!r} is being rebuilt; cancel that, or wait for its end",
+                projection=name,
+                world_id=job.world_id,
+            )
+        before = job
+        job = self._jobs[name, what] = Job(what, world_id, datetime.fromtimestamp(self._clock(), UTC))
+        refused: list[SimulationError] = []
+        job.task = asyncio.get_running_loop().create_task(self._run(name, job, work, refused))
+        await asyncio.wait({job.task}, timeout=_AT_FIRST)
+        job.answered = True
+        if refused:
+            if self._jobs.get((name, what)) is job:
+                del self._jobs[name, what]
+                if before is not None:
+                    self._jobs[name, what] = before
+            raise refused[0]
+        return job
+
+    async def cancel(self, name: str, what: What) -> bool:
+        """End a job that is running; return whether there was one. What it had done is taken back."""
+        job = self._jobs.get((name, what))
+        if job is None or job.task is None or job.task.done():
+            return False
+        job.task.cancel()
+        await asyncio.wait({job.task})
+        return True
+
+    async def close(self) -> None:
+        """End all that is running."""
+        for name, what in list(self._jobs):
+            await self.cancel(name, what)
+
+    async def _run(
+        self,
+        name: str,
+        job: Job,
+        work: Callable[[Progress], Awaitable[object]],
+        refused: list[SimulationError],
+    ) -> None:
+        try:
+            async with self._room:
+                await work(job.progress)
+            job.status = "finished"
+        except asyncio.CancelledError:
+            job.status = "cancelled"
+            raise
+        except SimulationError as error:
+            job.status, job.error = "failed", {"code": error.code, "detail": told(error)}
+            refused.append(error)
+            if job.answered:  # else the answer says it
+                log.warning("work on a projection failed", projection=name, what=job.what, error=error.message)
+        except Exception:
+            log.exception("work on a projection failed", projection=name, what=job.what)
+            job.status, job.error = "failed", {"code": InternalError.code, "detail": told(InternalError(""))}

@@ -11,11 +11,10 @@ from fastapi import APIRouter, Depends, Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from worldledger_service.api.caching import REVALIDATE, not_modified
-from worldledger_service.api.errors import SchemaNotFoundError
-from worldledger_service.api.moments import once
+from worldledger_service.api.answers import REVALIDATE, not_modified, to_json
 from worldledger_service.api.openapi import header, json_of, problems
-from worldledger_service.api.projected import to_json
+from worldledger_service.api.parameters import once
+from worldledger_service.api.problems import SchemaNotFoundError
 from worldledger_service.api.schemas.documents import ID_PREFIX, published
 
 router = APIRouter(tags=["schemas"], dependencies=[Depends(once)])

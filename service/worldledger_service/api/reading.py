@@ -1,23 +1,28 @@
-"""Reading effects over HTTP: pages, streams and single effects, all made of the stored bytes."""
+"""Reading effects over HTTP: pages, one effect, all of a world, of many worlds, and following a world."""
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated, Final, Literal, NamedTuple
 
-from fastapi import APIRouter, Depends, Query
+import structlog
+from fastapi import APIRouter, Depends, Header, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from worldledger.canonical import MAX_INT
 from worldledger.chain import Position, StoredEffect
-from worldledger.errors import EffectNotFoundError
+from worldledger.errors import EffectNotFoundError, SimulationError
 from worldledger.genesis import check_world_name
-from worldledger_service.api.caching import IMMUTABLE, REVALIDATE, etag, not_modified
+from worldledger_service.api.answers import IMMUTABLE, REVALIDATE, etag, near_member, not_modified
 from worldledger_service.api.context import Services, services
-from worldledger_service.api.moments import once
 from worldledger_service.api.openapi import header, json_of, problems
 from worldledger_service.api.parameters import (
+    NAMED,
+    NO_NUL,
     AfterSeq,
     Kind,
     Limit,
@@ -28,10 +33,14 @@ from worldledger_service.api.parameters import (
     check_reached,
     check_text,
     next_link,
+    once,
+    whole,
 )
-from worldledger_service.api.projected import near_member
+from worldledger_service.api.problems import InvalidParameterError
 from worldledger_service.api.routing import ReadingRoute
 from worldledger_service.api.streaming import Stream
+from worldledger_service.arrow.choosing import WorldSpan, choose
+from worldledger_service.arrow.extras import needed
 from worldledger_service.store import WorldRecord
 
 router = APIRouter(route_class=ReadingRoute, tags=["effects"], dependencies=[Depends(once)])
@@ -209,3 +218,271 @@ async def read_effect(request: Request, world: WorldName, seq: Seq) -> Response:
     checksum = row.checksum.hex()
     headers = {"ETag": etag(world, seq, checksum), _CHECKSUM: checksum, "Cache-Control": IMMUTABLE}
     return not_modified(request, headers) or Response(row.text, 200, headers, "application/json")
+
+
+# -- following a world: its effects as server-sent events --------------------------------------------------
+
+
+EVENT_STREAM: Final = "text/event-stream"
+KEEPALIVE: Final = b": still here\n\n"
+_LINE_END: Final = re.compile(rb"\r\n|\r|\n")
+_SEQ: Final = re.compile(r"[0-9]{1,16}\Z")
+#: Most seconds between two tries while the database is away.
+_LONGEST_PAUSE: Final = 5.0
+
+log = structlog.get_logger("worldledger.api")
+
+
+@router.get(
+    "/v1/worlds/{world}/tail",
+    operation_id="tail_effects",
+    summary="Follow a world's effects",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "Events named `effect`: `id` is the global_seq, `data` the effect exactly as stored.",
+            "content": {
+                EVENT_STREAM: {
+                    "schema": {"type": "string"},
+                    "example": 'event: effect\nid: 42\ndata: {"global_seq":42,"kind":"SpeakSent"}\n\n',
+                }
+            },
+        },
+        **problems(404, 409, 422, 503),
+    },
+)
+async def tail_effects(
+    request: Request,
+    world: WorldName,
+    after_seq: Annotated[
+        int | None,
+        whole(0),
+        Query(ge=0, le=MAX_INT, description="Begin after this global_seq; by default, with what comes now."),
+    ] = None,
+    last_event_id: Annotated[
+        str | None,
+        Header(
+            alias="Last-Event-ID",
+            description="The last global_seq that the client has; goes before after_seq. Browsers send it.",
+            json_schema_extra={"pattern": "^[0-9]{1,16}$"},
+        ),
+    ] = None,
+) -> Response:
+    """Send every effect after a position, in order, none twice, and then each new one once it is durable.
+
+    The stream does not end by itself. While the database is away it stays open; comments keep it alive. A client that
+    was cut off continues after the last `id` it got; a position beyond the head is refused, naming the head.
+    """
+    found = services(request)
+    record = await found.store.world(world)
+    if last_event_id is not None:
+        position = event_id(last_event_id)
+        check_reached("Last-Event-ID", position, record, "header")
+    else:
+        position = record.head_seq if after_seq is None else after_seq
+        check_reached("after_seq", position, record)
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return Stream(_events(found, world, position), EVENT_STREAM, headers, stopping=found.stopping)
+
+
+def event_id(text: str) -> int:
+    """Read the header Last-Event-ID. Raises InvalidParameterError."""
+    if not _SEQ.match(text) or int(text) > MAX_INT:
+        what = f"must be the global_seq of an effect, a whole number from 0 to {MAX_INT}"
+        raise InvalidParameterError("Last-Event-ID", what, "header")
+    return int(text)
+
+
+async def _events(found: Services, world_id: str, position: int) -> AsyncGenerator[bytes, None]:
+    """Return chunks of whole events, and a comment where there is nothing to tell for long."""
+    yield b": after %d\n\n" % position
+    pause = 0.0
+    woken = False
+    while True:
+        before = position
+        try:
+            async with aclosing(found.store.reader.batches(world_id, after_seq=position)) as batches:
+                async for batch in batches:
+                    yield b"".join([_event(row) for row in batch])
+                    position = batch[-1].global_seq
+            pause = 0.0
+        except SimulationError as error:
+            # What was sent stays sent; the next try goes on after it.
+            if not pause:
+                log.warning("a tail waits for the database", world_id=world_id, after=position, error=error.message)
+            pause = min(max(2 * pause, found.settings.poll_interval), _LONGEST_PAUSE)
+        if pause or (woken and position == before):
+            # The database is away, or the head names effects that are not there.
+            await asyncio.sleep(pause or found.settings.poll_interval)
+        woken = await found.watcher.wait_beyond(world_id, position, found.keepalive) > position
+        if not woken:
+            yield KEEPALIVE
+
+
+def _event(row: StoredEffect) -> bytes:
+    text = row.text
+    if b"\n" in text or b"\r" in text:  # not canonical: somebody's hand was in the table, yet framing must hold
+        text = b"\ndata: ".join(_LINE_END.split(text))
+    return b"event: effect\nid: %d\ndata: %b\n\n" % (row.global_seq, text)
+
+
+# -- effects of many worlds in one stream ------------------------------------------------------------------
+
+
+ARROW: Final = "application/vnd.apache.arrow.stream"
+
+
+class StoppingError(Exception):
+    """The service stops before a stream is at its end."""
+
+
+@router.get(
+    "/v1/effects",
+    operation_id="stream_effects",
+    summary="Read the effects of many worlds, as Arrow or as lines",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "Effects, ordered by world_id and global_seq.",
+            "content": {
+                NDJSON: {"schema": {"type": "string", "description": "One effect a line, exactly as stored."}},
+                ARROW: {"schema": {"type": "string", "format": "binary", "description": "An Arrow IPC stream."}},
+            },
+            "headers": {
+                "Worldledger-Through": header("Of one world: `SEQ:CHECKSUM` of the last effect in its range."),
+            },
+        },
+        **problems(404, 409, 422, 501, 503),
+    },
+)
+async def stream_effects(
+    request: Request,
+    world: Annotated[
+        str | None, Query(min_length=1, description="Give effects of this world only.", json_schema_extra=NAMED)
+    ] = None,
+    experiment: Annotated[
+        str | None,
+        Query(
+            min_length=1, description="Give effects of the worlds of this experiment only.", json_schema_extra=NO_NUL
+        ),
+    ] = None,
+    kind: Kind = None,
+    source_id: SourceId = None,
+    after_seq: AfterSeq = 0,
+    until_seq: UntilSeq = None,
+    format: Annotated[  # noqa: A002 - the parameter's name
+        Literal["arrow", "ndjson"] | None, Query(description="The same choice as with the Accept header.")
+    ] = None,
+) -> Response:
+    """Return all effects of the worlds that are asked for, ascending, none left out: all of one moment.
+
+    That moment is the one of the request: each world's part ends where its head stood. With
+    `Accept: application/vnd.apache.arrow.stream` the answer is an Arrow IPC stream of record batches, and else one
+    effect a line. `after_seq` and `until_seq` go with `world`. If something goes wrong on the way, or the service
+    stops, the connection is cut and the response has no proper end; whoever leaves ends the query.
+    """
+    for name, value in (("experiment", experiment), ("kind", kind), ("source_id", source_id)):
+        check_text(name, value)
+    found = services(request)
+    headers = {"Cache-Control": REVALIDATE, "Vary": "Accept"}
+    if world is not None:
+        record = await found.store.world(world)
+        check_reached("after_seq", after_seq, record)
+        until = record.head_seq if until_seq is None else min(until_seq, record.head_seq)
+        spans = [WorldSpan(world, record.experiment, after_seq, until)]
+        if experiment not in {None, record.experiment}:
+            spans = []
+        elif until:
+            headers["Worldledger-Through"] = str(await position(found, record, until))
+    elif after_seq or until_seq is not None:
+        name = "after_seq" if after_seq else "until_seq"
+        raise InvalidParameterError(name, "is a place in one world's log; give world, too")
+    else:
+        spans = [chosen.span() for chosen in await choose(found.store.reader, experiment=experiment)]
+    if format == "arrow" or (format is None and accepts_arrow(request)):
+        source = await begun(_arrow(found, spans, kind, source_id), 2)  # the schema, and the first batch
+        return Stream(until_stopped(source, found.stopping), ARROW, headers)
+    source = await begun(_arrow_lines(found, spans, kind, source_id), 1)
+    return Stream(until_stopped(source, found.stopping), NDJSON, headers)
+
+
+def accepts_arrow(request: Request) -> bool:
+    """Tell whether the Accept header names Arrow."""
+    asked = request.headers.get("accept", "").split(",")
+    return any(media_type.partition(";")[0].strip().lower() == ARROW for media_type in asked)
+
+
+def _arrow(
+    found: Services, spans: list[WorldSpan], kind: str | None, source_id: str | None
+) -> AsyncGenerator[bytes, None]:
+    effects = found.arrow.effects()
+    with needed():
+        from worldledger_service.arrow.cutting import SCHEMA  # noqa: PLC0415 - large, and not always installed
+        from worldledger_service.arrow.ipc import encoded  # noqa: PLC0415
+
+    return encoded(SCHEMA, effects.batches(spans, kind=kind, source_id=source_id))
+
+
+async def _arrow_lines(
+    found: Services, spans: list[WorldSpan], kind: str | None, source_id: str | None
+) -> AsyncGenerator[bytes, None]:
+    for world_id, _, after_seq, until_seq in spans:
+        rows = found.store.reader.batches(
+            world_id, after_seq=after_seq, until_seq=until_seq, kind=kind, source_id=source_id
+        )
+        async with aclosing(rows) as batches:
+            async for batch in batches:
+                yield b"\n".join([row.text for row in batch]) + b"\n"
+
+
+async def begun(source: AsyncGenerator[bytes, None], chunks: int, least: int = 0) -> AsyncGenerator[bytes, None]:
+    """Read the first chunks of a stream, and so many bytes at least.
+
+    What goes wrong as early as that is answered with a problem instead of a stream that breaks off.
+    """
+    first: list[bytes] = []
+    size = 0
+    try:
+        while len(first) < chunks or size < least:
+            chunk = await anext(source, None)
+            if chunk is None:
+                break
+            first.append(chunk)
+            size += len(chunk)
+    except BaseException:
+        await source.aclose()
+        raise
+
+    async def rest() -> AsyncGenerator[bytes, None]:
+        async with aclosing(source):
+            yield b"".join(first)
+            async for chunk in source:
+                yield chunk
+
+    return rest()
+
+
+async def until_stopped(source: AsyncGenerator[bytes, None], stopping: asyncio.Event) -> AsyncGenerator[bytes, None]:
+    """Return the chunks of a stream; raises StoppingError once the service stops: what is cut must not look whole."""
+    stopped = asyncio.get_running_loop().create_task(stopping.wait())
+    coming: asyncio.Task[bytes | None] | None = None
+    try:
+        while True:
+            coming = asyncio.get_running_loop().create_task(_next(source))
+            await asyncio.wait({coming, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if not coming.done():
+                raise StoppingError("the service stops")
+            chunk = coming.result()
+            if chunk is None:
+                return
+            yield chunk
+    finally:
+        tasks = {stopped} if coming is None else {stopped, coming}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await source.aclose()
+
+
+async def _next(source: AsyncGenerator[bytes, None]) -> bytes | None:
+    return await anext(source, None)

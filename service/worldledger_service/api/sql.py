@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from worldledger.errors import InvalidEffectError, QueryRefusedError
-from worldledger_service.api.arrow import ARROW, accepts_arrow, begun, until_stopped
+from worldledger.errors import InvalidEffectError, OverloadedError, QueryRefusedError
 from worldledger_service.api.bodies import read_object
 from worldledger_service.api.context import Services, services
-from worldledger_service.api.moments import once
 from worldledger_service.api.openapi import body_of, json_of, problems
+from worldledger_service.api.parameters import once
 from worldledger_service.api.problems import encode
+from worldledger_service.api.reading import ARROW, accepts_arrow, begun, until_stopped
 from worldledger_service.api.routing import ReadingRoute
 from worldledger_service.api.streaming import Stream
 from worldledger_service.arrow.extras import needed
 from worldledger_service.database.analytics import cookbook
 from worldledger_service.database.analytics.asking import ask
+from worldledger_service.database.engine import connect_pool
+from worldledger_service.database.guards import READER_ROLE
 from worldledger_service.runtime.guarding import reading
+
+if TYPE_CHECKING:
+    from worldledger_service.database.engine import Pool, PooledConnection
+
 
 router = APIRouter(route_class=ReadingRoute, tags=["analytics"], dependencies=[Depends(once)])
 
@@ -177,3 +185,41 @@ async def _arrow(found: Services, question: _Question) -> AsyncGenerator[bytes, 
         if answer.is_cut:
             yield encoder.batch(batch_of(schema, []), {IS_CUT: "true"})
         yield encoder.end()
+
+
+# -- the connections that questions are asked on: few, and none that the log needs -------------------------
+
+#: Most questions at once; whoever comes then waits for so many seconds.
+MOST: Final = 4
+_PATIENCE: Final = 5.0
+
+
+class SqlDoor:
+    """Lends connections under the reader's role; the first one is opened when somebody asks."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._opening = asyncio.Lock()
+        self._pool: Pool | None = None
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[PooledConnection]:
+        """Lend one. Raises OverloadedError where all are in use, StoreUnavailableError where the database is away."""
+        async with self._opening:
+            if self._pool is None:
+                self._pool = await connect_pool(
+                    self._url, role=READER_ROLE, max_size=MOST, command_timeout=None, application_name="worldledger sql"
+                )
+        try:
+            connection = await self._pool.acquire(timeout=_PATIENCE)
+        except TimeoutError:
+            raise OverloadedError(f"{MOST} questions are being answered, the most at once: try again") from None
+        try:
+            yield connection
+        finally:
+            await self._pool.release(connection)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._pool is not None:
+            await self._pool.close()

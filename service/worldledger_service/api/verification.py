@@ -12,10 +12,9 @@ from starlette.responses import Response
 from worldledger.chain import ORIGIN
 from worldledger.genesis import check_world_name
 from worldledger_service.api.context import services
-from worldledger_service.api.errors import InvalidParameterError
-from worldledger_service.api.moments import known
 from worldledger_service.api.openapi import json_of, problems
-from worldledger_service.api.parameters import WorldName, position
+from worldledger_service.api.parameters import WorldName, known, position
+from worldledger_service.api.problems import InvalidParameterError
 from worldledger_service.api.routing import ReadingRoute
 from worldledger_service.store.verification import verify_world
 

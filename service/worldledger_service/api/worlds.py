@@ -16,14 +16,12 @@ from worldledger.chain import Finding
 from worldledger.config import MemoryConfig, OrchestratorConfig
 from worldledger.errors import InvalidConfigError, InvalidDefinitionError, InvalidEffectError
 from worldledger.genesis import NewWorld
-from worldledger_service.api import wording
+from worldledger_service.api.answers import REVALIDATE, etag, near_member, not_modified, to_json
 from worldledger_service.api.bodies import read_json
-from worldledger_service.api.caching import REVALIDATE, etag, not_modified
 from worldledger_service.api.context import services
-from worldledger_service.api.moments import once
 from worldledger_service.api.openapi import body_of, header, json_of, problems
-from worldledger_service.api.parameters import NO_NUL, Limit, WorldName, check_text, next_link
-from worldledger_service.api.projected import near_member, to_json
+from worldledger_service.api.parameters import NO_NUL, Limit, WorldName, check_text, next_link, once
+from worldledger_service.api.problems import reason
 from worldledger_service.api.routing import ReadingRoute
 from worldledger_service.runtime.guarding import doing
 from worldledger_service.store import WorldRecord
@@ -102,7 +100,7 @@ def _refused(error: Mapping[str, Any]) -> InvalidConfigError:
         whole, fields = _FIELDS[error["loc"][:-1]]
         what = f"unknown field; {whole} has {', '.join(sorted(fields))}"
     else:
-        what = wording.reason(error)
+        what = reason(error)
     return InvalidConfigError(f"{path}: {what}", path=path)
 
 

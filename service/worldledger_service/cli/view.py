@@ -97,7 +97,7 @@ def _document(found: StateAt, view: View, *, truth: bool) -> bytes:
     """Return the view as it is told over HTTP, the moment that it is of, and every entity as it was."""
     import orjson  # noqa: PLC0415 - slow to load, as the next; `--help` needs none of it
 
-    from worldledger_service.api.observed import in_order, view_of  # noqa: PLC0415
+    from worldledger_service.api.inhabitants import in_order, view_of  # noqa: PLC0415
 
     value = {
         "world_id": found.world_id,

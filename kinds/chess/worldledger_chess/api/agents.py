@@ -7,13 +7,11 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Depends, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
-from worldledger_service.api.caching import REVALIDATE
+from worldledger_service.api.answers import REVALIDATE, to_json, viewed
 from worldledger_service.api.context import services
-from worldledger_service.api.errors import InvalidParameterError
-from worldledger_service.api.moments import once
 from worldledger_service.api.openapi import header, json_of, problems
-from worldledger_service.api.parameters import NO_NUL, Limit, check_text, next_link
-from worldledger_service.api.projected import to_json, viewed
+from worldledger_service.api.parameters import NO_NUL, Limit, check_text, next_link, once
+from worldledger_service.api.problems import InvalidParameterError
 
 from worldledger.drafts import MAX_WORD
 from worldledger_chess.api.problems import AgentNotFoundError

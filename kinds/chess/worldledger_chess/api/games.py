@@ -14,13 +14,11 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 from worldledger_projections.base import Projection
-from worldledger_service.api.caching import REVALIDATE, not_modified
+from worldledger_service.api.answers import REVALIDATE, as_told, not_modified, to_json, viewed
 from worldledger_service.api.context import Services, services
-from worldledger_service.api.errors import ProjectionBehindError
-from worldledger_service.api.moments import once
 from worldledger_service.api.openapi import header, json_of, problems
-from worldledger_service.api.parameters import NO_NUL, Limit, check_reached, check_text, next_link, whole
-from worldledger_service.api.projected import as_told, to_json, viewed
+from worldledger_service.api.parameters import NO_NUL, Limit, check_reached, check_text, next_link, once, whole
+from worldledger_service.api.problems import ProjectionBehindError
 from worldledger_service.api.schemas.base import Near, Shape
 from worldledger_service.api.schemas.projections import row_of
 from worldledger_service.runtime.guarding import reading

@@ -13,13 +13,12 @@ from uuid import UUID, uuid4
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
+from worldledger_service.api.answers import REVALIDATE, to_json
 from worldledger_service.api.bodies import idempotency_key, members, read_json
-from worldledger_service.api.caching import REVALIDATE
 from worldledger_service.api.context import Services, services
-from worldledger_service.api.errors import InvalidParameterError
-from worldledger_service.api.moments import once
 from worldledger_service.api.openapi import body_of, header, json_of, problems
-from worldledger_service.api.projected import to_json
+from worldledger_service.api.parameters import once
+from worldledger_service.api.problems import InvalidParameterError
 from worldledger_service.runtime.guarding import doing
 
 from worldledger.canonical import MAX_INT, gate

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import Path, Query
 from worldledger_service.api.context import Services
-from worldledger_service.api.errors import PositionAheadError
+from worldledger_service.api.problems import PositionAheadError
 
 from worldledger.errors import WorldNotFoundError
 from worldledger.genesis import NAME_RULE, check_world_name

@@ -19,13 +19,18 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from worldledger_service.api.bodies import members, parse
 from worldledger_service.api.context import Services
-from worldledger_service.api.errors import InvalidMessageError, InvalidParameterError, UpgradeRequiredError
-from worldledger_service.api.moments import once
 from worldledger_service.api.openapi import problems
-from worldledger_service.api.parameters import whole
-from worldledger_service.api.problems import enclosed_problem, instance_of, problem_response
+from worldledger_service.api.parameters import once, whole
+from worldledger_service.api.problems import (
+    InvalidMessageError,
+    InvalidParameterError,
+    UpgradeRequiredError,
+    enclosed_problem,
+    instance_of,
+    not_whole,
+    problem_response,
+)
 from worldledger_service.api.routing import EscapedRoute, EscapedWebSocketRoute
-from worldledger_service.api.wording import not_whole
 from worldledger_service.api.ws.connection import MOST_UNREADABLE
 from worldledger_service.api.ws.messages import SUBPROTOCOL, write, write_problem
 

@@ -10,11 +10,10 @@ from fastapi import APIRouter, Depends, Path
 from pydantic import ConfigDict, Field, JsonValue
 from starlette.requests import Request
 from starlette.responses import Response
+from worldledger_service.api.answers import to_json
 from worldledger_service.api.context import Services, services
-from worldledger_service.api.moments import once
 from worldledger_service.api.openapi import header, json_of, problems
-from worldledger_service.api.parameters import WorldName, whole
-from worldledger_service.api.projected import to_json
+from worldledger_service.api.parameters import WorldName, once, whole
 from worldledger_service.api.routing import ReadingRoute
 from worldledger_service.api.schemas.base import CHECKSUM, HEX64, GlobalSeq, Shape
 from worldledger_service.api.states import headers_of, unchanged_of

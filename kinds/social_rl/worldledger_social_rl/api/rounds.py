@@ -8,13 +8,23 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Path
 from starlette.requests import Request
 from starlette.responses import Response
+from worldledger_service.api.answers import REVALIDATE, etag, not_modified, to_json
 from worldledger_service.api.bodies import idempotency_key, read_json
-from worldledger_service.api.caching import REVALIDATE, etag, not_modified
 from worldledger_service.api.context import services
-from worldledger_service.api.moments import At, AtSeq, AtSimTime, AtWallTime, once, one_moment
 from worldledger_service.api.openapi import body_of, header, json_of, problems
-from worldledger_service.api.parameters import AfterSeq, Limit, WorldName, next_link, whole
-from worldledger_service.api.projected import to_json
+from worldledger_service.api.parameters import (
+    AfterSeq,
+    At,
+    AtSeq,
+    AtSimTime,
+    AtWallTime,
+    Limit,
+    WorldName,
+    next_link,
+    once,
+    one_moment,
+    whole,
+)
 from worldledger_service.api.routing import ReadingRoute
 from worldledger_service.api.states import headers_of, unchanged_of
 from worldledger_service.store import WorldRecord

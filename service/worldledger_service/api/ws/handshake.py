@@ -13,13 +13,18 @@ from starlette.types import Receive, Scope, Send
 from worldledger.canonical import MAX_INT
 from worldledger.errors import SimulationError, StoreUnavailableError
 from worldledger_service.api.context import Services
-from worldledger_service.api.errors import InvalidParameterError, SubprotocolRefusedError, UpgradeRequiredError
 from worldledger_service.api.inhabitants import PATIENCE, AgentId, known_agent, reading_on
 from worldledger_service.api.openapi import problems
 from worldledger_service.api.parameters import WorldName, whole
-from worldledger_service.api.problems import instance_of, problem_response
+from worldledger_service.api.problems import (
+    InvalidParameterError,
+    SubprotocolRefusedError,
+    UpgradeRequiredError,
+    instance_of,
+    not_whole,
+    problem_response,
+)
 from worldledger_service.api.routing import EscapedRoute, EscapedWebSocketRoute
-from worldledger_service.api.wording import not_whole
 from worldledger_service.api.ws.connection import Connection
 from worldledger_service.api.ws.messages import SUBPROTOCOL
 from worldledger_service.api.ws.outgoing import Outgoing

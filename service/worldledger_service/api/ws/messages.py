@@ -13,8 +13,7 @@ from worldledger.canonical import gate
 from worldledger.drafts import MAX_WORD
 from worldledger.errors import InvalidEffectError
 from worldledger_service.api.bodies import members, parse
-from worldledger_service.api.errors import InvalidMessageError
-from worldledger_service.api.problems import encode
+from worldledger_service.api.problems import InvalidMessageError, encode
 
 SUBPROTOCOL: Final = "worldledger.v1.json"
 #: Most bytes of one frame, whichever way it goes.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.types import Send
 
 from worldledger.errors import SimulationError
-from worldledger_service.api.observed import delta_of, view_of
+from worldledger_service.api.inhabitants import delta_of, view_of
 from worldledger_service.api.problems import enclosed_problem
 from worldledger_service.api.routing import segment
 from worldledger_service.api.ws.messages import SUBPROTOCOL, MessageId, write, write_problem

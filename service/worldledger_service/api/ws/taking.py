@@ -15,10 +15,10 @@ from worldledger.intents import Accepted, Held
 from worldledger.moments import UnreadableMomentError, parse_moment
 from worldledger.time_authority import WALL, TimeAuthority
 from worldledger_service.api.clock import check_tick
-from worldledger_service.api.errors import InternalError, InvalidMessageError
 from worldledger_service.api.generations import check_context_seq, check_stated
 from worldledger_service.api.inhabitants import PATIENCE
 from worldledger_service.api.intents import accepted_of, check_list, check_ordered, results_of
+from worldledger_service.api.problems import InternalError, InvalidMessageError
 from worldledger_service.api.ws.messages import Message, MessageId, UnreadableError, write_results
 from worldledger_service.api.ws.outgoing import Outgoing
 from worldledger_service.store.closing import TickReceipt

@@ -17,7 +17,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request
 
-from worldledger_service.api.errors import BadRequestError
+from worldledger_service.api.problems import BadRequestError
 from worldledger_service.api.wire import answer
 
 #: Seconds between two pings; any client answers them by itself.

@@ -8,13 +8,13 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request
 from starlette.responses import Response
+from worldledger_service.api.answers import to_json
 from worldledger_service.api.bodies import members, read_json
 from worldledger_service.api.context import Services, services
-from worldledger_service.api.errors import InvalidParameterError
 from worldledger_service.api.hosts import refuse_other_sites
-from worldledger_service.api.moments import once
 from worldledger_service.api.openapi import body_of, header, json_of, problems
-from worldledger_service.api.projected import to_json
+from worldledger_service.api.parameters import once
+from worldledger_service.api.problems import InvalidParameterError
 
 from worldledger.errors import InvalidConfigError, InvalidEffectError
 from worldledger_chess.api.openenv.asking import Action, read_action, read_request_id, read_reset

@@ -16,10 +16,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message as Event
 from starlette.types import Receive, Scope, Send
-from worldledger_service.api.errors import UpgradeRequiredError
-from worldledger_service.api.moments import once
 from worldledger_service.api.openapi import problems
-from worldledger_service.api.problems import answer_for, encode, instance_of, problem_response, told
+from worldledger_service.api.parameters import once
+from worldledger_service.api.problems import (
+    UpgradeRequiredError,
+    answer_for,
+    encode,
+    instance_of,
+    problem_response,
+    told,
+)
 from worldledger_service.api.routing import EscapedRoute, EscapedWebSocketRoute
 
 from worldledger.errors import (

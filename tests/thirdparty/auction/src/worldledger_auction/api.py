@@ -10,11 +10,11 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
+from worldledger_service.api.answers import to_json, viewed
 from worldledger_service.api.context import services
 from worldledger_service.api.openapi import json_of, problems
 from worldledger_service.api.parameters import Limit, WorldName
 from worldledger_service.api.problems import Answer
-from worldledger_service.api.projected import to_json, viewed
 from worldledger_service.api.routing import ReadingRoute
 
 from worldledger.errors import SimulationError
