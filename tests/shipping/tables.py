@@ -24,7 +24,6 @@ from worldledger_chess.arena.players import errors as of_players
 from worldledger_projections import errors as of_projections
 from worldledger_service import app
 from worldledger_service.api import problems
-from worldledger_service.api import problems as of_http
 from worldledger_service.settings import Settings
 from worldledger_social_rl.api import problems as of_runs
 from worldledger_social_rl.rules import fields as of_social_rl
@@ -53,7 +52,7 @@ def errors_table() -> list[str]:
 
 def _goes_over_http(error: type[SimulationError]) -> bool:
     own = any(base in problems.table() for base in error.__mro__[: error.__mro__.index(SimulationError)])
-    return own or error is SimulationError or error.__module__ == of_http.__name__
+    return own or error is SimulationError or error.__module__ == problems.__name__
 
 
 def _status(error: type[SimulationError]) -> int:
@@ -61,11 +60,11 @@ def _status(error: type[SimulationError]) -> int:
 
 
 def _error_classes() -> Iterator[type[SimulationError]]:
-    of_rules = (base, log, simulations, social_rl, log, intents)
+    of_rules = (base, log, simulations, social_rl, intents)
     for module in (
         *of_rules,
         of_projections,
-        of_http,
+        problems,
         of_chess_routes,
         of_runs,
         of_games,

@@ -200,7 +200,7 @@ def not_whole(least: int) -> PydanticCustomError:
     return PydanticCustomError("whole_number", "must be a whole number from {least} to {most}", limits)
 
 
-def reason(error: Mapping[str, Any]) -> str:
+def in_words(error: Mapping[str, Any]) -> str:
     """Say what one error of `ValidationError.errors` is about, to follow the name of what is wrong."""
     kind: str = error["type"]
     context: Mapping[str, Any] = error.get("ctx", {})
@@ -487,7 +487,7 @@ async def on_simulation_error(request: Request, error: Exception) -> Response:
 async def on_validation_error(request: Request, error: Exception) -> Response:
     """Answer FastAPI's refusal of parameters; what was sent is not repeated."""
     assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this class only
-    found = [(str(item["loc"][0]), ".".join(map(str, item["loc"][1:])), reason(item)) for item in error.errors()]
+    found = [(str(item["loc"][0]), ".".join(map(str, item["loc"][1:])), in_words(item)) for item in error.errors()]
     where, parameter, reason = found[0]
     refused = InvalidParameterError(parameter, reason, where)
     if len(found) > 1:

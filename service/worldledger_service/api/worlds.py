@@ -21,7 +21,7 @@ from worldledger_service.api.bodies import read_json
 from worldledger_service.api.context import services
 from worldledger_service.api.openapi import body_of, header, json_of, problems
 from worldledger_service.api.parameters import NO_NUL, Limit, WorldName, check_text, next_link, once
-from worldledger_service.api.problems import reason
+from worldledger_service.api.problems import in_words
 from worldledger_service.api.routing import ReadingRoute
 from worldledger_service.runtime.guarding import doing
 from worldledger_service.store import WorldRecord
@@ -100,7 +100,7 @@ def _refused(error: Mapping[str, Any]) -> InvalidConfigError:
         whole, fields = _FIELDS[error["loc"][:-1]]
         what = f"unknown field; {whole} has {', '.join(sorted(fields))}"
     else:
-        what = reason(error)
+        what = in_words(error)
     return InvalidConfigError(f"{path}: {what}", path=path)
 
 
