@@ -105,10 +105,13 @@ def test_what_cannot_be_meant(on: Cli, tmp_path: Path) -> None:
     assert on("report", "a", "-o", str(tmp_path / "x" / "y.html")).code == 2
 
 
-def test_without_matplotlib(on: Cli, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("library", ["matplotlib", "jinja2"])
+def test_without_the_extra(
+    on: Cli, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str
+) -> None:
     """A page cannot be made, and it is said what to install; the numbers can."""
     record(database_url, "a", [], experiment="talk")
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, library, None)
     done = on("report", "talk", "-o", str(tmp_path / "report.html"))
     assert done.code == 2
     assert "pip install 'worldledger[analytics]'" in done.err

@@ -4,8 +4,8 @@
 - ``wording.py``, ``steps.py``: how values are written, and round steps
 - ``snapshot.py``: one moment of the database, read only
 - ``queries/``: every question by its name, over the schema ``analytics`` and nothing else
-- ``experiment.py``, ``social.py`` and ``coaching.py``, ``chess.py``, ``simulation.py``: what is said, by section
+- ``experiment.py``: what is said of any experiment; of a kind's worlds, the kind says it (``blocks.KindSection``)
 - ``making.py``: the whole report
 - ``drawing/``: charts as SVG; the one place that needs matplotlib, which is loaded when something is drawn
-- ``page.py``, ``report.css``: the HTML
+- ``page.py``, ``templates/``: the HTML
 """

@@ -11,13 +11,14 @@ from worldledger_service.report.charts import Chart
 
 
 def require_drawing() -> None:
-    """Raise ExtraMissingError where charts cannot be drawn, before the work is done for nothing."""
+    """Raise ExtraMissingError where a page with charts cannot be made, before the work is done for nothing."""
     try:
-        import matplotlib as mpl  # noqa: F401, PLC0415 - large, and not always installed
+        import jinja2  # noqa: F401, PLC0415 - not always installed
+        import matplotlib as mpl  # noqa: F401, PLC0415 - large, too
     except ModuleNotFoundError as error:
-        if error.name != "matplotlib":
+        if error.name not in {"jinja2", "matplotlib"}:
             raise
-        raise ExtraMissingError.of("matplotlib", "analytics") from error
+        raise ExtraMissingError.of(error.name, "analytics") from error
 
 
 def draw(chart: Chart, *, id: str, title: str) -> str:  # noqa: A002 - it is the element's id
