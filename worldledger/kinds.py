@@ -32,6 +32,8 @@ class Kind:
       module is refused where it uses clocks, randomness or I/O.
     - ``queries``: a folder (`pathlib.Path`) with questions in SQL, each a file ``NAME.sql`` as those of
       `worldledger_service.database.analytics.cookbook` are.
+    - ``analytics``: a folder (`pathlib.Path`) with numbered files of SQL, ``0001_views.sql`` …, that make views over
+      the log; see `worldledger_service.database.analytics.of_kinds`.
     - ``commands``: a function that is called with `worldledger_service.cli.tree.Commands`, and adds commands to it.
     - ``read_config``: a function ``(file, *, named)`` from a path to a world's configuration, for ``worldledger world
       create --config``; None for a file that is none of the kind's, unless the kind is ``named`` on the command line.
@@ -51,6 +53,7 @@ class Kind:
     policies: Mapping[str, str] = field(default_factory=dict)
     projections: str | None = None
     queries: str | None = None
+    analytics: str | None = None
     commands: str | None = None
     read_config: str | None = None
     pictured: str | None = None

@@ -56,6 +56,15 @@ def test_the_first_command_sets_everything_up(set_up: tuple[Path, Result]) -> No
     assert call("worlds", "--json", "--home", str(home)).out == "[]\n"
 
 
+def test_views_of_kinds_are_brought_up_to_date(set_up: tuple[Path, Result]) -> None:
+    """What an installed kind brings and the database lacks is made by the next command."""
+    home = ("--home", str(set_up[0]))
+    assert call("kind", "drop", "sandbox", "--force", *home).code == 0
+    asked = call("sql", "select count(*) from speak", *home)
+    assert (asked.code, asked.err) == (0, "worldledger: bringing the database up to date\n")
+    assert call("db", "check", *home).code == 0
+
+
 def test_commands_beside_a_service(home: Path, tmp_path: Path) -> None:
     """Commands use the server that a service started, see what it wrote, and it sees what they wrote."""
     running, address = serving(home, feeding=True)

@@ -28,11 +28,27 @@ def test_the_kinds_are_listed(on: Cli) -> None:
     kinds = {kind.pop("kind"): kind for kind in json.loads(on("kind", "list", "--json").out)}
     assert list(kinds) == ["chess", "sandbox", "simulation", "social_rl"]
     ours = {"package": "worldledger", "version": version("worldledger")}
-    assert kinds["sandbox"] == {**ours, "worlds": 2, "parts": ["ruleset"]}
+    views = {"state": "current", "applied": 1, "installed": 1}
+    assert kinds["sandbox"] == {**ours, "worlds": 2, "views": views, "parts": ["ruleset", "analytics"]}
     assert (kinds["chess"]["worlds"], kinds["chess"]["parts"][:3]) == (0, ["ruleset", "projections", "queries"])
     header, _, sandbox, *_ = on("kind", "list").out.splitlines()
-    assert header.split() == ["KIND", "PACKAGE", "VERSION", "WORLDS", "PARTS"]
-    assert sandbox.split() == ["sandbox", "worldledger", version("worldledger"), "2", "ruleset"]
+    assert header.split() == ["KIND", "PACKAGE", "VERSION", "WORLDS", "VIEWS", "PARTS"]
+    assert sandbox.split() == ["sandbox", "worldledger", version("worldledger"), "2", "1", "ruleset,", "analytics"]
+
+
+def test_the_views_of_a_kind_are_dropped(on: Cli) -> None:
+    """Those of an installed kind only by force; the worlds left are named, and `db upgrade` makes the views again."""
+    assert on("world", "create", "one").code == 0
+    refused = on("kind", "drop", "sandbox")
+    assert refused.code == 2
+    assert refused.err.endswith("makes its views again; use --force to drop them all the same\n")
+    first, second = on("kind", "drop", "sandbox", "--force").out.splitlines()
+    assert first.startswith("dropped the views of sandbox: entity_created, ")
+    assert second == "worlds of this kind that are left, with their logs: 1: one"
+    (sandbox,) = [line for line in on("kind", "list").out.splitlines() if line.startswith("sandbox ")]
+    assert " none (db upgrade makes version 1) " in sandbox
+    assert on("db", "upgrade").code == 0
+    assert on("sql", "select count(*) from speak").code == 0
 
 
 def test_a_new_kind_passes_its_tests(cli: Cli, folder: Path) -> None:

@@ -10,18 +10,35 @@ from uuid import uuid4
 import asyncpg
 import pytest
 from worldledger_service.database import guards
-from worldledger_service.database.analytics.kinds import Field
+from worldledger_service.database.analytics.kinds import SYSTEM
 from worldledger_service.database.analytics.schema import VERSION
-from worldledger_service.database.analytics.views import KINDS, VIEWS
+from worldledger_service.database.analytics.views import VIEWS
 
 from worldledger.observability.noise import noise_of
 
 from .helpers import Row, connected, insert_effect, link, make_effect, with_user, write_derived, write_world
+from .views_of_kinds import ColumnOfKind, ViewOfKind, views_of_kinds
 
 if TYPE_CHECKING:
     from .helpers import Connection
 
 pytestmark = pytest.mark.both_servers
+
+#: The views of single kinds of effects: the service's own, and those that the installed kinds of worlds bring.
+OF_KINDS = [
+    *(
+        ViewOfKind(
+            kind.view_name,
+            kind.name,
+            kind.comment,
+            tuple(ColumnOfKind(each.name, each.type, each.path or each.name, each.comment) for each in kind.fields),
+        )
+        for kind in SYSTEM
+    ),
+    *views_of_kinds(),
+]
+#: The names of all views of the schema.
+NAMES = {view.name for view in (*VIEWS, *OF_KINDS)}
 
 #: Of which a row is none of a world's.
 NO_WORLDS = {"experiments", "projections"}
@@ -68,40 +85,44 @@ async def test_every_kind_has_typed_columns(log: Connection) -> None:
     moment = datetime(2026, 1, 2, 2, 4, 5, tzinfo=UTC)
     wanted = {**right, "time": moment, "json": "[1]"}
     await log.execute("set local timezone = 'UTC'")
-    for kind in KINDS:
+    for view in OF_KINDS:
         payload: dict[str, Any] = {}
-        named = [field for field in kind.fields if isinstance(field, Field)]
-        fields = [field for field in named if _is_leaf(field, named)]
-        for field in fields:
-            payload = _merged(payload, _nested(field.path or field.name, right[field.type]))
-        seq = await _append(log, kind.name, payload, caused_by=1)
-        row = await log.fetchrow(f"select * from analytics.{kind.view_name} where global_seq = $1", seq)
+        fields = _leaves(view)
+        for name, field in fields.items():
+            payload = _merged(payload, _nested(name, right[field.type]))
+        seq = await _append(log, view.kind, payload, caused_by=1)
+        row = await log.fetchrow(f"select * from analytics.{view.name} where global_seq = $1", seq)
         assert row is not None
         assert (row["world_id"], row["experiment"], row["caused_by"]) == ("w", "e1", 1)
         assert json.loads(row["payload"]) == payload
-        whole = {field.name: wanted[field.type] for field in fields}
-        assert {name: row[name] for name in whole} == whole, kind.name
+        whole = {field.name: wanted[field.type] for field in fields.values()}
+        assert {name: row[name] for name in whole} == whole, view.kind
 
 
-def _is_leaf(field: Field, fields: list[Field]) -> bool:
-    path = field.path or field.name
-    return not any((other.path or other.name).startswith(f"{path},") for other in fields)
+def _fields(view: ViewOfKind) -> dict[str, ColumnOfKind]:
+    """Return the columns that are a field's of the payload, by its path."""
+    return {column.path: column for column in view.columns if column.path is not None}
+
+
+def _leaves(view: ViewOfKind) -> dict[str, ColumnOfKind]:
+    """Return those of fields that have no others in them."""
+    fields = _fields(view)
+    return {path: each for path, each in fields.items() if not any(other.startswith(f"{path},") for other in fields)}
 
 
 async def test_no_payload_breaks_a_view(log: Connection) -> None:
     """Whatever stands in a payload, even what is no object, every view can be read as a whole by a reader."""
-    for kind in KINDS:
-        fields = [field for field in kind.fields if isinstance(field, Field)]
+    for view in OF_KINDS:
         for number, odd in enumerate(ODD):
             payload: Any = {}
-            for place, field in enumerate(fields):
+            for place, path in enumerate(_fields(view)):
                 value = ODD[(number + place) % len(ODD)]
-                payload = _merged(payload, _nested(field.path or field.name, value))
-            await _append(log, kind.name, payload if number % 3 else odd, caused_by=odd, source_metadata=odd)
+                payload = _merged(payload, _nested(path, value))
+            await _append(log, view.kind, payload if number % 3 else odd, caused_by=odd, source_metadata=odd)
     await write_derived(log)
     await log.execute("set role worldledger_reader")
-    for view in VIEWS:
-        await log.fetch(f"select * from analytics.{view.name}")
+    for name in NAMES:
+        await log.fetch(f"select * from analytics.{name}")
     await log.execute("reset role")
 
 
@@ -161,14 +182,14 @@ async def test_names_say_what_they_are(log: Connection) -> None:
         where c.relnamespace = 'analytics'::regnamespace order by c.relname, a.attnum
     """):
         columns.setdefault(row["relname"], {})[row["attname"]] = row["type"]
-    assert set(columns) == {view.name for view in VIEWS}
-    for view, found in columns.items():
-        assert (list(found)[:2] == ["world_id", "experiment"]) is (view not in NO_WORLDS), view
+    assert set(columns) == NAMES
+    for table, found in columns.items():
+        assert (list(found)[:2] == ["world_id", "experiment"]) is (table not in NO_WORLDS), table
         for name, kind in found.items():
-            assert (kind == "timestamp with time zone") is name.endswith("_at"), (view, name)
-            assert (kind == "boolean") is name.startswith(("is_", "has_")), (view, name)
+            assert (kind == "timestamp with time zone") is name.endswith("_at"), (table, name)
+            assert (kind == "boolean") is name.startswith(("is_", "has_")), (table, name)
             if kind == "double precision" and any(word in name for word in ("time", "duration", "latency", "clock")):
-                assert name.endswith(("_s", "_ms")), (view, name)
+                assert name.endswith(("_s", "_ms")), (table, name)
 
 
 async def test_the_version_can_be_asked_for(log: Connection) -> None:
@@ -193,7 +214,7 @@ async def test_readers_see_this_schema_only(log: Connection) -> None:
             """,
             role,
         )
-        assert {tuple(row) for row in rights} == {(f"analytics.{view.name}", "SELECT") for view in VIEWS}
+        assert {tuple(row) for row in rights} == {(f"analytics.{name}", "SELECT") for name in NAMES}
         for schema, may in (("analytics", True), ("projections", False)):
             assert await log.fetchval("select has_schema_privilege($1, $2, 'usage')", role, schema) is may
             assert not await log.fetchval("select has_schema_privilege($1, $2, 'create')", role, schema)

@@ -145,8 +145,8 @@ TAMPERINGS = {
         "view analytics.observers: but is",
     ),
     "a view of analytics has no comment": (
-        "comment on column analytics.move_made.ply is null",
-        "comment on view column analytics.move_made.ply: missing",
+        "comment on column analytics.intent_rejected.code is null",
+        "comment on view column analytics.intent_rejected.code: missing",
     ),
     "a query is not run by the guest": (
         "alter function analytics.open_query(text) security invoker",

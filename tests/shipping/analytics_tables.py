@@ -1,8 +1,8 @@
 """The tables of docs/reference/analytics.md: the views of the schema ``analytics``, their columns, and the cookbook.
 
 Those over the log are told from the catalogue of a migrated database
-(service/worldledger_service/database/catalogue.txt), those over projections from the projections' definitions, of which
-the engine makes the views.
+(service/worldledger_service/database/catalogue.txt) and from the files of the installed kinds, those over projections
+from the projections' definitions, of which the engine makes the views.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from worldledger_projections.registry import known
 from worldledger_projections.tables import further_views
 from worldledger_service.database import catalogue
 from worldledger_service.database.analytics.cookbook import queries
-from worldledger_service.database.analytics.views import KINDS, VIEWS
+from worldledger_service.database.analytics.kinds import SYSTEM
+from worldledger_service.database.analytics.views import VIEWS
+
+from tests.schema.views_of_kinds import views_of_kinds
 
 _COLUMN: Final = "column analytics."
 _SAYS: Final = "comment on view column analytics."
 _VIEW: Final = "comment on view analytics."
-_SHORT: Final = {"timestamp with time zone": "timestamptz", "double precision": "double"}
+_SHORT: Final = {"time": "timestamptz", "timestamp with time zone": "timestamptz", "double precision": "double"}
 
 
 class ColumnTold(NamedTuple):
@@ -55,7 +58,15 @@ def of_the_log() -> dict[str, ViewTold]:
         places = [f"{view.name}.{column.name}" for column in view.columns]
         columns = [ColumnTold(place.partition(".")[2], types[place], says[place]) for place in places]
         found[view.name].columns.extend(columns)
+    for of_kind in views_of_kinds():
+        columns = [ColumnTold(each.name, _type(each.type), each.says) for each in of_kind.columns]
+        found[of_kind.name] = ViewTold(of_kind.says, columns)
     return found
+
+
+def _kinds() -> list[str]:
+    """Return the names of the views of single kinds of effects: the service's own first."""
+    return [*(kind.view_name for kind in SYSTEM), *(view.name for view in views_of_kinds())]
 
 
 def of_projections() -> dict[str, ViewTold]:
@@ -81,7 +92,7 @@ _OTHERS: Final = {"experiment": "text", "since_turn": "bigint"}
 def views_table() -> list[str]:
     """Return one row for each view: its name, what it is made from, and what it says."""
     rows = ["| view | made from | what it tells |", "| --- | --- | --- |"]
-    kinds = {kind.view_name for kind in KINDS}
+    kinds = {*_kinds()}
     for name, view in sorted(of_the_log().items()):
         if name not in kinds:
             rows.append(f"| [`{name}`](#{name}) | the log | {_cell(view.says)} |")
@@ -94,7 +105,7 @@ def kinds_table() -> list[str]:
     """Return one row for each view of a kind of effect."""
     rows = ["| view | what it tells |", "| --- | --- |"]
     log = of_the_log()
-    return rows + [f"| [`{kind.view_name}`](#{kind.view_name}) | {_cell(log[kind.view_name].says)} |" for kind in KINDS]
+    return rows + [f"| [`{name}`](#{name}) | {_cell(log[name].says)} |" for name in _kinds()]
 
 
 def columns_tables() -> list[str]:
@@ -104,11 +115,11 @@ def columns_tables() -> list[str]:
 
 def common_table() -> list[str]:
     """Return one row for each column that the views of all kinds have."""
-    return [*_HEAD, *map(_row, (column for column in of_the_log()["turn_started"].columns if column.name in _COMMON))]
+    return [*_HEAD, *map(_row, (column for column in of_the_log()["world_created"].columns if column.name in _COMMON))]
 
 
 def _sections(views: dict[str, ViewTold]) -> Iterator[str]:
-    kinds = {kind.view_name for kind in KINDS}
+    kinds = {*_kinds()}
     for number, (name, view) in enumerate(sorted(views.items())):
         yield from ([] if number == 0 else [""])
         yield from (f"### {name}", "", _cell(view.says), "", *_HEAD)

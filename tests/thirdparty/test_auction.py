@@ -55,6 +55,21 @@ _VERSIONS: Final[dict[str, list[tuple[str, str]]]] = {
     "1.0.1": [],
     "2.0.0": [("    version = 1\n", "    version = 2\n"), ('"untitled"', "f\"lot {lot['lot']}\"")],
 }
+#: The second version of its views, which comes with version 2.0.0: one more column.
+_VIEWS_2: Final = """
+create or replace view bid_placed as
+select
+    e.world_id,
+    w.experiment,
+    e.global_seq,
+    e.source_id as bidder,
+    analytics.json_bigint(e.effect #> '{payload,lot}') as lot,
+    analytics.json_bigint(e.effect #> '{payload,amount}') as amount,
+    e.sim_time as sim_time_s
+from public.effects e
+left join public.worlds w on w.world_id = e.world_id
+where e.kind = 'BidPlaced';
+"""
 #: Kind, source, sim_time and payload.
 _Effect = tuple[str, str, int, dict[str, Any]]
 SPRING: Final[list[_Effect]] = [
@@ -112,6 +127,8 @@ class Installation:
             text = file.read_text()
             assert before in text
             file.write_text(text.replace(before, after, 1))
+        if version == "2.0.0":
+            (file.parent / "analytics" / "0002_times.sql").write_text(_VIEWS_2)
         about = source / "pyproject.toml"
         about.write_text(about.read_text().replace('version = "1.0.0"', f'version = "{version}"'))
         run([sys.executable, "-m", "hatchling", "build", "-t", "wheel"], cwd=source, env=self._env)
@@ -230,7 +247,9 @@ def test_its_commands(place: Installation) -> None:
     """Its importer, its command, its unit of moments, its tables, its view and its part of a report are there."""
     place.has("1.0.1")
     place.record("winter.jsonl", [*SPRING[:1], ("BidPlaced", "", 5, {"lot": 1, "amount": 12})])
-    ends = place.call(
+    before, *ends = place.call(
+        "kind list",
+        "db upgrade",
         "import auction spring.jsonl --experiment prices",
         "import auction spring.jsonl --experiment prices",
         "import auction autumn.jsonl --experiment prices",
@@ -246,6 +265,10 @@ def test_its_commands(place: Installation) -> None:
         "world create square",
         "auction show square",
     )
+    (listed,) = [line.split() for line in before.out.splitlines() if line.startswith("auction ")]
+    assert " ".join(listed[4:9]) == "none (db upgrade makes version"
+    upgraded, *ends = ends
+    assert upgraded.code == 0
     twice, refused, shown, state = ends[1], ends[3], ends[4], ends[5]
     assert twice.out == "already there: prices-spring, 5 effects\n"
     assert (refused.code, "winter.jsonl:2: $.source_id" in refused.err) == (2, True)
@@ -253,14 +276,21 @@ def test_its_commands(place: Installation) -> None:
     entities = json.loads(state.out)["state"]["entities"]
     assert (list(entities), entities["lot-1"]["status"]) == (["lot-1"], "sold")
     assert [end.code for end in (*ends[6:9], ends[10])] == [0] * 4, ends
-    assert "view " not in ends[9].out  # of the catalogue
+    assert not _about_views(ends[9])
     bought = place.rows("select bidder, lots, worlds, spent from analytics.auction_buyers")
     assert bought == [("cat", 2, 2, 22)]
+    bids = "select bidder, amount from analytics.bid_placed where world_id = 'prices-spring' order by global_seq"
+    assert place.rows(bids) == [("bob", 12), ("cat", 15)]
     report = json.loads(ends[10].out)
     assert ends[11].out.splitlines() == ["bidder,lots,worlds,spent", "cat,2,2,22"]
     (section,) = [section for section in report["sections"] if section["id"] == "auction"]
     assert [row["title"] for row in section["tables"][0]["rows"]] == ["A lamp", "untitled", "A chair"]
     assert ends[-1].err == "worldledger: world 'square' is no auction; its ruleset is sandbox\n"
+
+
+def _about_views(check: Result) -> list[str]:
+    """Return what `db check` found of views and kinds; its other findings are those of the cloned database."""
+    return [line for line in check.out.splitlines() if "view " in line or line.startswith("kind ")]
 
 
 def _buyers(client: httpx2.Client) -> list[dict[str, Any]]:
@@ -313,16 +343,20 @@ def test_the_page_about_it(place: Installation) -> None:
 
 
 def test_it_is_upgraded(place: Installation) -> None:
-    """A version whose projection makes other rows builds them beside the old ones, and swaps them in."""
+    """A version whose projection makes other rows builds them beside the old ones and swaps them in; so with views."""
     place.has("1.0.1")
-    place.call("import auction autumn.jsonl --experiment upgrades", "project --once")
+    place.call("db upgrade", "import auction autumn.jsonl --experiment upgrades", "project --once")
     title = "select title from analytics.auction_lots where world_id = 'upgrades-autumn'"
     assert place.rows(title) == [("untitled",)]
     place.has("2.0.0")
     assert place.rows(title) == [("untitled",)]
-    ends = place.call("project --once", "projections verify auction_lots", "db check")
+    ends = place.call("project --once", "projections verify auction_lots", "db check", "db upgrade", "db check")
     assert [end.code for end in ends[:2]] == [0, 0], ends
-    assert "view " not in ends[2].out
+    has = "the database has version 1 of its views, its package brings version 2"
+    assert _about_views(ends[2]) == [f"kind auction: {has}: run `worldledger db upgrade`"]
+    assert (ends[3].code, _about_views(ends[4])) == (0, [])
+    times = "select sim_time_s from analytics.bid_placed where world_id = 'upgrades-autumn'"
+    assert place.rows(times) == [(5.0,)]
     assert place.rows(title) == [("lot 1",)]
     assert place.rows("select to_regclass('projections.auction_lots_1')") == [(None,)]
 
@@ -330,7 +364,7 @@ def test_it_is_upgraded(place: Installation) -> None:
 def test_it_is_uninstalled(place: Installation) -> None:
     """Its worlds are listed, read, verified and exported; states and appends are refused, and the kind is named."""
     place.has("1.0.1", "2.0.0")
-    place.call("import auction spring.jsonl --experiment left", "project --once")
+    place.call("db upgrade", "import auction spring.jsonl --experiment left", "project --once")
     place.has(None)
     *done, state, unknown = place.call(
         "worlds --experiment left",
@@ -346,6 +380,7 @@ def test_it_is_uninstalled(place: Installation) -> None:
     assert [end.code for end in done] == [0] * 7, done
     (kind,) = [each for each in json.loads(done[6].out) if each["kind"] == "auction"]
     assert (kind["package"], kind["parts"], kind["worlds"] > 0) == (None, [], True)
+    assert (kind["views"]["state"], kind["views"]["installed"]) == ("left", None)
     assert "left-spring  auction" in done[0].out
     sentence = "the ruleset 'auction' is not installed here: install the package of this kind of worlds"
     assert (state.code, sentence in state.err) == (2, True)
@@ -360,6 +395,19 @@ def test_it_is_uninstalled(place: Installation) -> None:
             problem = answer.json()
             assert (answer.status_code, problem["code"]) == (422, "unknown_ruleset")
             assert problem["detail"].startswith(sentence)
-    *dropped, check = place.call("projections drop auction_lots", "projections drop auction_bids", "db check")
-    assert [end.code for end in dropped] == [0, 0], dropped
-    assert "view " not in check.out
+    *dropped, check = place.call(
+        "db check",
+        "kind drop auction",
+        "projections drop auction_lots",
+        "projections drop auction_bids",
+        "db check",
+    )
+    assert [end.code for end in dropped[1:]] == [0, 0, 0], dropped
+    told = [line for line in dropped[0].out.splitlines() if line.startswith("kind ")]
+    assert [line.endswith("install it, or `worldledger kind drop auction`") for line in told] == [True]
+    assert dropped[1].out.startswith(
+        "dropped the views of auction: bid_placed\nworlds of this kind that are left, with"
+    )
+    assert "left-spring" in dropped[1].out
+    assert not _about_views(check)
+    assert place.rows("select to_regclass('analytics.bid_placed')") == [(None,)]

@@ -7,6 +7,7 @@ KIND = Kind(
     ruleset="worldledger_chess.rules:RULESET",
     projections="worldledger_chess.projections:PROJECTIONS",
     queries="worldledger_chess.queries:FOLDER",
+    analytics="worldledger_chess.analytics:FOLDER",
     commands="worldledger_chess.commands:add",
     routes="worldledger_chess.routes:ROUTES",
     tags="worldledger_chess.routes:TAGS",

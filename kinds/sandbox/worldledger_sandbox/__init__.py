@@ -2,4 +2,8 @@
 
 from worldledger.kinds import Kind
 
-KIND = Kind(name="sandbox", ruleset="worldledger_sandbox.rules:RULESET")
+KIND = Kind(
+    name="sandbox",
+    ruleset="worldledger_sandbox.rules:RULESET",
+    analytics="worldledger_sandbox.analytics:FOLDER",
+)

@@ -8,6 +8,7 @@ KIND = Kind(
     policies={"matrix": "worldledger.observability.policy"},
     projections="worldledger_simulation.projections:PROJECTIONS",
     queries="worldledger_simulation.queries:FOLDER",
+    analytics="worldledger_simulation.analytics:FOLDER",
     commands="worldledger_simulation.commands:add",
     routes="worldledger_simulation.routes:ROUTES",
     read_config="worldledger_simulation.read_config:read_config",

@@ -8,6 +8,7 @@ KIND = Kind(
     policies={"social_rl": "worldledger_social_rl.rules.policy"},
     projections="worldledger_social_rl.projections:PROJECTIONS",
     queries="worldledger_social_rl.queries:FOLDER",
+    analytics="worldledger_social_rl.analytics:FOLDER",
     commands="worldledger_social_rl.commands:add",
     routes="worldledger_social_rl.routes:ROUTES",
     tags="worldledger_social_rl.routes:TAGS",

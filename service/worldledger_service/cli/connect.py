@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
 import typer
 
-from worldledger.errors import SimulationError, StoreUnavailableError
+from worldledger.errors import InvalidKindError, SimulationError, StoreUnavailableError
 from worldledger_service.cli.output import Above, say
 from worldledger_service.running import run_blocking
 
@@ -99,19 +99,27 @@ def database(target: Target, *, upgrade: bool = True, serving: bool = False) -> 
 
 
 async def _bring_up_to_date(url: str, settings: Settings) -> None:
+    from worldledger_service.database.analytics import of_kinds  # noqa: PLC0415 - slow to load; `--help` needs none of it
     from worldledger_service.database.engine import connect_one  # noqa: PLC0415
     from worldledger_service.database.revision import revision_state  # noqa: PLC0415
 
     connection = await connect_one(url)
     try:
         state = await revision_state(connection)
+        if state.status == "current" and not await of_kinds.pending(connection):
+            return
     finally:
         await connection.close()
-    if state.status in {"empty", "older"}:
-        from worldledger_service.database import schema  # noqa: PLC0415 - Alembic and SQLAlchemy: slow to load, rarely needed
+    if state.status == "newer":
+        return
+    from worldledger_service.database import schema  # noqa: PLC0415 - Alembic and SQLAlchemy: slow to load, rarely needed
 
-        say("setting up the database" if state.status == "empty" else "bringing the database up to date")
+    say("setting up the database" if state.status == "empty" else "bringing the database up to date")
+    try:
         await schema.upgrade(url)
+    except InvalidKindError as error:  # everything else works
+        say(error.message)
+    if state.status != "current":
         await make_views(url, settings)
 
 

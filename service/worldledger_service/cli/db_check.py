@@ -20,7 +20,7 @@ def command(
     Each difference is a line; the exit code is then 1. What logins of readers can do that no privilege forbids is noted
     on stderr. The log's contents are checked by `worldledger verify`.
     """
-    from worldledger_service.database.catalogue import check, notes  # noqa: PLC0415
+    from worldledger_service.database.checking import check, notes  # noqa: PLC0415
 
     where = target(ctx, database_url, home, own_projections=own(projection))
     with database(where, upgrade=False) as url:

@@ -27,6 +27,7 @@ from worldledger_service.cli import (
     export,
     export_parquet,
     import_log,
+    kind_drop,
     kind_list,
     kind_new,
     log,
@@ -128,9 +129,10 @@ def make_app() -> typer.Typer:
     commands.group("world", "Make worlds, and change their settings.", _WORLDS)
     commands.add("world create", world_create)
     commands.add("world staleness", world_staleness)
-    commands.group("kind", "Look at the kinds of worlds, and begin one of your own.", _KINDS)
+    commands.group("kind", "Look after the kinds of worlds, and begin one of your own.", _KINDS)
     commands.add("kind list", kind_list)
     commands.add("kind new", kind_new)
+    commands.add("kind drop", kind_drop)
     commands.group("projections", "Look after the projections: tables for queries, made from the logs.", _PROJECTIONS)
     commands.add("projections status", projections_status)
     commands.add("projections rebuild", projections_rebuild)

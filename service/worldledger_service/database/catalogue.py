@@ -2,37 +2,29 @@ r"""What a database's schema really is, read from the catalogue, and how it diff
 
 Migrations, ``create_all`` and Alembic's own comparison see tables and columns. They miss what protects the log:
 triggers and whether they are enabled, privileges, owners, functions, rules. ``catalogue`` lists all of that, one
-line for each fact, the same on every supported version of PostgreSQL; ``check`` compares the list with the file
+line for each fact, the same on every supported version of PostgreSQL; ``checking.py`` compares the list with the file
 ``catalogue.txt``, which travels with the package and is written by
 
     python -m worldledger_service.database.catalogue postgresql://…/A_FRESHLY_MIGRATED_DATABASE >
     service/worldledger_service/database/catalogue.txt
 
-(a test fails when it is not up to date).
+(a test fails when it is not up to date). The views that kinds of worlds bring are no part of it: ``views_of_kind``
+lists those of one kind (`analytics.of_kinds`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Collection
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import asyncpg
-from worldledger_projections.registry import known
-from worldledger_projections.view_checks import planted, strangers, view_findings
-
-from worldledger.errors import SchemaVersionError
 from worldledger_service.database.engine import connect_one
-from worldledger_service.database.failures import explained
-from worldledger_service.database.guards import SERVICE_ROLE
-from worldledger_service.database.readers import beyond_privileges, beyond_reading, other_settings
-from worldledger_service.database.revision import require_current, revision_state
 
 if TYPE_CHECKING:
-    from worldledger_projections.base import Projection
-
     from worldledger_service.database.engine import Connection
 
 _SNAPSHOT: Final = Path(__file__).with_name("catalogue.txt")
@@ -47,7 +39,9 @@ with ours as (
               and c.relowner::regrole::text <> 'worldledger_service')
       and not exists (select from pg_depend d
                       where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype = 'e')
-), functions as (
+)"""
+
+_OTHERS: Final = """, functions as (
     select p.*, p.oid::regprocedure::text as signature
     from pg_proc p
     where (p.pronamespace = 'public'::regnamespace or p.pronamespace = to_regnamespace('analytics'))
@@ -222,20 +216,74 @@ _QUERIES: Final = (
     _ROLES,
 )
 
-#: Settings of the server without which "acknowledged" does not mean "durable".
-_DURABILITY: Final = """
-select name, setting from pg_settings
-where name in ('fsync', 'full_page_writes', 'synchronous_commit') and setting = 'off'
-order by name
+#: The views of one kind, $1 their names: as they are, and as its files make them, temporarily.
+_LIVE, _MADE = (
+    f"""
+with ours as (
+    select c.*, 'analytics.' || quote_ident(relname) as name from pg_class c
+    where relnamespace = {place} and relname = any ($1::text[])
+)"""
+    for place in ("'analytics'::regnamespace", "pg_my_temp_schema()")
+)
+
+_COMMENTS_OF_VIEWS: Final = """
+select format('comment on view %s: %s', name, obj_description(oid, 'pg_class')) from ours
+where obj_description(oid, 'pg_class') is not null
+union all
+select format('comment on view column %s.%s: %s', name, quote_ident(attname), col_description(attrelid, attnum))
+from ours join pg_attribute on attrelid = ours.oid and attnum > 0 where col_description(attrelid, attnum) is not null
 """
+_QUERIES_OF_VIEWS: Final = (_RELATIONS, _COLUMNS, _TRIGGERS, _CODE, _PRIVILEGES, _COMMENTS_OF_VIEWS)
+
+_HAS_KINDS: Final = "select to_regclass('public.kind_analytics') is not null"
+_VIEWS_OF_KINDS: Final = "select quote_ident(unnest(views)) from public.kind_analytics"
+#: The relation of the schema analytics that a line is about.
+_ABOUT: Final = re.compile(r'\banalytics\.(\w+|"(?:[^"]|"")+")')
 
 
 async def catalogue(connection: Connection) -> list[str]:
-    """Describe the schemas public and analytics, the roles, and schema projections itself: sorted "what: how it is"."""
+    """Describe the schemas public and analytics, the roles, and schema projections itself: sorted "what: how it is".
+
+    Without the views that are noted as those of kinds, unless they have the name of one of the program's own.
+    """
     async with connection.transaction(readonly=True):
         # Definitions name objects with their schema unless it is on the path.
         await connection.execute("set local search_path = public, pg_catalog")
-        return sorted([row[0] for query in _QUERIES for row in await connection.fetch(_OURS + query)])
+        lines = sorted([row[0] for query in _QUERIES for row in await connection.fetch(_OURS + _OTHERS + query)])
+        has_kinds = await connection.fetchval(_HAS_KINDS)
+        noted = {row[0] for row in await connection.fetch(_VIEWS_OF_KINDS)} if has_kinds else set()
+    return [line for line in lines if _about(line) not in noted - _own_views()] if noted else lines
+
+
+async def views_of_kind(connection: Connection, views: Collection[str], *, made: bool = False) -> list[str]:
+    """Describe views of the schema analytics as `catalogue` does: sorted; the transaction's search path is changed.
+
+    With ``made``, the temporary views of these names instead, as if they stood there.
+    """
+    await connection.execute("set local search_path = pg_catalog")
+    beginning = _MADE if made else _LIVE
+    lines = [
+        row[0]
+        for query in _QUERIES_OF_VIEWS
+        for row in await connection.fetch(beginning + _OTHERS + query, list(views))
+    ]
+    lines = [line for line in lines if _about(line) is not None]
+    if made:
+        lines = [line.replace("not permanent", "permanent", 1) for line in lines]
+    # A view that is made from another one of the kind names it with its schema, a temporary one does not.
+    texts = [(what, text.replace("analytics.", "")) for what, _, text in (line.partition(": ") for line in lines)]
+    return sorted(f"{what}: {text}" for what, text in texts)
+
+
+def _about(line: str) -> str | None:
+    found = _ABOUT.search(line.partition(": ")[0])
+    return None if found is None else found[1]
+
+
+@cache
+def _own_views() -> frozenset[str | None]:
+    """Return the names of the program's own views in the schema analytics."""
+    return frozenset(_about(line) for line in expected() if line.startswith("relation "))
 
 
 def expected() -> list[str]:
@@ -256,68 +304,6 @@ def compare(found: list[str], wanted: list[str]) -> list[str]:
             text = how if len(how) <= 300 else f"{how[:300]}…"
             findings.append((what, not changed or verdict == "unexpected", f"{what}: {label}: {text}"))
     return [finding for _, _, finding in sorted(findings)]
-
-
-async def check(url: str, own_projections: str = "") -> list[str]:
-    """Compare a database with what this program expects; no findings means that all is as it should be.
-
-    Findings name the revision when it does not fit (and then nothing else), every table, column, constraint,
-    index, trigger, function, view, comment, privilege, schema and role that is missing, changed or foreign, every view
-    over a projection that is not what this program makes, what readers may do beyond reading and settings of
-    their role that are others (these begin with "reader"), and settings of the server that give up durability (these
-    begin with "setting").
-
-    Raises:
-        StoreUnavailableError: the database cannot be reached.
-    """
-    connection = await connect_one(url)
-    try:
-        with explained(url):
-            try:
-                require_current(await revision_state(connection))
-            except SchemaVersionError as error:
-                return [error.message]
-            weak = [
-                f"setting {row['name']}: is off: an acknowledged effect may be lost when the server crashes"
-                for row in await connection.fetch(_DURABILITY)
-            ]
-            return [
-                *compare(await catalogue(connection), expected()),
-                *await _views(connection, known(own_projections).values()),
-                *await beyond_reading(connection),
-                *await other_settings(connection),
-                *weak,
-            ]
-    finally:
-        await connection.close()
-
-
-async def notes(url: str) -> list[str]:
-    """Say what is no difference, but as PostgreSQL has it: what logins of readers can do that no privilege forbids."""
-    connection = await connect_one(url)
-    try:
-        with explained(url):
-            return await beyond_privileges(connection)
-    finally:
-        await connection.close()
-
-
-async def _views(connection: Connection, projections: Collection[Projection]) -> list[str]:
-    """Say which views of the service's role are not those that this program makes."""
-    await connection.execute(f"set role {SERVICE_ROLE}")
-    try:
-        found = [f"view {_plain(view.place)}: {view.what}" for view in await view_findings(connection, projections)]
-        unknown = "unexpected, or of a projection that is not known here (--projection names one)"
-        found += [f"{what}: unexpected: views may call it" for what in await planted(connection)]
-        return [*found, *(f"view {_plain(view)}: {unknown}" for view in await strangers(connection, projections))]
-    except asyncpg.InsufficientPrivilegeError as error:
-        return [f"views over projections: cannot be compared: {error}"]
-    finally:
-        await connection.execute("reset role")
-
-
-def _plain(place: str) -> str:
-    return place.replace('"', "")
 
 
 async def _print(url: str) -> None:

@@ -24,10 +24,12 @@ from sqlalchemy.pool import NullPool
 from worldledger_projections.lock_holders import name_holders
 
 from worldledger.errors import SchemaVersionError
-from worldledger_service.database import delivery, guards, holding, projecting, readers, verification
+from worldledger_service.database import delivery, guards, holding, kind_analytics, projecting, readers, verification
 from worldledger_service.database.address import describe
+from worldledger_service.database.analytics import of_kinds
 from worldledger_service.database.analytics import schema as analytics
-from worldledger_service.database.catalogue import catalogue, check
+from worldledger_service.database.catalogue import catalogue
+from worldledger_service.database.checking import check
 from worldledger_service.database.engine import connect_one
 from worldledger_service.database.failures import explained, origin
 from worldledger_service.database.revision import REVISIONS, SchemaState, require_current, revision_state
@@ -143,17 +145,21 @@ async def upgrade(url: str, revision: str = "head") -> None:
     """Bring a database to a revision; a database that is there already is left as it is.
 
     Two upgrades at once queue up; the second finds nothing to do. All or nothing. What readers may do beyond reading is
-    taken away at every upgrade, as far as the user may (`readers.BOUNDS`).
+    taken away at every upgrade, as far as the user may (`readers.BOUNDS`). At the newest revision the views that the
+    installed kinds of worlds bring are applied, too, those of each kind by themselves (`analytics.of_kinds`).
 
     Raises:
         SchemaVersionError: the server is older than PostgreSQL 15, the database is not in UTF-8, or its
             revision is unknown to this program.
         StoreUnavailableError: not reachable, or the user may not do it; the message says what an
             administrator has to run.
+        InvalidKindError: the views of a kind cannot be applied; all the rest is.
     """
     if await _prepare(url, revision):
         await _as_owner(url, lambda connection: command.upgrade(_config(connection), revision))
     await _bound_readers(url)
+    if revision in {"head", REVISIONS[-1]}:
+        await of_kinds.apply(url)
 
 
 async def _bound_readers(url: str) -> None:
@@ -199,6 +205,8 @@ async def create_fresh(url: str) -> None:
             *delivery.COMMENTS,
             *holding.PRIVILEGES,
             *holding.COMMENTS,
+            *kind_analytics.PRIVILEGES,
+            *kind_analytics.COMMENTS,
             *analytics.statements(),
         ):
             connection.exec_driver_sql(statement)
@@ -209,3 +217,4 @@ async def create_fresh(url: str) -> None:
     await _prepare(url, "head")
     await _as_owner(url, create)
     await _bound_readers(url)
+    await of_kinds.apply(url)

@@ -2,8 +2,9 @@
 
 - ``definitions.py``: what a view is, and its statements
 - ``functions.py``: how values of odd types become nulls, and what else the views and queries call
-- ``kinds.py``, ``kinds_of_rulesets.py``: one view for each kind of effect
+- ``kinds.py``: one view for each kind of effect of the service's own
 - ``views.py``: the other views over the log, and all of them in order
+- ``of_kinds.py``: the views that kinds of worlds bring
 - ``schema.py``: the schema itself, who may read it, and how a stranger's query is run
 - ``asking.py``, ``parameters.py``, ``refusals.py``: running somebody's query
 

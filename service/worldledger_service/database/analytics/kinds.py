@@ -1,9 +1,8 @@
-"""One view for each kind of effect, with typed columns: what they have in common, the system kinds and the sandbox's.
+"""One view for each kind of effect of the service's own, with typed columns.
 
-The name of a view is its kind in snake_case: ``MoveMade`` is ``analytics.move_made``. A field of a payload that is not
-of its column's type is null there; ``payload`` has all of it.
-
-The view of a kind is made from the effects of that kind of every world, whatever its ruleset.
+The name of a view is its kind in snake_case: ``IntentRejected`` is ``analytics.intent_rejected``. A field of a payload
+that is not of its column's type is null there; ``payload`` has all of it. Kinds of worlds bring the views of their own
+(``of_kinds.py``).
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Kind(NamedTuple):
 
     name: str
     comment: str
-    fields: Sequence[Field | Column]
+    fields: Sequence[Field]
 
     @property
     def view_name(self) -> str:
@@ -47,7 +46,7 @@ class Kind(NamedTuple):
 
     def view(self) -> StaticView:
         """Return the view."""
-        fields = [field.column if isinstance(field, Field) else field for field in self.fields]
+        fields = [field.column for field in self.fields]
         taken = {field.name for field in fields}
         before = [column for column in _BEFORE if column.name not in taken]
         return StaticView(
@@ -78,11 +77,6 @@ CAUSED_BY: Final = Column(
     f"case when starts_with(e.effect::text, '{{\"caused_by\":') then {value_at('bigint', 'caused_by')} end",
     "The global_seq of the effect that led to it, where told.",
 )
-
-
-def agent(comment: str = "The agent that it is about: the source, where the payload names none.") -> Column:
-    """Return the column for an agent that a payload need not name."""
-    return Column("agent_id", "coalesce(e.effect #>> '{payload,agent_id}', e.source_id)", comment)
 
 
 _BEFORE: Final = (
@@ -212,76 +206,4 @@ SYSTEM: Final = (
         ),
     ),
     Kind("GenerationFinished", "an agent has made an intent, or given up.", _GENERATION),
-)
-
-_ENTITY: Final = Field("entity_id", "text", "The entity's id, unique in its world.")
-_PATCH: Final = Field("patch", "json", "What changes: RFC 6902.")
-_TOKENS: Final = Field("token_count", "bigint", "The LLM tokens that making it has cost; null where not told.")
-_TEXT: Final = Field("text", "text", "What was said.")
-
-
-def _point(name: str, places: Sequence[str], comment: str) -> list[Column]:
-    """Return the columns for a point's three numbers, at the first of these places of the payload that has one."""
-    columns = []
-    for number, axis in enumerate("xyz"):
-        values = [value_at("double", f"payload,{place},{number}") for place in places]
-        value = values[0] if len(values) == 1 else f"coalesce({', '.join(values)})"
-        columns.append(Column(f"{name}{axis}", value, comment if axis == "x" else f"As {name}x."))
-    return columns
-
-
-SANDBOX: Final = (
-    Kind(
-        "EntityCreated",
-        "an entity came into a world.",
-        (
-            _ENTITY,
-            Field("entity_data", "json", "What is known of it."),
-            *_point("", ("position", "entity_data,position"), "Where it stands; null where it has no place."),
-        ),
-    ),
-    Kind("EntityUpdated", "an entity was changed.", (_ENTITY, _PATCH)),
-    Kind("EntityRemoved", "an entity is gone.", (_ENTITY,)),
-    Kind(
-        "Move",
-        "an agent moved.",
-        (
-            agent("Who moved: the source, where the payload names nobody."),
-            *_point("to_", ("to", "position"), "Where it moved to."),
-            *_point("from_", ("from",), "Where it came from; null where that is not told."),
-            Field("speed", "double", "How fast; null where that is not told."),
-            _TOKENS,
-        ),
-    ),
-    Kind("Speak", "an agent spoke.", (_TEXT, _TOKENS)),
-    Kind("SpeakResponse", "an agent answered.", (_TEXT, _TOKENS)),
-    Kind("Interact", "an agent met another.", (Field("target_id", "text", "With whom."), _TOKENS)),
-    Kind(
-        "RelationshipSet",
-        "a relationship, one way.",
-        (
-            Column(
-                "from_entity",
-                "coalesce(e.effect #>> '{payload,from_entity}', e.source_id)",
-                "Whose relationship it is: the source, where the payload names nobody.",
-            ),
-            Field("to_entity", "text", "To whom."),
-            Field("relationship_type", "text", "What kind of relationship."),
-            Field("strength", "double", "How strong; 1.0 is meant where it is null."),
-            Field("metadata", "json", "What else is known of it."),
-        ),
-    ),
-    Kind(
-        "RelationshipRemoved",
-        "a relationship is gone.",
-        (
-            Column(
-                "from_entity",
-                "coalesce(e.effect #>> '{payload,from_entity}', e.source_id)",
-                "Whose relationship it was: the source, where the payload names nobody.",
-            ),
-            Field("to_entity", "text", "To whom."),
-            Field("relationship_type", "text", "What kind of relationship; null: all of the two."),
-        ),
-    ),
 )

@@ -9,11 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from worldledger_service.database.analytics.definitions import Column, StaticView
-from worldledger_service.database.analytics.kinds import CAUSED_BY, SANDBOX, SYSTEM, value_at
-from worldledger_service.database.analytics.kinds_of_rulesets import CHESS, SIMULATION, SOCIAL_RL
+from worldledger_service.database.analytics.kinds import CAUSED_BY, SYSTEM, value_at
 from worldledger_service.database.verification import NOT_SEEN
-
-KINDS: Final = (*SYSTEM, *SANDBOX, *CHESS, *SIMULATION, *SOCIAL_RL)
 
 _WORLD: Final = "The name of the world."
 _EXPERIMENT: Final = "The experiment that the world belongs to; null for none."
@@ -314,5 +311,5 @@ VIEWS: Final[tuple[StaticView, ...]] = (
     _VERIFICATION,
     _EFFECT_VERIFICATION,
     _REQUEST_VERIFICATION,
-    *(kind.view() for kind in KINDS),
+    *(kind.view() for kind in SYSTEM),
 )

@@ -7,6 +7,7 @@ KIND = Kind(
     ruleset="worldledger_auction.rules:RULESET",
     projections="worldledger_auction.projections:PROJECTIONS",
     queries="worldledger_auction.queries:FOLDER",
+    analytics="worldledger_auction.analytics:FOLDER",
     commands="worldledger_auction.cli:add",
     routes="worldledger_auction.api:ROUTES",
     tags="worldledger_auction.api:TAGS",

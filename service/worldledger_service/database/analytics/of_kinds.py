@@ -1,0 +1,375 @@
+"""The views that kinds of worlds bring: applied, proved and dropped.
+
+A kind's part ``analytics`` (`worldledger.kinds`) is a folder with numbered files, ``0001_views.sql``, ``0002_….sql``,
+of statements that make views over the log in the schema ``analytics``. The number of the last file is the version of
+the kind's views. ``worldledger db upgrade`` runs the files beyond the version that the database has, as the owner of
+the log, grants SELECT on the views to those who read, and notes version, digest and views in ``kind_analytics``.
+
+Views are named without a schema, so that what they should be can be made beside them: for one transaction that is
+rolled back, as temporary views, and both are compared (`findings`). So nothing but the package says what is right.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import asyncpg
+from worldledger_projections.lock_holders import holders_of, name_holders
+
+from worldledger.errors import InvalidKindError
+from worldledger.kinds import installed
+from worldledger_service.database import catalogue
+from worldledger_service.database.engine import connect_one
+from worldledger_service.database.failures import explained
+from worldledger_service.database.guards import GUEST_ROLE, OWNER_ROLE, READER_ROLE, SERVICE_ROLE, TURN
+
+if TYPE_CHECKING:
+    from worldledger_service.database.engine import Connection, PooledConnection
+
+#: How long the views of a kind wait for a lock, while everybody who reads them waits behind.
+LOCK_TIMEOUT: Final = "10s"
+
+#: Worlds that are named where a kind is dropped, at most.
+_NAMED: Final = 5
+_AGAIN: Final = "run `worldledger db upgrade`"
+_APPLICATION: Final = "worldledger migration"
+_RELATION: Final = "relation analytics."
+_READERS: Final = (SERVICE_ROLE, READER_ROLE, GUEST_ROLE)
+_FILE: Final = re.compile(r"(\d{4})_\w+\.sql")
+
+_RECORDED: Final = "select kind, version, digest, views from public.kind_analytics order by kind"
+_HAS_TABLE: Final = "select to_regclass('public.kind_analytics') is not null"
+_NOTE: Final = """
+insert into public.kind_analytics (kind, version, digest, views) values ($1, $2, $3, $4)
+on conflict (kind) do update
+set version = excluded.version, digest = excluded.digest, views = excluded.views, applied_at = now()
+"""
+_FORGET: Final = "delete from public.kind_analytics where kind = $1"
+_WORLDS: Final = """
+select world_id, count(*) over () as worlds from public.worlds where ruleset = $1 order by world_id limit $2
+"""
+_OF_OWNER: Final = """
+select relname from pg_catalog.pg_class
+where relnamespace = 'analytics'::regnamespace and relkind = 'v' and relowner::regrole::text = 'worldledger_owner'
+"""
+_MAY_COMPARE: Final = "select has_database_privilege(current_database(), 'temporary')"
+_TEMPORARY: Final = "select relname from pg_catalog.pg_class where relnamespace = pg_my_temp_schema() and relkind = 'v'"
+#: What is made upon views ($1 their names) and is none of them, one upon the other.
+_UPON: Final = """
+with recursive own as (
+    select oid from pg_catalog.pg_class where relnamespace = 'analytics'::regnamespace and relname = any ($1::text[])
+), upon (oid) as (
+    select oid from own
+    union
+    select r.ev_class
+    from upon
+    join pg_catalog.pg_depend d on d.refclassid = 'pg_catalog.pg_class'::regclass and d.refobjid = upon.oid
+    join pg_catalog.pg_rewrite r on d.classid = 'pg_catalog.pg_rewrite'::regclass and r.oid = d.objid
+)
+select format('%I.%I', n.nspname, c.relname) as view, c.relowner::regrole::text as owner
+from pg_catalog.pg_class c join upon on upon.oid = c.oid join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.oid not in (select oid from own) order by 1
+"""
+
+
+class Script(NamedTuple):
+    """One numbered file."""
+
+    file: str
+    sql: str
+
+
+class Analytics(NamedTuple):
+    """The files that a kind brings, in order: that of version 1 first."""
+
+    kind: str
+    scripts: tuple[Script, ...]
+
+    @property
+    def version(self) -> int:
+        """The version that they make."""
+        return len(self.scripts)
+
+    def digest(self, version: int) -> bytes:
+        """Return the SHA-256 of the files up to a version."""
+        return hashlib.sha256("".join(script.sql for script in self.scripts[:version]).encode()).digest()
+
+
+class Recorded(NamedTuple):
+    """What a database has of a kind's analytics."""
+
+    kind: str
+    version: int
+    digest: bytes
+    views: tuple[str, ...]
+
+
+def brought() -> dict[str, Analytics]:
+    """Return what the installed kinds bring, by name. Raises InvalidKindError for files that are not well numbered."""
+    return {name: _read(name, kind.load("analytics")) for name, kind in installed().items() if kind.analytics}
+
+
+def _read(kind: str, folder: Path) -> Analytics:
+    files = sorted(folder.glob("*.sql"))
+    for number, file in enumerate(files, 1):
+        named = _FILE.fullmatch(file.name)
+        if named is None or int(named[1]) != number:
+            what = f"kind {kind}: {file} should be named {number:04}_….sql: files are numbered from 0001, without a gap"
+            raise InvalidKindError(what, kind=kind, part="analytics")
+    # In universal newlines: the digest is the same wherever the files were unpacked.
+    return Analytics(kind, tuple(Script(file.name, file.read_text(encoding="utf-8")) for file in files))
+
+
+async def recorded(connection: Connection | PooledConnection) -> dict[str, Recorded]:
+    """Return what the database has, by kind; nothing where it is of a revision that had none of it."""
+    if not await connection.fetchval(_HAS_TABLE):
+        return {}
+    rows = await connection.fetch(_RECORDED)
+    return {row["kind"]: Recorded(row["kind"], row["version"], row["digest"], tuple(row["views"])) for row in rows}
+
+
+def state(bring: Analytics | None, record: Recorded | None) -> str:
+    """Say how what an installed kind brings and what the database has of it compare.
+
+    ``current``, ``missing`` and ``older`` (`worldledger db upgrade` applies it), ``newer`` (of a later package),
+    ``changed`` (the files are not those that were run), or ``left`` (the package is not installed).
+    """
+    if record is None:
+        return "missing"
+    if bring is None:
+        return "left"
+    if bring.version < record.version:
+        return "newer"
+    if bring.digest(record.version) != record.digest:
+        return "changed"
+    return "older" if bring.version > record.version else "current"
+
+
+async def pending(connection: Connection | PooledConnection) -> bool:
+    """Tell whether `apply` has something to do."""
+    records = await recorded(connection)
+    return any(each.version > _version(records.get(kind)) for kind, each in brought().items())
+
+
+def _version(record: Recorded | None) -> int:
+    return 0 if record is None else record.version
+
+
+# -- applying and dropping -----------------------------------------------------------------------------------
+
+
+async def apply(url: str) -> None:
+    """Bring the views of all installed kinds to the version that these bring: each kind's all or nothing.
+
+    A kind that cannot be applied does not keep the others from it. Raises InvalidKindError, which says what to do for
+    each that cannot be; or StoreUnavailableError.
+    """
+    connection = await connect_one(url, application_name=_APPLICATION)
+    try:
+        with explained(url):
+            if not await pending(connection):
+                return
+            await connection.execute(f"set role {OWNER_ROLE}")
+            refused: list[InvalidKindError] = []
+            for bring in brought().values():
+                try:
+                    async with connection.transaction():
+                        await _apply(connection, bring)
+                except InvalidKindError as error:
+                    refused.append(error)
+    finally:
+        await connection.close()
+    if refused:
+        raise InvalidKindError("; ".join(error.message for error in refused), kind=refused[0].details["kind"])
+
+
+async def _apply(connection: Connection, bring: Analytics) -> None:
+    await connection.execute(TURN)
+    await connection.execute(f"set local lock_timeout = '{LOCK_TIMEOUT}'")
+    record = (await recorded(connection)).get(bring.kind)
+    version, own = _version(record), set(record.views if record else ())
+    if bring.version <= version:
+        return
+    if state(bring, record) == "changed":
+        raise _refusal(bring.kind, _changed(bring, version))
+    others = await _views(connection) - own
+    for script in bring.scripts[version:]:
+        await connection.execute("set local search_path = analytics, pg_temp")
+        try:
+            async with connection.transaction():
+                await connection.execute(script.sql)
+        except asyncpg.InsufficientPrivilegeError:
+            raise
+        except asyncpg.PostgresError as error:
+            await name_holders(error, connection)
+            raise await _explained(connection, bring, script, error, own) from error
+    await connection.execute("set local search_path = default")
+    own = await _views(connection) - others
+    for view in own:
+        await connection.execute(f'grant select on analytics."{view}" to {", ".join(_READERS)}')
+    await connection.execute(_NOTE, bring.kind, bring.version, bring.digest(bring.version), sorted(own))
+    if await connection.fetchval(_MAY_COMPARE):
+        for found in await _differences(connection, bring, bring.version, own):
+            raise _refusal(bring.kind, found)
+
+
+async def _views(connection: Connection) -> set[str]:
+    return {row["relname"] for row in await connection.fetch(_OF_OWNER)}
+
+
+class Dropped(NamedTuple):
+    """What `drop` has dropped, how many worlds of the kind are left, and some of their names."""
+
+    views: tuple[str, ...]
+    worlds: int
+    names: tuple[str, ...]
+
+
+async def drop(url: str, kind: str, *, force: bool = False) -> Dropped:
+    """Drop the views of a kind; its worlds and their logs stay.
+
+    Raises InvalidKindError where it has none, where the kind is installed, unless by ``force``, or where others have
+    made something upon the views.
+    """
+    connection = await connect_one(url, application_name=_APPLICATION)
+    try:
+        with explained(url):
+            await connection.execute(f"set role {OWNER_ROLE}")
+            async with connection.transaction():
+                await connection.execute(TURN)
+                await connection.execute(f"set local lock_timeout = '{LOCK_TIMEOUT}'")
+                records = await recorded(connection)
+                if kind not in records:
+                    having = f"those of {', '.join(records)}" if records else "none"
+                    raise _refusal(kind, f"the database has no views of it; it has {having}")
+                if kind in installed() and not force:
+                    what = "it is installed, and the next `worldledger db upgrade` makes its views again"
+                    raise _refusal(kind, f"{what}; use --force to drop them all the same")
+                await _drop(connection, records[kind])
+                rows = await connection.fetch(_WORLDS, kind, _NAMED)
+                return Dropped(
+                    records[kind].views, rows[0]["worlds"] if rows else 0, tuple(row["world_id"] for row in rows)
+                )
+    finally:
+        await connection.close()
+
+
+async def _drop(connection: Connection, record: Recorded) -> None:
+    there = [view for view in record.views if view in await _views(connection)]
+    if upon := await _upon(connection, there):
+        raise _refusal(record.kind, f"its views cannot be dropped: {upon}; drop that first, and run this again")
+    if there:
+        try:
+            await connection.execute("drop view " + ", ".join(f'analytics."{view}"' for view in there))
+        except asyncpg.LockNotAvailableError as error:
+            await name_holders(error, connection)
+            raise
+    await connection.execute(_FORGET, record.kind)
+
+
+async def _upon(connection: Connection, views: Collection[str]) -> str | None:
+    """Say what others have made upon views, with its owner; None: nothing."""
+    rows = await connection.fetch(_UPON, list(views))
+    return ", ".join(f"{row['view']} of {row['owner']} is made upon them" for row in rows) or None
+
+
+def _refusal(kind: str, what: str) -> InvalidKindError:
+    return InvalidKindError(f"kind {kind}: {what}", kind=kind, part="analytics")
+
+
+def _changed(bring: Analytics, version: int) -> str:
+    files = bring.scripts[0].file if version == 1 else f"{bring.scripts[0].file} to {bring.scripts[version - 1].file}"
+    return (
+        f"{files} of its package cannot be what was applied here as version {version}: their digest is another. A "
+        f"change is a new file; to apply these anew, run `worldledger kind drop {bring.kind} --force` and "
+        "`worldledger db upgrade`"
+    )
+
+
+async def _explained(
+    connection: Connection, bring: Analytics, script: Script, error: asyncpg.PostgresError, own: Collection[str]
+) -> InvalidKindError:
+    """Say why a file could not be run, and what to do."""
+    said = str(error.args[0])
+    place = getattr(error, "position", None)
+    where = f"{script.file}:{script.sql[: int(place)].count(chr(10)) + 1}" if place else script.file
+    if isinstance(error, asyncpg.DependentObjectsStillExistError):
+        upon = await _upon(connection, own) or error.detail or said
+        todo = f"drop that, {_AGAIN}, and make it anew (`select pg_get_viewdef('…')` shows its definition)"
+    elif isinstance(error, asyncpg.DuplicateTableError):
+        upon, todo = said, f"rename or drop what others have made there, and {_AGAIN}"
+    elif isinstance(error, asyncpg.LockNotAvailableError):
+        upon, todo = f"{said}, {holders_of(error) or 'held by another session'}", f"then {_AGAIN}"
+    else:
+        upon, todo = said, "this is a mistake in the package"
+    return _refusal(bring.kind, f"{where} cannot be applied: {upon}: {todo}")
+
+
+# -- proving -------------------------------------------------------------------------------------------------
+
+
+async def findings(connection: Connection) -> list[str]:
+    """Compare the views of kinds with what the installed kinds make, a finding for each difference."""
+    found: list[str] = []
+    bringing, records = brought(), await recorded(connection)
+    for kind in sorted({*bringing, *records}):
+        bring, record = bringing.get(kind), records.get(kind)
+        if what := _told(kind, bring, record):
+            found.append(f"kind {kind}: {what}")
+        if bring is None or record is None or state(bring, record) in {"newer", "changed"}:
+            continue
+        work = connection.transaction()
+        await work.start()
+        try:
+            await connection.execute(f"set local role {OWNER_ROLE}")
+            found += await _differences(connection, bring, record.version, record.views)
+        except asyncpg.PostgresError as error:
+            found.append(f"kind {kind}: its views cannot be compared: {error.args[0]}")
+        finally:
+            await work.rollback()
+    return found
+
+
+def _told(kind: str, bring: Analytics | None, record: Recorded | None) -> str | None:
+    """Say what is not as it should be with versions."""
+    has = "has none of its views" if record is None else f"has version {record.version} of its views"
+    brings = "" if bring is None else f"its package brings version {bring.version}"
+    match state(bring, record):
+        case "missing" | "older":
+            return f"the database {has}, {brings}: run `worldledger db upgrade`"
+        case "newer":
+            return f"the database {has}, {brings}: install a newer package"
+        case "left":
+            return f"the database {has}, its package is not installed: install it, or `worldledger kind drop {kind}`"
+        case "changed" if bring and record:
+            return _changed(bring, record.version)
+    return None
+
+
+async def _differences(connection: Connection, bring: Analytics, version: int, views: Collection[str]) -> list[str]:
+    """Compare views with what the files of a kind make; in a transaction, as the owner."""
+    live = await catalogue.views_of_kind(connection, views)
+    made = connection.transaction()
+    await made.start()
+    try:
+        for script in bring.scripts[:version]:
+            await connection.execute("set local search_path = pg_temp, analytics")
+            try:
+                await connection.execute(script.sql)
+            except asyncpg.PostgresError as error:
+                what = f"{script.file} cannot be run beside it: {error.args[0]}; are views named without a schema?"
+                return [f"kind {bring.kind}: {what}"]
+        names = [row["relname"] for row in await connection.fetch(_TEMPORARY)]
+        wanted = await catalogue.views_of_kind(connection, names, made=True)
+    finally:
+        await made.rollback()
+    granted = [
+        f"privilege on relation analytics.{name}: {role} may SELECT"
+        for name in (line.partition(": ")[0].removeprefix(_RELATION) for line in wanted if line.startswith(_RELATION))
+        for role in _READERS
+    ]
+    return catalogue.compare(live, sorted([*wanted, *granted]))

@@ -1,0 +1,13 @@
+create view bid_placed as
+select
+    e.world_id,
+    w.experiment,
+    e.global_seq,
+    e.source_id as bidder,
+    analytics.json_bigint(e.effect #> '{payload,lot}') as lot,
+    analytics.json_bigint(e.effect #> '{payload,amount}') as amount
+from public.effects e
+left join public.worlds w on w.world_id = e.world_id
+where e.kind = 'BidPlaced';
+comment on view bid_placed is 'BidPlaced: every bid of every auction, refused ones left out.';
+comment on column bid_placed.amount is 'What was bid.';
