@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.both_servers
 
 #: The views of single kinds of effects: the service's own, and those that the installed kinds of worlds bring.
-OF_KINDS = [
+OF_KINDS: list[ViewOfKind] = [
     *(
         ViewOfKind(
             kind.view_name,

@@ -18,7 +18,6 @@ from worldledger_service.arrow.lake.effects import EffectFiles
 from worldledger_service.arrow.lake.folder import LakeFolder, opened
 from worldledger_service.arrow.lake.manifest import Choice, LakeView, LakeWorld, Manifest, Part
 from worldledger_service.arrow.lake.views import (
-    GROWING,
     Sources,
     ViewOfDatabase,
     in_parallel,
@@ -243,7 +242,7 @@ class _Export:
     def _grow(
         self, session: Session, files: EffectFiles, view: ViewOfDatabase, old: list[WorldSpan], new: list[WorldSpan]
     ) -> None:
-        spans = [span for span in new if files.has(span.world_id, GROWING[view.name])]
+        spans = [span for span in new if files.has(span.world_id, view.kind)]
         had = self._had.views.get(view.name)
         before = [] if had is None else had.parts
         kept = before if had is not None and had.source == view.definition else []

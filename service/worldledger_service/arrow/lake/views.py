@@ -9,9 +9,10 @@ Each has a file, also if it has no rows, so that whoever asks it finds its colum
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from hashlib import sha256
+from hashlib import md5, sha256
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -21,24 +22,26 @@ from worldledger_service.arrow.connections import Session, literal
 from worldledger_service.arrow.lake.files import ParquetFile
 from worldledger_service.arrow.lake.folder import LakeFolder
 from worldledger_service.arrow.lake.manifest import LakeWorld, Part
-from worldledger_service.database.analytics.views import KINDS
 
 if TYPE_CHECKING:
     from worldledger_service.arrow.choosing import WorldSpan
 
-#: Views whose rows are one effect's each, and the kinds that they are made of; None: of any kind, by what led to it.
-GROWING: Final[Mapping[str, str | None]] = {
-    **{kind.view_name: kind.name for kind in KINDS},
-    "intents": None,
-    "observations": "ViewDigest",
-}
+#: A view whose rows are one effect's each, of any kind; others are of one kind, as their definitions say.
+_OF_ANY_KIND: Final = "intents"
+#: The definition of a view whose rows are one effect's each, of one kind of effect.
+_OF_ONE_KIND: Final = re.compile(
+    r"SELECT e\.world_id,\s(?:(?!\bOVER \()[^;])*?\be\.global_seq,(?:(?!\bOVER \()[^;])*"
+    r"FROM \(?(?:public\.)?effects e"
+    r"(?:\s+LEFT JOIN (?:public\.)?worlds w ON \(*w\.world_id = e\.world_id\)*)?"
+    r"\s+WHERE \(?e\.kind = '(?P<kind>(?:[^']|'')+)'::text\)?;\s*"
+)
 #: What the lake has already, and what is worked out from the whole log whenever it is asked for.
 _LEFT_OUT: Final = ("effects", "verification", "effect_verification")
 #: Worlds in one statement.
 _TOGETHER: Final = 1000
 
 _VIEWS: Final = f"""
-select c.relname, md5(pg_get_viewdef(c.oid)),
+select c.relname, pg_get_viewdef(c.oid),
        exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'world_id'),
        exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'experiment'),
        exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'global_seq'),
@@ -75,10 +78,10 @@ _LARGE: Final = 20_000
 
 
 class ViewOfDatabase(NamedTuple):
-    """A view as it is in the database; ``definition`` is a digest of what it says."""
+    """A view as it is in the database; ``sql`` defines it."""
 
     name: str
-    definition: str
+    sql: str
     has_world: bool
     has_experiment: bool
     has_seq: bool
@@ -87,7 +90,18 @@ class ViewOfDatabase(NamedTuple):
     @property
     def grows(self) -> bool:
         """Whether its rows are one effect's each."""
-        return self.name in GROWING
+        return self.name == _OF_ANY_KIND or self.kind is not None
+
+    @property
+    def kind(self) -> str | None:
+        """The kind of these effects; None: they are of any kind, or its rows are not one effect's each."""
+        named = _OF_ONE_KIND.fullmatch(self.sql.strip()) if self.has_world and self.has_seq else None
+        return None if named is None else named["kind"].replace("''", "'")
+
+    @property
+    def definition(self) -> str:
+        """A digest of what it says."""
+        return md5(self.sql.encode(), usedforsecurity=False).hexdigest()
 
 
 class Sources:
