@@ -101,7 +101,7 @@ _GENERATION: Final = (
 )
 _RULESET_VERSION: Final = Field("ruleset_version", "bigint", "The version of that ruleset.")
 
-SYSTEM: Final = (
+SYSTEM: Final[tuple[Kind, ...]] = (
     Kind(
         "WorldCreated",
         "the genesis of a world, its effect 1.",
