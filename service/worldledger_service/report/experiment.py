@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from worldledger_service.report import queries
 from worldledger_service.report.blocks import Block, Column, Figure, Note, Section, Table
 from worldledger_service.report.charts import Bars, Histogram, Part
-from worldledger_service.report.queries import log
 from worldledger_service.report.steps import edges, step_of, steps_for
 from worldledger_service.report.wording import counted, listed
 
@@ -31,9 +31,9 @@ async def facts(snapshot: Snapshot, experiment: str, rulesets: list[Record]) -> 
         "worlds": sum(row["worlds"] for row in rulesets),
         "effects": sum(row["effects"] for row in rulesets),
         "rulesets": {row["ruleset"]: row["worlds"] for row in rulesets},
-        "began_at": await snapshot.value(log.BEGAN, experiment),
+        "began_at": await snapshot.value(queries.BEGAN, experiment),
         "last_recorded_at": max(filter(None, (row["last_recorded_at"] for row in rulesets)), default=None),
-        "heads_sha256": await snapshot.value(log.HEADS, experiment),
+        "heads_sha256": await snapshot.value(queries.HEADS, experiment),
     }
 
 
@@ -55,11 +55,11 @@ async def worlds(snapshot: Snapshot, experiment: str, rulesets: list[Record]) ->
         )
     ]
     count = sum(row["worlds"] for row in rulesets)
-    largest = await snapshot.rows(log.WORLDS, experiment, _WORLDS)
+    largest = await snapshot.rows(queries.WORLDS, experiment, _WORLDS)
     if count > _BARS:
         most = max(row["most"] for row in rulesets)
         step = step_of(0, most, steps_for(count, _STEPS))
-        found = {row["step"]: row["worlds"] for row in await snapshot.rows(log.EFFECTS_OF_WORLDS, experiment, step)}
+        found = {row["step"]: row["worlds"] for row in await snapshot.rows(queries.EFFECTS_OF_WORLDS, experiment, step)}
         blocks.append(_distribution(step, most, found))
     blocks.append(_heads(largest, count))
     blocks.append(
@@ -107,7 +107,7 @@ def _heads(largest: list[Record], count: int) -> Table:
 
 async def effects(snapshot: Snapshot, experiment: str) -> Section:
     """Return the section on effects by kind, and on intents that were refused."""
-    kinds = await snapshot.rows(log.KINDS, experiment)
+    kinds = await snapshot.rows(queries.KINDS, experiment)
     total = sum(row["effects"] for row in kinds)
     rows = [(row["kind"], row["effects"], row["effects"] / total, row["worlds"]) for row in kinds[:_KINDS]]
     columns = (
@@ -135,7 +135,7 @@ async def effects(snapshot: Snapshot, experiment: str) -> Section:
 
 
 async def _refused(snapshot: Snapshot, experiment: str) -> list[Block]:
-    rows = await snapshot.rows(log.REFUSED, experiment, _REFUSALS)
+    rows = await snapshot.rows(queries.REFUSED, experiment, _REFUSALS)
     if not rows:
         return [Note("No intent of an agent was refused.")]
     more = rows[0]["refusals"] - len(rows)

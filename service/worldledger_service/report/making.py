@@ -12,9 +12,8 @@ from worldledger_projections.registry import known
 
 from worldledger.errors import SimulationError
 from worldledger.kinds import installed
-from worldledger_service.report import experiment
+from worldledger_service.report import experiment, queries
 from worldledger_service.report.blocks import KindSection, Report
-from worldledger_service.report.queries import log
 from worldledger_service.report.snapshot import Snapshot, snapshot
 from worldledger_service.report.wording import counted, listed
 from worldledger_service.store.reader import storable
@@ -42,8 +41,8 @@ async def make_report(url: str, name: str, *, asked: Callable[[int], object] = l
     """
     views = sorted({view for section in sections_of_kinds().values() for view in section.views})
     async with snapshot(url, views, asked=asked) as (opened, there):
-        read_at = await opened.value(log.NOW)
-        rulesets = await opened.rows(log.RULESETS, name) if storable(name) else []
+        read_at = await opened.value(queries.NOW)
+        rulesets = await opened.rows(queries.RULESETS, name) if storable(name) else []
         if not rulesets:
             raise await _unknown(opened, name)
         behind, todo = await _behind(opened, name, rulesets, there)
@@ -56,7 +55,7 @@ async def make_report(url: str, name: str, *, asked: Callable[[int], object] = l
 
 
 async def _unknown(opened: Snapshot, name: str) -> SimulationError:
-    there = [row["experiment"] for row in await opened.rows(log.EXPERIMENTS)]
+    there = [row["experiment"] for row in await opened.rows(queries.EXPERIMENTS)]
     if not there:
         what = "there are no experiments; `worldledger import … --experiment NAME` and `world create` make some"
         return SimulationError(f"there is no experiment {name!r}: {what}", experiment=name)
@@ -80,7 +79,7 @@ async def _behind(
     needed = dict(_needed(worlds))
     missing = [view for view in needed if view not in there]
     read = [view for view in needed if view in there]
-    rows = await opened.rows(log.BEHIND, name, read, [_rulesets_of(view) for view in read])
+    rows = await opened.rows(queries.BEHIND, name, read, [_rulesets_of(view) for view in read])
     unread = {row["projection"] for row in rows if row["unread"] == needed[row["projection"]]}
     paused = [row["projection"] for row in rows if row["is_paused"]]
     todo = [f"worldledger projections resume {' '.join(paused)}"] if paused else []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from worldledger_service.database.engine import connect_one
 from worldledger_service.database.failures import explained
 from worldledger_service.database.guards import READER_ROLE
-from worldledger_service.report.queries import log
+from worldledger_service.report import queries
 
 if TYPE_CHECKING:
     from asyncpg import Record
@@ -58,7 +58,7 @@ async def snapshot(
     with explained(url):
         connection = await connect_one(url, role=READER_ROLE, application_name="worldledger report")
         try:
-            there = frozenset(row["name"] for row in await connection.fetch(log.THERE, list(views)))
+            there = frozenset(row["name"] for row in await connection.fetch(queries.THERE, list(views)))
             async with connection.transaction(isolation="repeatable_read", readonly=True):
                 for setting in _SETTINGS:
                     await connection.execute(setting)

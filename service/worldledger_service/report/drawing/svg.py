@@ -1,4 +1,4 @@
-"""What matplotlib writes, made fit to stand in a page: small, without ids that another chart may have, and named."""
+"""A chart as SVG, as matplotlib writes it, made fit to stand in a page: small, named, and with ids of its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import re
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from worldledger_service.report.drawing.style import WIDTH
+from worldledger_service.report.charts import Bars, Changes, Chart, Histogram, Lines, Spans
+from worldledger_service.report.drawing.lying import draw_bars, draw_changes, draw_spans
+from worldledger_service.report.drawing.standing import draw_histogram, draw_lines
+from worldledger_service.report.drawing.style import WIDTH, styled
 from worldledger_service.report.wording import shown
 
 _NAMESPACE: Final = "{http://www.w3.org/2000/svg}"
@@ -21,9 +24,9 @@ _NUMBERS: Final = frozenset({"d", "x", "y", "width", "height", "transform", "poi
 _LEFT_OUT: Final = frozenset({"metadata", "style"})
 
 
-def clean(text: str, *, id: str, title: str, said: str) -> str:  # noqa: A002 - it is the element's id
-    """Return an SVG element of a drawing: an image with a title and a description."""
-    root = ET.fromstring(text)  # noqa: S314 - matplotlib has written it just now
+def draw_svg(chart: Chart, *, id: str, title: str) -> str:  # noqa: A002 - it is the element's id
+    """Return a chart as an SVG element: an image with a title and a description."""
+    root = ET.fromstring(_drawn(chart))  # noqa: S314 - matplotlib has written it just now
     _strip(root)
     used = set(_references(root))
     for element in root.iter():
@@ -36,11 +39,27 @@ def clean(text: str, *, id: str, title: str, said: str) -> str:  # noqa: A002 - 
         "role": "img",
         "aria-labelledby": f"{id}-title {id}-said",
     }
-    for place, (name, words) in enumerate((("title", title), ("desc", said))):
+    for place, (name, words) in enumerate((("title", title), ("desc", chart.said))):
         element = ET.Element(name, {"id": f"{id}-{'title' if name == 'title' else 'said'}"})
         element.text = shown(words, _LONGEST)
         root.insert(place, element)
     return ET.tostring(root, encoding="unicode")
+
+
+def _drawn(chart: Chart) -> str:
+    """Return a chart as matplotlib writes it."""
+    with styled():
+        match chart:
+            case Lines():
+                return draw_lines(chart)
+            case Histogram():
+                return draw_histogram(chart)
+            case Bars():
+                return draw_bars(chart)
+            case Changes():
+                return draw_changes(chart)
+            case Spans():
+                return draw_spans(chart)
 
 
 def _strip(element: ET.Element) -> None:
