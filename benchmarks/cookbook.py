@@ -15,7 +15,7 @@ from typing import Any
 from worldledger_service.database.analytics.asking import ask
 from worldledger_service.database.analytics.cookbook import NamedQuery, queries
 from worldledger_service.database.engine import connect_one
-from worldledger_service.projecting import Projections
+from worldledger_service.projecting.engine import Engine
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store
 
@@ -43,8 +43,8 @@ async def run(report: Report, url: str, store: Store, count: int = COUNT) -> Non
     say("cookbook")
     start = time.perf_counter()
     await _fill(store, count)
-    async with Projections.open(store, url, Settings()) as projections:
-        await projections.engine.run_until_caught_up()
+    async with Engine.open(store, url, Settings()) as projections:
+        await projections.run_until_caught_up()
     say(f"  filled and projected in {time.perf_counter() - start:.0f} s")
     connection = await connect_one(url, role="worldledger_service")
     admin = await connect_one(url)

@@ -1,5 +1,5 @@
-"""Read models: each a fold from effects to its own table, and the engine that feeds them.
+"""Read models: each a fold from effects to its own table. Pure: no I/O, no clock, no randomness.
 
-They read the log through `worldledger.protocols.LogReader` and are handed their database; imports point from here to
+What feeds them is the engine of the service (`worldledger_service.projecting`); imports point from here to
 ``worldledger`` only.
 """

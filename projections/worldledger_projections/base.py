@@ -2,7 +2,7 @@
 
 A projection is pure. It is handed effects, and, where it says so, the rows it made of the same world before and the
 world's state; it gives rows. It is handed nothing with which it could touch the world outside, so replaying a log
-can have no side effects. Who reads the log and who writes the rows is the engine (`worldledger_projections.engine`).
+can have no side effects. The engine (`worldledger_service.projecting.engine`) reads the log and writes the rows.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class WorldProjection(ABC):
         It may be handed to other projections too, and must not be changed. (Where a Fold is moved forward it was read
         for this projection alone.)
 
-        Whatever this raises parks the effect: see `worldledger_projections.engine`.
+        Whatever this raises parks the effect: see `worldledger_service.projecting.engine`.
         """
 
     @abstractmethod

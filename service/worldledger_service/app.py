@@ -63,8 +63,8 @@ from worldledger_service.api.ws.transport import PING_INTERVAL, SocketProtocol
 from worldledger_service.arrow.door import ArrowDoor
 from worldledger_service.collecting import collect_seldom
 from worldledger_service.database.engine import connect_one
-from worldledger_service.feeding import Feeding
-from worldledger_service.projecting import Projections
+from worldledger_service.projecting.engine import Engine
+from worldledger_service.projecting.process import ProjectorProcess
 from worldledger_service.runtime.worlds import Worlds
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store
@@ -125,15 +125,15 @@ def create_app(settings: Settings, database_url: str, *, clock: Callable[[], flo
         async with (
             Store.open(database_url, settings, clock=clock) as store,
             HeadWatcher.over(store, interval=settings.poll_interval, url=database_url) as watcher,
-            Projections.open(store, database_url, settings) as fed,
+            Engine.open(store, database_url, settings) as fed,
             AsyncExitStack() as running,
         ):
             jobs = Jobs(clock)
             running.push_async_callback(jobs.close)
-            feeding: Feeding | None = None
+            projector: ProjectorProcess | None = None
             if settings.projections:
-                feeding = await running.enter_async_context(Feeding.beside(database_url, settings))
-                store.on_commit = _both(watcher.committed, feeding.wake)
+                projector = await running.enter_async_context(ProjectorProcess.beside(database_url, settings))
+                store.on_commit = _both(watcher.committed, projector.wake)
             door = ArrowDoor(database_url, timeout=settings.command_timeout)
             running.push_async_callback(door.close)
             asked = SqlDoor(database_url)
@@ -147,7 +147,7 @@ def create_app(settings: Settings, database_url: str, *, clock: Callable[[], flo
                 watcher=watcher,
                 worlds=worlds,
                 projections=fed,
-                feeding=feeding,
+                projector=projector,
                 jobs=jobs,
                 metrics=measured,
                 arrow=door,

@@ -46,7 +46,7 @@ async def new_game(
 
 async def catch_up(services: Services) -> None:
     """Feed the projections until nothing is due."""
-    await services.projections.engine.run_until_caught_up(timeout=60)
+    await services.projections.run_until_caught_up(timeout=60)
 
 
 async def walk_pages(client: httpx2.AsyncClient, url: str, items: str, key: str, says: str) -> list[list[Any]]:

@@ -15,10 +15,10 @@ import psutil
 import pytest
 import pytest_asyncio
 from fastapi import FastAPI
-from worldledger_projections.engine import Engine
-from worldledger_service import feeding as feeding_module
 from worldledger_service.api.context import Services
 from worldledger_service.app import create_app
+from worldledger_service.projecting import process as feeding_module
+from worldledger_service.projecting.engine import Engine
 
 from tests.cli.helpers import Running
 
@@ -113,7 +113,7 @@ async def test_a_killed_feeder_is_replaced(feeding: FastAPI) -> None:
     async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         await new_game(client, "g2", started())
         await _until_fed(client, "g2", 2)
-        process = feeding.state.services.feeding._process
+        process = feeding.state.services.projector._process
         # Ctrl-C at the terminal is not for it; it stands back behind those who answer.
         assert os.getsid(process.pid) == process.pid
         assert os.getpriority(os.PRIO_PROCESS, process.pid) == os.getpriority(os.PRIO_PROCESS, 0) + 5
@@ -123,7 +123,7 @@ async def test_a_killed_feeder_is_replaced(feeding: FastAPI) -> None:
         await process.wait()
         await new_game(client, "g3", started(), *map(moved, FOOLS_MATE), mate())
         await _until_fed(client, "g3", 7)
-        await wait_for(lambda: feeding.state.services.feeding.counters.effects > 0, "it tells what it has counted")
+        await wait_for(lambda: feeding.state.services.projector.counters.effects > 0, "it tells what it has counted")
         assert "worldledger_projection_runner_effects_total" in (await client.get("/metrics")).text
 
 
@@ -132,10 +132,10 @@ def test_a_feeder_ends_with_its_parent(database_url: str, tmp_path: Path) -> Non
     program = tmp_path / "parent.py"
     program.write_text(
         "import asyncio, sys\n"
-        "from worldledger_service.feeding import Feeding\n"
+        "from worldledger_service.projecting.process import ProjectorProcess\n"
         "from worldledger_service.settings import Settings\n"
         "async def main():\n"
-        "    async with Feeding.beside(sys.argv[1], Settings()) as feeding:\n"
+        "    async with ProjectorProcess.beside(sys.argv[1], Settings()) as feeding:\n"
         "        while not feeding.counters.batches and not feeding._process:\n"
         "            await asyncio.sleep(0.01)\n"
         "        print(feeding._process.pid, flush=True)\n"

@@ -6,8 +6,8 @@ from unittest import mock
 
 import httpx2
 from prometheus_client.parser import text_string_to_metric_families
-from worldledger_projections.engine import Engine
 from worldledger_service.api.context import Services
+from worldledger_service.projecting.engine import Engine
 
 from .chess import catch_up, new_game, started
 from .helpers import draft

@@ -8,10 +8,10 @@ from unittest import mock
 
 import httpx2
 import pytest
-from worldledger_projections.engine import Engine
 from worldledger_projections.registry import known
 from worldledger_service.api import schemas
 from worldledger_service.api.context import Services
+from worldledger_service.projecting.engine import Engine
 
 from .chess import FOOLS_MATE, catch_up, mate, moved, new_game, started
 from .helpers import problem

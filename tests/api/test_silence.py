@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from worldledger_service.api import health, metrics
 from worldledger_service.api.context import Questions, Services
-from worldledger_service.projecting import Projections
+from worldledger_service.projecting.engine import Engine
 from worldledger_service.store import Store
 
 from .helpers import problem, wait_for
@@ -79,7 +79,7 @@ async def test_projections_that_are_not_told_are_left_out(
 ) -> None:
     """Metrics and readiness go without them, and wait for the same task."""
     monkeypatch.setattr(health, "_PATIENCE", 30.0)
-    monkeypatch.setattr(Projections, "status", silence.method())
+    monkeypatch.setattr(Engine, "status", silence.method())
     async with asyncio.timeout(100):
         for _ in range(3):
             told = await client.get("/metrics")

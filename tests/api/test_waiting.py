@@ -8,7 +8,7 @@ import dataclasses
 import httpx2
 from fastapi import FastAPI
 from worldledger_service.api.context import Services
-from worldledger_service.feeding import Feeding
+from worldledger_service.projecting.process import ProjectorProcess
 
 from .chess import FOOLS_MATE, catch_up, moved, new_game, started
 from .helpers import problem
@@ -16,7 +16,7 @@ from .helpers import problem
 
 async def test_a_game_that_is_not_read_yet_is_behind(client: httpx2.AsyncClient, services: Services) -> None:
     """A game that the projection has not come to is not denied: it is 503 with the lag and when to come back."""
-    await services.projections.engine.ensure()
+    await services.projections.ensure()
     await new_game(client, "g", started(), moved("e2e4"))
     for path in ("/v1/games/g", "/v1/games/g/moves"):
         response = await client.get(path)
@@ -33,7 +33,7 @@ async def test_a_read_may_wait_for_what_was_written(
     # The process that feeds has yet to start and to make all tables, which other tests may hold up.
     app.state.services = dataclasses.replace(services, patience=120)
     await new_game(client, "g", started(), *map(moved, FOOLS_MATE))
-    async with Feeding.beside(database_url, services.settings):
+    async with ProjectorProcess.beside(database_url, services.settings):
         answers = await asyncio.gather(
             *(client.get(f"/v1/games/g/moves?min_seq={seq}") for seq in range(1, 7)),
             client.get("/v1/games/g?min_seq=6"),
@@ -84,7 +84,7 @@ async def test_a_view_that_is_gone_is_no_bug(client: httpx2.AsyncClient, service
     problem(await client.get("/v1/games"), 503, "projection_unavailable")
     async with services.store.reader.connection() as connection:
         await connection.execute("drop view projections.games")
-    await services.projections.engine.ensure()
+    await services.projections.ensure()
     for path in paths:
         assert (await client.get(path)).status_code == 200
 

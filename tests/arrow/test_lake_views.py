@@ -12,7 +12,7 @@ import pytest
 from worldledger_service.arrow.connections import Connections
 from worldledger_service.arrow.lake.exporting import export_lake
 from worldledger_service.arrow.lake.manifest import Choice, Manifest
-from worldledger_service.projecting import Projections
+from worldledger_service.projecting.engine import Engine
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store
 
@@ -80,17 +80,17 @@ async def test_views_are_those_of_the_database(
 ) -> None:
     """Each view has the rows of the lake's worlds; an export writes of it what is new, or all if that has changed."""
     lake = tmp_path / "lake"
-    async with Projections.open(store, database_url, Settings()) as projections:
+    async with Engine.open(store, database_url, Settings()) as projections:
         for name, experiment in (("a", "trial"), ("b", "trial"), ("other", None)):
             await store.import_world(NewWorld(world_id=name, experiment=experiment), _moves((1.5, 2), (-0.25, 1e300)))
-        await projections.engine.run_until_caught_up(timeout=60)
+        await projections.run_until_caught_up(timeout=60)
         await export_lake(store, connections, lake, Choice(experiments=["trial"]))
         assert _differences(duck, lake, ["a", "b"], _all(duck)) == {}
         first = _views(lake)
         assert {*_TELLING} <= {name for name, view in first.items() if view["parts"]}
 
         await store.bulk_append("a", _moves((7, 7)))
-        await projections.engine.run_until_caught_up(timeout=60)
+        await projections.run_until_caught_up(timeout=60)
         await export_lake(store, connections, lake, Choice())
         assert _differences(duck, lake, ["a", "b"]) == {}
         second = _views(lake)

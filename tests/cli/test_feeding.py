@@ -232,7 +232,8 @@ def test_ctrl_c_when_the_service_has_just_begun(database_url: str) -> None:
     with Running(*serve, start_new_session=True) as running:
         process = psutil.Process(running.process.pid)
         wait_for(
-            lambda: any("worldledger_service.feeder" in each.cmdline() for each in process.children()), "it is started"
+            lambda: any("worldledger_service.projecting" in each.cmdline() for each in process.children()),
+            "it is started",
         )
         assert running.line().startswith("Worldledger serves ")
         os.killpg(process.pid, signal.SIGINT)

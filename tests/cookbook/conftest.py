@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from worldledger_service.database.engine import connect_one
-from worldledger_service.projecting import Projections
+from worldledger_service.projecting.engine import Engine
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store
 
@@ -38,9 +38,9 @@ async def _make(url: str, make: Callable[[str], Awaitable[None]]) -> None:
     await make(url)
     async with (
         Store.open(url, Settings(pool_size=2)) as store,
-        Projections.open(store, url, Settings()) as projections,
+        Engine.open(store, url, Settings()) as projections,
     ):
-        await projections.engine.run_until_caught_up(timeout=60)
+        await projections.run_until_caught_up(timeout=60)
 
 
 @pytest.fixture

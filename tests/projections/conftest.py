@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import pytest
 from worldledger_projections.base import Projection
-from worldledger_projections.engine import Engine
 from worldledger_service.database.engine import connect_pool
+from worldledger_service.projecting.engine import Engine
 from worldledger_service.store import Store
 
 from worldledger.genesis import NewWorld

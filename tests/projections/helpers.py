@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from worldledger_projections.engine import Engine
 from worldledger_service.database.engine import connect_pool
+from worldledger_service.projecting.engine import Engine
 
 from worldledger.effects import EffectDraft
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import asyncpg
 import pytest
-from worldledger_projections.engine import Engine
-from worldledger_projections.outages import FOREIGN, RefusedRowsError, is_datas_fault, is_outage
 from worldledger_service.database.engine import connect_pool
+from worldledger_service.projecting.engine import Engine
+from worldledger_service.projecting.outages import FOREIGN, RefusedRowsError, is_datas_fault, is_outage
 from worldledger_service.store import Store
 
 from worldledger.errors import FoldError, StoreUnavailableError

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from worldledger_projections import statements
 from worldledger_projections.base import Column, View
-from worldledger_projections.discovery import WORLDS_AT_ONCE, Discovery, reading
 from worldledger_projections.tables import Table, check_definitions
+from worldledger_service.projecting import statements
+from worldledger_service.projecting.runner import WORLDS_AT_ONCE, Discovery, reading
 from worldledger_service.store import Store
 
 from .helpers import append, eventually, said, story

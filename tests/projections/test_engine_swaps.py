@@ -8,8 +8,8 @@ from typing import Any
 import asyncpg
 import pytest
 from structlog.testing import capture_logs
-from worldledger_projections.engine import Engine
 from worldledger_projections.errors import ProjectionRefusedError
+from worldledger_service.projecting.engine import Engine
 from worldledger_service.store import Store
 
 from .helpers import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from multiprocessing.connection import Connection
 
-from worldledger_projections.engine import Engine
 from worldledger_service.database.engine import connect_pool
+from worldledger_service.projecting.engine import Engine
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
-from worldledger_projections.builds import set_views
 from worldledger_projections.registry import find, known
 from worldledger_projections.tables import Table
-from worldledger_projections.view_checks import planted, strangers, view_findings
 from worldledger_service.database import schema
 from worldledger_service.database.catalogue import compare, expected
+from worldledger_service.database.view_checks import planted, strangers, view_findings
+from worldledger_service.projecting.builds import set_views
 
 from .helpers import connected, undone
 

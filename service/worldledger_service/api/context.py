@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from worldledger_service.api.projections import Jobs
     from worldledger_service.api.sql import SqlDoor
     from worldledger_service.arrow.door import ArrowDoor
-    from worldledger_service.feeding import Feeding
-    from worldledger_service.projecting import Projections
+    from worldledger_service.projecting.engine import Engine
+    from worldledger_service.projecting.process import ProjectorProcess
     from worldledger_service.runtime.worlds import Worlds
 
 
@@ -71,9 +71,9 @@ class Services:
     watcher: HeadWatcher
     #: the worlds in which agents live, each opened when it is asked for
     worlds: Worlds
-    projections: Projections
+    projections: Engine
     #: what feeds the projections, where this service does
-    feeding: Feeding | None
+    projector: ProjectorProcess | None
     jobs: Jobs
     metrics: Metrics
     arrow: ArrowDoor

@@ -22,8 +22,7 @@ from worldledger_service.api.openapi import problems
 from worldledger_service.api.parameters import once
 
 if TYPE_CHECKING:
-    from worldledger_projections.engine import BuildStatus, Counters, ProjectionStatus
-
+    from worldledger_service.projecting.engine import BuildStatus, Counters, ProjectionStatus
     from worldledger_service.runtime import Orchestrator
     from worldledger_service.runtime.worlds import Worlds
     from worldledger_service.store import Store
@@ -249,7 +248,9 @@ async def metrics(request: Request) -> Response:
     text = generate_latest(found.metrics.registry)
     try:
         statuses = await found.questions.ask(found.projections.status, _PATIENCE)
-        text += generate_latest(_Registry(_OfProjections(statuses, found.feeding.counters if found.feeding else None)))
+        text += generate_latest(
+            _Registry(_OfProjections(statuses, found.projector.counters if found.projector else None))
+        )
     except (TimeoutError, SimulationError) as error:
         log.warning("metrics without projections", error=str(error) or type(error).__name__)
     return Response(text, 200, {"Cache-Control": "no-store", "Content-Type": MEDIA_TYPE})

@@ -13,7 +13,6 @@ import structlog
 from fastapi import APIRouter, Depends, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
-from worldledger_projections.engine import BuildStatus, ProjectionStatus
 from worldledger_projections.errors import ProjectionNotFoundError, ProjectionRefusedError
 
 from worldledger.errors import SimulationError
@@ -24,7 +23,7 @@ from worldledger_service.api.hosts import refuse_other_sites
 from worldledger_service.api.openapi import header, json_of, problems
 from worldledger_service.api.parameters import NAMED, once
 from worldledger_service.api.problems import InternalError, told
-from worldledger_service.projecting import Progress
+from worldledger_service.projecting.engine import BuildStatus, Progress, ProjectionStatus
 from worldledger_service.runtime.guarding import doing, reading
 
 router = APIRouter(tags=["projections"], dependencies=[Depends(once)])
@@ -91,7 +90,7 @@ async def rebuild(request: Request, name: Name, world: World = None) -> Response
     if world is None:
         await _ordered(found, found.projections.rebuild(name))
     else:
-        found.projections.engine.check(name)
+        found.projections.check(name)
         check_world_name(world)
         work = partial(found.projections.rebuild_world, name, world)
         await found.jobs.start(name, "rebuild", work, world)
@@ -108,7 +107,7 @@ async def rebuild(request: Request, name: Name, world: World = None) -> Response
 async def cancel_rebuild(request: Request, name: Name) -> Response:
     """Drop the build under way, and end a rebuild of one world by this process; the live build stays as it is."""
     found = services(request)
-    found.projections.engine.check(name)
+    found.projections.check(name)
     await found.jobs.cancel(name, "rebuild")
     await _ordered(found, found.projections.cancel(name))
     return await _answer(found, name)
@@ -129,7 +128,7 @@ async def verify(request: Request, name: Name) -> Response:
     It goes on in this process; what it found stands in `live.check_report` afterwards.
     """
     found = services(request)
-    found.projections.engine.check(name)
+    found.projections.check(name)
     await found.jobs.start(name, "verify", partial(found.projections.verify, name))
     return await _answer(found, name, 202)
 
@@ -178,7 +177,7 @@ async def resume(request: Request, name: Name) -> Response:
 async def retry(request: Request, name: Name, world: World = None) -> Response:
     """Release the worlds that the projection has set aside, or one of them; what fails again is set aside again."""
     found = services(request)
-    found.projections.engine.check(name)
+    found.projections.check(name)
     if world is not None:
         await reading(found.store.outages, found.store.world(world))
     return _json({"released": await _ordered(found, found.projections.retry(name, world))})

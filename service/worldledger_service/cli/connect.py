@@ -128,10 +128,10 @@ async def make_views(url: str, settings: Settings) -> None:
 
     Where the address's user may not work as the service does, the first run of the projections makes them.
     """
-    from worldledger_service.projecting import Projections  # noqa: PLC0415 - slow to load, rarely needed
+    from worldledger_service.projecting.engine import Engine  # noqa: PLC0415 - slow to load, rarely needed
 
     try:
-        async with opened(url, settings) as store, Projections.open(store, url, settings) as projections:
+        async with opened(url, settings) as store, Engine.open(store, url, settings) as projections:
             await projections.ensure()
     except StoreUnavailableError as error:
         if error.details.get("sqlstate") != "42501":

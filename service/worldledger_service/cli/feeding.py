@@ -18,8 +18,7 @@ from worldledger_service.collecting import collect_seldom
 from worldledger_service.running import run_blocking
 
 if TYPE_CHECKING:
-    from worldledger_projections.engine import BuildStatus, Engine, ProjectionStatus
-
+    from worldledger_service.projecting.engine import BuildStatus, Engine, ProjectionStatus
     from worldledger_service.settings import Settings
     from worldledger_service.store import Store
 
@@ -72,7 +71,8 @@ def known(where: Target, names: Sequence[str]) -> list[str]:
     """
     from worldledger_projections.errors import ProjectionNotFoundError  # noqa: PLC0415
     from worldledger_projections.registry import find  # noqa: PLC0415
-    from worldledger_projections.status import NAMED  # noqa: PLC0415
+
+    from worldledger_service.projecting.status import NAMED  # noqa: PLC0415
 
     try:
         return [find(name, where.settings.own_projections).name for name in dict.fromkeys(names)]
@@ -98,7 +98,7 @@ def chosen(where: Target, names: Sequence[str] | None, *, every: bool) -> list[s
 
 def every_name(where: Target) -> list[str]:
     """Return the names of all projections."""
-    from worldledger_service.projecting import projections_of  # noqa: PLC0415
+    from worldledger_service.projecting.engine import projections_of  # noqa: PLC0415
 
     return sorted(projections_of(where.settings))
 
@@ -124,14 +124,14 @@ async def _work(
 
 @asynccontextmanager
 async def _feeding(url: str, settings: Settings, store: Store, names: Sequence[str]) -> AsyncIterator[Feeding]:
-    from worldledger_service.projecting import Projections, projections_of  # noqa: PLC0415
+    from worldledger_service.projecting.engine import Engine, projections_of  # noqa: PLC0415
 
     collect_seldom()
     holder = f"{socket.gethostname()}/{os.getpid()}"
     projections = projections_of(settings)
     only = [projections[name] for name in names]
-    async with Projections.open(store, url, settings, only=only, holder=holder) as found:
-        yield Feeding(store, found.engine, url, holder)
+    async with Engine.open(store, url, settings, only=only, holder=holder) as found:
+        yield Feeding(store, found, url, holder)
 
 
 @asynccontextmanager

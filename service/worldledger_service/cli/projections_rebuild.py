@@ -16,7 +16,7 @@ from worldledger_service.cli.output import put, say
 from worldledger_service.cli.progress import Tell, effects, progress_bar
 
 if TYPE_CHECKING:
-    from worldledger_projections.engine import BuildStatus, ProjectionStatus
+    from worldledger_service.projecting.engine import BuildStatus, ProjectionStatus
 
 EXAMPLES = examples(
     "worldledger projections rebuild games",

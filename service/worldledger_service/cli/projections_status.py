@@ -16,7 +16,7 @@ from worldledger_service.cli.output import json_list, plain, put
 from worldledger_service.cli.rows import put_rows
 
 if TYPE_CHECKING:
-    from worldledger_projections.engine import BuildStatus, ParkedWorld, ProjectionStatus
+    from worldledger_service.projecting.engine import BuildStatus, ParkedWorld, ProjectionStatus
 
 EXAMPLES = examples(
     "worldledger projections status",

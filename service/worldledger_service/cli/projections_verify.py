@@ -15,7 +15,7 @@ from worldledger_service.cli.progress import effects, progress_bar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from worldledger_projections.engine import Report
+    from worldledger_service.projecting.engine import Report
 
 EXAMPLES = examples(
     "worldledger projections verify games",

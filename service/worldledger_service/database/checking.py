@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 import asyncpg
 from worldledger_projections.registry import known
-from worldledger_projections.view_checks import planted, strangers, view_findings
 
 from worldledger.errors import SchemaVersionError
 from worldledger_service.database.analytics import of_kinds
@@ -17,6 +16,7 @@ from worldledger_service.database.failures import explained
 from worldledger_service.database.guards import SERVICE_ROLE
 from worldledger_service.database.readers import beyond_privileges, beyond_reading, other_settings
 from worldledger_service.database.revision import require_current, revision_state
+from worldledger_service.database.view_checks import planted, strangers, view_findings
 
 if TYPE_CHECKING:
     from worldledger_projections.base import Projection

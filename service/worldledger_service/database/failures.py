@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from typing import Final
 
 import asyncpg
-from worldledger_projections.lock_holders import holders_of
 
 from worldledger.errors import SchemaVersionError, SimulationError, StoreUnavailableError
 from worldledger_service.database.address import EXPECTED_FORM, MOST_PORT, describe, parse_address, wrong_port
+from worldledger_service.database.lock_holders import holders_of
 
 #: What using the database may raise, before it is explained; OverflowError where a port is none.
 FOREIGN: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, OverflowError)

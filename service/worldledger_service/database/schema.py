@@ -21,7 +21,6 @@ from sqlalchemy import Connection as SyncConnection
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
-from worldledger_projections.lock_holders import name_holders
 
 from worldledger.errors import SchemaVersionError
 from worldledger_service.database import delivery, guards, holding, kind_analytics, projecting, readers, verification
@@ -32,6 +31,7 @@ from worldledger_service.database.catalogue import catalogue
 from worldledger_service.database.checking import check
 from worldledger_service.database.engine import connect_one
 from worldledger_service.database.failures import explained, origin
+from worldledger_service.database.lock_holders import name_holders
 from worldledger_service.database.revision import REVISIONS, SchemaState, require_current, revision_state
 from worldledger_service.database.tables import METADATA
 

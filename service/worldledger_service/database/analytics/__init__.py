@@ -9,5 +9,5 @@
 - ``asking.py``, ``parameters.py``, ``refusals.py``: running somebody's query
 
 The views over projections stand beside those here, in the same schema, and are made by whoever feeds the projections
-(`worldledger_projections.builds`).
+(`worldledger_service.projecting.builds`).
 """

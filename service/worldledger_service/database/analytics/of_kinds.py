@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import asyncpg
-from worldledger_projections.lock_holders import holders_of, name_holders
 
 from worldledger.errors import InvalidKindError
 from worldledger.kinds import installed
@@ -26,6 +25,7 @@ from worldledger_service.database import catalogue
 from worldledger_service.database.engine import connect_one
 from worldledger_service.database.failures import explained
 from worldledger_service.database.guards import GUEST_ROLE, OWNER_ROLE, READER_ROLE, SERVICE_ROLE, TURN
+from worldledger_service.database.lock_holders import holders_of, name_holders
 
 if TYPE_CHECKING:
     from worldledger_service.database.engine import Connection, PooledConnection

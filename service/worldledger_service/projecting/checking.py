@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
 import orjson
+from worldledger_projections.base import Projection
+from worldledger_projections.errors import ProjectionFailedError, ProjectionRefusedError
+from worldledger_projections.folds import Group, Poison, Target, carefully, fold
+from worldledger_projections.tables import Table, arrays
 
 from worldledger.chain import StoredEffect
 from worldledger.protocols import Span
-from worldledger_projections import statements
-from worldledger_projections.base import Projection
-from worldledger_projections.beginnings import Beginnings
-from worldledger_projections.errors import ProjectionFailedError, ProjectionRefusedError
-from worldledger_projections.folds import Group, Poison, Target, carefully, fold
-from worldledger_projections.outages import transaction
-from worldledger_projections.poison import contiguous, missing
-from worldledger_projections.tables import Table, arrays
-from worldledger_projections.view_checks import planted, view_findings
+from worldledger_service.database.view_checks import LIVE_BUILD, planted, view_findings
+from worldledger_service.projecting import statements
+from worldledger_service.projecting.beginnings import Beginnings
+from worldledger_service.projecting.outages import transaction
+from worldledger_service.projecting.poison import contiguous, missing
 
 if TYPE_CHECKING:
     from worldledger.protocols import LogReader
-    from worldledger_projections.outages import Connection, Pool
+    from worldledger_service.projecting.outages import Connection, Pool
 
 
 # Folding worlds anew, from their first effect, into some table: for a check, or to replace the rows of one world.
@@ -154,7 +154,7 @@ class Checking:
         read them are compared with what this program makes. ``progress`` is told how many effects were
         folded, and of how many.
         """
-        build = await self._pool.fetchrow(statements.LIVE_BUILD, projection.name)
+        build = await self._pool.fetchrow(LIVE_BUILD, projection.name)
         if build is None or build["version"] != projection.version:
             version = "none" if build is None else f"version {build['version']}"
             raise ProjectionRefusedError(

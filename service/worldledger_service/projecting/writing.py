@@ -10,14 +10,16 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from worldledger_projections import statements
 from worldledger_projections.base import SCHEMA, Row
 from worldledger_projections.folds import Key, Target
-from worldledger_projections.outages import FOREIGN, RefusedRowsError, brief, transaction
 from worldledger_projections.tables import Table, arrays
 
+from worldledger_service.projecting import statements
+from worldledger_service.projecting.outages import FOREIGN, RefusedRowsError, brief, transaction
+
 if TYPE_CHECKING:
-    from worldledger_projections.outages import Connection, Pool
+    from worldledger_service.projecting.outages import Connection, Pool
+
 
 #: From how many rows on a COPY, which takes two more round trips, is quicker than a statement.
 _MANY: Final = 200

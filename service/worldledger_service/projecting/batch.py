@@ -2,7 +2,7 @@
 
 A batch takes what is due in some worlds for some builds. Builds that stand at the same seq of a world share the
 reading. What one projection cannot digest is set aside for that projection in that world
-(`worldledger_projections.poison`); all else goes on.
+(`worldledger_service.projecting.poison`); all else goes on.
 """
 
 from __future__ import annotations
@@ -14,22 +14,47 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
+from worldledger_projections.folds import Folds, Group, Key, Target, fold, moves_state
+from worldledger_projections.tables import Table
+
 from worldledger.chain import StoredEffect
 from worldledger.protocols import Span
-from worldledger_projections import statements
-from worldledger_projections.beginnings import Beginnings
-from worldledger_projections.counters import Counters
-from worldledger_projections.folds import Folds, Group, Key, Target, fold, moves_state
-from worldledger_projections.outages import is_datas_fault
-from worldledger_projections.poison import Isolation, contiguous, missing
-from worldledger_projections.tables import Table
-from worldledger_projections.writing import CursorsMovedError, Writer, Written, columns
+from worldledger_service.projecting import statements
+from worldledger_service.projecting.beginnings import Beginnings
+from worldledger_service.projecting.outages import is_datas_fault
+from worldledger_service.projecting.poison import Isolation, contiguous, missing
+from worldledger_service.projecting.writing import CursorsMovedError, Writer, Written, columns
 
 if TYPE_CHECKING:
     from asyncpg import Record
 
     from worldledger.protocols import LogReader
-    from worldledger_projections.outages import Pool
+    from worldledger_service.projecting.outages import Pool
+
+
+# What an engine has done so far, for metrics: plain numbers that only rise.
+
+
+@dataclass(slots=True)
+class Counters:
+    """Counters of one engine, since it was made.
+
+    - ``effects``: effects fed, counted once for each build that was handed them
+    - ``batches``: transactions that wrote rows; ``rows``: rows that they wrote or deleted
+    - ``seconds``: seconds spent on feeding
+    - ``parked``: worlds set aside; ``failures``: rounds that ended in an error, an outage included
+    - ``conflicts``: times that another runner had moved a cursor or taken a lease
+    - ``swaps``: builds that took the place of another
+    """
+
+    effects: int = 0
+    batches: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+    parked: int = 0
+    failures: int = 0
+    conflicts: int = 0
+    swaps: int = 0
 
 
 # What a batch takes of what is due: some worlds, in turn, so that no world waits for ever behind a large one.
@@ -163,7 +188,7 @@ def _capped(choice: Choice, most: int) -> Choice:
 _Rows = dict[Key, list[StoredEffect]]
 
 
-class Feeder:
+class Batches:
     """Feeds batches for one runner."""
 
     def __init__(

@@ -11,17 +11,55 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import asyncpg
-
-from worldledger_projections import statements
 from worldledger_projections.base import Projection
 from worldledger_projections.tables import Table, further_views, place
 
 if TYPE_CHECKING:
-    from worldledger_projections.outages import Connection as Pooled
+    from asyncpg.pool import PoolConnectionProxy
 
-    Connection = asyncpg.Connection[asyncpg.Record] | Pooled
+    Connection = asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
 
 _MADE: Final = "pg_temp.made_by_this_program"
+LIVE_BUILD: Final = "select build, version, paused from projection_builds where projection = $1 and status = 'live'"
+#: Which of the relations $1, qualified, are there.
+THERE: Final = "select place from unnest($1::text[]) as n (place) where to_regclass(place) is not null"
+#: Whether a place ($1) is a view as the engine leaves views, without options; null where nothing is there.
+IS_VIEW: Final = """
+select (select relkind = 'v' and reloptions is null from pg_class where oid = to_regclass($1))
+"""
+#: Whether a place ($1) is a table whose rows are shown to whoever may read it.
+IS_PLAIN_TABLE: Final = """
+select exists (select from pg_class c where c.oid = to_regclass($1) and c.relkind = 'r' and not c.relrowsecurity
+               and not exists (select from pg_rewrite where ev_class = c.oid)
+               and not exists (select from pg_inherits where inhparent = c.oid or inhrelid = c.oid))
+"""
+SAME_VIEW: Final = "select pg_get_viewdef(to_regclass($1)) = pg_get_viewdef(to_regclass($2))"
+#: The views of the schemas that the service's role owns.
+VIEWS_OF_SERVICE: Final = """
+select format('%s."%s"', n.nspname, replace(c.relname, '"', '""')) as place
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where n.nspname in ('projections', 'analytics') and c.relkind in ('v', 'm')
+  and pg_get_userbyid(c.relowner) = 'worldledger_service'
+order by 1
+"""
+#: What the service's role may make in the schemas that views look names up in, and what nothing of ours is: where the
+#: types of its arguments match exactly it goes before PostgreSQL's own, and the text of a view does not show which.
+PLANTED: Final = """
+select case prokind when 'a' then 'aggregate' else 'function' end || ' ' || p.oid::regprocedure as what
+from pg_proc p
+where pronamespace = 'projections'::regnamespace
+   or pronamespace in ('public'::regnamespace, 'analytics'::regnamespace)
+      and pg_get_userbyid(proowner) = 'worldledger_service'
+union all
+select 'operator ' || o.oid::regoperator from pg_operator o
+where oprnamespace in ('public'::regnamespace, 'projections'::regnamespace, 'analytics'::regnamespace)
+  and (oprnamespace <> 'public'::regnamespace or pg_get_userbyid(oprowner) = 'worldledger_service')
+union all
+select 'type ' || t.oid::regtype from pg_type t left join pg_class c on c.oid = t.typrelid
+where typnamespace in ('projections'::regnamespace, 'analytics'::regnamespace) and typelem = 0
+  and (typtype <> 'c' or c.relkind = 'c')
+order by 1
+"""
 
 
 class ViewFinding(NamedTuple):
@@ -55,13 +93,13 @@ async def planted(connection: Connection) -> list[str]:
     A text such as ``lead(turn)`` is resolved by the types of its arguments: what stands in a schema that the view looks
     in, and matches them exactly, goes before PostgreSQL's own.
     """
-    return [row["what"] for row in await connection.fetch(statements.PLANTED)]
+    return [row["what"] for row in await connection.fetch(PLANTED)]
 
 
 async def strangers(connection: Connection, projections: Iterable[Projection]) -> list[str]:
     """Return the views that the service's role owns and that belong to none of these projections."""
     known = {view for projection in projections for view in _places(projection)}
-    return [row["place"] for row in await connection.fetch(statements.VIEWS_OF_SERVICE) if row["place"] not in known]
+    return [row["place"] for row in await connection.fetch(VIEWS_OF_SERVICE) if row["place"] not in known]
 
 
 def _places(projection: Projection) -> list[str]:
@@ -70,26 +108,26 @@ def _places(projection: Projection) -> list[str]:
 
 async def _of_projection(connection: Connection, projection: Projection) -> list[ViewFinding]:
     name = projection.name
-    build = await connection.fetchrow(statements.LIVE_BUILD, name)
+    build = await connection.fetchrow(LIVE_BUILD, name)
     if build is None or build["version"] != projection.version:
-        there = await connection.fetch(statements.THERE, _places(projection))
+        there = await connection.fetch(THERE, _places(projection))
         version = "no build is live" if build is None else f"the live build has version {build['version']}"
         what = f"cannot be compared: {version}, this program makes version {projection.version}"
         return [ViewFinding(name, row["place"], what) for row in there]
     table = Table(projection, build["build"])
     found: list[ViewFinding] = []
-    if not await connection.fetchval(statements.IS_PLAIN_TABLE, table.place):
+    if not await connection.fetchval(IS_PLAIN_TABLE, table.place):
         found.append(ViewFinding(name, table.place, "is no table that shows all of its rows"))
     for view, select, upon in table.selects():
-        is_there = await connection.fetchval(statements.IS_VIEW, view)
-        missing = {*upon} - {row["place"] for row in await connection.fetch(statements.THERE, upon)}
+        is_there = await connection.fetchval(IS_VIEW, view)
+        missing = {*upon} - {row["place"] for row in await connection.fetch(THERE, upon)}
         if is_there is None:
             if not missing:
                 found.append(ViewFinding(name, view, "is missing"))
         elif not is_there or not await _is_as_made(connection, view, select):
             mended = f"`worldledger projections rebuild {name}` makes it anew"
             found.append(ViewFinding(name, view, f"is not the view that this program makes; {mended}"))
-    now = await connection.fetchrow(statements.LIVE_BUILD, name) if found else build
+    now = await connection.fetchrow(LIVE_BUILD, name) if found else build
     # Of a build that was replaced meanwhile, the views are those of the next one.
     return found if now is not None and now["build"] == table.build else await _of_projection(connection, projection)
 
@@ -99,7 +137,7 @@ async def _is_as_made(connection: Connection, view: str, select: str) -> bool:
     await inner.start()
     try:
         await connection.execute(f"create temp view {_MADE.split('.')[1]} as {select}")
-        return bool(await connection.fetchval(statements.SAME_VIEW, view, _MADE))
+        return bool(await connection.fetchval(SAME_VIEW, view, _MADE))
     except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError):
         return False
     finally:

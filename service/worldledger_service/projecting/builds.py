@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Final
 
 import asyncpg
 import structlog
-
-from worldledger_projections import statements
 from worldledger_projections.base import Projection, View
 from worldledger_projections.errors import ProjectionRefusedError
-from worldledger_projections.outages import transaction
 from worldledger_projections.tables import Table, further_views, place
 
+from worldledger_service.database.view_checks import THERE
+from worldledger_service.projecting import statements
+from worldledger_service.projecting.outages import transaction
+
 if TYPE_CHECKING:
-    from worldledger_projections.outages import Connection, Pool
+    from worldledger_service.projecting.outages import Connection, Pool
 
 
 # The views of the schema: which build they read, and which of them lack.
@@ -43,7 +44,7 @@ async def lacking(pool: Pool, table: Table) -> bool:
     wanted: dict[str, list[str]] = {_place_of(view): [*map(place, view.upon)] for view in further_views(projection)}
     wanted[place(projection.name)] = []
     places = [*wanted, *(other for upon in wanted.values() for other in upon)]
-    there = {row["place"] for row in await pool.fetch(statements.THERE, places)}
+    there = {row["place"] for row in await pool.fetch(THERE, places)}
     return any(view not in there and there.issuperset(upon) for view, upon in wanted.items())
 
 
@@ -74,7 +75,7 @@ async def set_views(
         await _make_views(connection, table)
     else:
         await _drop_views(connection, [view for view in upon if view not in own | others])
-    there = {row["place"] for row in await connection.fetch(statements.THERE, [*others])}
+    there = {row["place"] for row in await connection.fetch(THERE, [*others])}
     for other in live:
         for further in further_views(other.projection):
             if _place_of(further) in others - own - there:

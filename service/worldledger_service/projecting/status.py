@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
-
-from worldledger_projections import statements
 from worldledger_projections.base import Projection
-from worldledger_projections.discovery import reading
 from worldledger_projections.tables import Table
+
+from worldledger_service.projecting import statements
+from worldledger_service.projecting.runner import reading
 
 if TYPE_CHECKING:
     from asyncpg import Record

@@ -9,31 +9,167 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import asyncpg
 import structlog
-
-from worldledger_projections import statements
 from worldledger_projections.base import Projection
-from worldledger_projections.beginnings import Beginnings
-from worldledger_projections.builds import Build, Builds, SwapHeldBackError, is_of
-from worldledger_projections.counters import Counters
-from worldledger_projections.discovery import Discovery
-from worldledger_projections.feeding import Feeder, Lane
 from worldledger_projections.folds import Folds
-from worldledger_projections.leases import Leases
-from worldledger_projections.lock_holders import holders_of
-from worldledger_projections.outages import FOREIGN, is_outage
 from worldledger_projections.tables import Table
-from worldledger_projections.writing import LeasesLostError, Writer
+
+from worldledger_service.database.lock_holders import holders_of
+from worldledger_service.projecting import statements
+from worldledger_service.projecting.batch import Batches, Counters, Lane
+from worldledger_service.projecting.beginnings import Beginnings
+from worldledger_service.projecting.builds import Build, Builds, SwapHeldBackError, is_of
+from worldledger_service.projecting.outages import FOREIGN, brief, is_outage, transaction
+from worldledger_service.projecting.writing import LeasesLostError, Writer
 
 if TYPE_CHECKING:
     from worldledger.protocols import LogReader
-    from worldledger_projections.outages import Pool
+    from worldledger_service.projecting.outages import Pool
+
+
+# Leases: which runner writes which build. No clock is shared, and none is trusted to write.
+#
+# A holder lets the ``beats`` of its lease rise. A contender remembers token and beats as it saw them; when they have
+# stood still for ``ttl`` seconds of its own monotonic clock it takes the lease by a compare-and-set, and the token
+# rises. Who writes checks inside the writing transaction that the token is still theirs, so a holder that was only
+# slow, or stopped, cannot write once it was replaced: that is the fence, and nothing rests on anybody's clock.
+
+
+class Leases:
+    """The leases of one runner."""
+
+    def __init__(self, pool: Pool, holder: str, ttl: float, clock: Callable[[], float]) -> None:
+        self._pool = pool
+        self._holder = holder
+        self._ttl = ttl
+        self._clock = clock
+        #: name -> token
+        self.held: dict[str, int] = {}
+        #: how many leases somebody else took from this runner
+        self.lost = 0
+        self._seen: dict[str, tuple[int, int, float]] = {}
+        self._looked = -ttl
+
+    async def acquire(self, names: Iterable[str], *, at_once: bool = False) -> list[str]:
+        """Try for those that are not held, now and then unless ``at_once``; return those that were had."""
+        wanted = [name for name in names if name not in self.held]
+        now = self._clock()
+        if not wanted or (not at_once and self._seen.keys() >= set(wanted) and now < self._looked + self._ttl / 4):
+            return []
+        self._looked = now
+        rows = await self._pool.fetch(statements.LEASES, wanted)
+        if len(rows) < len(wanted):
+            await self._pool.execute(statements.NEW_LEASES, wanted)
+            rows = await self._pool.fetch(statements.LEASES, wanted)
+        free = []
+        for name, holder, token, beats in rows:
+            before = self._seen.get(name)
+            if before is None or before[:2] != (token, beats):
+                before = self._seen[name] = (token, beats, now)
+            if holder in {None, self._holder} or now - before[2] >= self._ttl:
+                free.append((name, token, beats))
+        if not free:
+            return []
+        taken = await self._pool.fetch(statements.ACQUIRE, *zip(*free, strict=True), self._holder)
+        self.held.update((row["name"], row["token"]) for row in taken)
+        return [row["name"] for row in taken]
+
+    async def seize(self, name: str) -> None:
+        """Take a lease from whoever holds it."""
+        await self._pool.execute(statements.NEW_LEASES, [name])
+        self.held[name] = await self._pool.fetchval(statements.SEIZE, name, self._holder)
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Forget leases that turned out to be another's."""
+        for name in names:
+            if self.held.pop(name, None) is not None:
+                self.lost += 1
+            self._seen.pop(name, None)
+
+    async def beat(self) -> None:
+        """Tell that this runner lives, and find out which leases it no longer holds."""
+        held = dict(self.held)
+        if not held:
+            return
+        rows = await self._pool.fetch(statements.BEAT, list(held), list(held.values()))
+        kept = {row["name"] for row in rows}
+        self.drop(name for name, token in held.items() if name not in kept and self.held.get(name) == token)
+
+    async def release(self, names: Iterable[str]) -> None:
+        """Return leases back."""
+        tokens = {name: self.held.pop(name) for name in list(names) if name in self.held}
+        for name in tokens:
+            self._seen.pop(name, None)
+        if tokens:
+            await self._pool.execute(statements.RELEASE, list(tokens), list(tokens.values()))
+
+
+# Finding what is due: the worlds that have news, and, for a new build, every world once.
+#
+# A runner that polls looks at the worlds that have moved, by an index that holds no others: 100,000 idle worlds cost
+# it nothing. What it finds is written down for every build (projection_pending) in the statement that takes note of it,
+# so that no news is lost whoever dies, and each build takes its time.
+
+#: Most worlds in one look, whose heads are locked for its time.
+WORLDS_AT_ONCE: Final = 1000
+#: Pages of the first pass in one go, so that the worlds with news need not wait for its end.
+_PAGES: Final = 5
+
+
+class Discovery:
+    """Looks for what is due, for one runner."""
+
+    def __init__(self, pool: Pool, log: LogReader, *, idle: float) -> None:
+        self._pool = pool
+        self._log = log
+        self._begin = brief(idle=idle, lock=1.0)
+        self._after = ""
+
+    async def news(self, tables: Iterable[Table]) -> bool:
+        """Note the worlds that have moved; return whether there may be more."""
+        after = self._after
+        async with transaction(self._pool, begin=self._begin) as connection:
+            found = await connection.fetch(statements.DISCOVER, after, WORLDS_AT_ONCE, *reading(tables))
+        count, last = found[0]
+        self._after = last if count == WORLDS_AT_ONCE else ""  # so that no world has to wait behind busier ones
+        return self._after != after
+
+    async def scan(self, table: Table, build: Build) -> bool:
+        """Go on with a build's first pass over all worlds; return whether it is not at its end."""
+        rulesets = table.projection.rulesets
+        position = build.scanned_to
+        if position == "":
+            names = None if rulesets is None else sorted(rulesets)
+            await self._pool.execute(statements.COUNT_TOTAL, build.name, names)
+        for _ in range(_PAGES):
+            if position is None:
+                break
+            page = await self._log.world_heads(after=position, limit=WORLDS_AT_ONCE)
+            worlds = [world for world in page if table.reads(world.ruleset)]
+            after = page[-1].world_id if len(page) == WORLDS_AT_ONCE else None
+            await self._pool.execute(
+                statements.SCAN,
+                build.name,
+                position,
+                after,
+                [world.world_id for world in worlds],
+                [world.head_seq for world in worlds],
+            )
+            position = after
+        return position is not None
+
+
+def reading(tables: Iterable[Table]) -> tuple[list[str], list[str], list[str]]:
+    """Say which worlds builds read, for statements: the builds that do not read all, and their rulesets in pairs."""
+    choosy = [table for table in tables if table.projection.rulesets is not None]
+    pairs = [(table.build, ruleset) for table in choosy for ruleset in sorted(table.projection.rulesets or ())]
+    return [table.build for table in choosy], [build for build, _ in pairs], [ruleset for _, ruleset in pairs]
 
 
 # Builds that sit out for a while, because something is wrong with them alone: their table was altered, say.
@@ -278,7 +414,7 @@ class Runner:
         # Who hangs in a transaction, with its locks, is thrown out about when its lease is given to another.
         idle = max(lease_ttl, 1.0)
         self._discovery = Discovery(pool, reader, idle=idle)
-        self._feeder = Feeder(
+        self._batches = Batches(
             pool,
             reader,
             beginnings=beginnings,
@@ -394,7 +530,7 @@ class Runner:
                 await self._live.settle()
                 await self._filling.settle()
                 lane.builds, lane.after = tuple(tables), ""
-            more = await self._feeder.feed(lane, tables, tokens) if builds else False
+            more = await self._batches.feed(lane, tables, tokens) if builds else False
         except LeasesLostError as lost:
             self.counters.conflicts += 1
             self._leases.drop(f"build:{build}" for build in lost.builds)
@@ -417,7 +553,7 @@ class Runner:
         for name, table in tables.items():
             lane = Lane()
             try:
-                await self._feeder.feed(lane, {name: table}, tokens)
+                await self._batches.feed(lane, {name: table}, tokens)
                 await lane.settle()
             except LeasesLostError as lost:
                 self._leases.drop(f"build:{build}" for build in lost.builds)

@@ -1,6 +1,6 @@
 """The engine's statements about builds, leases, checks and status. Values always travel as parameters.
 
-What a runner does over and over stands in `worldledger_projections.statements`; what depends on a projection's
+What a runner does over and over stands in `worldledger_service.projecting.statements`; what depends on a projection's
 columns is made by `worldledger_projections.tables`.
 """
 
@@ -75,50 +75,6 @@ where upon.depth > 0 and c.relkind = 'v'
 group by 1 order by max(upon.depth) desc, 1
 """
 
-#: Which of the relations $1, qualified, are there.
-THERE: Final = "select place from unnest($1::text[]) as n (place) where to_regclass(place) is not null"
-
-#: Whether a place ($1) is a view as the engine leaves views, without options; null where nothing is there.
-IS_VIEW: Final = """
-select (select relkind = 'v' and reloptions is null from pg_class where oid = to_regclass($1))
-"""
-
-#: Whether a place ($1) is a table whose rows are shown to whoever may read it.
-IS_PLAIN_TABLE: Final = """
-select exists (select from pg_class c where c.oid = to_regclass($1) and c.relkind = 'r' and not c.relrowsecurity
-               and not exists (select from pg_rewrite where ev_class = c.oid)
-               and not exists (select from pg_inherits where inhparent = c.oid or inhrelid = c.oid))
-"""
-
-SAME_VIEW: Final = "select pg_get_viewdef(to_regclass($1)) = pg_get_viewdef(to_regclass($2))"
-
-#: The views of the schemas that the service's role owns.
-VIEWS_OF_SERVICE: Final = """
-select format('%s."%s"', n.nspname, replace(c.relname, '"', '""')) as place
-from pg_class c join pg_namespace n on n.oid = c.relnamespace
-where n.nspname in ('projections', 'analytics') and c.relkind in ('v', 'm')
-  and pg_get_userbyid(c.relowner) = 'worldledger_service'
-order by 1
-"""
-
-#: What the service's role may make in the schemas that views look names up in, and what nothing of ours is: where the
-#: types of its arguments match exactly it goes before PostgreSQL's own, and the text of a view does not show which.
-PLANTED: Final = """
-select case prokind when 'a' then 'aggregate' else 'function' end || ' ' || p.oid::regprocedure as what
-from pg_proc p
-where pronamespace = 'projections'::regnamespace
-   or pronamespace in ('public'::regnamespace, 'analytics'::regnamespace)
-      and pg_get_userbyid(proowner) = 'worldledger_service'
-union all
-select 'operator ' || o.oid::regoperator from pg_operator o
-where oprnamespace in ('public'::regnamespace, 'projections'::regnamespace, 'analytics'::regnamespace)
-  and (oprnamespace <> 'public'::regnamespace or pg_get_userbyid(oprowner) = 'worldledger_service')
-union all
-select 'type ' || t.oid::regtype from pg_type t left join pg_class c on c.oid = t.typrelid
-where typnamespace in ('projections'::regnamespace, 'analytics'::regnamespace) and typelem = 0
-  and (typtype <> 'c' or c.relkind = 'c')
-order by 1
-"""
 
 #: Worlds in which $1, the new build, is behind $2, the live one, which may lie beyond the head of a log that was cut
 #: short by hand. $3: the rulesets it reads, null for all. A world
@@ -175,7 +131,6 @@ STILL_HELD: Final = "select from projection_leases where name = $1 and token = $
 
 # -- one world, checks and status --------------------------------------------------------------------------
 
-LIVE_BUILD: Final = "select build, version, paused from projection_builds where projection = $1 and status = 'live'"
 
 RULESET: Final = "select ruleset from worlds where world_id = $1"
 

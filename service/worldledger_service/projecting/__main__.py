@@ -1,4 +1,4 @@
-"""The process that feeds the projections for `serve`, started by `worldledger_service.feeding`.
+"""The process that feeds the projections for `serve`, started by `worldledger_service.projecting.process`.
 
 It is told by one line of JSON on stdin what to do: ``{"url": …, "settings": {…}}``. Whatever comes after that means
 that something was appended. It feeds until stdin ends, which it does however its parent ends, and tells on stdout, a
@@ -22,7 +22,7 @@ import uvloop
 from worldledger.errors import SimulationError
 from worldledger_service.collecting import collect_seldom
 from worldledger_service.logs import log_to_stderr
-from worldledger_service.projecting import Projections
+from worldledger_service.projecting.engine import Engine
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store
 
@@ -44,8 +44,8 @@ async def _run() -> None:
         return  # whoever started this is gone already
     order: dict[str, Any] = json.loads(first)
     settings = Settings(**order["settings"])
-    async with Store.open(order["url"], settings) as store, Projections.open(store, order["url"], settings) as fed:
-        feeding = loop.create_task(fed.engine.run())
+    async with Store.open(order["url"], settings) as store, Engine.open(store, order["url"], settings) as fed:
+        feeding = loop.create_task(fed.run())
         reporting = loop.create_task(_report(fed))
         listening = loop.create_task(_listen(orders, fed))
         await asyncio.wait({feeding, listening}, return_when=asyncio.FIRST_COMPLETED)
@@ -56,16 +56,16 @@ async def _run() -> None:
             feeding.result()
 
 
-async def _listen(orders: asyncio.StreamReader, fed: Projections) -> None:
+async def _listen(orders: asyncio.StreamReader, fed: Engine) -> None:
     """Wake the engine whenever something comes, until stdin ends."""
     while await orders.read(4096):
-        fed.engine.wake()
+        fed.wake()
 
 
-async def _report(fed: Projections) -> None:
+async def _report(fed: Engine) -> None:
     told = None
     while True:
-        counted = asdict(fed.engine.counters)
+        counted = asdict(fed.counters)
         if counted != told:
             sys.stdout.write(json.dumps(counted) + "\n")
             sys.stdout.flush()

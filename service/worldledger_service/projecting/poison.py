@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
+from worldledger_projections.folds import Poison, Target, carefully
+
 from worldledger.chain import StoredEffect
 from worldledger.protocols import Span
-from worldledger_projections.beginnings import Beginnings
-from worldledger_projections.folds import Poison, Target, carefully
-from worldledger_projections.outages import is_datas_fault
-from worldledger_projections.writing import CursorsMovedError, Writer, Written
+from worldledger_service.projecting.beginnings import Beginnings
+from worldledger_service.projecting.outages import is_datas_fault
+from worldledger_service.projecting.writing import CursorsMovedError, Writer, Written
 
 
 class Isolation:

@@ -4,7 +4,8 @@
 what is to be done with them, and work from any process, whether a runner is at work there or elsewhere: all that they
 need to know stands in the database.
 
-What the database raises comes out as it is (asyncpg's errors, OSError); what the engine refuses is a SimulationError.
+What the engine refuses is a SimulationError. What the database raises comes out as it is (asyncpg's errors, OSError),
+unless the engine is told to explain it, as `Engine.open` does.
 """
 
 from __future__ import annotations
@@ -14,29 +15,40 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
+
+from worldledger_projections.base import ANALYTICS, Projection
+from worldledger_projections.errors import InvalidProjectionError, ProjectionNotFoundError, ProjectionRefusedError
+from worldledger_projections.folds import Target
+from worldledger_projections.registry import known
+from worldledger_projections.tables import Table, check_definitions
 
 from worldledger.errors import WorldNotFoundError
 from worldledger.near import meant, near
 from worldledger.rulesets import load_ruleset as load_installed_ruleset
-from worldledger_projections import statements
-from worldledger_projections.base import Projection
-from worldledger_projections.beginnings import Beginnings, LoadRuleset
-from worldledger_projections.builds import Build, is_of
-from worldledger_projections.checking import Checking, Refolding, Report, Whole
-from worldledger_projections.counters import Counters
-from worldledger_projections.errors import ProjectionNotFoundError, ProjectionRefusedError
-from worldledger_projections.folds import Target
-from worldledger_projections.outages import transaction
-from worldledger_projections.runner import Runner, WaitedFor
-from worldledger_projections.status import BuildStatus, ParkedWorld, ProjectionStatus, status_of
-from worldledger_projections.tables import Table, check_definitions
-from worldledger_projections.writing import columns
+from worldledger_service.database.analytics.views import VIEWS
+from worldledger_service.database.engine import connect_pool
+from worldledger_service.database.failures import explained
+from worldledger_service.database.view_checks import LIVE_BUILD
+from worldledger_service.projecting import statements
+from worldledger_service.projecting.batch import Counters
+from worldledger_service.projecting.beginnings import Beginnings, LoadRuleset
+from worldledger_service.projecting.builds import Build, is_of
+from worldledger_service.projecting.checking import Checking, Refolding, Report, Whole
+from worldledger_service.projecting.outages import transaction
+from worldledger_service.projecting.runner import Runner, WaitedFor
+from worldledger_service.projecting.status import BuildStatus, ParkedWorld, ProjectionStatus, status_of
+from worldledger_service.projecting.writing import columns
+from worldledger_service.store.outages import is_outage
 
 if TYPE_CHECKING:
     from worldledger.protocols import LogReader, StateReader
-    from worldledger_projections.outages import Pool
+    from worldledger_service.projecting.outages import Pool
+    from worldledger_service.settings import Settings
+    from worldledger_service.store import Store
 
 
 # Making the rows of one world anew, in the live build, in one transaction.
@@ -53,7 +65,7 @@ async def rebuild_world(
     refolding: Refolding,
     projection: Projection,
     world_id: str,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> int:
     """Fold a world anew into the live build, up to its head, which is given; a world set aside goes on from there.
 
@@ -61,7 +73,7 @@ async def rebuild_world(
     where the live build is of another version, and WorldNotFoundError.
     """
     async with transaction(pool, begin=_BEGIN) as connection:
-        build = await connection.fetchrow(statements.LIVE_BUILD, projection.name)
+        build = await connection.fetchrow(LIVE_BUILD, projection.name)
         if build is None or build["version"] != projection.version or build["paused"]:
             why = "it is paused" if build is not None and build["paused"] else "its live build is of another version"
             raise ProjectionRefusedError(
@@ -101,8 +113,63 @@ async def rebuild_world(
 
 __all__ = ["BuildStatus", "Counters", "Engine", "ParkedWorld", "ProjectionStatus", "Report"]
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: Told how many effects are done, and of how many.
+Progress = Callable[[int, int], None]
+
+#: Enough for a runner and its beat, for those who ask, and for two who check or rebuild at the same time.
+_CONNECTIONS: Final = 8
+APPLICATION_NAME: Final = "worldledger projections"
 #: Seconds to the first look of who waits for a projection; the pause doubles each time, up to the second number.
 _LOOKS: Final = (0.002, 0.1)
+
+#: A call of an engine.
+_Call = Callable[Concatenate["Engine", P], Coroutine[Any, Any, T]]
+
+
+def _doing(call: _Call[P, T]) -> _Call[P, T]:
+    """Let a call's errors of the database come out as the engine was told to explain them."""
+
+    @wraps(call)
+    async def explained(self: Engine, /, *args: P.args, **more: P.kwargs) -> T:
+        with self._explain():
+            return await call(self, *args, **more)
+
+    return explained
+
+
+def _asking(call: _Call[P, T]) -> _Call[P, T]:
+    """Like `_doing`; ask once more where a pooled connection turned out to be dead: reading twice does no harm."""
+
+    @wraps(call)
+    async def explained(self: Engine, /, *args: P.args, **more: P.kwargs) -> T:
+        with self._explain():
+            try:
+                return await call(self, *args, **more)
+            except Exception as error:
+                if self._explain is nullcontext or not is_outage(error):
+                    raise
+            return await call(self, *args, **more)
+
+    return explained
+
+
+def projections_of(settings: Settings) -> Mapping[str, Projection]:
+    """Return all projections by name, those of the settings among them.
+
+    Raises InvalidProjectionError for one that cannot be used.
+    """
+    projections = known(settings.own_projections)
+    ours = {view.name for view in VIEWS}
+    for each in projections.values():
+        names = [each.name] if each.published is not None else []
+        for name in [*names, *(view.name for view in each.views if view.schema == ANALYTICS)]:
+            if name in ours:
+                what = f"projection {each.name}: there is a view analytics.{name} already; choose another name"
+                raise InvalidProjectionError(what, projection=each.name)
+    return projections
 
 
 class Engine:
@@ -122,6 +189,7 @@ class Engine:
         clock: Callable[[], float] = time.monotonic,
         load_ruleset: LoadRuleset = load_installed_ruleset,
         holder: str | None = None,
+        explain: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """Prepare; nothing is asked of the database yet. Raises ValueError for definitions that cannot be.
 
@@ -137,12 +205,14 @@ class Engine:
             clock: seconds that never go back; where they start does not matter.
             load_ruleset: gives the ruleset of that name, or raises UnknownRulesetError.
             holder: who holds leases, for people; unique to this engine.
+            explain: what is put around the use of the database, to raise its errors as others.
         """
         projections = list(projections)
         check_definitions(projections)
         self._projections = {projection.name: projection for projection in projections}
         self._pool = pool
         self._clock = clock
+        self._explain = explain
         beginnings = Beginnings(pool, states, load_ruleset)
         refolding = Refolding(log, beginnings)
         self._refolding = refolding
@@ -161,6 +231,46 @@ class Engine:
         )
         self._builds = self._runner.builds
 
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        store: Store,
+        database_url: str,
+        settings: Settings,
+        *,
+        only: Iterable[Projection] | None = None,
+        holder: str | None = None,
+    ) -> AsyncIterator[Engine]:
+        """Connect, and close at the end: an engine on connections of its own, whose errors are explained.
+
+        ``only`` are the projections that it has, by default all. It works whether or not anybody feeds them
+        (`worldledger_service.projecting.process` does). Calls that ask or order raise StoreUnavailableError or
+        SchemaVersionError, those that feed what the database raises. Raises these two, too, and InvalidProjectionError
+        as `projections_of` does.
+        """
+        if only is None:
+            only = projections_of(settings).values()
+        pool = await connect_pool(
+            database_url,
+            max_size=_CONNECTIONS,
+            command_timeout=settings.command_timeout,
+            application_name=APPLICATION_NAME,
+        )
+        try:
+            yield cls(
+                pool,
+                store.reader,
+                store.states,
+                only,
+                poll_interval=settings.poll_interval,
+                lease_ttl=settings.projection_lease_ttl,
+                holder=holder,
+                explain=partial(explained, database_url),
+            )
+        finally:
+            await pool.close()
+
     # -- feeding -------------------------------------------------------------------------------------------
 
     @property
@@ -168,6 +278,7 @@ class Engine:
         """What this engine has done so far."""
         return self._runner.counters
 
+    @_doing
     async def ensure(self) -> None:
         """Make the builds and views that lack. A runner does so by itself."""
         await self._builds.make_lacking(await self._builds.all())
@@ -184,6 +295,7 @@ class Engine:
         """
         await self._runner.run_until_caught_up(timeout)
 
+    @_doing
     async def waited_for(self) -> WaitedFor | None:
         """Return the first world in which something is left to do, as far as that is noted."""
         return await self._runner.waited_for()
@@ -198,11 +310,13 @@ class Engine:
 
     # -- how they stand ------------------------------------------------------------------------------------
 
+    @_asking
     async def status(self) -> list[ProjectionStatus]:
         """Return how each projection stands, by name."""
         builds = await self._builds.all()
         return await status_of(self._pool, self._projections, builds, self._runner.held_back)
 
+    @_asking
     async def parked(self, name: str, limit: int = 100) -> list[ParkedWorld]:
         """Return the worlds that a projection has set aside, also one that only the database knows.
 
@@ -212,6 +326,7 @@ class Engine:
             self._projection(name)
         return [ParkedWorld(*row) for row in await self._pool.fetch(statements.PARKED, name, limit)]
 
+    @_asking
     async def wait_for(self, name: str, world_id: str, seq: int, timeout: float) -> int:
         """Wait until a projection's live build holds a world up to ``seq``; return where it is then.
 
@@ -223,7 +338,7 @@ class Engine:
         pause, longest = _LOOKS
         self.wake()
         while True:
-            build = await self._pool.fetchval(statements.LIVE_BUILD, name)
+            build = await self._pool.fetchval(LIVE_BUILD, name)
             row = await self._pool.fetchrow(statements.REACHED, build, world_id)
             if row is None:
                 raise WorldNotFoundError(f"no world named {world_id!r}", world_id=world_id)
@@ -238,17 +353,20 @@ class Engine:
 
     # -- what is to be done with them ----------------------------------------------------------------------
 
+    @_doing
     async def pause(self, name: str) -> None:
         """Let no runner write a projection any more: not after this has returned. Raises ProjectionNotFoundError."""
         self._projection(name)
         await self._pool.fetch(statements.SET_PAUSED, name, True)
 
+    @_doing
     async def resume(self, name: str) -> None:
         """Let a paused projection go on. Raises ProjectionNotFoundError."""
         self._projection(name)
         await self._pool.fetch(statements.SET_PAUSED, name, False)
         self.wake()
 
+    @_doing
     async def retry(self, name: str, world_id: str | None = None) -> int:
         """Release the worlds that a projection has set aside, or one of them, for another attempt; return how many."""
         self._projection(name)
@@ -259,6 +377,7 @@ class Engine:
             self.wake()
         return len(released)
 
+    @_doing
     async def rebuild(self, name: str, *, accept_parked: bool = False) -> str:
         """Begin a build that is to replace the live one, or go on with the one under way; return the build's name.
 
@@ -273,10 +392,12 @@ class Engine:
         self.wake()
         return build
 
-    async def rebuild_world(self, name: str, world_id: str, progress: Callable[[int, int], None] | None = None) -> int:
-        """Make one world's rows anew in the live build; return its head. See `worldledger_projections.engine`."""
+    @_doing
+    async def rebuild_world(self, name: str, world_id: str, progress: Progress | None = None) -> int:
+        """Make one world's rows anew in the live build; return its head. See `rebuild_world` above."""
         return await rebuild_world(self._pool, self._refolding, self._projection(name), world_id, progress)
 
+    @_doing
     async def cancel(self, name: str) -> bool:
         """Drop the build under way; return whether there was one. A runner of a newer version begins it again.
 
@@ -292,10 +413,12 @@ class Engine:
                 )
         return await self._builds.cancel(name)
 
-    async def verify(self, name: str, progress: Callable[[int, int], None] | None = None) -> Report:
-        """Check a projection's live build against the log; see `worldledger_projections.checking.Checking.check`."""
+    @_doing
+    async def verify(self, name: str, progress: Progress | None = None) -> Report:
+        """Check a projection's live build against the log; see `Checking.check`."""
         return await self._checking.check(self._projection(name), progress)
 
+    @_doing
     async def drop(self, name: str, *, force: bool = False) -> int:
         """Drop a projection's builds, with their tables and views; return how many builds there were.
 
@@ -316,6 +439,7 @@ class Engine:
         """Raise ProjectionNotFoundError for a name that is of no projection of this program."""
         self._projection(name)
 
+    @_doing
     async def drop_retired(self) -> int:
         """Drop the tables of builds that were replaced, without waiting; return how many are left, still being read."""
         retired = [build for build in await self._builds.all() if build.status == "retired"]

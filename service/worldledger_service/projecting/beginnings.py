@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from worldledger_projections.base import Row
+from worldledger_projections.folds import Poison, Target, described
+
 from worldledger.errors import UnknownRulesetError
 from worldledger.folding import Fold
 from worldledger.rulesets import Ruleset
 from worldledger.upcasting import Upcasters
-from worldledger_projections.base import Row
-from worldledger_projections.folds import Poison, Target, described
-from worldledger_projections.outages import is_outage
+from worldledger_service.projecting.outages import is_outage
 
 if TYPE_CHECKING:
     from worldledger.protocols import StateReader
-    from worldledger_projections.outages import Pool
+    from worldledger_service.projecting.outages import Pool
+
 
 LoadRuleset = Callable[[str], Ruleset]
 

@@ -15,13 +15,15 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 import structlog
-from worldledger_projections.engine import Counters
+
+from worldledger_service.projecting.engine import Counters
 
 if TYPE_CHECKING:
     from worldledger_service.settings import Settings
 
+
 #: What runs in the process.
-_COMMAND: Final = (sys.executable, "-m", "worldledger_service.feeder")
+_COMMAND: Final = (sys.executable, "-m", "worldledger_service.projecting")
 #: Seconds until it is started again after it ended by itself; it doubles, up to the second number.
 _PAUSES: Final = (1.0, 60.0)
 #: Seconds it is given to end in order.
@@ -32,7 +34,7 @@ _WORDS: Final = 0.01
 log = structlog.get_logger("worldledger.projections")
 
 
-class Feeding:
+class ProjectorProcess:
     """The process that feeds, watched over; make it with `beside`."""
 
     def __init__(self, database_url: str, settings: Settings) -> None:
@@ -45,15 +47,15 @@ class Feeding:
 
     @classmethod
     @asynccontextmanager
-    async def beside(cls, database_url: str, settings: Settings) -> AsyncIterator[Feeding]:
+    async def beside(cls, database_url: str, settings: Settings) -> AsyncIterator[ProjectorProcess]:
         """Feed beside the block."""
-        feeding = cls(database_url, settings)
-        task = asyncio.get_running_loop().create_task(feeding._keep())
+        projector = cls(database_url, settings)
+        task = asyncio.get_running_loop().create_task(projector._keep())
         try:
-            yield feeding
+            yield projector
         finally:
-            if feeding._telling is not None:
-                feeding._telling.cancel()
+            if projector._telling is not None:
+                projector._telling.cancel()
             task.cancel()
             await asyncio.wait({task})
 

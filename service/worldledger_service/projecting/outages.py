@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 import asyncpg
 
 from worldledger.errors import StoreUnavailableError
-from worldledger_projections import statements
-from worldledger_projections.lock_holders import name_holders
+from worldledger_service.database.lock_holders import name_holders
+from worldledger_service.projecting import statements
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -56,7 +56,7 @@ def is_datas_fault(error: BaseException) -> bool:
 async def transaction(pool: Pool, *, begin: str = "begin") -> AsyncIterator[Connection]:
     """Lend a connection in a transaction that ``begin`` opens; what ended the block is what comes out of it.
 
-    An error because of a lock has a note about its holders (`worldledger_projections.lock_holders`).
+    An error because of a lock has a note about its holders (`worldledger_service.database.lock_holders`).
     """
     async with pool.acquire() as connection:
         try:

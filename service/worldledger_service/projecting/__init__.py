@@ -1,0 +1,1 @@
+"""The engine of the projections: it feeds, rebuilds and checks them, here or in a process beside the service."""
