@@ -34,6 +34,23 @@ def link(previous: bytes | None, text: bytes) -> bytes:
     return sha256(previous.hex().encode() + text if previous else text).digest()
 
 
+class Chain:
+    """The chain as it is made: each text's checksum follows from the one before, which is ``checksum``."""
+
+    __slots__ = ("_prefix", "checksum")
+
+    def __init__(self, checksum: bytes = b"") -> None:
+        """Go on after a checksum of 32 bytes; b"" begins a world's chain."""
+        self.checksum = checksum
+        self._prefix = hexlify(checksum)
+
+    def append(self, text: bytes) -> bytes:
+        """Return the 32 checksum bytes of the canonical text that follows."""
+        checksum = self.checksum = sha256(self._prefix + text).digest()
+        self._prefix = hexlify(checksum)
+        return checksum
+
+
 def chain_checksum(effect: Mapping[str, Any] | bytes, prev_checksum: str | None) -> str:
     """Generate the hash chain checksum as lower-case hex.
 

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any, BinaryIO, Final
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from worldledger.canonical import PROFILE, canonical_json, check_stored_text
-from worldledger.chain import Finding, Position, StoredEffect, Verifier
+from worldledger.chain import Chain, Finding, Position, StoredEffect, Verifier
 from worldledger.errors import FileRefusedError, InvalidEffectError, SimulationError
 from worldledger.genesis import GENESIS_KIND, PROFILE_PATH, NewWorld, recorded_world
 from worldledger.log_rules import REQUIRED, UsedOnce, effect_problem, order_problem
@@ -256,6 +255,7 @@ class _Check:
         self._world: NewWorld | None = None
         self._genesis = b""
         self._payload: dict[str, Any] = {}
+        self._chain = Chain()
         self._checksum = ""
         self._sim_time = self._wall_time = float("-inf")
         self._trailer: Trailer | None = None
@@ -333,7 +333,7 @@ class _Check:
         except ValueError as error:
             raise self._refusal(f"{error}", seq=self.seq) from None
         self._sim_time, self._wall_time = effect["sim_time"], effect["wall_time"]
-        self._checksum = sha256(self._checksum.encode() + text).hexdigest()
+        self._checksum = self._chain.append(text).hex()
         self._marks.add(self._checksum)
         for noted in self._noted.pop(self.seq, ()) if self._noted else ():
             if noted.checksum.hex() != self._checksum:

@@ -77,3 +77,14 @@ def test_the_readme_shows_the_two_commands() -> None:
     for target in ("run", "test"):
         assert f"make {target}" in readme
         assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+
+
+def test_the_chain_step_is_written_in_one_place() -> None:
+    """Whatever writes or reads rows has its checksums from `worldledger.chain`: it hashes nothing itself."""
+    hashing = {
+        path.relative_to(ROOT).as_posix()
+        for path in [*(ROOT / "service/worldledger_service/store").glob("*.py"), ROOT / "worldledger/exports.py"]
+        if re.search(r"\b(?:hashlib|sha256\()", re.sub(r'"""(?:.|\n)*?"""', "", path.read_text(encoding="utf-8")))
+    }
+    # The digest of a state's text.
+    assert hashing == {"service/worldledger_service/store/snapshots.py"}

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from hashlib import sha256
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
@@ -17,6 +16,7 @@ from uuid import UUID
 import asyncpg
 
 from worldledger.canonical import canonical_json
+from worldledger.chain import Chain
 from worldledger.drafts import CheckedDraft, PlainDrafts, check_draft, effect_text
 from worldledger.errors import (
     InvalidEffectError,
@@ -279,7 +279,7 @@ class BulkWriter:
         world_id = sealer.world_id
         wall_time = sealer.now(self.head) if self._wall_time is None else self._wall_time
         seq, checksum, sim_time, _ = self.head
-        prefix = checksum.hex().encode()
+        chain = Chain(checksum)
         index = -1
         check = self._check
         for index, given in enumerate(_from_caller(drafts)):
@@ -289,9 +289,7 @@ class BulkWriter:
                 raise error.at(index) from None
             seq += 1
             text, _uuid, sim_time = sealer.effect(draft, seq, sim_time=sim_time, wall_time=wall_time, index=index)
-            digest = sha256(prefix + text)
-            checksum = digest.digest()
-            prefix = digest.hexdigest().encode()
+            checksum = chain.append(text)
             if draft.req_id is not None:
                 self._requests.append((world_id, draft.source_id, draft.req_id, draft.body_digest(), seq, seq))
             yield world_id, seq, text.decode(), checksum, draft.kind, draft.source_id, sim_time
@@ -378,15 +376,13 @@ class WorldsAtOnce:
         )
         first = [check_draft(draft, system=True) for draft in (genesis, *opening)]
         rows: list[Row] = []
-        world_id, sim_time, checksum, prefix = world.world_id, 0.0, b"", b""
+        world_id, sim_time, links = world.world_id, 0.0, Chain()
         begun = [*self._first(sealer, first, wall_time)]
         others = self._others(sealer, len(begun), drafts, sim_time=begun[-1][3], wall_time=wall_time)
         for seq, (text, kind, source_id, sim_time) in enumerate(chain(begun, others), 1):
-            digest = sha256(prefix + text)
-            checksum = digest.digest()
-            prefix = digest.hexdigest().encode()
-            rows.append((world_id, seq, text.decode(), checksum, kind, source_id, sim_time))
-        return SealedWorld(world, world_uuid, ruleset.version, rows, Head(len(rows), checksum, sim_time, wall_time))
+            rows.append((world_id, seq, text.decode(), links.append(text), kind, source_id, sim_time))
+        head = Head(len(rows), links.checksum, sim_time, wall_time)
+        return SealedWorld(world, world_uuid, ruleset.version, rows, head)
 
     @staticmethod
     def _first(sealer: Sealer, drafts: Sequence[CheckedDraft], wall_time: float) -> Iterator[_Effect]:

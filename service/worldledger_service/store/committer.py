@@ -10,12 +10,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from worldledger.chain import StoredEffect
+from worldledger.chain import StoredEffect, link
 from worldledger.drafts import CheckedDraft
 from worldledger.errors import OverloadedError, SimulationError, StoreUnavailableError, WorldNotFoundError
 from worldledger_service.store import statements
@@ -124,9 +123,8 @@ class Committer:
             text, uuid, sim_time = sealer.effect(decided, head.seq + 1, sim_time=head.sim_time, wall_time=wall_time)
         except (SimulationError, StateNeededError):
             return None
-        digest = sha256(head.checksum.hex().encode() + text)
-        after = Head(head.seq + 1, digest.digest(), sim_time, wall_time)
-        receipt = Receipt(after.seq, uuid, digest.hexdigest())
+        after = Head(head.seq + 1, link(head.checksum, text), sim_time, wall_time)
+        receipt = Receipt(after.seq, uuid, after.checksum.hex())
         group = None
         self._begin()
         queue.busy = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -21,7 +21,6 @@ from worldledger.genesis import NewWorld
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from worldledger.effects import EffectDraft
     from worldledger_service.store.store import Store
 
 T = TypeVar("T")
@@ -37,20 +36,6 @@ def check_experiment(experiment: str | None) -> None:
     except ValidationError as error:
         what = error.errors(include_url=False)[0]["msg"]
         raise InvalidConfigError(f"the experiment's name: {what}", path="$.experiment") from None
-
-
-async def write_once(store: Store, world: NewWorld, drafts: Iterable[EffectDraft]) -> bool:
-    """Write the world of a recording, and give False where it is there already.
-
-    Which recording it is, ``digest`` in its config says. Raises WorldExistsError where another world has its name, and
-    as `Store.import_world` does.
-    """
-    try:
-        await store.import_world(world, drafts)
-    except WorldExistsError:
-        await require_same(store, world)
-        return False
-    return True
 
 
 async def require_same(store: Store, world: NewWorld) -> None:

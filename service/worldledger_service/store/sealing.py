@@ -8,12 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 
 import orjson
 
 from worldledger.canonical import canonical_json
-from worldledger.chain import StoredEffect
+from worldledger.chain import Chain, StoredEffect
 from worldledger.drafts import CheckedDraft, effect_text
 from worldledger.errors import (
     EffectTooLargeError,
@@ -199,7 +198,7 @@ class Sealer:
         """Add one unit to the group; on an error the group is as it was."""
         mark = len(group.texts)
         seq, checksum, sim_time, _ = group.after
-        prefix = checksum.hex().encode()
+        chain = Chain(checksum)
         written: dict[int, Receipt] = {}
         several = len(unit.drafts) > 1
         authority_before = group.authority
@@ -230,16 +229,13 @@ class Sealer:
                 if draft.kind in TIME_KINDS:
                     known = self.authority if group.authority is None else group.authority
                     group.authority = known.after(draft.kind, orjson.loads(text)["payload"], seq)
-                digest = sha256(prefix + text)
-                checksum = digest.digest()
-                hexdigest = digest.hexdigest()
-                prefix = hexdigest.encode()
+                checksum = chain.append(text)
                 group.texts.append(text.decode())
                 group.checksums.append(checksum)
                 group.kinds.append(draft.kind)
                 group.sources.append(draft.source_id)
                 group.sim_times.append(sim_time)
-                written[index] = Receipt(seq, uuid, hexdigest)
+                written[index] = Receipt(seq, uuid, checksum.hex())
         except BaseException:
             if self.live is not None and self.live.provisional and len(group.texts) > mark:
                 self.live = None  # it may have folded in what is cut off now

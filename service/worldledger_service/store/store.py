@@ -39,7 +39,13 @@ from worldledger_service.settings import Settings
 from worldledger_service.store import statements
 from worldledger_service.store.advancing import Progress
 from worldledger_service.store.authority import authority_at, look_up_authority
-from worldledger_service.store.bulk import BulkWriter, MovedOnError, bulk_transaction, callers_errors_as_they_are
+from worldledger_service.store.bulk import (
+    BulkWriter,
+    MovedOnError,
+    WorldsAtOnce,
+    bulk_transaction,
+    callers_errors_as_they_are,
+)
 from worldledger_service.store.committer import Committer, WorldQueue
 from worldledger_service.store.cursors import AgentCursors
 from worldledger_service.store.echoes import Echoes
@@ -274,6 +280,16 @@ class Store:
     def _import_snapshots(self, world: NewWorld) -> ImportSnapshots:
         every = world.snapshot_every or self._settings.snapshot_every
         return ImportSnapshots(world.world_id, world.ruleset, every)
+
+    def worlds_at_once(self) -> WorldsAtOnce:
+        """Return what makes many worlds at once, as `import_world` makes one."""
+        return WorldsAtOnce(
+            self.reader,
+            max_effect_bytes=self._settings.max_effect_bytes,
+            clock=self._clock,
+            new_uuid=self._new_uuid,
+            written=self.imported,
+        )
 
     def imported(
         self,

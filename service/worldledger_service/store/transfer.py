@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from hashlib import sha256
 from itertools import islice
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, BinaryIO
@@ -14,7 +13,7 @@ from uuid import UUID
 import asyncpg
 import orjson
 
-from worldledger.chain import ORIGIN, Finding, Position
+from worldledger.chain import ORIGIN, Chain, Finding, Position
 from worldledger.drafts import asked_by
 from worldledger.errors import FileRefusedError, WorldExistsError
 from worldledger.exports import CheckedExport, ExportWriter, Trailer, read_lines
@@ -150,10 +149,11 @@ class _Restorer:
     def _rows(self, lines: Iterator[bytes]) -> Iterator[Row]:
         """Return the rows of the lines, chained anew: it must come out at the trailer's checksum again."""
         seq, checksum = self._position
+        chain = Chain(checksum)
         for line in lines:
             text = line.removesuffix(b"\n")
             seq += 1
-            checksum = sha256(checksum.hex().encode() + text).digest()
+            checksum = chain.append(text)
             try:
                 effect = orjson.loads(text)
                 if effect["req_id"] is not None:

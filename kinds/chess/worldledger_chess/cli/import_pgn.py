@@ -15,8 +15,7 @@ from worldledger_service.collecting import collect_seldom
 if TYPE_CHECKING:
     from worldledger_service.store import Store
 
-    from worldledger_chess.store.games_at_once import Reading
-    from worldledger_chess.store.recordings import Notice, Summary
+    from worldledger_chess.store.recordings import Notice, Reading, Summary
 
 EXAMPLES = examples(
     "worldledger import pgn games/ --experiment first",
@@ -60,19 +59,17 @@ def command(
 def _import(
     where: Target, paths: list[Path], reading: Reading | None, *, experiment: str | None, strict: bool, quiet: bool
 ) -> None:
-    from worldledger_chess.store.games_at_once import import_many  # noqa: PLC0415
-    from worldledger_chess.store.recordings import Summary  # noqa: PLC0415
+    from worldledger_chess.store.recordings import Summary, import_games  # noqa: PLC0415
 
     summary = Summary()
 
     async def work(store: Store) -> None:
         collect_seldom()
         with progress_bar("importing", quiet=quiet) as tell:
-            await import_many(
+            await import_games(
                 store,
                 paths,
                 reading=reading,
-                max_effect_bytes=where.settings.max_effect_bytes,
                 experiment=experiment,
                 progress=lambda made: tell(made.done, made.total, f"{made.games} games"),
                 notice=lambda notice: _tell(notice, quiet=quiet),

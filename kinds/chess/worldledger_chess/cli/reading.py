@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import os
 import queue
-import stat
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from worldledger_service.cli.workers import processors, received, started
 
-from worldledger.errors import FileRefusedError
-
 if TYPE_CHECKING:
-    from worldledger_chess.store.games_at_once import FileEnd, Read, Reading
+    from worldledger_chess.store.reading import Item
+    from worldledger_chess.store.recordings import FileEnd, Read, Reading
 
 #: Bytes of all files from which on it pays to start further processes.
 MANY_FROM: Final = 512 * 1024
@@ -33,10 +31,6 @@ _GAMES: Final = 16
 _EFFECTS: Final = 250
 #: Messages that a process reads ahead of whoever writes.
 _AHEAD: Final = 40
-
-#: What is sent: the fields of a `Read` or a `FileEnd`, and which of them it is. Plain values, because a process that
-#: reads games has no use for the store, which takes a while to load.
-_Item: TypeAlias = tuple[bool, tuple[Any, ...]]
 
 
 @contextmanager
@@ -81,7 +75,7 @@ async def _reading(
 
 
 async def _items(process: BaseProcess, connection: Connection) -> AsyncIterator[Read | FileEnd]:
-    from worldledger_chess.store.games_at_once import FileEnd, Read  # noqa: PLC0415
+    from worldledger_chess.store.recordings import FileEnd, Read  # noqa: PLC0415
 
     while True:
         for is_end, fields in await received(process, connection):
@@ -93,7 +87,7 @@ async def _items(process: BaseProcess, connection: Connection) -> AsyncIterator[
 
 async def _in_order(streams: list[AsyncIterator[Read | FileEnd]], files: int) -> AsyncIterator[Read | FileEnd]:
     """Return what the processes have read, in turn as `_is_mine` says."""
-    from worldledger_chess.store.games_at_once import FileEnd  # noqa: PLC0415
+    from worldledger_chess.store.recordings import FileEnd  # noqa: PLC0415
 
     count = len(streams)
     for file in range(files):
@@ -117,7 +111,9 @@ def _is_mine(place: int, count: int, file: int, game: int) -> bool:
 
 
 def _read(connection: Connection) -> None:
-    messages: queue.Queue[list[_Item] | None] = queue.Queue(_AHEAD)
+    from worldledger_chess.store.reading import games_of  # noqa: PLC0415 - for the processes alone
+
+    messages: queue.Queue[list[Item] | None] = queue.Queue(_AHEAD)
     # A pipe has room for two or three games: without the thread reading would have to wait for writing.
     sender = threading.Thread(target=_send, args=(connection, messages), daemon=True)
     try:
@@ -125,10 +121,10 @@ def _read(connection: Connection) -> None:
     except (EOFError, OSError):
         os._exit(1)
     sender.start()
-    message: list[_Item] = []
+    message: list[Item] = []
     effects = 0
     for number, file in enumerate(files):
-        for item in _items_of(number, file, partial(_is_mine, place, count, number), strict=strict):
+        for item in games_of(number, file, partial(_is_mine, place, count, number), strict=strict):
             message.append(item)
             effects += 0 if item[0] else item[1][1].effects
             if len(message) >= _GAMES or effects >= _EFFECTS:
@@ -139,30 +135,9 @@ def _read(connection: Connection) -> None:
     sender.join()
 
 
-def _send(connection: Connection, messages: queue.Queue[list[_Item] | None]) -> None:
+def _send(connection: Connection, messages: queue.Queue[list[Item] | None]) -> None:
     try:
         while (message := messages.get()) is not None:
             connection.send(message)
     except OSError:  # whoever wanted the games is gone
         os._exit(1)
-
-
-def _items_of(number: int, file: str, wanted: Callable[[int], bool], *, strict: bool) -> Iterator[_Item]:
-    """Return the games of a file that this process reads, and its end."""
-    from worldledger_chess.rules.pgn import read_games  # noqa: PLC0415 - for the processes alone
-
-    size, read = 0, False
-    refused: tuple[str, int | None] | None = None
-    try:
-        if not stat.S_ISREG(os.stat(file).st_mode):  # noqa: PTH116 - the very path that is named in what is told
-            refused = "not a regular file: give files and folders", None
-        else:
-            with open(file, "rb") as stream:  # noqa: PTH123
-                size, read = os.fstat(stream.fileno()).st_size, True
-                for game in read_games(stream, name=file, wanted=wanted, checked=True, strict=strict):
-                    yield False, (number, game, stream.tell())
-    except FileRefusedError as error:
-        refused = error.reason, error.details.get("line")
-    except OSError as error:
-        refused = f"the file cannot be read ({error.strerror or error})", None
-    yield True, (number, size, read, refused)
