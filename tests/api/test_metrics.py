@@ -7,7 +7,7 @@ from unittest import mock
 import httpx2
 from prometheus_client.parser import text_string_to_metric_families
 from worldledger_service.api.context import Services
-from worldledger_service.projecting.engine import Engine
+from worldledger_service.projecting import engine
 
 from .chess import catch_up, new_game, started
 from .helpers import draft
@@ -103,7 +103,7 @@ async def test_projections_tell_their_lag(client: httpx2.AsyncClient, services: 
 async def test_without_the_database_the_rest_is_told(client: httpx2.AsyncClient, world: str) -> None:
     """Where projections cannot be asked, their numbers are left out and all else is given."""
     await client.post(f"/v1/worlds/{world}/effects", json=draft())
-    with mock.patch.object(Engine, "status", side_effect=ConnectionResetError):
+    with mock.patch.object(engine, "status_of", side_effect=ConnectionResetError):
         samples = await _samples(client)
     assert _value(samples, "effects_appended_total") == 1
     assert not [name for name, _ in samples if name.startswith("worldledger_projection")]

@@ -11,6 +11,7 @@ import pytest
 from worldledger_projections.registry import known
 from worldledger_service.api import schemas
 from worldledger_service.api.context import Services
+from worldledger_service.projecting import engine
 from worldledger_service.projecting.engine import Engine
 
 from .chess import FOOLS_MATE, catch_up, mate, moved, new_game, started
@@ -246,6 +247,6 @@ async def test_a_lagging_projection_makes_nothing_unready(
     assert set(response.json()["projections"]) == set(NAMES)
     found = response.json()["projections"]["games"]
     assert (found["lag"], found["parked"], found["paused"], found["rebuilding"]) == (2, 0, True, False)
-    with mock.patch.object(Engine, "status", side_effect=ConnectionResetError):
+    with mock.patch.object(engine, "status_of", side_effect=ConnectionResetError):
         response = await client.get("/readyz")
     assert response.json() == {"status": "ready", "projections": None}
