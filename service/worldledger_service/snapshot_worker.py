@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from worldledger.chain import StoredEffect
     from worldledger_service.store.import_snapshots import Order
 
-#: Seconds of folding that are put off until the import's end, and bytes of effects that wait for it at most.
-LATER_SECONDS: Final = 3.0
+#: Seconds of folding that are put off until the import's end, as measured beside the import, which makes folding slower;
+#: and bytes of effects that wait for it at most.
+LATER_SECONDS: Final = 3.5
 _MOST_BYTES: Final = 512 * 1024 * 1024
 #: Segments that wait here at most, for each is an open file; others wait in the socket, or with the importing process.
 _MOST_SEGMENTS: Final = 500
