@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from worldledger.chain import StoredEffect
     from worldledger_service.store.import_snapshots import Order
 
-#: Seconds of folding that are put off until the import's end, as measured beside the import, which makes folding slower;
+#: Seconds of folding that are put off until the import's end, as measured beside the import, which slows the folding;
 #: and bytes of effects that wait for it at most.
 LATER_SECONDS: Final = 3.5
 _MOST_BYTES: Final = 512 * 1024 * 1024
