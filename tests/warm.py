@@ -9,6 +9,7 @@ that modules read while they are loaded are not seen here; a test of those start
 from __future__ import annotations
 
 import atexit
+import functools
 import gc
 import importlib
 import json
@@ -42,19 +43,21 @@ class Process:
         env: Mapping[str, str],
         *,
         program: Path = SCRIPT,
+        python: str = sys.executable,
+        cwd: Path | None = None,
         start_new_session: bool = False,
     ) -> None:
         self._report, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         request = {
             "argv": [str(program), *arguments],
             "env": dict(env),
-            "cwd": os.getcwd(),  # noqa: PTH109 - a text
+            "cwd": str(cwd or Path.cwd()),
             "session": start_new_session,
         }
         try:
             with theirs:
                 message = [json.dumps(request).encode()]
-                socket.send_fds(forker(), message, [*streams, theirs.fileno()])
+                socket.send_fds(forker(python), message, [*streams, theirs.fileno()])
             self.pid: int = self._receive()
         except BaseException:
             self._report.close()
@@ -88,6 +91,10 @@ class Process:
         if self.poll() is None:
             os.kill(self.pid, number)
 
+    def terminate(self) -> None:
+        """Send it SIGTERM, if it runs."""
+        self.send_signal(signal.SIGTERM)
+
     def kill(self) -> None:
         """Send it SIGKILL, if it runs."""
         self.send_signal(signal.SIGKILL)
@@ -99,18 +106,27 @@ class Process:
 
 
 @cache
-def forker() -> socket.socket:
-    """Start the process that forks, once a test worker; it ends when nobody can ask it any more."""
+def forker(python: str = sys.executable) -> socket.socket:
+    """Start the process that forks, once a test worker; it ends when nobody can ask it any more.
+
+    An environment of a test's own has one of its own, named by its interpreter. What is installed there may change:
+    each fork of it looks for kinds of worlds by itself.
+    """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LONGEST)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("WORLDLEDGER_", "PG"))}
+    kept["OPENBLAS_NUM_THREADS"] = "1"  # threads do not live on in a child
+    if python == sys.executable:
+        kept["PYTHONPATH"] = os.pathsep.join(sys.path)
+    else:
+        kept.pop("PYTHONPATH", None)
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(theirs.fileno())],
+            [python, "-m", __name__, str(theirs.fileno()), *(["afresh"] if python != sys.executable else [])],
+            cwd=Path(__file__).parents[1],
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
-            # Threads do not live on in a child.
-            env={**kept, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
+            env=kept,
         )
 
     def end() -> None:
@@ -195,19 +211,30 @@ def _load() -> None:
     """Load what the commands and a service load."""
     import worldledger_service.app  # noqa: PLC0415
     import worldledger_service.cli  # noqa: PLC0415
+    from worldledger_projections.registry import known  # noqa: PLC0415
 
     from worldledger.kinds import parts  # noqa: PLC0415
 
     for module in pkgutil.iter_modules(worldledger_service.cli.__path__, "worldledger_service.cli."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    for part in ("commands", "routes", "serves", "projections"):
+    for part in ("commands", "routes", "serves"):
         parts(part)
+    known()
+
+
+def _forget_kinds() -> None:
+    """Forget which kinds of worlds there are, and what was made of them; their modules stay loaded."""
+    for remembered in (made for made in gc.get_objects() if isinstance(made, functools._lru_cache_wrapper)):
+        if str(remembered.__module__).startswith("worldledger"):
+            remembered.cache_clear()
 
 
 if __name__ == "__main__":
     sys.path[:] = [entry for entry in sys.path if entry]
     _load()
+    if sys.argv[2:] == ["afresh"]:
+        _forget_kinds()
     gc.collect()
     gc.freeze()
     wanted = _serve(socket.socket(fileno=int(sys.argv[1])))

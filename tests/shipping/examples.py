@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import asyncpg
 from worldledger_service.database.guards import READER_ROLE
@@ -42,16 +42,6 @@ def examples(page: Path) -> list[Example]:
     return [Example(found[1], found[2], text.count("\n", 0, found.start()) + 2) for found in _BLOCK.finditer(text)]
 
 
-class Shell(Protocol):
-    """What runs scripts in a folder."""
-
-    folder: Path
-
-    def run(self, script: str) -> tuple[int, str]:
-        """Run a script; return its exit code and what it printed."""
-        ...
-
-
 class Terminal:
     """A shell in a folder; its ``worldledger`` and ``python FILE`` are forks of a process that has loaded the program.
 
@@ -59,13 +49,21 @@ class Terminal:
     them. That the real commands start is for other tests: tests/cli, test_tour.py, test_wheel.py.
     """
 
-    def __init__(self, folder: Path, env: Mapping[str, str], programs: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        env: Mapping[str, str],
+        programs: Path,
+        *,
+        program: Path = SCRIPT,
+        interpreter: str = sys.executable,
+    ) -> None:
         self.folder = folder
-        self._forker = forker().fileno()
+        self._forker = forker(interpreter).fileno()
         self._env = {**env, "PATH": f"{programs}{os.pathsep}{env['PATH']}"}
         ask = shlex.join([sys.executable, "-IS", str(_ASK), str(self._forker)])
-        python = f'case $1 in -*) exec {shlex.quote(sys.executable)} "$@" ;; esac\nexec {ask} "$@"'
-        for name, script in {"worldledger": f'exec {ask} {shlex.quote(str(SCRIPT))} "$@"', "python": python}.items():
+        python = f'case $1 in -*) exec {shlex.quote(interpreter)} "$@" ;; esac\nexec {ask} "$@"'
+        for name, script in {"worldledger": f'exec {ask} {shlex.quote(str(program))} "$@"', "python": python}.items():
             (programs / name).write_text(f"#!/bin/sh\n{script}\n")
             (programs / name).chmod(0o755)
 
@@ -89,7 +87,7 @@ class Terminal:
 class Runner:
     """Runs one page's examples in a terminal, against one database and one service."""
 
-    def __init__(self, terminal: Shell, database_url: str, address: str) -> None:
+    def __init__(self, terminal: Terminal, database_url: str, address: str) -> None:
         self._terminal = terminal
         self._database_url = database_url
         self._address = address

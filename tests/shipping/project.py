@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 from urllib.request import urlopen
 
+from tests.warm import SCRIPT, Process
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 #: The folder of the console scripts of the environment that runs the tests.
-SCRIPTS: Final = Path(sys.executable).parent
+SCRIPTS: Final = SCRIPT.parent
 
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "build", "dist"})
 
@@ -65,7 +69,7 @@ def environment(**variables: str) -> dict[str, str]:
     return {**inherited, "PATH": path, "PYTHONUNBUFFERED": "1", **variables}
 
 
-def wait_until_live(url: str, process: subprocess.Popen[Any], *, seconds: float = 120.0) -> None:
+def wait_until_live(url: str, process: subprocess.Popen[Any] | Process, *, seconds: float = 120.0) -> None:
     """Poll a service until /livez answers 200; fail when the process ends or the time is over."""
     deadline = time.monotonic() + seconds
     while True:
@@ -76,10 +80,10 @@ def wait_until_live(url: str, process: subprocess.Popen[Any], *, seconds: float 
                 return
         except OSError:
             assert time.monotonic() < deadline, f"{url}/livez did not answer within {seconds:g} s"
-            time.sleep(0.05)
+            time.sleep(0.02)
 
 
-def wait_until_fed(url: str, *, seconds: float = 120.0) -> None:
+def _wait_until_fed(url: str, *, seconds: float = 120.0) -> None:
     """Poll a service until every projection can be read: on a new database that takes a moment."""
     deadline = time.monotonic() + seconds
     while True:
@@ -90,15 +94,33 @@ def wait_until_fed(url: str, *, seconds: float = 120.0) -> None:
         time.sleep(0.05)
 
 
-def stop(process: subprocess.Popen[Any], *, seconds: float = 120.0) -> int:
-    """End a process with SIGTERM and give its exit code; fail when it does not end."""
-    process.terminate()
+@contextmanager
+def serving(
+    folder: Path, env: Mapping[str, str], *, program: Path = SCRIPT, python: str = sys.executable, feeding: bool = True
+) -> Iterator[str]:
+    """Serve from a folder, feeding the projections or not, and lend host and port once all of that works."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    arguments = ["serve", "--port", address.rpartition(":")[2]]
+    env = {**env, "WORLDLEDGER_PROJECTIONS": str(feeding)}
+    with Path(os.devnull).open("rb") as nothing, (folder / "service.log").open("wb") as log:
+        streams = (nothing.fileno(), log.fileno(), log.fileno())
+        process = Process(arguments, streams, env, program=program, python=python, cwd=folder)
     try:
-        return process.wait(seconds)
-    except subprocess.TimeoutExpired:
+        wait_until_live(f"http://{address}", process)
+        if feeding:
+            _wait_until_fed(f"http://{address}")
+        yield address
+        assert stop(process) == 0, (folder / "service.log").read_text()
+    finally:
         process.kill()
         process.wait()
-        raise
+
+
+def stop(process: subprocess.Popen[Any] | Process) -> int:
+    """End a process with SIGTERM and give its exit code; fail when it does not end."""
+    process.terminate()
+    return process.wait(120)
 
 
 def run(command: list[str], *, cwd: Path, env: Mapping[str, str], seconds: float = 120.0) -> str:

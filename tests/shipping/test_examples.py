@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,7 +12,7 @@ from worldledger_service.database import embedded
 from tests.conftest import Servers
 
 from .examples import Runner, Terminal, check_output, commands, examples
-from .project import ROOT, environment, in_reading_order, stop, wait_until_fed, wait_until_live
+from .project import ROOT, environment, in_reading_order, serving
 
 #: Pages that are tried where what they are about is installed: tests/thirdparty.
 _ELSEWHERE: Final = frozenset({"how-to-kinds.md"})
@@ -54,36 +51,12 @@ def home(servers: Servers, server_kind: str, tmp_path_factory: pytest.TempPathFa
         terminal = Terminal(folder, env, tmp_path_factory.mktemp("programs"))
         code, printed = terminal.run(_FIRST)
         assert code == 0, printed
-        with _service(folder, env) as address:
+        with serving(folder, env) as address:
             yield Home(terminal, database_url, address)
     finally:
         embedded.stop(folder / "home")
         embedded.remove(folder / "home")
         servers.drop(server_kind, database_url)
-
-
-@contextmanager
-def _service(folder: Path, env: dict[str, str]) -> Iterator[str]:
-    """Serve, and lend host and port once the projections are there."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = int(listener.getsockname()[1])
-    with (folder / "service.log").open("wb") as log:
-        process = subprocess.Popen(
-            ["worldledger", "serve", "--port", str(port)],
-            cwd=folder,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
-        try:
-            wait_until_live(f"http://127.0.0.1:{port}", process)
-            wait_until_fed(f"http://127.0.0.1:{port}")
-            yield f"127.0.0.1:{port}"
-            stop(process)
-        finally:
-            process.kill()
-            process.wait()
 
 
 @pytest.mark.slow

@@ -10,13 +10,13 @@ import asyncio
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Final
 
 import asyncpg
@@ -25,29 +25,14 @@ import pytest
 
 from tests.cli.helpers import Result, wait_for
 from tests.conftest import Servers
-from tests.shipping.examples import Runner, examples
-from tests.shipping.project import ROOT, environment, pyproject, run, stop, wait_until_fed, wait_until_live
+from tests.shipping.examples import Runner, Terminal, examples
+from tests.shipping.project import ROOT, environment, pyproject, run, serving
+from tests.warm import Process
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("auction")]
 
 SOURCE: Final = Path(__file__).with_name("auction")
 _NAME: Final = "worldledger-auction"
-#: Runs the commands that stdin lists, one after the other, and writes how each ended; to start Python takes a second.
-_COMMANDS: Final = """
-import json, os, sys, tempfile
-from worldledger_service.cli.main import run
-
-ends, stdout = [], os.dup(1)
-for arguments in json.load(sys.stdin):
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        os.dup2(out.fileno(), 1), os.dup2(err.fileno(), 2)
-        code = run(arguments)
-        sys.stdout.flush(), sys.stderr.flush()
-        for stream in (out, err):
-            stream.seek(0)
-        ends.append([code, out.read().decode(), err.read().decode()])
-os.write(stdout, json.dumps(ends).encode())
-"""
 #: What the versions of the package differ in from its source: file, text, other text.
 _TITLE: Final = ('lot["title"] or "untitled"', 'lot["title"].capitalize()')
 _VERSIONS: Final[dict[str, list[tuple[str, str]]]] = {
@@ -101,10 +86,11 @@ class Installation:
         (site / "borrowed.pth").write_text("\n".join(borrowed))
         self._env = environment(WORLDLEDGER_DATABASE_URL=database_url, COLUMNS="160", HOME=str(folder), TERM="dumb")
         self._env.pop("PYTHONPATH", None)
-        program = folder / "env" / "bin" / "worldledger"
-        program.write_text(f"#!{self._python}\nfrom worldledger_service.cli.entry import main\nmain()\n")
-        program.chmod(0o755)
-        self._env["PATH"] = f"{program.parent}{os.pathsep}{self._env['PATH']}"
+        self._program = folder / "env" / "bin" / "worldledger"
+        self._program.write_text(f"#!{self._python}\nfrom worldledger_service.cli.entry import main\nmain()\n")
+        programs = folder / "programs"
+        programs.mkdir()
+        self.terminal = Terminal(folder, self._env, programs, program=self._program, interpreter=self._python)
 
     def has(self, version: str | None, *others: str) -> None:
         """Have this version of the package installed, or one of the others that is; None: no version."""
@@ -137,54 +123,26 @@ class Installation:
 
     def call(self, *commands: str) -> list[Result]:
         """Run commands of the program; return how each ended."""
-        done = subprocess.run(
-            [self._python, "-c", _COMMANDS],
-            input=json.dumps([command.split() for command in commands]),
-            cwd=self.folder,
-            env=self._env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return [Result(*end) for end in json.loads(done.stdout)]
+        return [self._call(command.split()) for command in commands]
 
-    def run(self, script: str) -> tuple[int, str]:
-        """Run a script, as `tests.shipping.examples.Terminal` does; return its exit code and what it printed."""
-        done = subprocess.run(
-            ["sh", "-eu"],
-            input=script,
-            cwd=self.folder,
-            env=self._env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        return done.returncode, done.stdout
+    def _call(self, arguments: list[str]) -> Result:
+        with TemporaryFile() as out, TemporaryFile() as err, Path(os.devnull).open("rb") as nothing:
+            streams = (nothing.fileno(), out.fileno(), err.fileno())
+            program: dict[str, Any] = {"program": self._program, "python": self._python, "cwd": self.folder}
+            code = Process(arguments, streams, self._env, **program).wait(120)
+            for stream in (out, err):
+                stream.seek(0)
+            return Result(code, out.read().decode(), err.read().decode())
 
     @contextmanager
     def serving(self, *, feeding: bool) -> Iterator[httpx2.Client]:
         """Serve, feeding the projections or not, and lend a client."""
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        process = subprocess.Popen(
-            ["worldledger", "serve", "--port", url.rpartition(":")[2]],
-            cwd=self.folder,
-            env={**self._env, "WORLDLEDGER_PROJECTIONS": str(feeding)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-        )
-        try:
-            wait_until_live(url, process)
-            if feeding:
-                wait_until_fed(url)
-            with httpx2.Client(base_url=f"{url}/v1") as client:
-                yield client
-            assert stop(process) == 0
-        finally:
-            process.kill()
-            process.wait()
+        how: dict[str, Any] = {"program": self._program, "python": self._python, "feeding": feeding}
+        with (
+            serving(self.folder, self._env, **how) as address,
+            httpx2.Client(base_url=f"http://{address}/v1") as client,
+        ):
+            yield client
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Return the rows of a query."""
@@ -337,7 +295,7 @@ def test_the_page_about_it(place: Installation) -> None:
     for name in ("src", "pyproject.toml"):
         (place.folder / name).symlink_to(SOURCE / name)
     with place.serving(feeding=False) as client:
-        runner = Runner(place, place.url, f"127.0.0.1:{client.base_url.port}")
+        runner = Runner(place.terminal, place.url, f"127.0.0.1:{client.base_url.port}")
         for example in examples(ROOT / "docs" / "how-to-kinds.md"):
             runner.run(example)
 
