@@ -19,7 +19,7 @@ from worldledger_service import app as composition
 from worldledger_service.api.context import Services
 from worldledger_service.settings import Settings
 
-from tests.conftest import NEVER
+from tests.conftest import quick_settings
 
 JSON = {"Content-Type": "application/json"}
 
@@ -31,8 +31,8 @@ def draft(n: Any = 0, **fields: Any) -> dict[str, Any]:
 
 def settings(**changes: Any) -> Settings:
     """Make settings: few connections, any free port, neither snapshots nor projections of their own accord."""
-    usual = {"pool_size": 4, "port": 0, "append_deadline": 30.0, "poll_interval": 0.02}
-    return Settings(**{**usual, "snapshot_every": NEVER, "projections": False, **changes})
+    usual = {"port": 0, "append_deadline": 30.0, "poll_interval": 0.02, "projections": False}
+    return quick_settings(**{**usual, **changes})
 
 
 def problem(response: httpx2.Response, status: int, code: str, **members: Any) -> dict[str, Any]:

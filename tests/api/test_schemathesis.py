@@ -36,7 +36,7 @@ OPERATIONS: Final = sorted(
     f"{method.upper()} {path}" for path, item in _DOCUMENT["paths"].items() for method in _METHODS if method in item
 )
 #: Examples of each operation: with --thorough, and without.
-MANY, FEW = 60, 12
+MANY, FEW = 60, 8
 #: What is there, so that a path does not always lead to nothing.
 _THERE: Final = {
     "world": "town",

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from worldledger_service.runtime import Orchestrator, OrchestratorConfig
-from worldledger_service.settings import Settings
 
-from tests.conftest import NEVER
+from tests.conftest import quick_settings
 
 if TYPE_CHECKING:
     from tests.conftest import Servers
@@ -72,7 +71,7 @@ class Opening:
             ruleset=ruleset,
             time_authority=time_authority,
             order=order,
-            settings=Settings(**{"pool_size": 4, "snapshot_every": NEVER, **settings}),
+            settings=quick_settings(**settings),
         )
 
 

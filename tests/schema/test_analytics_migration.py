@@ -41,6 +41,7 @@ async def _may_send(connection: Any) -> bool:
     return bool(await connection.fetchval(query))
 
 
+@pytest.mark.both_servers(thorough=True)
 async def test_downgrade_and_back(database_url: str, catalogues: dict[str, list[str]]) -> None:
     """Down to 0003 the schema is gone, with what was published in it, and readers read as before; up it is back."""
     url = database_url

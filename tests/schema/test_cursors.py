@@ -17,6 +17,7 @@ def _without_games(lines: list[str]) -> list[str]:
     return [line for line in lines if "games" not in line]
 
 
+@pytest.mark.both_servers(thorough=True)
 async def test_downgrade_and_back(database_url: str, catalogues: dict[str, list[str]]) -> None:
     """Down to 0002 only the cursors are dropped; up again the table is there, empty."""
     url = database_url

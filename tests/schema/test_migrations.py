@@ -96,6 +96,7 @@ async def test_upgrade_twice(database_url: str) -> None:
         assert await connection.fetchval("select verified from verification")
 
 
+@pytest.mark.both_servers(thorough=True)
 async def test_upgrades_at_once(two_empty_urls: list[str]) -> None:
     """Upgrades of one database at the same moment queue up, and those of another do not get in the way."""
     other = elsewhere(two_empty_urls)
@@ -124,6 +125,7 @@ async def test_a_lock_that_is_not_to_be_had(database_url: str, monkeypatch: pyte
     assert await _catalogue(database_url) == expected()
 
 
+@pytest.mark.both_servers(thorough=True)
 async def test_failed_migration_leaves_nothing(empty_database_url: str) -> None:
     """A migration that fails half-way is rolled back as a whole, and can be run again."""
     async with connected(empty_database_url) as connection:

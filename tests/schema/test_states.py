@@ -21,6 +21,7 @@ async def _catalogue(url: str) -> list[str]:
         return await schema.catalogue(connection)
 
 
+@pytest.mark.both_servers(thorough=True)
 async def test_upgrade_keeps_the_log(empty_database_url: str) -> None:
     """A log that was written at 0001 is whole at 0002, and each of its worlds counts as news."""
     await schema.upgrade(empty_database_url, "0001")
@@ -37,6 +38,7 @@ async def test_upgrade_keeps_the_log(empty_database_url: str) -> None:
     assert await _catalogue(empty_database_url) == expected()
 
 
+@pytest.mark.both_servers(thorough=True)
 async def test_downgrade_keeps_the_log(database_url: str, catalogues: dict[str, list[str]]) -> None:
     """Down to 0001 goes with effects in the log: projections and snapshots are dropped, and the way up works again."""
     url = database_url
@@ -91,6 +93,7 @@ async def test_downgrade_spares_what_is_not_ours(database_url: str, subtests: py
     assert await _catalogue(database_url) == expected()
 
 
+@pytest.mark.both_servers(thorough=True)
 async def test_upgrades_from_0001_at_once(two_empty_urls: list[str]) -> None:
     """Upgrades of two databases, each several times at the same moment, make one schema of projections in each."""
     for url in two_empty_urls:

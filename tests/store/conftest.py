@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import pytest
-from worldledger_service.settings import Settings
 from worldledger_service.store import EventLog, Store
 
+from tests.conftest import quick_settings
 from worldledger.genesis import NewWorld
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ async def open_store(database_url: str) -> AsyncIterator[Callable[..., Awaitable
 
         async def opened(url: str = database_url, *, clock: Any = None, new_uuid: Any = None, **settings: Any) -> Store:
             more = {} if clock is None else {"clock": clock}
-            wanted = Settings(**{"pool_size": 3, "snapshot_every": 10**9, **settings})
+            wanted = quick_settings(**{"pool_size": 3, **settings})
             return await stack.enter_async_context(Store.open(url, wanted, new_uuid=new_uuid, **more))
 
         yield opened
