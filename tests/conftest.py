@@ -133,7 +133,7 @@ def system_bin_dir() -> Path | None:
 
 
 def _quick_password(url: str) -> str:
-    """Return the statement that keeps a user's password, hashed once: 4,096 times take a millisecond of each connection."""
+    """Return the statement that keeps a user's password hashed once: 4,096 times take a millisecond of a connection."""
     user, password = (unquote(part or "") for part in (urlsplit(url).username, urlsplit(url).password))
     salted = pbkdf2_hmac("sha256", password.encode(), b"tests", 1)
     client, server = (hmac.digest(salted, key, "sha256") for key in (b"Client Key", b"Server Key"))
