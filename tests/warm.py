@@ -25,6 +25,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 #: The console script of the environment that runs the tests.
@@ -103,6 +104,15 @@ class Process:
         """Leave none behind."""
         self.kill()
         self.wait()
+
+
+def run(arguments: Sequence[str], env: Mapping[str, str], **how: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, with nothing on stdin; ``how`` is as for `Process`."""
+    with TemporaryFile() as out, TemporaryFile() as err, Path(os.devnull).open("rb") as nothing:
+        code = Process(arguments, (nothing.fileno(), out.fileno(), err.fileno()), env, **how).wait(120)
+        for stream in (out, err):
+            stream.seek(0)
+        return subprocess.CompletedProcess(arguments, code, out.read().decode(), err.read().decode())
 
 
 @cache

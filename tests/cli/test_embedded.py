@@ -88,8 +88,15 @@ def test_commands_beside_a_service(home: Path, tmp_path: Path) -> None:
     assert (result.code, result.err) == (0, "")
 
 
-@pytest.mark.parametrize("service_first", [True, False], ids=["the service starts first", "the command starts first"])
-@pytest.mark.parametrize("service_last", [True, False], ids=["the service ends last", "the command ends last"])
+@pytest.mark.parametrize(
+    ("service_first", "service_last"),
+    [
+        pytest.param(True, True, marks=pytest.mark.thorough),
+        (True, False),
+        (False, True),
+        pytest.param(False, False, marks=pytest.mark.thorough),
+    ],
+)
 def test_whoever_starts_and_ends_first(home: Path, service_first: bool, service_last: bool) -> None:
     """Neither a service nor a command is disturbed by the other's beginning or end."""
     world_id = f"shared-{service_first}-{service_last}"

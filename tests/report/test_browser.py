@@ -15,9 +15,13 @@ import pytest
 from .conftest import ODD
 from .helpers import Page
 
-pytestmark = pytest.mark.xdist_group("report")
-
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_BROWSER = next(filter(None, map(shutil.which, _BROWSERS)), None)
+
+pytestmark = [
+    pytest.mark.xdist_group("report"),
+    pytest.mark.skipif(_BROWSER is None, reason="no Chromium is installed here"),
+]
 
 #: As wide as a screen, and as a telephone, in px.
 _WIDTHS = (1280, 400)
@@ -74,12 +78,9 @@ def test_it_looks_right(folder: Path) -> None:
 
 
 def _look(folder: Path) -> Any:
-    browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
-    if browser is None:
-        pytest.skip("no Chromium is installed here")
     (folder / "look.html").write_text(_LOOK)
     flags = ("--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files", "--dump-dom")
     profile = f"--user-data-dir={folder / 'profile'}"
-    command = [browser, *flags, profile, (folder / "look.html").as_uri()]
+    command = [str(_BROWSER), *flags, profile, (folder / "look.html").as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     return json.loads(html.unescape(done.stdout.partition("<pre>")[2].partition("</pre>")[0]))

@@ -8,7 +8,6 @@ import runpy
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 import structlog
 from worldledger_service.cli.main import run as cli
 
+from tests import warm
 from tests.conftest import Servers
 
 from .project import ROOT, environment
@@ -30,16 +30,7 @@ once = pytest.mark.xdist_group("tour")
 
 
 def _tour(folder: Path, database_url: str, tour: Path = TOUR) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(tour)],
-        cwd=folder,
-        env=environment(WORLDLEDGER_DATABASE_URL=database_url, PYTHONIOENCODING="utf-8"),
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    return warm.run([], environment(WORLDLEDGER_DATABASE_URL=database_url), program=tour, cwd=folder)
 
 
 class Toured(NamedTuple):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -16,18 +15,17 @@ import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any, Final
 
 import asyncpg
 import httpx2
 import pytest
 
+from tests import warm
 from tests.cli.helpers import Result, wait_for
 from tests.conftest import Servers
 from tests.shipping.examples import Runner, Terminal, examples
 from tests.shipping.project import ROOT, environment, pyproject, run, serving
-from tests.warm import Process
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("auction")]
 
@@ -123,16 +121,9 @@ class Installation:
 
     def call(self, *commands: str) -> list[Result]:
         """Run commands of the program; return how each ended."""
-        return [self._call(command.split()) for command in commands]
-
-    def _call(self, arguments: list[str]) -> Result:
-        with TemporaryFile() as out, TemporaryFile() as err, Path(os.devnull).open("rb") as nothing:
-            streams = (nothing.fileno(), out.fileno(), err.fileno())
-            program: dict[str, Any] = {"program": self._program, "python": self._python, "cwd": self.folder}
-            code = Process(arguments, streams, self._env, **program).wait(120)
-            for stream in (out, err):
-                stream.seek(0)
-            return Result(code, out.read().decode(), err.read().decode())
+        how: dict[str, Any] = {"program": self._program, "python": self._python, "cwd": self.folder}
+        ends = [warm.run(command.split(), self._env, **how) for command in commands]
+        return [Result(end.returncode, end.stdout, end.stderr) for end in ends]
 
     @contextmanager
     def serving(self, *, feeding: bool) -> Iterator[httpx2.Client]:
