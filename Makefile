@@ -17,8 +17,8 @@ $(shell if [ -e .venv/.made ] && { [ "$$(cat .venv/.made)" != "$$(pwd)" ] || ! $
 # Tests start many processes: without bytecode beside the sources each of them would compile all that it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
-# As many workers as most machines have cores; more only wait for each other.
-PYTEST := $(BIN)/pytest -n 2 --dist loadgroup
+# One worker more than most machines have cores: an eighth of its time each waits, for a server to start or a process to end.
+PYTEST := $(BIN)/pytest -n 3 --dist loadgroup
 
 .PHONY: help run test test-all check lint bench docs lock clean
 

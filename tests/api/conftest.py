@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from asyncio import AbstractEventLoop
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
@@ -20,6 +21,8 @@ from .chess import FOOLS_MATE, catch_up, mate, moved, new_game, started
 from .helpers import Served, draft, serving, settings
 from .living import new_world, register
 
+_numbers = itertools.count(1)
+
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], AbstractEventLoop]]:
     """Try what is started and sockets at their worst on the service's own event loop: loops differ in such things.
@@ -32,9 +35,28 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[]
     return {"test_ws_hostile.py": hostile, "test_feeding.py": own, "test_leaving.py": own}.get(item.path.name, usual)
 
 
+def _shares(request: pytest.FixtureRequest) -> bool:
+    """Tell whether the tests of a file share an application: they do where they run on one loop."""
+    mark = request.node.get_closest_marker("asyncio")
+    return mark is not None and mark.kwargs.get("loop_scope") == "module"
+
+
 @pytest.fixture
-async def app(database_url: str) -> AsyncIterator[FastAPI]:
-    """Run an application in this process, without a socket."""
+def database_url(request: pytest.FixtureRequest, make_database: Callable[..., str]) -> str:
+    """Return a superuser's address of a migrated database: the test's own, or that which the file's tests share."""
+    return str(request.getfixturevalue("shared_url")) if _shares(request) else make_database()
+
+
+@pytest.fixture
+def app(request: pytest.FixtureRequest, database_url: str) -> FastAPI:
+    """Run an application in this process, without a socket: the test's own, or that which the file's tests share."""
+    found: FastAPI = request.getfixturevalue("shared_app" if _shares(request) else "own_app")
+    return found
+
+
+@pytest.fixture
+async def own_app(database_url: str) -> AsyncIterator[FastAPI]:
+    """Run an application for one test."""
     made = create_app(settings(), database_url)
     async with made.router.lifespan_context(made):
         yield made
@@ -72,18 +94,41 @@ def services(app: FastAPI) -> Services:
 
 
 @pytest.fixture
-async def client(app: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
+def client(request: pytest.FixtureRequest, app: FastAPI) -> httpx2.AsyncClient:
     """Talk to the application."""
+    found: httpx2.AsyncClient = request.getfixturevalue("shared_client" if _shares(request) else "own_client")
+    return found
+
+
+@pytest.fixture
+async def own_client(app: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
+    """Talk to the application of one test."""
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://127.0.0.1") as made:
         yield made
 
 
 @pytest.fixture
-async def world(client: httpx2.AsyncClient) -> str:
-    """Create a world whose drafts may set sim_time; return its name."""
-    response = await client.post("/v1/worlds", json={"world_id": "town", "time_authority": "client"})
+def world(request: pytest.FixtureRequest, client: httpx2.AsyncClient) -> str:
+    """Create a world whose drafts may set sim_time; return its name: ``town``, unless tests share a database."""
+    return str(request.getfixturevalue("shared_world" if _shares(request) else "town"))
+
+
+@pytest.fixture
+async def town(client: httpx2.AsyncClient) -> str:
+    """Create the world ``town``."""
+    return await _made(client, "town")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def shared_world(client: httpx2.AsyncClient) -> str:
+    """Create a world for one test in the database that several share."""
+    return await _made(client, f"town-{next(_numbers)}")
+
+
+async def _made(client: httpx2.AsyncClient, world_id: str) -> str:
+    response = await client.post("/v1/worlds", json={"world_id": world_id, "time_authority": "client"})
     assert response.status_code == 201, response.text
-    return "town"
+    return world_id
 
 
 @pytest.fixture

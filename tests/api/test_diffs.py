@@ -8,14 +8,15 @@ from unittest import mock
 import httpx2
 import jsonpatch
 import pytest
+import pytest_asyncio
 from worldledger_service.store.states import States
 
 from .helpers import draft, problem
 
-PATH = "/v1/worlds/town/diff"
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def lived(client: httpx2.AsyncClient, world: str) -> str:
     """Return a world of 7 effects in which entities come, move, change and go."""
     said: list[tuple[str, dict[str, Any]]] = [
@@ -31,15 +32,21 @@ async def lived(client: httpx2.AsyncClient, world: str) -> str:
     return world
 
 
+@pytest.fixture
+def path(lived: str) -> str:
+    """Return the path that these tests are about, of a world that only this test uses."""
+    return f"/v1/worlds/{lived}/diff"
+
+
 async def test_a_diff_turns_one_state_into_the_other(
-    client: httpx2.AsyncClient, lived: str, subtests: pytest.Subtests
+    client: httpx2.AsyncClient, lived: str, path: str, subtests: pytest.Subtests
 ) -> None:
     """Between any two seqs, in either direction, the patch makes the second state of the first, as RFC 6902 says."""
     states = [(await client.get(f"/v1/worlds/{lived}/state?at_seq={seq}")).json() for seq in range(1, 8)]
     for one in range(1, 8):
         for other in range(1, 8):
             with subtests.test(one=one, other=other):
-                found = (await client.get(f"{PATH}?from_seq={one}&to_seq={other}")).json()
+                found = (await client.get(f"{path}?from_seq={one}&to_seq={other}")).json()
                 assert list(found) == ["world_id", "from_seq", "to_seq", "from_digest", "to_digest", "patch"]
                 assert (found["world_id"], found["from_seq"], found["to_seq"]) == (lived, one, other)
                 before, after = states[one - 1], states[other - 1]
@@ -48,9 +55,9 @@ async def test_a_diff_turns_one_state_into_the_other(
                 assert (found["patch"] == []) == (one == other)
 
 
-async def test_a_diff_says_what_happened_and_no_more(client: httpx2.AsyncClient, lived: str) -> None:
+async def test_a_diff_says_what_happened_and_no_more(client: httpx2.AsyncClient, path: str) -> None:
     """What did not change is not in the patch; paths are made of names, and numbers stand as they do in states."""
-    patch = (await client.get(f"{PATH}?from_seq=3&to_seq=4")).json()["patch"]
+    patch = (await client.get(f"{path}?from_seq=3&to_seq=4")).json()["patch"]
     assert patch == [
         {"op": "add", "path": "/entities/a~1b~0c/last_move_time", "value": 0.5},
         {"op": "replace", "path": "/entities/a~1b~0c/position", "value": [4.0, 5.0, 6.0]},
@@ -60,34 +67,34 @@ async def test_a_diff_says_what_happened_and_no_more(client: httpx2.AsyncClient,
     ]
 
 
-async def test_without_an_end_it_goes_to_the_head(client: httpx2.AsyncClient, lived: str) -> None:
+async def test_without_an_end_it_goes_to_the_head(client: httpx2.AsyncClient, path: str) -> None:
     """A diff without to_seq is the one to the present state."""
-    assert (await client.get(f"{PATH}?from_seq=2")).json() == (await client.get(f"{PATH}?from_seq=2&to_seq=7")).json()
+    assert (await client.get(f"{path}?from_seq=2")).json() == (await client.get(f"{path}?from_seq=2&to_seq=7")).json()
 
 
-async def test_a_diff_is_revalidated_without_a_fold(client: httpx2.AsyncClient, lived: str) -> None:
+async def test_a_diff_is_revalidated_without_a_fold(client: httpx2.AsyncClient, path: str) -> None:
     """The tag stands for both places and the ruleset's version; whoever has it gets a 304 and nothing is folded."""
     tags = set()
     for query in ("from_seq=2", "from_seq=2&to_seq=6", "from_seq=6&to_seq=2", "from_seq=2&to_seq=2"):
-        response = await client.get(f"{PATH}?{query}")
+        response = await client.get(f"{path}?{query}")
         tag = response.headers["etag"]
         tags.add(tag)
         assert response.headers["cache-control"] == "no-cache"
         with mock.patch.object(States, "state_at", side_effect=AssertionError("folded")):
-            again = await client.get(f"{PATH}?{query}", headers={"If-None-Match": tag})
+            again = await client.get(f"{path}?{query}", headers={"If-None-Match": tag})
         assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
     assert len(tags) == 4
     assert all("sandbox" in tag for tag in tags)
 
 
-async def test_a_diff_beyond_the_head_names_the_head(client: httpx2.AsyncClient, lived: str) -> None:
+async def test_a_diff_beyond_the_head_names_the_head(client: httpx2.AsyncClient, path: str) -> None:
     """A seq that the world does not have, on either side, is not found."""
     for query in ("from_seq=8", "from_seq=1&to_seq=8", f"from_seq={2**53 - 1}&to_seq=1"):
-        problem(await client.get(f"{PATH}?{query}"), 404, "moment_not_found", head_seq=7)
+        problem(await client.get(f"{path}?{query}"), 404, "moment_not_found", head_seq=7)
 
 
 async def test_a_diff_that_cannot_be_is_refused(
-    client: httpx2.AsyncClient, lived: str, subtests: pytest.Subtests
+    client: httpx2.AsyncClient, path: str, subtests: pytest.Subtests
 ) -> None:
     """A missing, impossible or repeated seq is refused by its name."""
     bad = ["0", "-1", "", "x", "1.0", "NaN", "inf", str(2**53), "9" * 5000, "%00", "%D9%A1", "%F0%9F%99%82"]
@@ -97,5 +104,5 @@ async def test_a_diff_that_cannot_be_is_refused(
     queries += [("from_seq=1&to_seq=2&to_seq=2", "to_seq")]
     for query, name in queries:
         with subtests.test(query=query[:30]):
-            response = await client.get(f"{PATH}?{query}")
+            response = await client.get(f"{path}?{query}")
             problem(response, 422, "invalid_parameter", parameter=name, **{"in": "query"})
