@@ -110,11 +110,11 @@ async def own_client(app: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
 @pytest.fixture
 def world(request: pytest.FixtureRequest, client: httpx2.AsyncClient) -> str:
     """Create a world whose drafts may set sim_time; return its name: ``town``, unless tests share a database."""
-    return str(request.getfixturevalue("shared_world" if _shares(request) else "town"))
+    return str(request.getfixturevalue("shared_world" if _shares(request) else "own_world"))
 
 
 @pytest.fixture
-async def town(client: httpx2.AsyncClient) -> str:
+async def own_world(client: httpx2.AsyncClient) -> str:
     """Create the world ``town``."""
     return await _made(client, "town")
 
