@@ -23,9 +23,12 @@ from worldledger.errors import InvalidConfigError, InvalidEffectError, InvalidNa
 NAME_RULE: Final = (
     "1 to 200 characters: letters A-Z a-z, digits, '.', '_', '-' and '~', starting with a letter or digit"
 )
+_NAME_PATTERN: Final = "^[A-Za-z0-9][A-Za-z0-9._~-]{0,199}$"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,199}\Z")
 _UUID: Final = re.compile(r"[0-9a-f]{32}\Z")
 _HEX64: Final = re.compile(r"[0-9a-f]{64}\Z")
+#: What can say who sets sim_time, as a JSON Schema.
+AUTHORITY_PATTERN: Final = "^[a-z][a-z0-9_-]{0,62}$"
 _AUTHORITY: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}\Z")
 
 #: When intents become effects: each as it arrives, or all that are held together at the next tick.
@@ -72,35 +75,58 @@ class Parent(BaseModel):
     checksum: str
 
 
-class NewWorld(BaseModel):
+class UnforkedWorld(BaseModel):
+    """A world to be created that is no fork."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        json_schema_extra={"examples": [{"world_id": "market-town", "ruleset": "sandbox", "experiment": "trial-1"}]},
+    )
+
+    world_id: str = Field(json_schema_extra={"pattern": _NAME_PATTERN, "maxLength": 200})
+    ruleset: str = Field(default="sandbox", description="The rules of this kind of world.")
+    config: dict[str, Any] = Field(
+        default_factory=dict,
+        description="The ruleset's own settings; of `simulation` its configuration: `/v1/schemas/simulation-config`.",
+    )
+    experiment: str | None = Field(
+        default=None, min_length=1, max_length=200, description="A label under which worlds are found together."
+    )
+    time_authority: str = Field(
+        default="wall",
+        description="Who sets sim_time: `wall` (the clock), `client` (any draft) or the name of an adapter, whose "
+        "drafts (source_id equal to that name) alone may; `worldledger` is reserved.",
+        json_schema_extra={"pattern": AUTHORITY_PATTERN},
+    )
+    order: Order = Field(
+        default="arrival",
+        description="`arrival`: each intent is decided as it arrives; `tick`: intents are held, and the next tick "
+        "decides all of them in one order.",
+    )
+    snapshot_every: int | None = Field(
+        default=None,
+        ge=2,
+        le=999_999_999,
+        description="Effects between two snapshots of the state, at least; the service's own if null.",
+    )
+    orchestrator: OrchestratorConfig | None = Field(
+        default=None, description="How its agents are served; left to the service if null."
+    )
+    #: no part of the genesis: what the world begins with stands in the effects after it
+    checkpoint: dict[str, Any] | None = Field(
+        default=None, description="What a `simulation` begins with instead of its defaults: `/v1/schemas/checkpoint`."
+    )
+
+
+class NewWorld(UnforkedWorld):
     """A world to be created.
 
-    - ``time_authority``: ``wall`` (sim_time is the wall clock, counted from the genesis), ``client`` (any draft may
-      set sim_time) or the name of an adapter such as ``unity``, whose drafts (``source_id`` equal to that name) alone
-      may set it.
-    - ``order``: ``arrival`` (each intent is decided as it arrives) or ``tick`` (intents are held until the next tick,
-      which decides all of them in one order that does not depend on their arrival).
-    - ``config``: the ruleset's own settings.
-    - ``experiment``: a label under which worlds are found together.
-    - ``snapshot_every``: effects between two snapshots of its state, at least; None leaves it to the service.
-    - ``orchestrator``: how its agents are served; None leaves it to whoever serves them.
-    - ``checkpoint``: a state to begin with, in the ruleset's own form. It is no part of the genesis: what the world
-      begins with stands in the effects after it.
-    - ``parent``: where a fork left another world. Until this version makes forks itself, the caller vouches for it:
-      only its shape is checked, not whether there is such a world, or such an effect in it.
+    ``parent`` says where a fork left another world. Until this version makes forks itself, the caller vouches for it:
+    only its shape is checked, not whether there is such a world, or such an effect in it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    world_id: str
-    ruleset: str = "sandbox"
-    config: dict[str, Any] = Field(default_factory=dict)
-    experiment: str | None = Field(default=None, min_length=1, max_length=200)
-    time_authority: str = "wall"
-    order: Order = "arrival"
-    snapshot_every: int | None = Field(default=None, ge=2, le=999_999_999)
-    orchestrator: OrchestratorConfig | None = None
-    checkpoint: dict[str, Any] | None = None
     parent: Parent | None = None
 
     def checked(self) -> NewWorld:

@@ -43,8 +43,7 @@ class Kind:
     - ``serves``: a function from `worldledger_service.api.context.Services` to an asynchronous context manager, entered
       as long as the service serves; routes find what it lends in ``Services.of_kinds``, by the kind's name.
     - ``problems``: classes of errors, each with its `worldledger_service.api.problems.Answer`.
-    - ``shapes``: a sequence of Pydantic models, the shapes that its routes refer to in the OpenAPI document.
-    - ``schemas``: JSON Schemas that are served, `worldledger_service.api.schemas.documents.Published` objects by name.
+    - ``schemas``: JSON Schemas that are served, `worldledger_service.api.documents.Published` objects by name.
     - ``report``: a `worldledger_service.report.blocks.KindSection`, what an experiment's report says of its worlds.
     """
 
@@ -61,7 +60,6 @@ class Kind:
     tags: str | None = None
     serves: str | None = None
     problems: str | None = None
-    shapes: str | None = None
     schemas: str | None = None
     report: str | None = None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import httpx2
-from worldledger_chess.api import games as played_shapes
+from worldledger_chess.api import shapes as played_shapes
 from worldledger_service.api.context import Services
 
 from .chess import FOOLS_MATE, catch_up, mate, moved, new_game, started, walk_pages

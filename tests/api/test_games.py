@@ -6,8 +6,8 @@ from typing import Any
 
 import httpx2
 import pytest
-from worldledger_chess.api import games as played_shapes
 from worldledger_chess.api import shapes as games_shapes
+from worldledger_chess.api import shapes as played_shapes
 from worldledger_chess.projections.games import Games
 from worldledger_chess.projections.moves import Moves
 from worldledger_service.api.context import Services

@@ -9,8 +9,9 @@ from unittest import mock
 import httpx2
 import pytest
 from worldledger_projections.registry import known
-from worldledger_service.api import schemas
 from worldledger_service.api.context import Services
+from worldledger_service.api.health import Readiness
+from worldledger_service.api.projections import Projection, ProjectionList
 from worldledger_service.projecting import engine
 from worldledger_service.projecting.engine import Engine
 
@@ -32,7 +33,7 @@ async def _stands(client: httpx2.AsyncClient, name: str) -> dict[str, Any]:
     response = await client.get(f"/v1/projections/{name}")
     assert response.status_code == 200, response.text
     found: dict[str, Any] = response.json()
-    schemas.Projection.model_validate(found)
+    Projection.model_validate(found)
     return found
 
 
@@ -49,7 +50,7 @@ async def _until(client: httpx2.AsyncClient, name: str, job: str) -> dict[str, A
 async def test_before_anybody_feeds_them_they_say_so(client: httpx2.AsyncClient) -> None:
     """On a fresh database every projection is listed, without builds, and a note says why."""
     page = (await client.get("/v1/projections")).json()
-    schemas.ProjectionList.model_validate(page)
+    ProjectionList.model_validate(page)
     assert [each["name"] for each in page["projections"]] == NAMES
     for each in page["projections"]:
         assert (each["live"], each["building"], each["version"]) == (None, None, known()[each["name"]].version)
@@ -89,7 +90,7 @@ async def test_a_rebuild_goes_on_by_itself(client: httpx2.AsyncClient, services:
     """A rebuild is answered at once with where to look; once it has caught up the new build is live."""
     response = await client.post("/v1/projections/games/rebuild")
     assert (response.status_code, response.headers["location"]) == (202, "/v1/projections/games")
-    schemas.Projection.model_validate(response.json())
+    Projection.model_validate(response.json())
     assert response.json()["building"]["build"] == "games_2"
     again = await client.post("/v1/projections/games/rebuild")
     assert again.json()["building"]["build"] == "games_2", "the one under way goes on"
@@ -242,7 +243,7 @@ async def test_a_lagging_projection_makes_nothing_unready(
     await client.post("/v1/projections/games/pause")
     await new_game(client, "g2", started())
     response = await client.get("/readyz")
-    schemas.Readiness.model_validate(response.json())
+    Readiness.model_validate(response.json())
     assert response.status_code == 200
     assert set(response.json()["projections"]) == set(NAMES)
     found = response.json()["projections"]["games"]

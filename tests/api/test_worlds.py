@@ -105,7 +105,7 @@ async def test_a_refused_world_is_told_why_in_plain_words(client: httpx2.AsyncCl
         ({"world_id": "w", "experiment": "x" * 201}, "$.experiment: must have at most 200 characters"),
         (
             {"world_id": "w", "parent": None},
-            f"$.parent: unknown field; a new world has {', '.join(_FIELDS)}",
+            f"$.parent: unknown field; the body has {', '.join(_FIELDS)}",
         ),
     ):
         assert problem(await client.post("/v1/worlds", json=body), 422, "invalid_config")["detail"] == detail

@@ -14,6 +14,5 @@ KIND = Kind(
     pictured="worldledger_chess.cli.boards:pictured",
     serves="worldledger_chess.api.serving:open_arena",
     problems="worldledger_chess.api.problems:PROBLEMS",
-    shapes="worldledger_chess.routes:SHAPES",
     report="worldledger_chess.report.section:SECTION",
 )

@@ -12,7 +12,6 @@ KIND = Kind(
     commands="worldledger_simulation.commands:add",
     routes="worldledger_simulation.routes:ROUTES",
     read_config="worldledger_simulation.read_config:read_config",
-    shapes="worldledger_simulation.routes:SHAPES",
     schemas="worldledger_simulation.api.schemas:SCHEMAS",
     report="worldledger_simulation.report.section:SECTION",
 )

@@ -13,7 +13,6 @@ KIND = Kind(
     routes="worldledger_social_rl.routes:ROUTES",
     tags="worldledger_social_rl.routes:TAGS",
     problems="worldledger_social_rl.api.problems:PROBLEMS",
-    shapes="worldledger_social_rl.routes:SHAPES",
     schemas="worldledger_social_rl.api.schemas:SCHEMAS",
     report="worldledger_social_rl.report.section:SECTION",
 )

@@ -2,14 +2,10 @@
 
 from typing import Final
 
-from pydantic import BaseModel
 from starlette.routing import BaseRoute
 
 from worldledger_social_rl.api import rounds
-from worldledger_social_rl.api.shapes import Policy, Round, RoundPage, RoundReceipt, RoundResult
 
 ROUTES: Final[tuple[BaseRoute, ...]] = (*rounds.router.routes,)
 #: The group that they stand in, in the OpenAPI document.
 TAGS: Final = ({"name": "rounds", "description": "Rounds of social-RL runs, and the policies of their agents."},)
-#: The shapes that they refer to, there.
-SHAPES: Final[tuple[type[BaseModel], ...]] = (Policy, Round, RoundPage, RoundReceipt, RoundResult)

@@ -7,20 +7,137 @@ from heapq import nsmallest
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Query
+from pydantic import ConfigDict, Field, JsonValue, PlainValidator
 from starlette.requests import Request
 from starlette.responses import Response
 
+from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_WORD
-from worldledger.intents import check_agent_id, check_permissions, check_weight
+from worldledger.intents import (
+    DEFAULT_PERMISSIONS,
+    MAX_PERMISSIONS,
+    MAX_WEIGHT,
+    check_agent_id,
+)
+from worldledger.observation import ObservationPolicy
 from worldledger.policies import policy_from_spec
-from worldledger.staleness import NOT_GIVEN, Threshold, check_interrupt_policy, check_threshold
+from worldledger.staleness import NOT_GIVEN, InterruptPolicy
 from worldledger_service.api.answers import REVALIDATE, to_json
-from worldledger_service.api.bodies import read_object
 from worldledger_service.api.context import services
-from worldledger_service.api.inhabitants import PATIENCE, AgentId, known_agent, view_of
-from worldledger_service.api.openapi import body_of, header, json_of, problems
+from worldledger_service.api.inhabitants import (
+    _VIEW,
+    PATIENCE,
+    AgentId,
+    AgentView,
+    StalenessThreshold,
+    known_agent,
+    view_of,
+)
+from worldledger_service.api.openapi import Body, GlobalSeq, Shape, Word, header, json_of, problems
 from worldledger_service.api.parameters import NO_NUL, Limit, WorldName, check_text, next_link, once
 from worldledger_service.api.routing import EscapedRoute, segment
+
+# -- shapes ------------------------------------------------------------------------------------------------
+
+_POLICY: dict[str, Any] = {"name": "default", "version": 2, "config": {"distance_limit": 50.0}}
+_AGENT: dict[str, Any] = {
+    "agent_id": "alice",
+    "policy": _POLICY,
+    "permissions": sorted(DEFAULT_PERMISSIONS),
+    "weight": 1,
+    "registered_seq": 7,
+}
+
+
+class PolicySpec(Shape):
+    """A registered observation policy."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_POLICY]})
+
+    name: str = Field(description="The name that it is registered under; `default` is the one of every installation.")
+    version: Annotated[int, Field(ge=1, le=MAX_INT)] | None = Field(default=None, description="The newest if null.")
+    config: dict[str, JsonValue] | None = Field(
+        default=None,
+        description="Of `default`: `distance_limit`, `visibility_range`, `view_cone`, `relationship_filter`, "
+        "`field_visibility`, `latency_model`, `remove_operations`, `rules`.",
+    )
+
+
+def _policy(spec: Any) -> ObservationPolicy | None:
+    return None if spec is None else policy_from_spec(spec, path="$.policy")
+
+
+Policy = Annotated[ObservationPolicy | None, PlainValidator(_policy, json_schema_input_type=PolicySpec | None)]
+
+
+class Registration(Body):
+    """An agent to be registered."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"agent_id": "alice", "policy": _POLICY}]}
+    )
+
+    agent_id: Word
+    policy: Annotated[ObservationPolicy | None, PlainValidator(_policy, json_schema_input_type=PolicySpec | None)] = (
+        Field(default=None, description="What it sees; everything if null.")
+    )
+    permissions: Annotated[list[Word], Field(max_length=MAX_PERMISSIONS)] | None = Field(
+        default=None, description="What it may do; the usual five if null."
+    )
+    weight: Annotated[int, Field(ge=1, le=MAX_WEIGHT)] | None = Field(
+        default=None, description="Its share among those that wait; 1 if null."
+    )
+    staleness_threshold: StalenessThreshold | None = Field(
+        default=None,
+        description="Sightings after which what it is about to do is stale; null: it never is. The world's if absent.",
+    )
+    interrupt_policy: InterruptPolicy | None = Field(
+        default=None, description="Which sightings count; what the world says if null."
+    )
+
+
+class WorldAgent(Shape):
+    """An agent that is registered in a world."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_AGENT]})
+
+    agent_id: Word
+    policy: PolicySpec
+    permissions: list[Word]
+    weight: int
+    registered_seq: GlobalSeq = Field(description="The effect that registered it first.")
+    staleness_threshold: StalenessThreshold | None = Field(
+        default=None, description="Its own, where it has one; null: what it is about to do is never stale."
+    )
+    interrupt_policy: InterruptPolicy | None = Field(default=None, description="Its own, where it has one.")
+
+
+class WorldAgentPage(Shape):
+    """A page of a world's agents by name."""
+
+    agents: list[WorldAgent]
+    next_after: str | None = Field(description="The `after` of the next page; null when this is the last.")
+
+
+class ObservingAgent(WorldAgent):
+    """A registered agent, and where its observations go on."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{**_AGENT, "view_seq": 42}]})
+
+    view_seq: GlobalSeq = Field(description="The view that it has acknowledged; at first, that of its registration.")
+
+
+class RegisteredAgent(ObservingAgent):
+    """A registered agent, with its view where its observations go on."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{**_AGENT, "view_seq": 42, "view": _VIEW}]}
+    )
+
+    view: AgentView
+
+
+# -- routes -------------------------------------------------------------------------------------------------
 
 router = APIRouter(route_class=EscapedRoute, tags=["agents"], dependencies=[Depends(once)])
 
@@ -35,47 +152,36 @@ _DEFAULT: Final = 100
     response_class=Response,
     responses={
         200: {
-            **json_of("RegisteredAgent"),
+            **json_of(RegisteredAgent),
             "description": "It was registered so already; nothing is written.",
             "headers": {"Location": header("Where the agent is.")},
         },
         201: {
-            **json_of("RegisteredAgent"),
+            **json_of(RegisteredAgent),
             "description": "The agent, with its view where its observations go on.",
             "headers": {"Location": header("Where the agent is.")},
         },
         **problems(404, 409, 413, 415, 422, 503),
     },
-    openapi_extra={"requestBody": body_of("Registration")},
 )
-async def register_agent(request: Request, world: WorldName) -> Response:
+async def register_agent(request: Request, world: WorldName, body: Registration) -> Response:
     """Register an agent, or give a registered one this policy, these permissions, this weight and these settings.
 
     The registration is an effect of the world, so it outlives every process. `view` is the agent's view where it
     goes on: of a new agent at its registration, of one that comes back where it acknowledged last.
     """
     found = services(request)
-    body = await read_object(
-        request,
-        found.settings.max_body_bytes,
-        "a registration",
-        required=("agent_id",),
-        optional=("policy", "permissions", "weight", "staleness_threshold", "interrupt_policy"),
-    )
-    agent_id = check_agent_id(body["agent_id"])
-    policy, permissions, weight = (body.get(name) for name in ("policy", "permissions", "weight"))
-    shown = None if policy is None else policy_from_spec(policy, path="$.policy")
-    allowed = check_permissions(permissions)
-    share = 1 if weight is None else check_weight(weight)
-    threshold: Threshold = NOT_GIVEN
-    if "staleness_threshold" in body:
-        threshold = check_threshold(body["staleness_threshold"])
-    interrupted = body.get("interrupt_policy")
-    interrupt_policy = None if interrupted is None else check_interrupt_policy(interrupted)
+    agent_id = check_agent_id(body.agent_id)
+    threshold = body.staleness_threshold if "staleness_threshold" in body.model_fields_set else NOT_GIVEN
     inhabited = await found.worlds.get(world)
     before = (await inhabited.agents()).get(agent_id)
     handle = await inhabited.register_agent(
-        agent_id, shown, allowed, weight=share, staleness_threshold=threshold, interrupt_policy=interrupt_policy
+        agent_id,
+        body.policy,
+        body.permissions,
+        weight=1 if body.weight is None else body.weight,
+        staleness_threshold=threshold,
+        interrupt_policy=body.interrupt_policy,
     )
     handle.close()
     assert handle.initial_view is not None  # noqa: S101 - a handle begins with a view
@@ -96,7 +202,7 @@ async def register_agent(request: Request, world: WorldName) -> Response:
     response_class=Response,
     responses={
         200: {
-            **json_of("WorldAgentPage"),
+            **json_of(WorldAgentPage),
             "description": "A page of agents.",
             "headers": {"Link": header('`rel="next"`: the next page, if there is one.')},
         },
@@ -130,7 +236,7 @@ async def list_world_agents(
     operation_id="get_world_agent",
     summary="One agent of a world",
     response_class=Response,
-    responses={200: {**json_of("ObservingAgent"), "description": "The agent."}, **problems(404, 422, 503)},
+    responses={200: {**json_of(ObservingAgent), "description": "The agent."}, **problems(404, 422, 503)},
 )
 async def get_world_agent(request: Request, world: WorldName, agent_id: AgentId) -> Response:
     """Return an agent's policy, permissions and weight as they stand, and the `view_seq` that it has acknowledged."""

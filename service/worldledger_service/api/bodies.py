@@ -136,16 +136,6 @@ def _parse_short(body: bytes) -> Any:
     return value
 
 
-async def read_object(
-    request: Request, limit: int, what: str, required: Collection[str], optional: Collection[str] = ()
-) -> dict[str, Any]:
-    """Read a JSON body that is an object of these members; see `read_json`. ``what`` names it in refusals.
-
-    Raises InvalidEffectError for what is no object, and for members that are missing or unknown.
-    """
-    return members(await read_json(request, limit), what, required, optional)
-
-
 def members(value: Any, what: str, required: Collection[str], optional: Collection[str] = ()) -> dict[str, Any]:
     """Return a value back if it is an object of these members. Raises InvalidEffectError."""
     if type(value) is not dict:

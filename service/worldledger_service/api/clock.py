@@ -2,23 +2,158 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Final
 
 import orjson
 from fastapi import APIRouter, Depends
+from pydantic import ConfigDict, Field, PlainValidator
 from starlette.requests import Request
 from starlette.responses import Response
 
-from worldledger.drafts import json_name
-from worldledger.errors import InvalidEffectError
+from worldledger.drafts import check_sim_time
+from worldledger.genesis import AUTHORITY_PATTERN
 from worldledger_service.api.answers import to_json
-from worldledger_service.api.bodies import read_object
 from worldledger_service.api.context import services
-from worldledger_service.api.openapi import body_of, header, json_of, problems
+from worldledger_service.api.effects import Receipt
+from worldledger_service.api.openapi import (
+    CHECKSUM,
+    HEX32,
+    HEX64,
+    UUID,
+    Body,
+    GlobalSeq,
+    Shape,
+    header,
+    json_of,
+    problems,
+)
 from worldledger_service.api.parameters import WorldName, once
 from worldledger_service.api.routing import EscapedRoute
 from worldledger_service.runtime.guarding import reading
+
+#: How OpenAPI says what an adapter may be called; the world says it of others.
+_ADAPTER: Final[dict[str, Any]] = {"pattern": AUTHORITY_PATTERN}
+Seconds = Annotated[float, PlainValidator(check_sim_time, json_schema_input_type=float)]
+
+# -- shapes ------------------------------------------------------------------------------------------------
+
+_CLOSED: dict[str, Any] = {
+    "global_seq": 43,
+    "uuid": UUID,
+    "checksum": CHECKSUM,
+    "replayed": False,
+    "tick": 17,
+    "accepted": 20,
+    "refused": 1,
+}
+_SILENCE: dict[str, Any] = {
+    "authority": "unity",
+    "last_tick_seq": 57,
+    "reason": "disconnected",
+    "global_seq": 58,
+}
+
+
+class Tick(Body):
+    """A step of a world's own time."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"adapter": "unity", "sim_time": 12.5}]})
+
+    adapter: str = Field(json_schema_extra=_ADAPTER, description="Who has the authority.")
+    sim_time: Seconds = Field(
+        description="Seconds of the adapter's own time; with its offset never lower than the world's."
+    )
+
+
+class TickClosing(Body):
+    """Who closes a tick."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"source": "referee"}]})
+
+    source: str = Field(
+        json_schema_extra=_ADAPTER,
+        description="The adapter that has the authority over time; anybody where none has.",
+    )
+
+
+class ClosedTick(Shape):
+    """What is told of a tick of a world that is ordered by ticks, once it is closed."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_CLOSED]})
+
+    global_seq: GlobalSeq
+    uuid: str = Field(pattern=HEX32)
+    checksum: str = Field(pattern=HEX64, description="SHA-256 over the previous checksum (hex) and the effect's bytes.")
+    replayed: bool
+    tick: int = Field(ge=1, description="The number of the tick.")
+    accepted: int = Field(ge=0, description="How many intents became effects.")
+    refused: int = Field(ge=0, description="How many did not.")
+
+
+class TimeAuthority(Body):
+    """Who is to set sim_time."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"authority": "unity"}]})
+
+    authority: str = Field(
+        json_schema_extra=_ADAPTER,
+        description="`none` (or `wall`): the clock; `client`: any draft; or the name of an adapter.",
+    )
+    zero: float | None = Field(
+        default=None,
+        description="The world's sim_time at which the authority's own 0.0 lies. By default where the world stands; "
+        "for `client` 0.0. Not for `none`, which goes on from where the world stands.",
+    )
+    force: bool = Field(
+        default=True, description="False: an adapter takes over only from another one that is silent (409 else)."
+    )
+
+
+class AuthoritySilence(Shape):
+    """That the adapter with the time authority is not heard any more."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_SILENCE]})
+
+    authority: str
+    last_tick_seq: GlobalSeq | None = Field(description="Its last tick; null where none came since it took over.")
+    reason: str = Field(
+        description="`disconnected`: the connection of its last tick or take-over ended; `no_tick`: none came."
+    )
+    global_seq: GlobalSeq = Field(description="The effect WorldTimeAuthoritySilent.")
+
+
+class TimeAuthorityNow(Shape):
+    """Who sets sim_time."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"authority": "unity", "offset": 12.5, "since_seq": 43, "last_tick_seq": 57, "silence": _SILENCE}
+            ]
+        },
+    )
+
+    authority: str = Field(description="`wall` (the clock), `client` (any draft) or the name of an adapter.")
+    offset: float = Field(description="What is added to the authority's own time: sim_time is the sum.")
+    since_seq: GlobalSeq = Field(description="The effect that named it.")
+    last_tick_seq: GlobalSeq | None = Field(description="The last tick since then.")
+    silence: AuthoritySilence | None = Field(description="That it is not heard any more, until its next tick.")
+
+
+class TimeAuthoritySet(Shape):
+    """Who sets sim_time, and from which effect on."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"authority": "unity", "offset": 12.5, "global_seq": 43}]}
+    )
+
+    authority: str = Field(description="`none` (or `wall`), `client` or the name of an adapter, as it was asked for.")
+    offset: float = Field(description="What is added to the authority's own time: sim_time is the sum.")
+    global_seq: GlobalSeq
+
+
+# -- routes -------------------------------------------------------------------------------------------------
 
 router = APIRouter(route_class=EscapedRoute, tags=["agents"], dependencies=[Depends(once)])
 
@@ -31,18 +166,16 @@ router = APIRouter(route_class=EscapedRoute, tags=["agents"], dependencies=[Depe
     response_class=Response,
     responses={
         201: {
-            **json_of("Receipt", "ClosedTick"),
+            **json_of(Receipt, ClosedTick),
             "description": "The effect WorldTimeSet is durable.",
             "headers": {"Location": header("Where the effect is.")},
         },
         **problems(404, 409, 413, 415, 422, 503),
     },
-    openapi_extra={"requestBody": body_of("Tick")},
 )
-async def tick(request: Request, world: WorldName) -> Response:
+async def tick(request: Request, world: WorldName, body: Tick) -> Response:
     """Move sim_time on, as the adapter that has the authority over it: any other, and a time before, is refused."""
-    adapter, sim_time = check_tick(await _read(request, "a tick", ("adapter", "sim_time")))
-    receipt = await (await services(request).worlds.get(world)).tick(adapter, sim_time)
+    receipt = await (await services(request).worlds.get(world)).tick(body.adapter, body.sim_time)
     headers = {"Location": f"/v1/worlds/{world}/effects/{receipt.global_seq}", "Cache-Control": "no-store"}
     return Response(to_json(receipt._asdict()), 201, headers, "application/json")
 
@@ -55,21 +188,19 @@ async def tick(request: Request, world: WorldName) -> Response:
     response_class=Response,
     responses={
         201: {
-            **json_of("ClosedTick"),
+            **json_of(ClosedTick),
             "description": "The tick is closed: all that was held is decided, and durable.",
             "headers": {"Location": header("Where the tick's effect is.")},
         },
         **problems(404, 413, 415, 422, 503),
     },
-    openapi_extra={"requestBody": body_of("TickClosing")},
 )
-async def close_tick(request: Request, world: WorldName) -> Response:
+async def close_tick(request: Request, world: WorldName, body: TickClosing) -> Response:
     """Close the tick of a world that is ordered by ticks: all intents that are held are decided, in one order.
 
     Where an adapter has the authority over time it alone may, and `source` is its name; else anybody.
     """
-    source = _named(await _read(request, "the closing of a tick", ("source",)), "source")
-    receipt = await (await services(request).worlds.get(world)).close_tick(source)
+    receipt = await (await services(request).worlds.get(world)).close_tick(body.source)
     headers = {"Location": f"/v1/worlds/{world}/effects/{receipt.global_seq}", "Cache-Control": "no-store"}
     return Response(to_json(receipt._asdict()), 201, headers, "application/json")
 
@@ -80,7 +211,7 @@ async def close_tick(request: Request, world: WorldName) -> Response:
     summary="Who sets a world's sim_time",
     response_class=Response,
     responses={
-        200: {**json_of("TimeAuthorityNow"), "description": "Who sets sim_time, and whether it is silent."},
+        200: {**json_of(TimeAuthorityNow), "description": "Who sets sim_time, and whether it is silent."},
         **problems(404, 422, 503),
     },
 )
@@ -105,44 +236,20 @@ async def get_time_authority(request: Request, world: WorldName) -> Response:
     summary="Say who is to set a world's sim_time",
     response_class=Response,
     responses={
-        200: {**json_of("TimeAuthoritySet"), "description": "The effect WorldTimeAuthoritySet is durable."},
+        200: {**json_of(TimeAuthoritySet), "description": "The effect WorldTimeAuthoritySet is durable."},
         **problems(404, 409, 413, 415, 422, 503),
     },
-    openapi_extra={"requestBody": body_of("TimeAuthority")},
 )
-async def set_time_authority(request: Request, world: WorldName) -> Response:
+async def set_time_authority(request: Request, world: WorldName, body: TimeAuthority) -> Response:
     """Have an adapter (`unity`, `unreal` …) set sim_time from here on, `client` any draft, or `none` the wall clock.
 
     `zero` is the world's sim_time at which the authority's own 0.0 lies: by default where the world stands. With
     `force` false an adapter takes over only from another one that is silent.
     """
-    body = await _read(request, "a time authority", ("authority",), ("zero", "force"))
-    authority, zero, force = _named(body, "authority"), body.get("zero"), body.get("force", True)
-    if type(force) is not bool:
-        raise InvalidEffectError(f"force is true or false, not {json_name(force)}", "$.force")
     found = services(request)
-    receipt = await (await found.worlds.get(world)).set_sim_time_authority(authority, zero=zero, force=force)
+    receipt = await (await found.worlds.get(world)).set_sim_time_authority(
+        body.authority, zero=body.zero, force=body.force
+    )
     effect = orjson.loads((await found.store.reader.effect(world, receipt.global_seq)).text)
-    answer = {"authority": authority, "offset": effect["payload"]["offset"], "global_seq": receipt.global_seq}
+    answer = {"authority": body.authority, "offset": effect["payload"]["offset"], "global_seq": receipt.global_seq}
     return Response(to_json(answer), 200, {"Cache-Control": "no-store"}, "application/json")
-
-
-async def _read(
-    request: Request, what: str, required: tuple[str, ...], optional: tuple[str, ...] = ()
-) -> dict[str, Any]:
-    return await read_object(request, services(request).settings.max_body_bytes, what, required, optional)
-
-
-def check_tick(body: Mapping[str, Any]) -> tuple[str, float]:
-    """Return adapter and sim_time of a tick, if they are of the right types. Raises InvalidEffectError."""
-    sim_time = body["sim_time"]
-    if type(sim_time) is not float and type(sim_time) is not int:
-        raise InvalidEffectError(f"sim_time is a number of seconds, not {json_name(sim_time)}", "$.sim_time")
-    return _named(body, "adapter"), sim_time
-
-
-def _named(body: Mapping[str, Any], name: str) -> str:
-    if type(body[name]) is not str:
-        raise InvalidEffectError(f"{name} is a name, not {json_name(body[name])}", f"$.{name}")
-    found: str = body[name]
-    return found

@@ -3,26 +3,110 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 from fastapi import APIRouter
+from pydantic import ConfigDict, Field, JsonValue, RootModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from worldledger.effects import EffectDraft
+from worldledger import effects
+from worldledger.drafts import MAX_PRIORITY
 from worldledger.errors import InvalidEffectError
+from worldledger_service import store
 from worldledger_service.api.bodies import idempotency_key, read_json
 from worldledger_service.api.context import services
-from worldledger_service.api.openapi import PATH_PARAMETERS, body_of, header, json_of, problems
+from worldledger_service.api.openapi import (
+    CHECKSUM,
+    HEX32,
+    HEX64,
+    PATH_PARAMETERS,
+    UUID,
+    GlobalSeq,
+    SemanticVersion,
+    Shape,
+    Word,
+    body_of,
+    header,
+    json_of,
+    problems,
+)
 from worldledger_service.api.problems import InvalidParameterError
 from worldledger_service.api.routing import BareRoute
 from worldledger_service.runtime.guarding import reading, writing, writing_once
-from worldledger_service.store import Receipt
 from worldledger_service.store.units import have_req_ids
 
 if TYPE_CHECKING:
     from worldledger_service.api.context import Services
     from worldledger_service.store.event_log import EventLog
+
+
+# -- shapes ------------------------------------------------------------------------------------------------
+
+_DRAFT: dict[str, Any] = {
+    "kind": "SpeakSent",
+    "payload": {"text": "Good morning", "to": ["bob"]},
+    "source_id": "alice",
+    "schema_version": "1.0.0",
+    "req_id": "turn-17-alice",
+}
+_RECEIPT: dict[str, Any] = {"global_seq": 42, "uuid": UUID, "checksum": CHECKSUM, "replayed": False}
+
+
+class EffectDraft(Shape):
+    """An effect to be accepted. Kinds that begin with World, Intent or Generation are the service's own."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_DRAFT]})
+
+    kind: Word
+    payload: dict[str, JsonValue] = Field(
+        description="Any JSON object that survives unchanged: no integers beyond ±(2^53-1), no -0.0, no NUL characters "
+        "or lone surrogates, no key twice, nested at most 100 deep."
+    )
+    source_id: Word = Field(description="Who or what the effect comes from, such as an agent_id.")
+    schema_version: SemanticVersion
+    sim_time: float | None = Field(
+        default=None,
+        description="Seconds of the world's own time; only where its time_authority is `client` or this source. "
+        "Never lower than the world's.",
+    )
+    priority: int = Field(
+        default=0,
+        ge=-MAX_PRIORITY,
+        le=MAX_PRIORITY,
+        description="Higher goes first among drafts that wait together; the world's `default_priority` if left out.",
+    )
+    req_id: Word | None = Field(default=None, description="Idempotency key, unique per (world, source_id).")
+    caused_by: GlobalSeq | None = Field(default=None, description="global_seq of an earlier effect of this world.")
+    source_metadata: dict[str, JsonValue] | None = Field(default=None, description="Facts about the source.")
+
+
+class EffectDrafts(RootModel[Annotated[list[EffectDraft], Field(min_length=1, max_length=1000)]]):
+    """Drafts that are written whole or not at all, in this order."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [[_DRAFT]]})
+
+
+class Receipt(Shape):
+    """What is told about an accepted effect, once it is durable."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_RECEIPT]})
+
+    global_seq: GlobalSeq
+    uuid: str = Field(pattern=HEX32)
+    checksum: str = Field(pattern=HEX64, description="SHA-256 over the previous checksum (hex) and the effect's bytes.")
+    replayed: bool = Field(description="Whether an earlier request with this req_id made the effect.")
+
+
+class Receipts(Shape):
+    """The receipts of a list, in its order."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"receipts": [_RECEIPT]}]})
+
+    receipts: list[Receipt]
+
+
+# -- routes -------------------------------------------------------------------------------------------------
 
 _ELEMENT: Final = re.compile(r"\$\[(\d+)\]")
 
@@ -37,12 +121,12 @@ router = APIRouter(route_class=BareRoute, tags=["effects"])
     response_class=Response,
     responses={
         200: {
-            **json_of("Receipt", "Receipts"),
+            **json_of(Receipt, Receipts),
             "description": "Everything in this request had been accepted before; these are the first receipts.",
             "headers": {"Idempotency-Replayed": header("`true`")},
         },
         201: {
-            **json_of("Receipt", "Receipts"),
+            **json_of(Receipt, Receipts),
             "description": "The effects are durable: one receipt for one draft, `receipts` in order for a list.",
             "headers": {"Location": header("Where the effect is, when one draft was sent.")},
         },
@@ -59,7 +143,7 @@ router = APIRouter(route_class=BareRoute, tags=["effects"])
                 "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
             },
         ],
-        "requestBody": body_of("EffectDraft", "EffectDrafts"),
+        "requestBody": body_of(EffectDraft, EffectDrafts),
     },
 )
 async def append_effects(request: Request) -> Response:
@@ -82,7 +166,7 @@ async def append_effects(request: Request) -> Response:
     if type(drafts) is dict:
         if key is not None:
             _keyed(drafts, key)
-        receipt = (await _append(found, log, [cast(EffectDraft, drafts)]))[0]
+        receipt = (await _append(found, log, [cast("effects.EffectDraft", drafts)]))[0]
         if receipt.replayed:
             return _json(_receipt(receipt), 200, {"Idempotency-Replayed": "true"})
         found.metrics.appended(1)
@@ -104,7 +188,7 @@ async def append_effects(request: Request) -> Response:
     return _json(text, 201, {})
 
 
-async def _append(found: Services, log: EventLog, drafts: list[EffectDraft]) -> list[Receipt]:
+async def _append(found: Services, log: EventLog, drafts: list[effects.EffectDraft]) -> list[store.Receipt]:
     """Append drafts. Who cannot ask later what became of them, having given no req_ids, waits until the deadline."""
     outages, work = found.store.outages, log.append_all(drafts)
     if have_req_ids(drafts):
@@ -127,7 +211,7 @@ def _within_list(error: InvalidEffectError) -> InvalidEffectError:
     return InvalidEffectError(error.reason, f"${error.path[match.end() :]}", int(match[1]))
 
 
-def _receipt(receipt: Receipt) -> str:
+def _receipt(receipt: store.Receipt) -> str:
     seq, uuid, checksum, replayed = receipt
     flag = "true" if replayed else "false"
     return f'{{"global_seq":{seq},"uuid":"{uuid}","checksum":"{checksum}","replayed":{flag}}}'

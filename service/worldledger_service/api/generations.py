@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fastapi import APIRouter, Depends
+from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from worldledger.canonical import MAX_INT
-from worldledger.drafts import read_word
-from worldledger.errors import InvalidEffectError, UnknownGenerationError
-from worldledger.staleness import NOT_GIVEN, Threshold, WorldStaleness, check_about, check_threshold
+from worldledger import staleness
+from worldledger.errors import UnknownGenerationError
+from worldledger.staleness import NOT_GIVEN, InterruptPolicy
 from worldledger_service.api.answers import REVALIDATE, to_json
-from worldledger_service.api.bodies import read_object
 from worldledger_service.api.context import services
 from worldledger_service.api.hosts import refuse_other_sites
-from worldledger_service.api.inhabitants import PATIENCE, AgentId, ReqId, Wait, check_word, known_agent, within
-from worldledger_service.api.openapi import body_of, header, json_of, problems
+from worldledger_service.api.inhabitants import (
+    PATIENCE,
+    About,
+    AgentId,
+    ContextSeq,
+    ReqId,
+    StalenessThreshold,
+    Wait,
+    check_word,
+    known_agent,
+    within,
+)
+from worldledger_service.api.openapi import Body, GlobalSeq, Shape, Word, header, json_of, problems
 from worldledger_service.api.parameters import WorldName, once
 from worldledger_service.api.routing import EscapedRoute, segment
 
@@ -26,20 +35,88 @@ if TYPE_CHECKING:
     from worldledger.aio import CancelToken
 
 
+# -- shapes ------------------------------------------------------------------------------------------------
+
+_GENERATION: dict[str, Any] = {
+    "agent_id": "alice",
+    "req_id": "turn-18-alice",
+    "context_seq": 42,
+    "cancelled": True,
+    "reason": "stale_due_to_effect_43",
+}
+
+
+class NewGeneration(Body):
+    """A generation that begins."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"req_id": "turn-18-alice", "context_seq": 42}]}
+    )
+
+    req_id: Word = Field(description="The same as of the intent that it is to lead to.")
+    context_seq: ContextSeq | None = Field(default=None, description="The view it is made from; the latest if null.")
+    staleness_threshold: StalenessThreshold | None = Field(
+        default=None,
+        description="Sightings after which it is stale; null: it never is. The agent's or the world's if absent.",
+    )
+    about: About | None = Field(default=None, description="Ids that it concerns, for `only_conflict`.")
+
+
+class Generation(Shape):
+    """A generation and whether it is cancelled."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_GENERATION]})
+
+    agent_id: Word
+    req_id: Word
+    context_seq: ContextSeq | None = Field(description="The view it is made from; null where it runs elsewhere.")
+    cancelled: bool
+    reason: str | None = Field(description="Why it is cancelled.")
+    setting: Literal["generation", "agent", "world"] | None = Field(
+        default=None, description="Where it is cancelled as stale: whose threshold decided."
+    )
+    staleness_threshold: StalenessThreshold | None = Field(default=None, description="That threshold.")
+    interrupt_policy: InterruptPolicy | None = Field(default=None, description="Which sightings count.")
+
+
+class Staleness(Body):
+    """When what agents of a world are about to do is stale; what is absent stays as it is."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "minProperties": 1,
+            "examples": [{"staleness_threshold": 3, "interrupt_policy": "only_conflict"}],
+        },
+    )
+
+    staleness_threshold: StalenessThreshold | None = Field(
+        default=None, description="Sightings after which it is stale; null: it never is."
+    )
+    interrupt_policy: InterruptPolicy | None = Field(default=None, description="Which sightings count.")
+    max_staleness_threshold: StalenessThreshold | None = Field(
+        default=None, description="Largest threshold of the world, an agent, an intent or a generation; null: none."
+    )
+
+
+class WorldStaleness(Staleness):
+    """When what agents of a world are about to do is stale, as it stands."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"staleness_threshold": 3, "interrupt_policy": "only_conflict", "max_staleness_threshold": None}
+            ]
+        },
+    )
+
+    global_seq: GlobalSeq | None = Field(default=None, description="The effect that has set it just now.")
+
+
+# -- routes -------------------------------------------------------------------------------------------------
+
 router = APIRouter(route_class=EscapedRoute, tags=["agents"], dependencies=[Depends(once)])
-
-
-def check_context_seq(value: Any) -> int | None:
-    """Return a context_seq back if it is one, or None. Raises InvalidEffectError."""
-    if value is not None and (type(value) is not int or not 0 <= value <= MAX_INT):
-        raise InvalidEffectError("context_seq is the global_seq of a view, or null", "$.context_seq")
-    return value
-
-
-def check_stated(body: Mapping[str, Any]) -> tuple[Threshold, frozenset[str]]:
-    """Return a generation's own threshold, if it has one, and what it is about. Raises InvalidEffectError."""
-    about = check_about(body.get("about"))
-    return check_threshold(body["staleness_threshold"]) if "staleness_threshold" in body else NOT_GIVEN, about
 
 
 @router.post(
@@ -50,20 +127,19 @@ def check_stated(body: Mapping[str, Any]) -> tuple[Threshold, frozenset[str]]:
     response_class=Response,
     responses={
         200: {
-            **json_of("Generation"),
+            **json_of(Generation),
             "description": "It is under way already, from the same view.",
             "headers": {"Location": header("Where the generation is.")},
         },
         201: {
-            **json_of("Generation"),
+            **json_of(Generation),
             "description": "The generation, which may be cancelled from here on.",
             "headers": {"Location": header("Where the generation is.")},
         },
         **problems(404, 413, 415, 422, 503),
     },
-    openapi_extra={"requestBody": body_of("NewGeneration")},
 )
-async def begin_generation(request: Request, world: WorldName, agent_id: AgentId) -> Response:
+async def begin_generation(request: Request, world: WorldName, agent_id: AgentId, body: NewGeneration) -> Response:
     """Issue the cancel token of a generation that begins now, from the view at `context_seq` (the latest if absent).
 
     It is cancelled as soon as more than `staleness_threshold` sightings lie after that view. The intent that it leads
@@ -71,22 +147,20 @@ async def begin_generation(request: Request, world: WorldName, agent_id: AgentId
     """
     found = services(request)
     check_word("agent_id", agent_id)
-    body = await read_object(
-        request,
-        found.settings.max_body_bytes,
-        "a generation",
-        required=("req_id",),
-        optional=("context_seq", "staleness_threshold", "about"),
-    )
-    req_id = read_word(body, "req_id")
-    context_seq = check_context_seq(body.get("context_seq"))
-    threshold, about = check_stated(body)
+    req_id, context_seq = body.req_id, body.context_seq
+    threshold = body.staleness_threshold if "staleness_threshold" in body.model_fields_set else NOT_GIVEN
     inhabited = await found.worlds.get(world)
     await known_agent(found, inhabited, agent_id)
     if context_seq is not None:
         await inhabited.reached(context_seq, PATIENCE)
     before = inhabited.generation(agent_id, req_id)
-    token = inhabited.issue_cancel_token(agent_id, req_id, context_seq, staleness_threshold=threshold, about=about)
+    token = inhabited.issue_cancel_token(
+        agent_id,
+        req_id,
+        context_seq,
+        staleness_threshold=threshold,
+        about=frozenset(body.about or ()),
+    )
     await inhabited.flush(PATIENCE)  # so that other processes know of it as soon as the client does
     where = f"/v1/worlds/{world}/agents/{segment(agent_id)}/generations/{segment(req_id)}"
     return _answer(token, 200 if token is before else 201, {"Location": where})
@@ -97,7 +171,7 @@ async def begin_generation(request: Request, world: WorldName, agent_id: AgentId
     operation_id="get_generation",
     summary="Whether a generation is cancelled",
     response_class=Response,
-    responses={200: {**json_of("Generation"), "description": "The generation."}, **problems(404, 422, 503)},
+    responses={200: {**json_of(Generation), "description": "The generation."}, **problems(404, 422, 503)},
 )
 async def get_generation(
     request: Request, world: WorldName, agent_id: AgentId, req_id: ReqId, wait: Wait = 0.0
@@ -117,7 +191,7 @@ async def get_generation(
     response_class=Response,
     dependencies=[Depends(refuse_other_sites)],
     responses={
-        200: {**json_of("Generation"), "description": "It is cancelled, or was already."},
+        200: {**json_of(Generation), "description": "It is cancelled, or was already."},
         **problems(403, 404, 422, 503),
     },
 )
@@ -192,7 +266,7 @@ _PATH = "/v1/worlds/{world}/staleness"
     operation_id="get_staleness",
     summary="When what agents are about to do is stale",
     response_class=Response,
-    responses={200: {**json_of("WorldStaleness"), "description": "The settings."}, **problems(404, 422, 503)},
+    responses={200: {**json_of(WorldStaleness), "description": "The settings."}, **problems(404, 422, 503)},
 )
 async def get_staleness(request: Request, world: WorldName) -> Response:
     """Return the world's settings of staleness as they stand; agents, intents and generations may have their own."""
@@ -207,30 +281,22 @@ async def get_staleness(request: Request, world: WorldName) -> Response:
     summary="Set when what agents are about to do is stale",
     response_class=Response,
     responses={
-        200: {**json_of("WorldStaleness"), "description": "The effect WorldStalenessSet is durable."},
+        200: {**json_of(WorldStaleness), "description": "The effect WorldStalenessSet is durable."},
         **problems(404, 413, 415, 422, 503),
     },
-    openapi_extra={"requestBody": body_of("Staleness")},
 )
-async def set_staleness(request: Request, world: WorldName) -> Response:
+async def set_staleness(request: Request, world: WorldName, body: Staleness) -> Response:
     """Set staleness_threshold, interrupt_policy or max_staleness_threshold, for what begins from now on.
 
     What is absent stays as it is; a threshold of null never refuses. The settings are an effect of the world.
     """
-    found = services(request)
-    names = ("staleness_threshold", "interrupt_policy", "max_staleness_threshold")
-    body = await read_object(request, found.settings.max_body_bytes, "settings of staleness", (), names)
-    inhabited = await found.worlds.get(world)
-    receipt = await inhabited.set_staleness(
-        staleness_threshold=body.get("staleness_threshold", NOT_GIVEN),
-        interrupt_policy=body.get("interrupt_policy"),
-        max_staleness_threshold=body.get("max_staleness_threshold", NOT_GIVEN),
-    )
+    inhabited = await services(request).worlds.get(world)
+    receipt = await inhabited.set_staleness(**{name: getattr(body, name) for name in body.model_fields_set})
     answer = {**_told(inhabited.staleness), "global_seq": receipt.global_seq}
     return Response(to_json(answer), 200, {"Cache-Control": "no-store"}, "application/json")
 
 
-def _told(settings: WorldStaleness) -> dict[str, Any]:
+def _told(settings: staleness.WorldStaleness) -> dict[str, Any]:
     return {
         "staleness_threshold": settings.threshold,
         "interrupt_policy": settings.interrupt_policy,

@@ -2,19 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import orjson
 import structlog
 from fastapi import APIRouter, Depends
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from worldledger.errors import SimulationError, StoreUnavailableError
 from worldledger_service.api.context import Services, services
-from worldledger_service.api.openapi import json_of, problems
+from worldledger_service.api.openapi import Shape, json_of, problems
 from worldledger_service.api.parameters import once
 from worldledger_service.api.problems import WritesRefusedError
+
+# -- shapes ------------------------------------------------------------------------------------------------
+
+
+class Health(Shape):
+    """That the process lives."""
+
+    status: Literal["alive"]
+
+
+class ProjectionHealth(Shape):
+    """How a projection stands, for `/readyz`. Null where it has no live build."""
+
+    lag: int | None = Field(description="Effects that the live build has still to read.")
+    lag_seconds: float | None = Field(description="Since when the first of them is due; null if nothing is.")
+    parked: int | None = Field(description="Worlds that are set aside.")
+    paused: bool | None
+    rebuilding: bool
+
+
+class Readiness(Shape):
+    """That the service is ready to work, and how its projections stand: a lagging one makes it no less ready."""
+
+    status: Literal["ready"]
+    projections: dict[str, ProjectionHealth] | None = Field(description="Null where it could not be told in time.")
+
+
+# -- routes -------------------------------------------------------------------------------------------------
 
 #: Seconds after which a database that does not answer counts as away.
 _PATIENCE: Final = 3.0
@@ -31,7 +60,7 @@ router = APIRouter(tags=["health"], dependencies=[Depends(once)])
     operation_id="livez",
     summary="Whether the process is alive",
     response_class=Response,
-    responses={200: {**json_of("Health"), "description": "It is."}, **problems()},
+    responses={200: {**json_of(Health), "description": "It is."}, **problems()},
 )
 async def livez() -> Response:
     """Answer without looking at the database."""
@@ -43,7 +72,7 @@ async def livez() -> Response:
     operation_id="readyz",
     summary="Whether the service can work",
     response_class=Response,
-    responses={200: {**json_of("Readiness"), "description": "It can."}, **problems(503)},
+    responses={200: {**json_of(Readiness), "description": "It can."}, **problems(503)},
 )
 async def readyz(request: Request) -> Response:
     """Ask the database, and compare its schema with the one that this program needs.

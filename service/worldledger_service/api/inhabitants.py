@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import orjson
 from fastapi import Path, Query
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, ConfigDict, Field, JsonValue
 from starlette.requests import Request
 
+from worldledger import observation
+from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_WORD
 from worldledger.errors import MomentNotFoundError, UnknownAgentError
 from worldledger.near import near
-from worldledger.observation import ObservationDelta, View
+from worldledger.observation import View
+from worldledger.staleness import MAX_ABOUT
 from worldledger_service.api.context import Services
+from worldledger_service.api.openapi import CHECKSUM, HEX64, GlobalSeq, PatchOperation, Shape, Word
 from worldledger_service.api.parameters import NO_NUL, check_text, finite
 from worldledger_service.api.problems import InvalidParameterError, PositionAheadError
 from worldledger_service.api.streaming import disconnected
@@ -25,6 +29,78 @@ from worldledger_service.runtime.guarding import reading
 if TYPE_CHECKING:
     from worldledger_service.runtime import Orchestrator
 
+
+# -- shapes ------------------------------------------------------------------------------------------------
+
+ContextSeq = Annotated[int, Field(ge=0, le=MAX_INT)]
+StalenessThreshold = Annotated[int, Field(ge=0, le=MAX_INT)]
+About = Annotated[list[Word], Field(max_length=MAX_ABOUT)]
+_VIEW: dict[str, Any] = {
+    "agent_id": "alice",
+    "view_seq": 42,
+    "context_digest": CHECKSUM,
+    "visible_entities": {"alice": {"position": [1.0, 2.5, 0.0]}},
+    "visible_relationships": {},
+}
+_EVENT: dict[str, Any] = {
+    "global_seq": 42,
+    "kind": "Speak",
+    "source_id": "bob",
+    "sim_time": 12.5,
+    "payload": {"text": "Good morning"},
+    "schema_version": "1.0.0",
+}
+_DELTA: dict[str, Any] = {
+    "view_seq": 42,
+    "patches": [{"op": "replace", "path": "/visible_entities/bob/position", "value": [1.0, 2.5, 0.0]}],
+    "context_digest": CHECKSUM,
+    "schema_version": "1.0.0",
+    "events": [],
+}
+
+
+class AgentView(Shape):
+    """What an agent sees of the world."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_VIEW]})
+
+    agent_id: Word
+    view_seq: GlobalSeq = Field(description="The effect that made the view what it is.")
+    context_digest: str = Field(
+        pattern=HEX64, description="SHA-256 of the view without `view_seq` and itself, in the profile `state/1`."
+    )
+    visible_entities: dict[str, JsonValue] = Field(description="Each entity without the fields that are hidden.")
+    visible_relationships: dict[str, list[str]] = Field(description="Each entity's related ones, sorted.")
+
+
+class ObservedEvent(Shape):
+    """Something that happened, as an agent may know it: parts of the effect of that `global_seq`."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EVENT]})
+
+    global_seq: GlobalSeq
+    kind: Word
+    source_id: Word
+    sim_time: float
+    payload: dict[str, JsonValue]
+    schema_version: Word
+
+
+class ObservationDelta(Shape):
+    """What an agent observes by one effect, or by several that were put together."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_DELTA]})
+
+    view_seq: GlobalSeq = Field(description="The view's own, after the patches.")
+    patches: list[PatchOperation] = Field(description="To be applied to the view (RFC 6902).")
+    context_digest: str = Field(pattern=HEX64, description="The view's own, after the patches.")
+    schema_version: Word
+    events: list[ObservedEvent] = Field(description="What happened that the patches do not tell.")
+    collapsed: int = Field(default=1, ge=1, description="How many deltas this one stands for.")
+    events_dropped: int = Field(default=0, ge=0, description="How many of their events it does not have.")
+
+
+# -- routes -------------------------------------------------------------------------------------------------
 
 _T = TypeVar("_T")
 
@@ -122,7 +198,7 @@ def view_of(view: View) -> dict[str, Any]:
     }
 
 
-def delta_of(delta: ObservationDelta) -> dict[str, Any]:
+def delta_of(delta: observation.ObservationDelta) -> dict[str, Any]:
     """Return a delta as an object for orjson to write."""
     return {**delta, "patches": in_order(delta["patches"])}
 
@@ -146,6 +222,6 @@ def sse(name: str, view_seq: int, data: bytes) -> bytes:
     return b"event: %b\nid: %d\ndata: %b\n\n" % (name.encode(), view_seq, data)
 
 
-def observation_event(delta: ObservationDelta) -> bytes:
+def observation_event(delta: observation.ObservationDelta) -> bytes:
     """Return the server-sent event of a delta."""
     return sse("observation", delta["view_seq"], orjson.dumps(delta_of(delta)))

@@ -5,19 +5,35 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from fastapi import APIRouter
+from pydantic import ConfigDict, Field, JsonValue, RootModel
 from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 from starlette.responses import Response
 
+from worldledger.canonical import MAX_INT
+from worldledger.drafts import MAX_PRIORITY
 from worldledger.errors import InvalidEffectError, InvalidIntentError, SimulationError
 from worldledger.intents import Accepted, Held
 from worldledger_service.api.bodies import idempotency_key, members, read_json
 from worldledger_service.api.context import Services, services
-from worldledger_service.api.inhabitants import LONGEST_WAIT, within
-from worldledger_service.api.openapi import PATH_PARAMETERS, body_of, header, json_of, problems
+from worldledger_service.api.inhabitants import LONGEST_WAIT, About, ContextSeq, StalenessThreshold, within
+from worldledger_service.api.openapi import (
+    HEX32,
+    PATH_PARAMETERS,
+    UUID,
+    GlobalSeq,
+    Problem,
+    SemanticVersion,
+    Shape,
+    Word,
+    body_of,
+    header,
+    json_of,
+    problems,
+)
 from worldledger_service.api.parameters import finite
 from worldledger_service.api.problems import (
     InvalidParameterError,
@@ -30,6 +46,124 @@ from worldledger_service.api.routing import BareRoute
 
 if TYPE_CHECKING:
     from worldledger_service.runtime import Orchestrator
+
+
+# -- shapes ------------------------------------------------------------------------------------------------
+
+_INTENT: dict[str, Any] = {
+    "kind": "Move",
+    "payload": {"to": [1.0, 2.5]},
+    "context_seq": 41,
+    "req_id": "turn-17-alice",
+    "agent_id": "alice",
+}
+_ACCEPTED: dict[str, Any] = {
+    "agent_id": "alice",
+    "req_id": "turn-17-alice",
+    "global_seq": 42,
+    "uuid": UUID,
+    "replayed": False,
+}
+_HELD: dict[str, Any] = {
+    "held": True,
+    "agent_id": "alice",
+    "req_id": "turn-17-alice",
+    "tick": 17,
+    "order": 1,
+    "replayed": False,
+}
+
+
+class Intent(Shape):
+    """What an agent wants to do."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_INTENT]})
+
+    kind: Literal["Speak", "Move", "Interact", "Custom"]
+    payload: dict[str, JsonValue] = Field(
+        description="Speak: `text`. Move: `to` (2 or 3 numbers), `from`, `speed`. Interact: `target_id`. Custom: "
+        "`kind` of the effect. Any may have `token_count`, and whatever else."
+    )
+    context_seq: ContextSeq | None = Field(
+        default=None,
+        description="The view_seq of the view that it was made from. Null or absent: that of the generation of its "
+        "req_id; where none is under way none is recorded, which only a staleness_threshold of null allows. Over a "
+        "WebSocket, absent means the newest that was handed out there.",
+    )
+    req_id: Word = Field(description="Idempotency key, unique per agent.")
+    agent_id: Word
+    priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] | None = Field(
+        default=None, description="Higher goes first among those that wait; the world's usual one if null."
+    )
+    schema_version: SemanticVersion | None = None
+    order: Annotated[int, Field(ge=-MAX_INT, le=MAX_INT)] | None = Field(
+        default=None,
+        description="Its place among the agent's own of a tick, in a world whose `order` is `tick`; its count within "
+        "the tick if null.",
+    )
+    staleness_threshold: StalenessThreshold | None = Field(
+        default=None,
+        description="Sightings after which it is stale; null: it never is. The generation's, the agent's or the "
+        "world's if absent.",
+    )
+    about: About | None = Field(
+        default=None, description="Ids that it concerns besides those of its payload, for `only_conflict`."
+    )
+
+
+class IntentList(Shape):
+    """Several intents, in this order."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"intents": [_INTENT], "atomic": True}]})
+
+    intents: Annotated[list[Intent], Field(min_length=1, max_length=1000)]
+    atomic: bool = Field(default=False, description="Whether all are accepted or none.")
+    ordered: bool = Field(
+        default=True,
+        description="Whether the list keeps its inner order in a tick, where the world is ordered by them.",
+    )
+
+
+class Intents(RootModel[Annotated[list[Intent], Field(min_length=1, max_length=1000)]]):
+    """Several intents, in this order, each accepted or refused by itself."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [[_INTENT]]})
+
+
+class AcceptedIntent(Shape):
+    """An intent that is an effect now."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_ACCEPTED]})
+
+    agent_id: Word
+    req_id: Word
+    global_seq: GlobalSeq
+    uuid: str = Field(pattern=HEX32, description="The effect's.")
+    replayed: bool = Field(description="Whether an earlier request with this req_id made the effect.")
+
+
+class HeldIntent(Shape):
+    """An intent that is held until the next tick decides it."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_HELD]})
+
+    held: Literal[True]
+    agent_id: Word
+    req_id: Word
+    tick: int = Field(ge=1, description="The number of the tick that decides it.")
+    order: int = Field(description="Its place among the agent's own of that tick.")
+    replayed: bool = Field(description="Whether it was held already.")
+
+
+class IntentResults(Shape):
+    """What became of each intent of a list, in its order: accepted, held, or a problem."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"results": [_ACCEPTED]}]})
+
+    results: list[AcceptedIntent | HeldIntent | Problem]
+
+
+# -- routes -------------------------------------------------------------------------------------------------
 
 router = APIRouter(route_class=BareRoute, tags=["agents"])
 
@@ -48,17 +182,17 @@ _LIMITS: Final = {
     response_class=Response,
     responses={
         202: {
-            **json_of("HeldIntent", "IntentResults"),
+            **json_of(HeldIntent, IntentResults),
             "description": "In a world that is ordered by ticks: the intent, or one of the list, is held, durably, "
             "until the next tick.",
         },
         200: {
-            **json_of("AcceptedIntent", "IntentResults"),
+            **json_of(AcceptedIntent, IntentResults),
             "description": "An intent that had been accepted before (`Idempotency-Replayed`), or results of a list.",
             "headers": {"Idempotency-Replayed": header("`true`"), **_LIMITS},
         },
         201: {
-            **json_of("AcceptedIntent", "IntentResults"),
+            **json_of(AcceptedIntent, IntentResults),
             "description": "The intent is an effect, and durable; of an atomic list, all are.",
             "headers": {"Location": header("Where the effect is, when one intent was sent."), **_LIMITS},
         },
@@ -82,7 +216,7 @@ _LIMITS: Final = {
                 "schema": {"type": "number", "minimum": 0, "maximum": LONGEST_WAIT, "default": 0},
             },
         ],
-        "requestBody": body_of("Intent", "IntentList", "Intents"),
+        "requestBody": body_of(Intent, IntentList, Intents),
     },
 )
 async def submit_intents(request: Request) -> Response:

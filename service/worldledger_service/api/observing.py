@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import orjson
 from fastapi import APIRouter, Depends, Header, Query
+from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -18,9 +19,14 @@ from worldledger.moments import HEAD, Moment
 from worldledger_service.api.answers import not_modified, to_json
 from worldledger_service.api.context import Services, services
 from worldledger_service.api.inhabitants import (
+    _DELTA,
+    _EVENT,
     PAGE_BYTES,
     PATIENCE,
     AgentId,
+    AgentView,
+    ObservationDelta,
+    ObservedEvent,
     Wait,
     check_word,
     delta_of,
@@ -31,7 +37,7 @@ from worldledger_service.api.inhabitants import (
     view_of,
     within,
 )
-from worldledger_service.api.openapi import header, json_of, problems
+from worldledger_service.api.openapi import Shape, header, json_of, problems
 from worldledger_service.api.parameters import (
     AfterSeq,
     At,
@@ -54,6 +60,37 @@ from worldledger_service.runtime.guarding import reading
 if TYPE_CHECKING:
     from worldledger_service.runtime import Orchestrator, Subscription
 
+
+# -- shapes ------------------------------------------------------------------------------------------------
+
+
+class Observations(Shape):
+    """The deltas that were due, in order."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"deltas": [_DELTA], "view_seq": 42}]})
+
+    deltas: list[ObservationDelta]
+    view_seq: int = Field(ge=0, description="The `after` of the next request.")
+    view: AgentView | None = Field(
+        default=None, description="The view that the first delta applies to, where the request named none."
+    )
+
+
+class ObservedEvents(Shape):
+    """A page of events that an agent could see, ascending."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"events": [_EVENT], "through_seq": 42, "next_after_seq": None}]},
+    )
+
+    events: list[ObservedEvent]
+    through_seq: int = Field(ge=0, description="Up to here the page has everything that was asked for.")
+    next_after_seq: int | None = Field(description="The after_seq of the next page; null when this is the last.")
+
+
+# -- routes -------------------------------------------------------------------------------------------------
+
 router = APIRouter(route_class=EscapedRoute, tags=["agents"], dependencies=[Depends(once)])
 
 _DEFAULT: Final = 100
@@ -70,7 +107,7 @@ _AT_ONCE: Final = 64
     response_class=Response,
     responses={
         200: {
-            **json_of("AgentView"),
+            **json_of(AgentView),
             "description": "The view.",
             "headers": {"ETag": header('`"<view_seq>:<first 16 digits of context_digest>"`')},
         },
@@ -122,7 +159,7 @@ async def _seq_of(found: Services, world_id: str, moment: Moment) -> int:
             "description": "Observations in order. As events named `observation`, `id` is the view_seq and `data` the "
             "ObservationDelta; the first is a `view` where no position was named.",
             "content": {
-                **json_of("Observations")["content"],
+                **json_of(Observations)["content"],
                 EVENT_STREAM: {
                     "schema": {"type": "string"},
                     "example": 'event: observation\nid: 42\ndata: {"view_seq":42,"patches":[],"events":[]}\n\n',
@@ -236,7 +273,7 @@ async def _events(found: Services, world: Orchestrator, subscription: Subscripti
     response_class=Response,
     responses={
         200: {
-            **json_of("ObservedEvents"),
+            **json_of(ObservedEvents),
             "description": "A page of events, ascending.",
             "headers": {"Link": header('`rel="next"`: the next page, if there is one.')},
         },

@@ -3,15 +3,114 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, cast
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic.json_schema import models_json_schema
 
+from worldledger.canonical import MAX_INT
+from worldledger.drafts import MAX_WORD, SEMANTIC_VERSION
+from worldledger.errors import RecoveryAction
 from worldledger.genesis import NAME_RULE
 from worldledger.kinds import parts
-from worldledger_service.api import schemas
+from worldledger.rulesets import known_rulesets
 from worldledger_service.api.problems import MEDIA_TYPE
+
+# -- shapes ------------------------------------------------------------------------
+
+HEX64 = r"^[0-9a-f]{64}$"
+HEX32 = r"^[0-9a-f]{32}$"
+Word = Annotated[str, Field(min_length=1, max_length=MAX_WORD, pattern=r"^[^\x00]*$")]
+SemanticVersion = Annotated[
+    str,
+    Field(
+        pattern=f"^{SEMANTIC_VERSION}$",
+        max_length=MAX_WORD,
+        description="Semantic version (semver.org) of the payload's shape, such as 1.0.0.",
+    ),
+]
+WorldName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._~-]{0,199}$", max_length=200)]
+GlobalSeq = Annotated[int, Field(ge=1, le=MAX_INT)]
+#: A member of pages that have a filter.
+Near = Annotated[
+    list[str] | None,
+    Field(
+        description="Where the filter finds nothing at all: what may have been meant. Left out where that is nothing."
+    ),
+]
+#: For examples.
+UUID = "0b9a1f7c5d3e4f60a1b2c3d4e5f60718"
+CHECKSUM = "6f2c0f0e5b1de0b1a7b0f0e0d9c8b7a6958473625140302f1e0d0c0b0a090807"
+
+
+class Shape(BaseModel):
+    """Base of the documented shapes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Body(Shape):
+    """Base of the bodies that FastAPI validates: nothing in them is taken for something else."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class FoundProblem(Shape):
+    """One of several things that are wrong."""
+
+    path: str = Field(description="Where, as people write it: `agents[Trader_1].inventory.food`.")
+    message: str
+
+
+class Problem(BaseModel):
+    """Problem details (RFC 9457), with the facts of the error beside them."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:worldledger:problem:invalid_effect",
+                    "title": "The effect is refused",
+                    "status": 422,
+                    "detail": "draft 3, $.payload.price: not a finite number",
+                    "code": "invalid_effect",
+                    "recovery": "modify_intent",
+                    "instance": "/v1/worlds/market-town/effects",
+                    "path": "$.payload.price",
+                    "index": 3,
+                }
+            ]
+        },
+    )
+
+    type: str = Field(description="`urn:worldledger:problem:` and the code.")
+    title: str
+    status: int
+    detail: str = Field(description="What is wrong with this request, for people.")
+    code: str = Field(description="A stable name, for programs.")
+    recovery: RecoveryAction = Field(description="What the caller can do.")
+    instance: str
+    path: str | None = Field(default=None, description="JSON path of the offending value.")
+    index: int | None = Field(default=None, description="Place of the offending draft in its list.")
+    problems: list[FoundProblem] | None = Field(
+        default=None, description="Everything that is wrong below `path`, where several things may be: the first 100."
+    )
+    problems_found: int | None = Field(default=None, description="How many there are, where it is more than that.")
+
+
+class PatchOperation(Shape):
+    """An operation of a JSON Patch (RFC 6902)."""
+
+    op: Literal["add", "remove", "replace"]
+    path: str = Field(description="JSON Pointer (RFC 6901).")
+    value: JsonValue = Field(default=None, description="Not with `remove`.")
+
+
+# -- declarations -------------------------------------------------------------------------------------------------
 
 _DESCRIPTION: Final = """
 An append-only, checksum-chained log of effects for multi-agent simulations.
@@ -67,19 +166,26 @@ PATH_PARAMETERS: Final[list[dict[str, Any]]] = [
 ]
 
 
-def _reference(*names: str) -> dict[str, Any]:
-    found = [{"$ref": f"#/components/schemas/{name}"} for name in names]
+#: The shapes that declarations of routes refer to, by name.
+_REFERRED: Final[dict[str, type[BaseModel]]] = {}
+
+
+def _reference(*shapes: type[BaseModel]) -> dict[str, Any]:
+    for shape in shapes:
+        if _REFERRED.setdefault(shape.__name__, shape) is not shape:
+            raise TypeError(f"two shapes have the name {shape.__name__}")
+    found = [{"$ref": f"#/components/schemas/{shape.__name__}"} for shape in shapes]
     return found[0] if len(found) == 1 else {"anyOf": found}
 
 
-def json_of(*names: str) -> dict[str, Any]:
+def json_of(*shapes: type[BaseModel]) -> dict[str, Any]:
     """Document a JSON answer of one of these shapes."""
-    return {"content": {"application/json": {"schema": _reference(*names)}}}
+    return {"content": {"application/json": {"schema": _reference(*shapes)}}}
 
 
-def body_of(*names: str) -> dict[str, Any]:
-    """Document a required JSON body of one of these shapes."""
-    return {"required": True, **json_of(*names)}
+def body_of(*shapes: type[BaseModel]) -> dict[str, Any]:
+    """Document a required JSON body of one of these shapes, on a route that reads it by itself."""
+    return {"required": True, **json_of(*shapes)}
 
 
 def header(description: str) -> dict[str, Any]:
@@ -93,7 +199,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     for status in (*statuses, 500):
         found[status] = {
             "description": HTTPStatus(status).phrase,
-            "content": {MEDIA_TYPE: {"schema": _reference("Problem")}},
+            "content": {MEDIA_TYPE: {"schema": _reference(Problem)}},
         }
         if status == 503:
             found[status]["headers"] = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
@@ -114,11 +220,29 @@ def _bounded(schema: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def shapes() -> list[type[BaseModel]]:
+    """Return the shapes that routes refer to, of those that are imported."""
+    return [*_REFERRED.values()]
+
+
+def _components() -> dict[str, Any]:
+    """Return the JSON schema of every shape, by the name that it has under ``#/components/schemas``."""
+    _, document = models_json_schema(
+        [(shape, "validation") for shape in shapes()], ref_template="#/components/schemas/{model}"
+    )
+    found: dict[str, Any] = document["$defs"]
+    found["NewWorld"]["properties"]["ruleset"]["enum"] = known_rulesets()
+    return found
+
+
 def document(app: FastAPI, version: str) -> None:
     """Make the application give its OpenAPI document, with the shapes that the routes refer to."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
+            for route in app.routes:
+                if isinstance(route, APIRoute) and route.body_field is not None:
+                    _reference(cast("type[BaseModel]", route.body_field.field_info.annotation))
             found = get_openapi(
                 title="Worldledger", version=version, description=_DESCRIPTION, routes=app.routes, tags=_tags()
             )
@@ -126,7 +250,7 @@ def document(app: FastAPI, version: str) -> None:
                 for operation in methods.values():
                     for parameter in operation.get("parameters", ()):
                         parameter["schema"] = _bounded(parameter["schema"])
-            found.setdefault("components", {}).setdefault("schemas", {}).update(schemas.components())
+            found["components"] = {"schemas": _components()}
             app.openapi_schema = found
         return app.openapi_schema
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from functools import cache
 from http import HTTPStatus
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_args
 
 import orjson
 import structlog
@@ -30,7 +30,7 @@ from worldledger_projections.errors import (
 )
 
 from worldledger import errors
-from worldledger.canonical import MAX_INT
+from worldledger.canonical import MAX_INT, child
 from worldledger.errors import RecoveryAction, SimulationError
 from worldledger.kinds import parts
 
@@ -170,13 +170,20 @@ class InternalError(SimulationError):
 
 # -- what Pydantic finds wrong, in plain words: what a value must be, never what was sent ------------------
 
-_WANTED: Final = {"model_type": "an object", "dict_type": "an object", "string_type": "a string"}
+_WANTED: Final = {
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "dict_type": "an object",
+    "list_type": "a list",
+    "string_type": "a string",
+}
 _SIMPLE: Final = {
     "missing": "is missing",
     "int_type": "must be a whole number",
     "float_type": "must be a number",
     "finite_number": "must be a finite number",
     "bool_type": "must be true or false",
+    "string_unicode": "must not have lone surrogates",
 }
 _BOUNDS: Final = {
     "greater_than": ("more than", "gt"),
@@ -217,6 +224,10 @@ def in_words(error: Mapping[str, Any]) -> str:
         words, limit = _BOUNDS[kind]
         bound = context[limit]
         return f"must be {words} {int(bound) if float(bound).is_integer() else bound}"
+    if kind == "string_pattern_mismatch":
+        return f"must match {context['pattern']}"
+    if kind == "too_long":
+        return f"must have at most {context['max_length']} items"
     if kind == "literal_error":
         return f"must be {context['expected']}"
     return str(error["msg"])
@@ -485,8 +496,17 @@ async def on_simulation_error(request: Request, error: Exception) -> Response:
 
 
 async def on_validation_error(request: Request, error: Exception) -> Response:
-    """Answer FastAPI's refusal of parameters; what was sent is not repeated."""
+    """Answer FastAPI's refusal of parameters, or of a body; what was sent is not repeated."""
     assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this class only
+    first = error.errors()[0]
+    if first["loc"][0] == "body":
+        route = request.scope["route"]
+        place, model = first["loc"][1:], route.body_field.field_info.annotation
+        reason = _unknown_field(model, place) if first["type"] == "extra_forbidden" else in_words(first)
+        path = "$"
+        for key in place:
+            path = child(path, key)
+        return problem_response(request.scope, route.refused(reason, path))
     found = [(str(item["loc"][0]), ".".join(map(str, item["loc"][1:])), in_words(item)) for item in error.errors()]
     where, parameter, reason = found[0]
     refused = InvalidParameterError(parameter, reason, where)
@@ -495,6 +515,15 @@ async def on_validation_error(request: Request, error: Exception) -> Response:
             {"in": where, "parameter": parameter, "reason": reason} for where, parameter, reason in found
         ]
     return problem_response(request.scope, refused)
+
+
+def _unknown_field(model: Any, place: tuple[str | int, ...]) -> str:
+    """Say which fields there are where a body has an unknown one."""
+    for name in place[:-1]:
+        annotation = model.model_fields[name].annotation
+        model = next(each for each in (annotation, *get_args(annotation)) if hasattr(each, "model_fields"))
+    owner = place[-2] if len(place) > 1 else "the body"
+    return f"unknown field; {owner} has {', '.join(sorted(model.model_fields))}"
 
 
 async def on_http_exception(request: Request, error: Exception) -> Response:

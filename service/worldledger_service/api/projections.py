@@ -11,8 +11,10 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 import structlog
 from fastapi import APIRouter, Depends, Path, Query
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model
 from starlette.requests import Request
 from starlette.responses import Response
+from worldledger_projections.base import Projection as Definition
 from worldledger_projections.errors import ProjectionNotFoundError, ProjectionRefusedError
 
 from worldledger.errors import SimulationError
@@ -20,11 +22,120 @@ from worldledger.genesis import check_world_name
 from worldledger_service.api.answers import to_json
 from worldledger_service.api.context import Services, services
 from worldledger_service.api.hosts import refuse_other_sites
-from worldledger_service.api.openapi import header, json_of, problems
+from worldledger_service.api.openapi import Shape, header, json_of, problems
 from worldledger_service.api.parameters import NAMED, once
 from worldledger_service.api.problems import InternalError, told
 from worldledger_service.projecting.engine import BuildStatus, Progress, ProjectionStatus
 from worldledger_service.runtime.guarding import doing, reading
+
+# -- shapes ------------------------------------------------------------------------------------------------
+
+
+class ProjectionBuild(Shape):
+    """One table of one version of a projection."""
+
+    build: str
+    version: int
+    paused: bool = Field(description="Nobody writes it until it is resumed.")
+    scanning: bool = Field(description="It has not looked at every world yet.")
+    worlds_behind: int = Field(description="In how many worlds it has effects to read.")
+    effects_behind: int = Field(description="How many.")
+    seconds_behind: float | None = Field(description="Since when the first of them is due; null if nothing is.")
+    parked: int = Field(description="How many worlds are set aside, each because of one effect.")
+    effects_total: int | None = Field(description="How many effects there were when the build began.")
+    effects_done: int = Field(description="How many it has read.")
+    started_at: datetime
+    finished_at: datetime | None = Field(description="When it went live.")
+    check_report: dict[str, JsonValue] | None = Field(description="What the last check against the logs found.")
+    held_back: str | None = Field(description="Why a build that has caught up does not take over.")
+    held: bool = Field(description="Whether a runner holds its lease.")
+
+
+class ProjectionJob(Shape):
+    """Work of this process that goes on after its request was answered."""
+
+    status: Literal["running", "finished", "failed", "cancelled"]
+    started_at: datetime
+    effects_done: int
+    effects_total: int | None
+    error: dict[str, JsonValue] | None = Field(description="`code` and `detail`, where it failed.")
+
+
+class WorldRebuild(ProjectionJob):
+    """The rebuild of one world."""
+
+    world_id: str
+
+
+class ParkedWorld(Shape):
+    """A world that a build has set aside."""
+
+    build: str
+    world_id: str
+    global_seq: int = Field(description="The effect that could not be digested.")
+    kind: str | None
+    error: str
+    attempts: int
+    parked_at: datetime
+
+
+class ProjectionSummary(Shape):
+    """How a projection stands."""
+
+    name: str
+    version: int | None = Field(description="This program's version of it; null if it has none of that name.")
+    note: str | None = Field(description="What is out of the ordinary, for people.")
+    live: ProjectionBuild | None = Field(description="The build that people read.")
+    building: ProjectionBuild | None = Field(description="The build that is to take its place.")
+    verify: ProjectionJob | None = Field(description="The last check that this process made.")
+    rebuild_of_world: WorldRebuild | None = Field(description="The last rebuild of one world by this process.")
+
+
+class Projection(ProjectionSummary):
+    """How a projection stands, with the worlds that it has set aside."""
+
+    parked_worlds: list[ParkedWorld] = Field(description="The first 100.")
+
+
+class ProjectionList(Shape):
+    """All projections, by name."""
+
+    projections: list[ProjectionSummary]
+
+
+class Released(Shape):
+    """How many worlds were released for another attempt."""
+
+    released: int
+
+
+_TYPES: Final[dict[str, Any]] = {
+    "bigint": int,
+    "boolean": bool,
+    "double precision": float,
+    "integer": int,
+    "json": JsonValue,
+    "text": str,
+    "timestamptz": datetime,
+}
+
+
+def row_of(name: str, projection: Definition) -> type[BaseModel]:
+    """Make the shape of a projection's rows of its columns."""
+    fields: dict[str, Any] = {
+        column.name: (
+            _TYPES[column.type] | None if column.nullable else _TYPES[column.type],
+            Field(description=column.comment),
+        )
+        for column in projection.columns
+    }
+    made: type[BaseModel] = create_model(
+        name, __config__=ConfigDict(extra="forbid"), __doc__=projection.comment, **fields
+    )
+    return made
+
+
+# -- routes -------------------------------------------------------------------------------------------------
 
 router = APIRouter(tags=["projections"], dependencies=[Depends(once)])
 #: Those that do something; none of them has a body.
@@ -38,11 +149,11 @@ Name = Annotated[str, Path(description="The projection's name.", examples=["game
 World = Annotated[str | None, Query(description="Only this world.", examples=["market-town"], json_schema_extra=NAMED)]
 
 _BEGUN: Final = {
-    **json_of("Projection"),
+    **json_of(Projection),
     "description": "It goes on by itself; this is how the projection stands.",
     "headers": {"Location": header("Where its progress is seen.")},
 }
-_DONE: Final = {**json_of("Projection"), "description": "How the projection stands now."}
+_DONE: Final = {**json_of(Projection), "description": "How the projection stands now."}
 
 
 @router.get(
@@ -50,7 +161,7 @@ _DONE: Final = {**json_of("Projection"), "description": "How the projection stan
     operation_id="list_projections",
     summary="How every projection stands",
     response_class=Response,
-    responses={200: {**json_of("ProjectionList"), "description": "All projections, by name."}, **problems(422, 503)},
+    responses={200: {**json_of(ProjectionList), "description": "All projections, by name."}, **problems(422, 503)},
 )
 async def list_projections(request: Request) -> Response:
     """Return how each projection stands: how far its live build is behind the logs, and what is being rebuilt."""
@@ -170,7 +281,7 @@ async def resume(request: Request, name: Name) -> Response:
     response_class=Response,
     dependencies=_ORDERS,
     responses={
-        200: {**json_of("Released"), "description": "How many worlds were released for another attempt."},
+        200: {**json_of(Released), "description": "How many worlds were released for another attempt."},
         **problems(403, 404, 422, 503),
     },
 )

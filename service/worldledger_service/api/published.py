@@ -8,14 +8,35 @@ from typing import Annotated, Final
 
 import orjson
 from fastapi import APIRouter, Depends, Path
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from worldledger_service.api.answers import REVALIDATE, not_modified, to_json
-from worldledger_service.api.openapi import header, json_of, problems
+from worldledger_service.api.documents import ID_PREFIX, published
+from worldledger_service.api.openapi import Shape, header, json_of, problems
 from worldledger_service.api.parameters import once
 from worldledger_service.api.problems import SchemaNotFoundError
-from worldledger_service.api.schemas.documents import ID_PREFIX, published
+
+# -- shapes ------------------------------------------------------------------------------------------------
+
+
+class PublishedSchema(Shape):
+    """A JSON Schema that is served."""
+
+    name: str
+    title: str
+    id: str = Field(description="Its `$id`.")
+    path: str = Field(description="Where it is.")
+
+
+class SchemaList(Shape):
+    """The JSON Schemas of what people write as files, by name."""
+
+    schemas: list[PublishedSchema]
+
+
+# -- routes -------------------------------------------------------------------------------------------------
 
 router = APIRouter(tags=["schemas"], dependencies=[Depends(once)])
 
@@ -27,7 +48,7 @@ MEDIA_TYPE: Final = "application/schema+json"
     operation_id="list_schemas",
     summary="The JSON Schemas that are served",
     response_class=Response,
-    responses={200: {**json_of("SchemaList"), "description": "The schemas by name."}, **problems()},
+    responses={200: {**json_of(SchemaList), "description": "The schemas by name."}, **problems()},
 )
 async def list_schemas() -> Response:
     """Return the names of the JSON Schemas of what people write as files, and where each is."""

@@ -6,10 +6,11 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import structlog
 from fastapi import APIRouter, Depends, Header, Query
+from pydantic import ConfigDict, Field, JsonValue
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,7 +20,8 @@ from worldledger.errors import EffectNotFoundError, SimulationError
 from worldledger.genesis import check_world_name
 from worldledger_service.api.answers import IMMUTABLE, REVALIDATE, etag, near_member, not_modified
 from worldledger_service.api.context import Services, services
-from worldledger_service.api.openapi import header, json_of, problems
+from worldledger_service.api.effects import _DRAFT
+from worldledger_service.api.openapi import CHECKSUM, UUID, GlobalSeq, Near, Shape, Word, header, json_of, problems
 from worldledger_service.api.parameters import (
     NAMED,
     NO_NUL,
@@ -42,6 +44,70 @@ from worldledger_service.api.streaming import Stream
 from worldledger_service.arrow.choosing import WorldSpan, choose
 from worldledger_service.arrow.extras import needed
 from worldledger_service.store import WorldRecord
+
+# -- shapes ------------------------------------------------------------------------------------------------
+
+_EFFECT: dict[str, Any] = {
+    **_DRAFT,
+    "uuid": UUID,
+    "global_seq": 42,
+    "sim_time": 12.5,
+    "world_id": "market-town",
+    "priority": 0,
+    "wall_time": 1764277353.25,
+}
+
+
+class Effect(Shape):
+    """An effect of the log: the stored bytes, exactly as they were hashed."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [_EFFECT]})
+
+    uuid: str
+    kind: Word
+    payload: dict[str, JsonValue]
+    global_seq: GlobalSeq
+    sim_time: float
+    source_id: Word
+    schema_version: Word
+    world_id: str
+    priority: int
+    req_id: str | None
+    wall_time: float
+    caused_by: int | None = None
+    source_metadata: dict[str, JsonValue] | None = None
+
+
+class EffectPage(Shape):
+    """A page of effects in ascending order, each exactly as stored, with their checksums beside them."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "world_id": "market-town",
+                    "effects": [_EFFECT],
+                    "checksums": [CHECKSUM],
+                    "through_seq": 42,
+                    "next_after_seq": 42,
+                }
+            ]
+        },
+    )
+
+    world_id: str
+    effects: list[Effect]
+    checksums: list[str] = Field(description="The chain checksum of each effect, hex, in the same order.")
+    through_seq: int = Field(
+        description="Up to here the page has everything that was asked for: the after_seq with which to ask for later "
+        "effects."
+    )
+    next_after_seq: int | None = Field(description="The after_seq of the next page; null when this is the last.")
+    near: Near = None
+
+
+# -- routes -------------------------------------------------------------------------------------------------
 
 router = APIRouter(route_class=ReadingRoute, tags=["effects"], dependencies=[Depends(once)])
 
@@ -80,7 +146,7 @@ class _Range(NamedTuple):
         200: {
             "description": "Effects in ascending order.",
             "content": {
-                **json_of("EffectPage")["content"],
+                **json_of(EffectPage)["content"],
                 NDJSON: {"schema": {"type": "string", "description": "One effect a line, exactly as stored."}},
             },
             "headers": {
@@ -195,7 +261,7 @@ def _prefers_ndjson(request: Request) -> bool:
     response_class=Response,
     responses={
         200: {
-            **json_of("Effect"),
+            **json_of(Effect),
             "description": "The stored bytes, exactly as they were hashed.",
             "headers": {
                 _CHECKSUM: header("The effect's chain checksum: 64 hex digits."),

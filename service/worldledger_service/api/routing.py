@@ -12,11 +12,53 @@ from starlette.responses import Response
 from starlette.routing import Match, WebSocketRoute
 from starlette.types import Scope
 
+from worldledger.errors import InvalidEffectError, SimulationError
+from worldledger_service.api.bodies import read_json
 from worldledger_service.api.context import services
 from worldledger_service.runtime.guarding import reading
 
 
-class ReadingRoute(APIRoute):
+class _ReadRequest(Request):
+    """A request whose body is read: FastAPI asks whether there is one, and for its value."""
+
+    def __init__(self, request: Request, value: Any) -> None:
+        super().__init__(request.scope, request.receive)
+        self._value = value
+
+    async def body(self) -> bytes:
+        """Return something: there is a body."""
+        return b"{}"
+
+    async def json(self) -> Any:
+        """Return the value that was read."""
+        return self._value
+
+
+class BodyRoute(APIRoute):
+    """A route whose body, where it takes one, is read by `read_json` and validated by FastAPI."""
+
+    @staticmethod
+    def refused(reason: str, path: str) -> SimulationError:
+        """Make the error for a body that is wrong at this JSON path."""
+        return InvalidEffectError(reason, path)
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler, behind the reading of the body."""
+        handler = super().get_route_handler()
+        if self.body_field is None:
+            return handler
+
+        async def read(request: Request) -> Response:
+            try:
+                value = await read_json(request, services(request).settings.max_body_bytes)
+            except InvalidEffectError as error:
+                raise self.refused(error.reason, error.path) from None
+            return await handler(_ReadRequest(request, value))
+
+        return read
+
+
+class ReadingRoute(BodyRoute):
     """A route whose GET is answered within `outage_patience` while the database is silent.
 
     Then StoreUnavailableError is raised; what was asked goes on by itself.
@@ -36,7 +78,7 @@ class ReadingRoute(APIRoute):
         return patiently
 
 
-class EscapedRoute(APIRoute):
+class EscapedRoute(BodyRoute):
     """A route whose path parameters may hold any character: a ``/`` that is sent as ``%2F`` parts no segments.
 
     Servers hand on the path with its escapes undone, so that an agent called ``a/view`` could not be told from the

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from fastapi import APIRouter, Depends
+from pydantic import BeforeValidator, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from worldledger.errors import InvalidEffectError, OverloadedError, QueryRefusedError
-from worldledger_service.api.bodies import read_object
+from worldledger.errors import OverloadedError, QueryRefusedError
 from worldledger_service.api.context import Services, services
-from worldledger_service.api.openapi import body_of, json_of, problems
+from worldledger_service.api.openapi import Body, Shape, json_of, problems
 from worldledger_service.api.parameters import once
 from worldledger_service.api.problems import encode
 from worldledger_service.api.reading import ARROW, accepts_arrow, begun, until_stopped
@@ -31,13 +31,105 @@ if TYPE_CHECKING:
     from worldledger_service.database.engine import Pool, PooledConnection
 
 
-router = APIRouter(route_class=ReadingRoute, tags=["analytics"], dependencies=[Depends(once)])
+# -- shapes ------------------------------------------------------------------------------------------------
+
+
+def _whole(value: Any) -> Any:
+    """Return 3.0 as 3: to JSON Schema it is an integer."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+class SqlQuestion(Body):
+    """A question: either ``query`` or ``name``."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "query": "select kind, count(*) from effects where world_id = :world group by kind",
+                    "params": {"world": "town"},
+                },
+                {"name": "effects-by-kind", "params": {"experiment": "trial"}},
+            ],
+            "oneOf": [
+                {"required": ["query"], "properties": {"query": {"type": "string"}, "name": {"type": "null"}}},
+                {"required": ["name"], "properties": {"name": {"type": "string"}, "query": {"type": "null"}}},
+            ],
+        },
+    )
+
+    query: str | None = Field(
+        default=None, description="One SELECT, WITH, VALUES, TABLE, EXPLAIN or SHOW over the schema `analytics`."
+    )
+    name: str | None = Field(default=None, description="A query of the cookbook: see `GET /v1/queries`.")
+    params: dict[str, Any] | list[Any] = Field(
+        default_factory=dict, description="The values of `:name`, or a list of those of `$1`, `$2` …"
+    )
+    max_rows: Annotated[int, Field(ge=0), BeforeValidator(_whole)] | None = Field(
+        default=None, description="Most rows to give; at most the setting `sql_max_rows`."
+    )
+
+
+class SqlColumn(Shape):
+    """A column of an answer."""
+
+    name: str
+    type: str = Field(description="Its type as PostgreSQL names it.")
+
+
+class SqlAnswer(Shape):
+    """An answer: each row has a value for each column, in their order."""
+
+    columns: list[SqlColumn]
+    rows: list[list[Any]]
+    is_cut: bool = Field(description="Whether there are more rows than were given.")
+
+
+class QueryParameter(Shape):
+    """A parameter of a query of the cookbook."""
+
+    name: str
+    type: str
+    is_required: bool
+    default: str | None
+    description: str
+
+
+class NamedQuery(Shape):
+    """A query of the cookbook."""
+
+    name: str
+    title: str
+    description: str
+    parameters: list[QueryParameter]
+    sql: str
+
+
+class QueryList(Shape):
+    """The queries that can be asked by name."""
+
+    queries: list[NamedQuery]
+
+
+# -- routes -------------------------------------------------------------------------------------------------
+
+
+class _QueryRoute(ReadingRoute):
+    """One whose body is a query."""
+
+    @staticmethod
+    def refused(reason: str, path: str) -> QueryRefusedError:
+        """Make the error for a body."""
+        return QueryRefusedError(reason, path=path)
+
+
+router = APIRouter(route_class=_QueryRoute, tags=["analytics"], dependencies=[Depends(once)])
 
 #: What the last batch of an Arrow stream says where there are more rows than were given.
 IS_CUT: Final = "worldledger.is_cut"
 #: Bytes of an answer that are waited for before it begins: what goes wrong until then is answered with a problem.
 _AT_LEAST: Final = 1024 * 1024
-_MEMBERS: Final = ("query", "name", "params", "max_rows")
 
 
 class _Question(NamedTuple):
@@ -55,15 +147,14 @@ class _Question(NamedTuple):
         200: {
             "description": "The rows, in the order of the query.",
             "content": {
-                **json_of("SqlAnswer")["content"],
+                **json_of(SqlAnswer)["content"],
                 ARROW: {"schema": {"type": "string", "format": "binary", "description": "An Arrow IPC stream."}},
             },
         },
         **problems(404, 413, 415, 422, 501, 503, 504),
     },
-    openapi_extra={"requestBody": body_of("SqlQuestion")},
 )
-async def ask_in_sql(request: Request) -> Response:
+async def ask_in_sql(request: Request, body: SqlQuestion) -> Response:
     """Run one SELECT over the schema `analytics`, or a query of the cookbook by its name, and give its rows.
 
     It is read-only, and bounded by the settings `sql_timeout` and `sql_max_rows`. As JSON, `is_cut` says whether there
@@ -72,10 +163,6 @@ async def ask_in_sql(request: Request) -> Response:
     connection is cut.
     """
     found = services(request)
-    try:
-        body = await read_object(request, found.settings.max_body_bytes, "a question", (), _MEMBERS)
-    except InvalidEffectError as error:
-        raise QueryRefusedError(error.reason, path=error.path) from None
     question = _question(body, found.settings.sql_max_rows)
     as_arrow = accepts_arrow(request)
     outages = found.store.outages
@@ -90,7 +177,7 @@ async def ask_in_sql(request: Request) -> Response:
     operation_id="list_queries",
     summary="The cookbook: queries with names",
     response_class=Response,
-    responses={200: {**json_of("QueryList"), "description": "All of them, by name."}, **problems()},
+    responses={200: {**json_of(QueryList), "description": "All of them, by name."}, **problems()},
 )
 async def list_queries(request: Request) -> Response:
     """Return the queries that `POST /v1/sql` takes by name, with their parameters and their SQL."""
@@ -116,27 +203,17 @@ async def list_queries(request: Request) -> Response:
     return Response(encode({"queries": listed}), 200, {}, "application/json")
 
 
-def _question(body: Mapping[str, Any], bound: int) -> _Question:
-    """Read a body. Raises QueryRefusedError, whose path says where it is wrong, or UnknownQueryError."""
-    query, name, params = body.get("query"), body.get("name"), body.get("params", {})
-    most = bound if body.get("max_rows") is None else body["max_rows"]
-    if (query is None) == (name is None):
+def _question(body: SqlQuestion, bound: int) -> _Question:
+    """Return what is to be asked. Raises QueryRefusedError, whose path says where it is wrong, or UnknownQueryError."""
+    query, params = body.query, body.params
+    if (query is None) == (body.name is None):
         raise QueryRefusedError("give either query, a SELECT, or name, one of GET /v1/queries", path="$")
-    for member, value in (("query", query), ("name", name)):
-        if value is not None and not isinstance(value, str):
-            raise QueryRefusedError(f"{member} is a text", path=f"$.{member}")
-    if not isinstance(params, dict | list):
-        raise QueryRefusedError("params is an object, or a list of the values of $1, $2 …", path="$.params")
-    if isinstance(most, float) and most.is_integer():  # to JSON Schema, 3.0 is an integer
-        most = int(most)
-    if isinstance(most, bool) or not isinstance(most, int) or most < 0:
-        raise QueryRefusedError("max_rows is a whole number", path="$.max_rows")
-    if name is not None:
-        named = cookbook.find(name)
+    if body.name is not None:
+        named = cookbook.find(body.name)
         if not isinstance(params, dict):
             raise QueryRefusedError("the parameters of a query with a name have names", path="$.params")
         query, params = named.sql, named.arguments(params)
-    return _Question(str(query), params, min(most, bound))
+    return _Question(str(query), params, bound if body.max_rows is None else min(body.max_rows, bound))
 
 
 async def _json(found: Services, question: _Question) -> AsyncGenerator[bytes, None]:

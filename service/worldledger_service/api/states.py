@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 from urllib.parse import quote
 
 import orjson
 from fastapi import APIRouter, Depends, Query
+from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,7 +20,7 @@ from worldledger.world import WorldState, state_text
 from worldledger_service.api.answers import REVALIDATE, not_modified
 from worldledger_service.api.context import Services, services
 from worldledger_service.api.hosts import refuse_other_sites
-from worldledger_service.api.openapi import header, json_of, problems
+from worldledger_service.api.openapi import CHECKSUM, HEX64, GlobalSeq, PatchOperation, Shape, header, json_of, problems
 from worldledger_service.api.parameters import (
     At,
     AtSeq,
@@ -40,7 +41,83 @@ from worldledger_service.api.problems import InvalidParameterError
 from worldledger_service.api.routing import ReadingRoute
 from worldledger_service.runtime.guarding import doing, reading
 from worldledger_service.store import Store, WorldRecord
+from worldledger_service.store.snapshots import SnapshotRecord
 from worldledger_service.store.states import StateAt
+
+# -- shapes ------------------------------------------------------------------------------------------------
+
+_STATE: dict[str, Any] = {
+    "world_id": "market-town",
+    "global_seq": 42,
+    "checksum": CHECKSUM,
+    "ruleset": "sandbox",
+    "ruleset_version": 1,
+    "state_digest": CHECKSUM,
+    "state": {
+        "entities": {"alice": {"position": [1.0, 2.5, 0.0]}},
+        "metadata": {"last_effect_seq": 42},
+        "relationships": {},
+        "spatial_index": {"alice": [1.0, 2.5, 0.0]},
+    },
+}
+
+
+class State(Shape):
+    """The state of a world at a place in its chain."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_STATE]})
+
+    world_id: str
+    global_seq: GlobalSeq = Field(description="The effect after which the world had this state.")
+    checksum: str = Field(pattern=HEX64, description="The chain checksum of that effect.")
+    ruleset: str = Field(description="What folded the state …")
+    ruleset_version: int = Field(description="… in this version.")
+    state_digest: str = Field(pattern=HEX64, description="SHA-256 of the bytes of `state`, as they stand here.")
+    state: WorldState = Field(description="In the canonical profile `state/1`.")
+
+
+class StateDiff(Shape):
+    """What turns one state of a world into another."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "world_id": "market-town",
+                    "from_seq": 41,
+                    "to_seq": 42,
+                    "from_digest": CHECKSUM,
+                    "to_digest": CHECKSUM,
+                    "patch": [{"op": "replace", "path": "/entities/alice/position", "value": [1.0, 2.5, 0.0]}],
+                }
+            ]
+        },
+    )
+
+    world_id: str
+    from_seq: GlobalSeq
+    to_seq: GlobalSeq
+    from_digest: str = Field(pattern=HEX64, description="The digest of the state that the patch applies to.")
+    to_digest: str = Field(pattern=HEX64, description="The digest of the state that it gives.")
+    patch: list[PatchOperation]
+
+
+class Snapshot(SnapshotRecord):
+    """A state that is kept: see `state`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SnapshotPage(Shape):
+    """A page of a world's snapshots, ascending."""
+
+    world_id: str
+    snapshots: list[Snapshot]
+    next_after_seq: int | None = Field(description="The after_seq of the next page; null when this is the last.")
+
+
+# -- routes -------------------------------------------------------------------------------------------------
 
 router = APIRouter(route_class=ReadingRoute, tags=["states"], dependencies=[Depends(once)])
 
@@ -52,7 +129,7 @@ router = APIRouter(route_class=ReadingRoute, tags=["states"], dependencies=[Depe
     response_class=Response,
     responses={
         200: {
-            **json_of("State"),
+            **json_of(State),
             "description": "The state, and the place in the chain that it is of.",
             "headers": {
                 "ETag": header('`"<world>:<seq>:<first 8 digits of the checksum>:<ruleset><ruleset_version>"`')
@@ -110,7 +187,7 @@ def _body(state: StateAt) -> bytes:
     response_class=Response,
     responses={
         200: {
-            **json_of("StateDiff"),
+            **json_of(StateDiff),
             "description": "A JSON Patch (RFC 6902) that turns the one state into the other.",
             "headers": {"ETag": header("Stands for both places in the chain and the ruleset's version.")},
         },
@@ -207,7 +284,7 @@ _DEFAULT: Final = 100
     response_class=Response,
     responses={
         200: {
-            **json_of("SnapshotPage"),
+            **json_of(SnapshotPage),
             "description": "A page of snapshots, ascending.",
             "headers": {"Link": header('`rel="next"`: the next page, if there is one.')},
         },
@@ -246,12 +323,12 @@ async def list_snapshots(
     dependencies=[Depends(refuse_other_sites)],
     responses={
         200: {
-            **json_of("Snapshot"),
+            **json_of(Snapshot),
             "description": "Nothing has happened since the newest snapshot up to that moment: this is it.",
             "headers": {"Location": header("Where the state is.")},
         },
         201: {
-            **json_of("Snapshot"),
+            **json_of(Snapshot),
             "description": "The snapshot that was taken; its digest stands in the log.",
             "headers": {"Location": header("Where the state is.")},
         },

@@ -6,17 +6,62 @@ from typing import Annotated
 
 import orjson
 from fastapi import APIRouter, Depends, Query
+from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from worldledger.chain import ORIGIN
 from worldledger.genesis import check_world_name
 from worldledger_service.api.context import services
-from worldledger_service.api.openapi import json_of, problems
+from worldledger_service.api.openapi import CHECKSUM, Shape, json_of, problems
 from worldledger_service.api.parameters import WorldName, known, position
 from worldledger_service.api.problems import InvalidParameterError
 from worldledger_service.api.routing import ReadingRoute
 from worldledger_service.store.verification import verify_world
+
+# -- shapes ------------------------------------------------------------------------------------------------
+
+
+class ChainPosition(Shape):
+    """A place in a chain."""
+
+    global_seq: int = Field(ge=0)
+    checksum: str = Field(description="Hex; empty at seq 0.")
+
+
+class FindingShape(Shape):
+    """The first thing that does not hold."""
+
+    global_seq: int
+    what: str
+
+
+class Verification(Shape):
+    """The outcome of a verification. Keep `position`: given as `head` (or `from`) it ties later ones to this one."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "world_id": "market-town",
+                    "verified": True,
+                    "effects": 42,
+                    "position": {"global_seq": 42, "checksum": CHECKSUM},
+                    "finding": None,
+                }
+            ]
+        },
+    )
+
+    world_id: str
+    verified: bool
+    effects: int = Field(description="How many effects were checked.")
+    position: ChainPosition = Field(description="The last place up to which everything holds.")
+    finding: FindingShape | None
+
+
+# -- routes -------------------------------------------------------------------------------------------------
 
 router = APIRouter(route_class=ReadingRoute, tags=["verification"], dependencies=[Depends(known)])
 
@@ -30,7 +75,7 @@ _EXAMPLE = "42:6f2c0f0e5b1de0b1a7b0f0e0d9c8b7a6958473625140302f1e0d0c0b0a090807"
     summary="Verify a world's whole chain",
     response_class=Response,
     responses={
-        200: {**json_of("Verification"), "description": "The outcome, whether everything holds or not."},
+        200: {**json_of(Verification), "description": "The outcome, whether everything holds or not."},
         **problems(404, 422, 503),
     },
 )

@@ -2,44 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import structlog
 from fastapi import APIRouter, Depends, Query
-from pydantic import ValidationError
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from worldledger.canonical import child
+from worldledger import genesis
 from worldledger.chain import Finding
-from worldledger.config import MemoryConfig, OrchestratorConfig
-from worldledger.errors import InvalidConfigError, InvalidDefinitionError, InvalidEffectError
-from worldledger.genesis import NewWorld
+from worldledger.errors import InvalidConfigError, InvalidDefinitionError
 from worldledger_service.api.answers import REVALIDATE, etag, near_member, not_modified, to_json
-from worldledger_service.api.bodies import read_json
 from worldledger_service.api.context import services
-from worldledger_service.api.openapi import body_of, header, json_of, problems
+from worldledger_service.api.openapi import Near, Shape, header, json_of, problems
 from worldledger_service.api.parameters import NO_NUL, Limit, WorldName, check_text, next_link, once
-from worldledger_service.api.problems import in_words
 from worldledger_service.api.routing import ReadingRoute
 from worldledger_service.runtime.guarding import doing
 from worldledger_service.store import WorldRecord
 
+# -- shapes ------------------------------------------------------------------------------------------------
+
+
+class NewWorld(genesis.UnforkedWorld):
+    """A world to be created."""
+
+
+class WorldPage(Shape):
+    """A page of worlds by name."""
+
+    worlds: list[WorldRecord]
+    next_after: str | None = Field(description="The `after` of the next page; null when this is the last.")
+    near: Near = None
+
+
+# -- routes -------------------------------------------------------------------------------------------------
+
 log = structlog.get_logger("worldledger.api")
-router = APIRouter(route_class=ReadingRoute, tags=["worlds"], dependencies=[Depends(once)])
+
+
+class _WorldRoute(ReadingRoute):
+    """One whose body is a world's configuration."""
+
+    @staticmethod
+    def refused(reason: str, path: str) -> InvalidConfigError:
+        """Make the error for a body."""
+        return InvalidConfigError(f"{path}: {reason}", path=path)
+
+
+router = APIRouter(route_class=_WorldRoute, tags=["worlds"], dependencies=[Depends(once)])
 
 _DEFAULT: Final = 100
 #: Worlds are read so many at a time, until a page has this many bytes: configs may be large.
 _AT_ONCE: Final = 100
 _PAGE_BYTES: Final = 4 * 1024 * 1024
-
-#: Where unknown fields are refused: what is there, and which fields it may have.
-_FIELDS: Final[Mapping[tuple[str, ...], tuple[str, set[str]]]] = {
-    (): ("a new world", set(NewWorld.model_fields) - {"parent"}),
-    ("orchestrator",): ("orchestrator", set(OrchestratorConfig.model_fields)),
-    ("orchestrator", "memory"): ("memory", set(MemoryConfig.model_fields)),
-}
 
 
 @router.post(
@@ -50,15 +66,14 @@ _FIELDS: Final[Mapping[tuple[str, ...], tuple[str, set[str]]]] = {
     response_class=Response,
     responses={
         201: {
-            **json_of("WorldRecord"),
+            **json_of(WorldRecord),
             "description": "The world, with its genesis at global_seq 1.",
             "headers": {"Location": header("Where the world is."), "ETag": header("The head's tag.")},
         },
         **problems(409, 413, 415, 422, 503),
     },
-    openapi_extra={"requestBody": body_of("NewWorld")},
 )
-async def create_world(request: Request) -> Response:
+async def create_world(request: Request, body: NewWorld) -> Response:
     """Create a world: its genesis `WorldCreated` says once what it is, and can never be changed.
 
     A `simulation` begins with `SimulationStarted`, which has every value of its configuration or its checkpoint, and
@@ -67,41 +82,12 @@ async def create_world(request: Request) -> Response:
     """
     found = services(request)
     try:
-        value = await read_json(request, found.settings.max_body_bytes)
-    except InvalidEffectError as error:
-        raise InvalidConfigError(f"{error.path}: {error.reason}", path=error.path) from None
-    try:
-        work = found.store.create_world(_new_world(value))
+        work = found.store.create_world(genesis.NewWorld(**dict(body)))
         record = await doing(found.store.outages, work, "look for the world before you make it again")
     except InvalidDefinitionError as error:
         error.details.setdefault("path", "$.checkpoint")  # the configuration's own errors say so
         raise
     return _answer(record, 201, {"Location": f"/v1/worlds/{record.world_id}", **_headers(record)})
-
-
-def _new_world(value: Any) -> NewWorld:
-    """Read the body's shape strictly, so that nothing is taken for something else.
-
-    A parent is not taken from a client: whatever stands in a genesis is trusted, and nobody checks it here.
-    """
-    try:
-        if isinstance(value, dict) and "parent" in value:
-            raise _refused({"loc": ("parent",), "type": "extra_forbidden"})
-        return NewWorld.model_validate(value, strict=True)
-    except ValidationError as error:
-        raise _refused(error.errors(include_url=False)[0]) from None
-
-
-def _refused(error: Mapping[str, Any]) -> InvalidConfigError:
-    path = "$"
-    for key in error["loc"]:
-        path = child(path, key)
-    if error["type"] == "extra_forbidden":
-        whole, fields = _FIELDS[error["loc"][:-1]]
-        what = f"unknown field; {whole} has {', '.join(sorted(fields))}"
-    else:
-        what = in_words(error)
-    return InvalidConfigError(f"{path}: {what}", path=path)
 
 
 @router.get(
@@ -111,7 +97,7 @@ def _refused(error: Mapping[str, Any]) -> InvalidConfigError:
     response_class=Response,
     responses={
         200: {
-            **json_of("WorldPage"),
+            **json_of(WorldPage),
             "description": "A page of worlds.",
             "headers": {"Link": header('`rel="next"`: the next page, if there is one.')},
         },
@@ -171,7 +157,7 @@ async def list_worlds(
     response_class=Response,
     responses={
         200: {
-            **json_of("WorldRecord"),
+            **json_of(WorldRecord),
             "description": "The world with its present head.",
             "headers": {"ETag": header('`"<world>:<head_seq>:<first 8 digits of head_checksum>"`')},
         },

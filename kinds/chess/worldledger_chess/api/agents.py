@@ -15,6 +15,7 @@ from worldledger_service.api.problems import InvalidParameterError
 
 from worldledger.drafts import MAX_WORD
 from worldledger_chess.api.problems import AgentNotFoundError
+from worldledger_chess.api.shapes import AgentPage, AgentStats
 from worldledger_chess.store.read_models import ReadModels
 
 router = APIRouter(tags=["games"], dependencies=[Depends(once)])
@@ -29,7 +30,7 @@ _DEFAULT: Final = 100
     response_class=Response,
     responses={
         200: {
-            **json_of("AgentPage"),
+            **json_of(AgentPage),
             "description": "A page of agents.",
             "headers": {"Link": header('`rel="next"`: the next page, if there is one.')},
         },
@@ -59,7 +60,7 @@ async def list_agents(
     operation_id="get_agent_stats",
     summary="How an agent did in its games",
     response_class=Response,
-    responses={200: {**json_of("AgentStats"), "description": "The totals over all games."}, **problems(404, 422, 503)},
+    responses={200: {**json_of(AgentStats), "description": "The totals over all games."}, **problems(404, 422, 503)},
 )
 async def get_agent_stats(
     request: Request,

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
 from hashlib import sha256
 from typing import Annotated, Any, Final, Literal
 
 import chess
 import chess.svg
 from fastapi import APIRouter, Depends, Query
-from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 from worldledger_projections.base import Projection
@@ -19,8 +17,6 @@ from worldledger_service.api.context import Services, services
 from worldledger_service.api.openapi import header, json_of, problems
 from worldledger_service.api.parameters import NO_NUL, Limit, check_reached, check_text, next_link, once, whole
 from worldledger_service.api.problems import ProjectionBehindError
-from worldledger_service.api.schemas.base import Near, Shape
-from worldledger_service.api.schemas.projections import row_of
 from worldledger_service.runtime.guarding import reading
 from worldledger_service.store.read_models import Row
 
@@ -40,6 +36,7 @@ from worldledger_chess.api.playing import (
     told,
 )
 from worldledger_chess.api.problems import GameNotFoundError
+from worldledger_chess.api.shapes import Game, GamePage, MovePage
 from worldledger_chess.projections.games import Games
 from worldledger_chess.projections.moves import Moves
 from worldledger_chess.store.read_models import ReadModels
@@ -126,7 +123,7 @@ _NEXT: Final = {"Link": header('`rel="next"`: the next page, if there is one.')}
     operation_id="list_games",
     summary="Games by name",
     response_class=Response,
-    responses={200: {**json_of("GamePage"), "description": "A page of games.", "headers": _NEXT}, **problems(422, 503)},
+    responses={200: {**json_of(GamePage), "description": "A page of games.", "headers": _NEXT}, **problems(422, 503)},
 )
 async def list_games(
     request: Request,
@@ -180,7 +177,7 @@ async def list_games(
     operation_id="get_game",
     summary="One game as it stands",
     response_class=Response,
-    responses={200: {**json_of("Game"), "description": "The game."}, **problems(404, 409, 422, 503)},
+    responses={200: {**json_of(Game), "description": "The game."}, **problems(404, 409, 422, 503)},
 )
 async def get_game(
     request: Request, game_id: GameId, min_seq: MinSeq = None, tensor: WithTensor = True, moves: WithMoves = True
@@ -213,7 +210,7 @@ async def get_game(
     summary="The moves of a game",
     response_class=Response,
     responses={
-        200: {**json_of("MovePage"), "description": "A page of moves.", "headers": _NEXT},
+        200: {**json_of(MovePage), "description": "A page of moves.", "headers": _NEXT},
         **problems(404, 409, 422, 503),
     },
 )
@@ -292,56 +289,3 @@ def _wanted(found: Services, limit: int | None) -> int:
 
 def _json(value: Any, headers: dict[str, str]) -> Response:
     return Response(to_json(value), 200, headers, "application/json")
-
-
-# The shapes of what projections have made of games of chess.
-
-GameSummary = row_of("GameSummary", Games())
-Move = row_of("Move", Moves())
-
-
-class GamePage(Shape):
-    """A page of games by name."""
-
-    games: list[GameSummary]  # type: ignore[valid-type]
-    next_after: str | None = Field(description="The `after` of the next page; null when this is the last.")
-    near: Near = None
-
-
-class MovePage(Shape):
-    """A page of a game's moves, in order."""
-
-    game_id: str
-    moves: list[Move]  # type: ignore[valid-type]
-    next_after_ply: int | None = Field(description="The after_ply of the next page; null when this is the last.")
-
-
-class Agent(Shape):
-    """An agent, with what it did in all worlds together."""
-
-    agent_id: str
-    worlds: int = Field(description="In how many worlds it has acted, or is a player.")
-    effects: int = Field(description="How many effects have it as their source.")
-    first_seen_at: datetime
-    last_seen_at: datetime
-
-
-class AgentPage(Shape):
-    """A page of agents by name."""
-
-    agents: list[Agent]
-    next_after: str | None = Field(description="The `after` of the next page; null when this is the last.")
-
-
-class AgentStats(Shape):
-    """How an agent did over all its games (AgentStats). Games that have not ended are not played yet."""
-
-    agent_id: str
-    games_played: int = Field(description="games_won + games_lost + games_drawn.")
-    games_won: int
-    games_lost: int
-    games_drawn: int
-    total_moves: int
-    average_thinking_time: float = Field(description="Seconds, over the moves whose time is known; 0 if none is.")
-    illegal_moves_attempted: int
-    timeouts: int = Field(description="Games lost by running out of time.")

@@ -29,6 +29,7 @@ from worldledger.errors import (
     WorldExistsError,
     WorldNotFoundError,
 )
+from worldledger_chess.api import shapes
 from worldledger_chess.api.playing import (
     GameId,
     WithMoves,
@@ -42,6 +43,7 @@ from worldledger_chess.api.playing import (
     told,
 )
 from worldledger_chess.api.serving import arena_of
+from worldledger_chess.api.shapes import Game, MoveRequest, Resignation, ResignOutcome, SessionList
 from worldledger_chess.arena import (
     ArenaFullError,
     InvalidMoveRequestError,
@@ -85,12 +87,12 @@ _REQ_ID_KEY: Final = _key("The req_id, for clients that keep such keys in a head
     response_class=Response,
     responses={
         200: {
-            **json_of("Game"),
+            **json_of(Game),
             "description": "A request with this Idempotency-Key has made the game before; it is told as it stands.",
             "headers": {"Location": header("Where the game is."), **_REPLAYED},
         },
         201: {
-            **json_of("Game"),
+            **json_of(Game),
             "description": "The game, which has begun.",
             "headers": {"Location": header("Where the game is.")},
         },
@@ -98,7 +100,7 @@ _REQ_ID_KEY: Final = _key("The req_id, for clients that keep such keys in a head
     },
     openapi_extra={
         "parameters": [_key("The same key again gives the game that it has made.")],
-        "requestBody": body_of("NewGame"),
+        "requestBody": body_of(shapes.NewGame),
     },
 )
 async def create_game(request: Request, tensor: WithTensor = True, moves: WithMoves = True) -> Response:
@@ -188,18 +190,18 @@ async def _made_before(found: Services, game_id: str) -> LiveGame | None:
     response_class=Response,
     responses={
         200: {
-            **json_of("MoveOutcome"),
+            **json_of(shapes.MoveOutcome),
             "description": "The attempt was made before, and this is its answer again.",
             "headers": _REPLAYED,
         },
         201: {
-            **json_of("MoveOutcome"),
+            **json_of(shapes.MoveOutcome),
             "description": "The attempt is in the log; `accepted` says whether it was a legal move.",
             "headers": _EFFECT,
         },
         **_REFUSALS,
     },
-    openapi_extra={"parameters": [_REQ_ID_KEY], "requestBody": body_of("MoveRequest")},
+    openapi_extra={"parameters": [_REQ_ID_KEY], "requestBody": body_of(MoveRequest)},
 )
 async def make_move(request: Request, game_id: GameId, tensor: WithTensor = True) -> Response:
     """Attempt a move for an agent, in UCI or SAN. The answer comes once what became of it is durable.
@@ -233,11 +235,11 @@ async def make_move(request: Request, game_id: GameId, tensor: WithTensor = True
     status_code=201,
     response_class=Response,
     responses={
-        200: {**json_of("ResignOutcome"), "description": "The agent had resigned before.", "headers": _REPLAYED},
-        201: {**json_of("ResignOutcome"), "description": "The game has ended.", "headers": _EFFECT},
+        200: {**json_of(ResignOutcome), "description": "The agent had resigned before.", "headers": _REPLAYED},
+        201: {**json_of(ResignOutcome), "description": "The game has ended.", "headers": _EFFECT},
         **_REFUSALS,
     },
-    openapi_extra={"parameters": [_REQ_ID_KEY], "requestBody": body_of("Resignation")},
+    openapi_extra={"parameters": [_REQ_ID_KEY], "requestBody": body_of(Resignation)},
 )
 async def resign_game(request: Request, game_id: GameId, tensor: WithTensor = True) -> Response:
     """Have an agent resign, whoever is to move. The same `req_id` of the agent again gets the same answer."""
@@ -313,7 +315,7 @@ def _done(game_id: str, seq: int, answer: Mapping[str, Any], *, replayed: bool) 
     operation_id="list_sessions",
     summary="The live games in memory",
     response_class=Response,
-    responses={200: {**json_of("SessionList"), "description": "The sessions of this process."}, **problems(422, 503)},
+    responses={200: {**json_of(SessionList), "description": "The sessions of this process."}, **problems(422, 503)},
 )
 async def list_sessions(request: Request) -> Response:
     """Return the sessions of the live games that this process has in memory: who plays, and how many watch.

@@ -12,10 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from worldledger_service.api.answers import to_json
 from worldledger_service.api.context import Services, services
-from worldledger_service.api.openapi import header, json_of, problems
+from worldledger_service.api.openapi import CHECKSUM, HEX64, GlobalSeq, Shape, header, json_of, problems
 from worldledger_service.api.parameters import WorldName, once, whole
 from worldledger_service.api.routing import ReadingRoute
-from worldledger_service.api.schemas.base import CHECKSUM, HEX64, GlobalSeq, Shape
 from worldledger_service.api.states import headers_of, unchanged_of
 from worldledger_service.store import WorldRecord, statements
 from worldledger_service.store.states import StateAt
@@ -63,6 +62,49 @@ class Turns:
         return TurnAt(turn, first, rows[0]["global_seq"] if rows else None, last)
 
 
+# The shapes of the turns of simulations.
+
+_TURN: dict[str, Any] = {
+    "world_id": "market",
+    "turn": 3,
+    "status": "ended",
+    "first_seq": 20,
+    "ended_seq": 26,
+    "last_seq": 26,
+    "checksum": CHECKSUM,
+    "first_sim_time": 12.5,
+    "first_wall_time": 1764277353.25,
+    "last_sim_time": 14.0,
+    "last_wall_time": 1764277354.75,
+    "acted": {"Trader_1": 1},
+    "paused": [],
+    "agents": {"Trader_1": {"name": "Trader_1", "inventory": {"food": 10.5}}},
+    "global_state": {"price": 2.0},
+}
+
+
+class Turn(Shape):
+    """A turn of a simulation, and the values at its end."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_TURN]})
+
+    world_id: str
+    turn: int = Field(ge=0, le=MAX_INT)
+    status: Literal["open", "ended"]
+    first_seq: GlobalSeq = Field(description="The effect that started it.")
+    ended_seq: GlobalSeq | None = Field(description="The effect that ended it, if there is one.")
+    last_seq: GlobalSeq = Field(description="The last effect before the next turn, or of all: the values are of there.")
+    checksum: str = Field(pattern=HEX64, description="The chain checksum of that effect.")
+    first_sim_time: float
+    first_wall_time: float
+    last_sim_time: float
+    last_wall_time: float
+    acted: dict[str, int] = Field(description="How often each agent has changed its variables in this turn.")
+    paused: list[str] = Field(description="The agents that were paused, sorted.")
+    agents: dict[str, dict[str, JsonValue]] = Field(description="Each agent's variables, its `name` among them.")
+    global_state: dict[str, JsonValue] = Field(description="The global variables.")
+
+
 router = APIRouter(route_class=ReadingRoute, tags=["states"], dependencies=[Depends(once)])
 
 
@@ -73,7 +115,7 @@ router = APIRouter(route_class=ReadingRoute, tags=["states"], dependencies=[Depe
     response_class=Response,
     responses={
         200: {
-            **json_of("Turn"),
+            **json_of(Turn),
             "description": "The turn, with every value at its end; of the open turn, with those of now.",
             "headers": {
                 "ETag": header('`"<world>:<last_seq>:<first 8 digits of the checksum>:<ruleset><ruleset_version>"`')
@@ -139,46 +181,3 @@ async def _times(found: Services, record: WorldRecord, at: TurnAt) -> dict[str, 
         effect = orjson.loads((await found.store.reader.effect(record.world_id, seq)).text)
         times |= {f"{name}_sim_time": effect["sim_time"], f"{name}_wall_time": effect["wall_time"]}
     return times
-
-
-# The shapes of the turns of simulations.
-
-_TURN: dict[str, Any] = {
-    "world_id": "market",
-    "turn": 3,
-    "status": "ended",
-    "first_seq": 20,
-    "ended_seq": 26,
-    "last_seq": 26,
-    "checksum": CHECKSUM,
-    "first_sim_time": 12.5,
-    "first_wall_time": 1764277353.25,
-    "last_sim_time": 14.0,
-    "last_wall_time": 1764277354.75,
-    "acted": {"Trader_1": 1},
-    "paused": [],
-    "agents": {"Trader_1": {"name": "Trader_1", "inventory": {"food": 10.5}}},
-    "global_state": {"price": 2.0},
-}
-
-
-class Turn(Shape):
-    """A turn of a simulation, and the values at its end."""
-
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_TURN]})
-
-    world_id: str
-    turn: int = Field(ge=0, le=MAX_INT)
-    status: Literal["open", "ended"]
-    first_seq: GlobalSeq = Field(description="The effect that started it.")
-    ended_seq: GlobalSeq | None = Field(description="The effect that ended it, if there is one.")
-    last_seq: GlobalSeq = Field(description="The last effect before the next turn, or of all: the values are of there.")
-    checksum: str = Field(pattern=HEX64, description="The chain checksum of that effect.")
-    first_sim_time: float
-    first_wall_time: float
-    last_sim_time: float
-    last_wall_time: float
-    acted: dict[str, int] = Field(description="How often each agent has changed its variables in this turn.")
-    paused: list[str] = Field(description="The agents that were paused, sorted.")
-    agents: dict[str, dict[str, JsonValue]] = Field(description="Each agent's variables, its `name` among them.")
-    global_state: dict[str, JsonValue] = Field(description="The global variables.")

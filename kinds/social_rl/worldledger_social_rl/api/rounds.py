@@ -33,6 +33,7 @@ from worldledger_service.store.states import StateAt
 from worldledger.canonical import MAX_INT, gate
 from worldledger.errors import InvalidEffectError, InvalidRunError, MomentNotFoundError
 from worldledger_social_rl.api.round_posts import post_round as post
+from worldledger_social_rl.api.shapes import Policy, Round, RoundPage, RoundReceipt, RoundResult
 from worldledger_social_rl.rules import RULESET
 from worldledger_social_rl.rules.words import ENTITY_TYPE, known
 from worldledger_social_rl.store.rounds import RoundAt, Rounds
@@ -50,12 +51,12 @@ _DEFAULT: Final = 100
     response_class=Response,
     responses={
         200: {
-            **json_of("RoundReceipt"),
+            **json_of(RoundReceipt),
             "description": "The same round is there already; this is its first receipt.",
             "headers": {"Idempotency-Replayed": header("`true`")},
         },
         201: {
-            **json_of("RoundReceipt"),
+            **json_of(RoundReceipt),
             "description": "All of the round is durable.",
             "headers": {"Location": header("Where the round is.")},
         },
@@ -70,7 +71,7 @@ _DEFAULT: Final = 100
                 "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
             }
         ],
-        "requestBody": body_of("RoundResult"),
+        "requestBody": body_of(RoundResult),
     },
 )
 async def post_round(request: Request, world: WorldName) -> Response:
@@ -105,7 +106,7 @@ async def post_round(request: Request, world: WorldName) -> Response:
     response_class=Response,
     responses={
         200: {
-            **json_of("RoundPage"),
+            **json_of(RoundPage),
             "description": "A page of rounds.",
             "headers": {"Link": header('`rel="next"`: the next page, if there is one.')},
         },
@@ -136,7 +137,7 @@ async def list_rounds(request: Request, world: WorldName, after_seq: AfterSeq = 
     response_class=Response,
     responses={
         200: {
-            **json_of("Round"),
+            **json_of(Round),
             "description": "The round, whole or as far as it has come.",
             "headers": {"ETag": header('`"<world>:<last_seq>:<first 8 digits of the checksum>"`')},
         },
@@ -175,7 +176,7 @@ async def get_round(
     response_class=Response,
     responses={
         200: {
-            **json_of("Policy"),
+            **json_of(Policy),
             "description": "Each agent's cues, and the policy of each role.",
             "headers": {
                 "ETag": header('`"<world>:<seq>:<first 8 digits of the checksum>:<ruleset><ruleset_version>"`')

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, JsonValue
-from worldledger_service.api.schemas.base import CHECKSUM, HEX64, GlobalSeq, Shape, WorldName
+from worldledger_service.api.openapi import CHECKSUM, HEX64, GlobalSeq, Shape, WorldName
 
 from worldledger.canonical import MAX_INT
 from worldledger_social_rl.rules import RoundResult as _RoundResult

@@ -13,9 +13,8 @@ from worldledger.drafts import MAX_WORD, json_name, read_word
 from worldledger.errors import InvalidEffectError, InvalidIntentError, MomentNotFoundError, SimulationError
 from worldledger.intents import Accepted, Held
 from worldledger.moments import UnreadableMomentError, parse_moment
+from worldledger.staleness import NOT_GIVEN, Threshold, check_about, check_threshold
 from worldledger.time_authority import WALL, TimeAuthority
-from worldledger_service.api.clock import check_tick
-from worldledger_service.api.generations import check_context_seq, check_stated
 from worldledger_service.api.inhabitants import PATIENCE
 from worldledger_service.api.intents import accepted_of, check_list, check_ordered, results_of
 from worldledger_service.api.problems import InternalError, InvalidMessageError
@@ -258,8 +257,8 @@ class Taker:
     async def _generation(self, message: Message) -> None:
         req_id = _req_id(message)
         try:
-            context_seq = check_context_seq(message.body.get("context_seq"))
-            threshold, about = check_stated(message.body)
+            context_seq = _check_context_seq(message.body.get("context_seq"))
+            threshold, about = _check_stated(message.body)
         except InvalidEffectError as error:
             raise _unreadable(message, error.reason, error.path) from None
         if context_seq is not None:
@@ -311,7 +310,7 @@ class Taker:
 
     async def _tick(self, message: Message) -> None:
         try:
-            adapter, sim_time = check_tick(message.body)
+            adapter, sim_time = _check_tick(message.body)
         except InvalidEffectError as error:
             raise _unreadable(message, error.reason, error.path) from None
         await self._begin(1, self._move_time(message.id, adapter, lambda: self._world.tick(adapter, sim_time)))
@@ -401,3 +400,34 @@ def _req_id(message: Message) -> str:
         return read_word(message.body, "req_id")
     except InvalidEffectError as error:
         raise _unreadable(message, error.reason, error.path) from None
+
+
+# -- reading --------------------------------------------------------------------------------------------------
+
+
+def _check_context_seq(value: Any) -> int | None:
+    """Return a context_seq back if it is one, or None. Raises InvalidEffectError."""
+    if value is not None and (type(value) is not int or not 0 <= value <= MAX_INT):
+        raise InvalidEffectError("context_seq is the global_seq of a view, or null", "$.context_seq")
+    return value
+
+
+def _check_stated(body: Mapping[str, Any]) -> tuple[Threshold, frozenset[str]]:
+    """Return a generation's own threshold, if it has one, and what it is about. Raises InvalidEffectError."""
+    about = check_about(body.get("about"))
+    return check_threshold(body["staleness_threshold"]) if "staleness_threshold" in body else NOT_GIVEN, about
+
+
+def _check_tick(body: Mapping[str, Any]) -> tuple[str, float]:
+    """Return adapter and sim_time of a tick, if they are of the right types. Raises InvalidEffectError."""
+    sim_time = body["sim_time"]
+    if type(sim_time) is not float and type(sim_time) is not int:
+        raise InvalidEffectError(f"sim_time is a number of seconds, not {json_name(sim_time)}", "$.sim_time")
+    return _named(body, "adapter"), sim_time
+
+
+def _named(body: Mapping[str, Any], name: str) -> str:
+    if type(body[name]) is not str:
+        raise InvalidEffectError(f"{name} is a name, not {json_name(body[name])}", f"$.{name}")
+    found: str = body[name]
+    return found

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from pydantic import ConfigDict, Field, JsonValue
 from worldledger_service.api.context import Services
-from worldledger_service.api.schemas.base import Shape, Word, WorldName
+from worldledger_service.api.openapi import Shape, Word, WorldName
 from worldledger_service.runtime.guarding import doing
 
 from worldledger.canonical import MAX_INT

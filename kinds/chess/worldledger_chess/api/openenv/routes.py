@@ -21,8 +21,14 @@ from worldledger_chess.api.openenv.asking import Action, read_action, read_reque
 from worldledger_chess.api.openenv.episodes import (
     NO_STATE,
     OpenEnvAction,
+    OpenEnvHealth,
+    OpenEnvMetadata,
     OpenEnvObservation,
+    OpenEnvReset,
+    OpenEnvResult,
+    OpenEnvSchemas,
     OpenEnvState,
+    OpenEnvStep,
     begin,
     episode_of,
     new_request_id,
@@ -60,10 +66,10 @@ WithTensor = Annotated[
     summary="Begin an episode, or resume one",
     response_class=Response,
     responses={
-        200: {**json_of("OpenEnvResult"), "description": "The first observation."},
+        200: {**json_of(OpenEnvResult), "description": "The first observation."},
         **problems(403, 404, 409, 413, 415, 422, 503),
     },
-    openapi_extra={"requestBody": {**body_of("OpenEnvReset"), "required": False}},
+    openapi_extra={"requestBody": {**body_of(OpenEnvReset), "required": False}},
     dependencies=[Depends(refuse_other_sites)],
 )
 async def openenv_reset(request: Request, tensor: WithTensor = False) -> Response:
@@ -102,13 +108,13 @@ async def _reset_body(request: Request, found: Services) -> dict[str, Any]:
     response_class=Response,
     responses={
         200: {
-            **json_of("OpenEnvResult"),
+            **json_of(OpenEnvResult),
             "description": "What the attempt has led to, legal or not.",
             "headers": {"Idempotency-Replayed": header("`true` where this request was made before.")},
         },
         **problems(403, 404, 409, 413, 415, 422, 429, 503, 504),
     },
-    openapi_extra={"requestBody": body_of("OpenEnvStep")},
+    openapi_extra={"requestBody": body_of(OpenEnvStep)},
 )
 async def openenv_step(request: Request, episode_id: EpisodeId = None, tensor: WithTensor = False) -> Response:
     """Attempt a move. The answer comes once it is durable what became of it, and the opponent has moved.
@@ -162,7 +168,7 @@ def _one_of(places: dict[str, Any]) -> str | None:
     summary="The state of an episode",
     response_class=Response,
     responses={
-        200: {**json_of("OpenEnvState"), "description": "How the episode stands."},
+        200: {**json_of(OpenEnvState), "description": "How the episode stands."},
         **problems(404, 409, 422, 429, 503, 504),
     },
 )
@@ -178,7 +184,7 @@ async def openenv_state(request: Request, episode_id: EpisodeId = None) -> Respo
     operation_id="openenv_health",
     summary="Whether the environment is there",
     response_class=Response,
-    responses={200: {**json_of("OpenEnvHealth"), "description": "It is."}, **problems()},
+    responses={200: {**json_of(OpenEnvHealth), "description": "It is."}, **problems()},
 )
 async def openenv_health() -> Response:
     """Answer without looking at the database, which `/readyz` does."""
@@ -190,7 +196,7 @@ async def openenv_health() -> Response:
     operation_id="openenv_metadata",
     summary="What the environment is",
     response_class=Response,
-    responses={200: {**json_of("OpenEnvMetadata"), "description": "Name, description and version."}, **problems()},
+    responses={200: {**json_of(OpenEnvMetadata), "description": "Name, description and version."}, **problems()},
 )
 async def openenv_metadata() -> Response:
     """Tell what this environment is."""
@@ -202,7 +208,7 @@ async def openenv_metadata() -> Response:
     operation_id="openenv_schema",
     summary="JSON Schemas of the environment",
     response_class=Response,
-    responses={200: {**json_of("OpenEnvSchemas"), "description": "The three schemas."}, **problems()},
+    responses={200: {**json_of(OpenEnvSchemas), "description": "The three schemas."}, **problems()},
 )
 async def openenv_schema() -> Response:
     """Return the JSON Schemas of `action`, `observation` and `state`."""

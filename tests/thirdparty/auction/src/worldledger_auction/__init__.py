@@ -12,6 +12,5 @@ KIND = Kind(
     routes="worldledger_auction.api:ROUTES",
     tags="worldledger_auction.api:TAGS",
     problems="worldledger_auction.api:PROBLEMS",
-    shapes="worldledger_auction.api:SHAPES",
     report="worldledger_auction.report:SECTION",
 )

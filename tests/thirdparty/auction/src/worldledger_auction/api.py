@@ -67,7 +67,7 @@ class Auction(BaseModel):
     operation_id="get_auction",
     summary="An auction and its lots",
     response_class=Response,
-    responses={200: {**json_of("Auction"), "description": "The auction."}, **problems(404, 422, 503)},
+    responses={200: {**json_of(Auction), "description": "The auction."}, **problems(404, 422, 503)},
 )
 async def get_auction(request: Request, world: WorldName) -> Response:
     """Give the lots of an auction, as they stand at the head of its log."""
@@ -80,7 +80,7 @@ async def get_auction(request: Request, world: WorldName) -> Response:
     operation_id="list_auction_buyers",
     summary="Who bought most",
     response_class=Response,
-    responses={200: {**json_of("Buyers"), "description": "The buyers."}, **problems(422, 503)},
+    responses={200: {**json_of(Buyers), "description": "The buyers."}, **problems(422, 503)},
 )
 async def list_auction_buyers(request: Request, limit: Limit = None) -> Response:
     """Give the buyers of all auctions, as the projection `auction_lots` has them; at most 100."""
@@ -92,5 +92,4 @@ async def list_auction_buyers(request: Request, limit: Limit = None) -> Response
 
 ROUTES: Final[tuple[BaseRoute, ...]] = (*router.routes,)
 PROBLEMS: Final[Mapping[type[SimulationError], Answer]] = {NoAuctionError: Answer(404, "The world is no auction")}
-SHAPES: Final[tuple[type[BaseModel], ...]] = (Auction, Buyers)
 TAGS: Final = ({"name": "auctions", "description": "Auctions, their lots and their buyers."},)
