@@ -1,1 +1,1 @@
-"""Worldledger's rules: pure, synchronous, without I/O. What a simulation author imports."""
+"""The rules of Worldledger: pure, synchronous, without I/O. Authors of simulations import this package."""

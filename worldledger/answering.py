@@ -1,8 +1,8 @@
-"""What an agent is answered: it depends on what the agent was shown and on what it asked for, not on what is hidden.
+"""What an agent is told about its intent: it depends on what the agent is shown and asked for, not on what is hidden.
 
-The rules of a world judge an intent by the state as it is. Where they refuse it, they are asked once more, about the
-state as it is shown to the agent: what they refuse there as well is told in full. What they refuse for hidden values
-alone is told by one fixed text (`hidden_refusal`), whichever rule it was; the operator's log has the true one.
+The rules of a world judge an intent by the state as it is. If they refuse it, they judge it once more by the state as
+the agent is shown it. A refusal that holds there as well is told in full. A refusal that rests on hidden values alone
+is told by one fixed text (`hidden_refusal`), whichever rule it was; the operator's log has the real one.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from worldledger.rulesets.base import Ruleset
 from worldledger.validation import EffectValidator, judge_intent
 from worldledger.world import WorldState
 
-#: What the rules refuse an intent with; it may rest on hidden values.
+#: The error with which the rules refuse an intent; it may rest on hidden values.
 REFUSALS: Final = (IntentRefusedError, PermissionDeniedError, IntentConflictError, InvalidEffectError)
-#: The rule of what is refused for hidden values.
+#: The rule that is named if a refusal rests on hidden values.
 HIDDEN: Final = "hidden"
 
 
 def hidden_refusal() -> IllegalEffectError:
-    """Return what an agent is told where the rules refuse its intent for what it is not shown: always the same."""
+    """Return the refusal that an agent is told if the real one rests on what it is not shown: always the same."""
     return IllegalEffectError(
         "the rules of the world refuse it, for a reason that this agent is not shown", "$", rule=HIDDEN
     )
 
 
 def truth_of(error: SimulationError) -> SimulationError:
-    """Return what the rules have refused an intent with, where its agent is told something else; for the operator."""
+    """Return the rules' real refusal of an intent, if the agent is told another one; for the operator."""
     truth = getattr(error, "truth", error)
     return truth if isinstance(truth, SimulationError) else error
 
 
 def without_truth(error: SimulationError) -> SimulationError:
-    """Return a refusal as its agent may have it, with nothing that leads to the true one."""
+    """Return a refusal fit for its agent, without anything that leads to the real one."""
     if hasattr(error, "truth"):
         del error.truth
         error.__cause__ = error.__context__ = None
@@ -60,7 +60,7 @@ def without_truth(error: SimulationError) -> SimulationError:
 
 
 class Answering:
-    """What the agents of one world are answered."""
+    """Decides what the agents of one world are told about their intents."""
 
     def __init__(self, ruleset: Ruleset, validator: EffectValidator) -> None:
         self.ruleset = ruleset
@@ -88,10 +88,10 @@ class Answering:
         return policy
 
     def position(self, state: WorldState, agent_id: str) -> list[float] | None:
-        """Return where an agent is shown to stand, as three numbers; None where it is shown no position of its own.
+        """Return the position that an agent is shown as its own, three numbers; None if it is shown none.
 
-        So it is where its own entity, or its position, is hidden from it, and where what happens is shown to it later
-        than it happens.
+        It is shown none if its own entity, or that entity's position, is hidden from it, and if events reach it with a
+        delay.
         """
         policy = self.policy(state.metadata["agents"], agent_id)
         if policy is None or not is_instant(policy):
@@ -99,7 +99,7 @@ class Answering:
         return position_of(_entity(policy, state, agent_id, agent_id))
 
     def shows_all(self, policy: ObservationPolicy | None) -> bool:
-        """Tell whether an agent with this policy is shown all that the rules look at, at once."""
+        """Return whether an agent with this policy is shown at once all that the rules look at."""
         return (
             not self.ruleset.judges_by_hidden
             and type(policy) in (ObservationPolicy, FirstObservationPolicy)
@@ -111,14 +111,14 @@ class Answering:
         )
 
     def about(self, intents: Sequence[CheckedIntent]) -> Telling:
-        """Return what says how a refusal of intents that are judged together is told."""
+        """Return the object that tells refusals of intents that are judged together."""
         return Telling(self, intents)
 
 
 class Telling:
-    """How a refusal of intents that are judged together is told to those who sent them.
+    """Tells the refusals of intents that are judged together to their senders.
 
-    They are judged in order, each by the state that it would follow; `judging` is told of each before that. So it is
+    The intents are judged in order, each by the state that it would follow; `judging` is called before each. So it is
     known what their agents were shown before the first of them, and a refusal says the same whichever of them the
     hidden values let through.
     """
@@ -129,17 +129,17 @@ class Telling:
         self._judged: list[int] = []
         self._shown: dict[str, WorldState | None] = {}
         self._policies: dict[str, ObservationPolicy | None] = {}
-        #: Agents that are shown things later than they happen -> where each was shown to stand.
+        #: Agents that are shown things with a delay -> the position that each was shown.
         self.positions: dict[str, list[float] | None] = {}
 
     def position(self, state: WorldState, agent_id: str) -> list[float] | None:
-        """Return where an agent was shown to stand; None where it was shown no position of its own."""
+        """Return the position that an agent was shown as its own; None if it was shown none."""
         if agent_id in self.positions:
             return self.positions[agent_id]
         return self.answering.position(state, agent_id)
 
     def judging(self, index: int, state: WorldState) -> None:
-        """Take note that an intent is about to be judged by this state."""
+        """Note that an intent is about to be judged by this state."""
         if self._judged and index <= self._judged[-1]:  # from the beginning
             self._judged.clear()
         if not self._judged and len(self.intents) > 1:
@@ -150,7 +150,7 @@ class Telling:
         self._judged.append(index)
 
     def told(self, index: int, error: SimulationError, state: WorldState) -> SimulationError:
-        """Return what is told of the refusal of an intent by this state."""
+        """Return what the agent is told about the refusal of an intent by this state."""
         agent_id = self.intents[index].agent_id
         if not isinstance(error, REFUSALS):
             return error
@@ -175,7 +175,7 @@ class Telling:
         return told
 
     def _look(self, state: WorldState) -> None:
-        """Take down what the agents are shown of what their intents name."""
+        """Record what the agents are shown of what their intents name."""
         names: dict[str, set[str]] = {}
         for intent in self.intents:
             draft = intent_draft(intent)
@@ -184,7 +184,7 @@ class Telling:
         answering = self.answering
         self._shown = {}
         notes = {name: note for name, note in state.metadata.items() if name not in ("agents", "relationships")}
-        if len(self.intents) > 1:  # what they ask for is let happen in it
+        if len(self.intents) > 1:  # the intents are applied to it
             notes = orjson.loads(orjson.dumps(notes))
         for agent_id, named in names.items():
             policy = answering.policy(state.metadata["agents"], agent_id)
@@ -192,7 +192,7 @@ class Telling:
             self._policies[agent_id] = policy
 
     def _refusal(self, intent: CheckedIntent) -> SimulationError | None:
-        """Return what an intent is refused with by what its agent was shown, if it is; else let it have happened."""
+        """Return the refusal by what the intent's agent was shown; if there is none, apply the intent to that."""
         agent_id, answering = intent.agent_id, self.answering
         seen = self._shown.get(agent_id)
         if seen is None:
@@ -232,26 +232,26 @@ class Telling:
 
 
 class _Knowing:
-    """What an agent knows by its policy, which is asked about worlds that hold one entity."""
+    """The agent's knowledge by its policy, found by asking the policy about worlds that hold one entity."""
 
     def __init__(self, policy: ObservationPolicy | None, agent_id: str) -> None:
         self._policy = policy if policy is not None and is_instant(policy) else None
         self._agent_id = agent_id
 
     def is_absent(self, entity_id: str) -> bool:
-        """Tell whether an entity that the agent is not shown is not there."""
+        """Return whether an entity that the agent is not shown does not exist."""
         policy = self._policy
         if policy is None or not _is_unlimited(policy):
             return False
         return not isinstance(policy, MatrixPolicy) or policy.sight_of(entity_id)[0] is not ObservabilityLevel.UNAWARE
 
     def is_shown(self, entity_id: str, field: str) -> bool:
-        """Tell whether the agent is shown a field of an entity that it sees, if the entity has it."""
+        """Return whether the agent is shown a field of an entity that it sees, if the entity has it."""
         policy = self._policy
         return policy is not None and field in (self._look(policy, entity_id, {field: ""}) or {})
 
     def is_exact(self, entity_id: str) -> bool:
-        """Tell whether the agent is shown the very values of an entity that it sees."""
+        """Return whether the agent is shown the exact values of an entity that it sees."""
         policy = self._policy
         if policy is None:
             return False
@@ -271,7 +271,7 @@ class _Knowing:
 
 
 def _is_unlimited(policy: ObservationPolicy) -> bool:
-    """Tell whether it is by its name alone that an agent sees an entity or not, and whether this is so of all."""
+    """Return whether an entity's name alone decides if an agent sees it, and whether that holds for all names."""
     if policy.distance_limit < inf or policy.relationship_filter or policy.visibility_range or policy.view_cone:
         return False
     own = type(policy)
@@ -281,14 +281,14 @@ def _is_unlimited(policy: ObservationPolicy) -> bool:
     )
 
 
-#: A member of the metadata of a state of which nothing is shown.
+#: A member of the metadata of a state that shows nothing.
 _BLANK: Final = "\0blank"
 
 
 def _shown(
     policy: ObservationPolicy | None, state: WorldState, agent_id: str, names: set[str], notes: Mapping[str, Any]
 ) -> WorldState:
-    """Return the state as an agent is shown it, with the entities of these names alone: copies. ``notes``: metadata."""
+    """Return the state as an agent is shown it, with only the entities of these names: copies. ``notes``: metadata."""
     agents = state.metadata["agents"]
     metadata: dict[str, Any] = {
         **notes,
@@ -308,7 +308,7 @@ def _shown(
 
 
 def _entity(policy: ObservationPolicy, state: WorldState, agent_id: str, name: str) -> Mapping[str, Any] | None:
-    """Return an entity as an agent is shown it; None if it is not."""
+    """Return an entity as an agent is shown it; None if it is not shown."""
     if name not in state.entities:
         return None
     try:
@@ -320,18 +320,18 @@ def _entity(policy: ObservationPolicy, state: WorldState, agent_id: str, name: s
 
 
 def is_instant(policy: ObservationPolicy) -> bool:
-    """Tell whether an agent with this policy is shown what happens as soon as it happens."""
+    """Return whether an agent with this policy is shown what happens as soon as it happens."""
     return type(policy.latency_model) is NoLatency
 
 
 def position_of(entity: Any) -> list[float] | None:
-    """Return the position of an entity as it is shown, as three numbers; None if it shows none."""
+    """Return the position of an entity as it is shown, three numbers; None if none is shown."""
     point = point_of(entity.get("position")) if isinstance(entity, Mapping) else None
     return None if point is None else list(point)
 
 
 def _let_happen(ruleset: Ruleset, draft: CheckedDraft, shown: WorldState) -> None:
-    """Let what an agent asks for have happened in what it was shown."""
+    """Apply the intent of an agent to what it was shown."""
     handler: Callable[[WorldState, Effect], Any] | None = ruleset.handlers.get(draft.kind)
     if handler is None:
         return

@@ -1,8 +1,8 @@
 """The write gate and the canonical text of effects.
 
 Profile ``orjson-sorted/1``: ``orjson.dumps(effect, option=OPT_SORT_KEYS)``: keys sorted by code point, compact,
-UTF-8. It is not RFC 8785 (JCS): that sorts by UTF-16 code unit and writes some floats otherwise. An effect is
-written once, when it is accepted; afterwards only those bytes count, and no check ever writes them anew.
+UTF-8. It is not RFC 8785 (JCS): that sorts by UTF-16 code unit and writes some floats otherwise. An effect is written
+once, when it is accepted; afterwards only those bytes count, and no check rewrites them.
 
 The gate refuses what would not survive: NaN and infinities, ints beyond ±(2^53-1), -0.0, NUL and lone
 surrogates in strings and keys, keys that are not strings, duplicate keys in a text, values that JSON does not
@@ -25,7 +25,7 @@ from worldledger.errors import InvalidEffectError
 
 #: Name of the canonical profile of effects; it stands in every world's genesis.
 PROFILE: Final = "orjson-sorted/1"
-#: Largest magnitude of an int that every JSON reader keeps exactly.
+#: Largest magnitude of an int that every JSON reader represents exactly.
 MAX_INT: Final = 2**53 - 1
 #: Deepest nesting of an effect, the effect itself being level 1 and its payload level 2.
 MAX_DEPTH: Final = 100
@@ -81,7 +81,7 @@ def gate(value: Any, *, path: str = "$", level: int = 1) -> bytes:
     except (orjson.JSONEncodeError, RecursionError):
         _walk(value, path, level)
         raise InvalidEffectError("this value cannot be written as JSON", path) from None
-    # Most texts show at a glance that nothing was lost; only where one may not, each value is looked at.
+    # Most texts can be cleared at a glance; each value is looked at only if that fails.
     if b"null" in text or (
         (len(text) >= 2 * (MAX_DEPTH - level) or b"-0.0" in text or b"\\u0000" in text) and _needs_a_walk(text, level)
     ):
@@ -90,7 +90,7 @@ def gate(value: Any, *, path: str = "$", level: int = 1) -> bytes:
 
 
 def _needs_a_walk(text: bytes, level: int) -> bool:
-    """Tell, fast and on the safe side, whether a canonical text may hold something the gate refuses."""
+    """Return whether a canonical text may hold something that the gate refuses: fast, and never wrongly False."""
     return (
         (len(text) >= 2 * (MAX_DEPTH - level) and text.count(b"{") + text.count(b"[") + level > MAX_DEPTH)
         or (b"-0.0" in text and _MINUS_ZERO.search(text) is not None)
@@ -144,14 +144,14 @@ def _check_string(value: str, path: str, what: str = "a string") -> None:
             raise InvalidEffectError(f"{what} with a lone surrogate", path) from None
 
 
-# -- texts that others wrote ---------------------------------------------------------------------------------
+# -- texts from outside ------------------------------------------------------------------------------------------
 
 
 def parse_text(text: bytes, *, path: str = "$") -> Any:
-    """Parse a JSON text as it arrived, without losing what a common parser drops.
+    """Parse a JSON text as it arrived, keeping what a common parser drops.
 
-    Raises InvalidEffectError for text that is not UTF-8 or not JSON, duplicate keys, numbers too long to read
-    and nesting no reader can follow; what remains (NaN, 1e400 read as infinity …) is left to `gate`.
+    Raises InvalidEffectError for text that is not UTF-8 or not JSON, for duplicate keys, numbers too long to read and
+    nesting that no reader can follow; the rest (NaN, 1e400 read as infinity …) is left to `gate`.
     """
     repeated: list[tuple[dict[str, Any], str]] = []
 
@@ -186,7 +186,7 @@ def parse_text(text: bytes, *, path: str = "$") -> Any:
 
 
 def _bounded_int(digits: str) -> int | float:
-    """Read an int; one that the gate will refuse anyway may be another: too long, or minus zero (a float to many)."""
+    """Read an int. One that the gate refuses anyway (too long, or minus zero) may be read as another one."""
     if digits == "-0":
         return -0.0
     return int(digits) if len(digits) <= 20 else 10**20
@@ -235,10 +235,10 @@ def _path_at_depth(text: str, path: str) -> str:
 
 
 def check_stored_text(text: bytes) -> dict[str, Any]:
-    """Check one line of somebody's export and give its value; the text itself is never written anew.
+    """Check one line of an export and return its value; the text itself is never rewritten.
 
-    Accepted is whatever some version of the profile wrote: the very bytes that the value has in the profile, but for
-    how a float's exponent is spelt (``1e16``, ``1e+16``), which differs between versions of orjson. Raises
+    Accepted are the bytes that some version of the profile wrote: exactly those of the value in the profile, except for
+    the spelling of a float's exponent (``1e16``, ``1e+16``), which differs between versions of orjson. Raises
     InvalidEffectError.
     """
     try:
@@ -263,13 +263,13 @@ def check_stored_text(text: bytes) -> dict[str, Any]:
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
 #: A string, or a number that is a float.
 _TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|-?[0-9]+(?:\.[0-9]+(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+)')
-#: A float as versions of orjson write it: no zero too much, and before an exponent one digit and a small e. (Python's
-#: own spelling, ``1e-07``, is the common one.)
+#: A float as versions of orjson write it: no superfluous zeros, and before an exponent one digit and a small e.
+#: (Python's own spelling, ``1e-07``, is the common one.)
 _FLOAT: Final = re.compile(rb"-?(?:(?:0|[1-9][0-9]*)\.(?:0|[0-9]*[1-9])|[1-9](?:\.[0-9]*[1-9])?e[+-]?[1-9][0-9]*)")
 
 
 def _common_spelling(match: re.Match[bytes]) -> bytes:
-    """Return a string as it is, and a float as Python writes it, where that is the shortest of its spellings."""
+    """Return a string as it is, and a float as Python writes it, if the given spelling is the shortest."""
     token = match.group()
     if token.startswith(b'"') or _FLOAT.fullmatch(token) is None:
         return token

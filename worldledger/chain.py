@@ -1,4 +1,4 @@
-"""The checksum chain: making it and verifying it. Hashing and comparing only, no I/O.
+"""The checksum chain: making and verifying it. Only hashing and comparing, no I/O.
 
 ``checksum = SHA-256(hex(previous checksum) + canonical bytes)``; the first effect has no previous. The five lines of
 docs/reference/effects.md, "Checksum", check any export.
@@ -23,24 +23,24 @@ from worldledger.genesis import is_uuid
 from worldledger.log_rules import UUID_RULE, Heard, UsedOnce, effect_problem, order_problem
 from worldledger.repeats import Spill
 
-#: How a canonical text begins to escape a character, and a zero character so escaped.
+#: How the escape of a character begins in a canonical text, and the escape of a NUL character.
 _BACKSLASH = 0x5C
 _ZERO = b"\\u0000"
 _POSITION = re.compile(r"([1-9][0-9]{0,17}):([0-9a-fA-F]{64})\Z")
 
 
 def link(previous: bytes | None, text: bytes) -> bytes:
-    """Return the 32 checksum bytes of an effect's canonical text after the previous effect's checksum."""
+    """Return the 32 checksum bytes of an effect's canonical text that follows the previous effect's checksum."""
     return sha256(previous.hex().encode() + text if previous else text).digest()
 
 
 class Chain:
-    """The chain as it is made: each text's checksum follows from the one before, which is ``checksum``."""
+    """A chain in the making: each text's checksum follows from the one before, which is ``checksum``."""
 
     __slots__ = ("_prefix", "checksum")
 
     def __init__(self, checksum: bytes = b"") -> None:
-        """Go on after a checksum of 32 bytes; b"" begins a world's chain."""
+        """Continue after a checksum of 32 bytes; b"" begins a world's chain."""
         self.checksum = checksum
         self._prefix = hexlify(checksum)
 
@@ -98,7 +98,7 @@ StoredRow: TypeAlias = tuple[int, bytes, bytes, str, str, float]
 
 
 class ChainRow(NamedTuple):
-    """What the chain alone needs of a row."""
+    """The columns of a row that the chain alone needs."""
 
     global_seq: int
     text: bytes
@@ -107,7 +107,7 @@ class ChainRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """What does not hold: the world, the first global_seq concerned, and what differs there."""
+    """A violation: the world, the first global_seq concerned, and what differs there."""
 
     world_id: str
     global_seq: int
@@ -125,9 +125,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome for one world: how far all is well, how many effects were seen, and what was found.
+    """The outcome for one world: how far everything holds, how many effects were read, and the finding, if any.
 
-    ``head`` is where the log itself says that it ends; None where it says nothing, or was not asked.
+    ``head`` is where the log itself says that it ends; None if it does not say, or was not asked.
     """
 
     world_id: str
@@ -138,27 +138,27 @@ class Verdict:
 
     @property
     def verified(self) -> bool:
-        """Whether everything that was looked at holds."""
+        """True if everything that was checked holds."""
         return self.finding is None
 
 
 class Verifier:
     """Checks one world's rows in ascending order, batch by batch; it can start at any trusted position.
 
-    Looked at are the chain, the query columns, and what every log obeys (`worldledger.log_rules`): sim_time and
-    wall_time never go back, an effect is caused by an earlier one, system kinds are the service's, uuids have their
-    form, times are numbers, no text has a zero character, and no uuid and no request comes again.
+    It checks the chain, the query columns, and what every log obeys (`worldledger.log_rules`): sim_time and wall_time
+    never go back, an effect is caused by an earlier one, system kinds come from the service, uuids have their form,
+    times are numbers, no text has a NUL character, and no uuid and no request occurs twice.
 
     - ``world_id`` is compared with the one inside each effect.
-    - ``heads`` are positions noted earlier (or elsewhere): the chain must pass through each of them, which is what
-      finds a chain recomputed from some seq on, or a tail cut off together with its head.
-    - ``before`` is the stored text of the effect at ``start``, by which the first one's times are judged.
+    - ``heads`` are positions noted earlier (or elsewhere): the chain must pass through each of them. That finds a chain
+    that was recomputed from some seq on, or a tail that was cut off together with its head.
+    - ``before`` is the stored text of the effect at ``start``; the times of the first row are compared with it.
     - ``is_full`` also holds each text to the canonical profile, and each effect to its shape.
-    - ``spill`` lends files for what has to be remembered of every effect; without it 24 bytes each stay in memory.
-    - ``heard`` is told the requests that follow from the effects, in their order; where ``hears_repeats``, it is left
-      to it to look for requests that come again.
+    - ``spill`` lends files for what has to be remembered of every effect; without it, 24 bytes of each stay in memory.
+    - ``heard`` is called with the requests that follow from the effects, in their order; with ``hears_repeats`` it is
+    left to ``heard`` to find requests that occur twice.
 
-    The verifier stops at its first finding and keeps it; what comes again is told by `finish`. Whoever lends files
+    The verifier stops at its first finding and keeps it; `finish` reports what occurs twice. A caller that lends files
     closes the verifier at the end.
     """
 
@@ -217,7 +217,7 @@ class Verifier:
         return True
 
     def feed(self, rows: Sequence[StoredRow]) -> bool:
-        """Check the rows that follow, everything but what `finish` tells; False once something does not hold."""
+        """Check the rows that follow, except for what `finish` checks; False once something does not hold."""
         if self.finding is not None:
             return False
         start = self.position
@@ -260,7 +260,7 @@ class Verifier:
                     or is_system_kind(kind)
                 ):
                     what = order_problem(effect, at, last_sim_time, last_wall_time)
-                # A zero character is read here and by no function of the database.
+                # A NUL character is looked for here, not by a function of the database.
                 if (is_full or (_BACKSLASH in text and text.find(_ZERO) >= 0)) and what is None:
                     what = effect_problem(check_stored_text(text), at, world_id)
                 if what is not None:
@@ -290,7 +290,7 @@ class Verifier:
         return self.finding is None
 
     def _use(self, start: Position, rows: Sequence[StoredRow], uuids: list[str], asked: list[Asked]) -> None:
-        """Gather what good rows may have once only: their uuids, and their requests; stop before the first bad one."""
+        """Collect what may occur only once in good rows: uuids and requests; stop before the first bad row."""
         try:
             self._used.take_asked(asked)
         except UnclearRequestError as error:
@@ -304,7 +304,7 @@ class Verifier:
             self._used.take_uuids(uuids[:place], self.position.global_seq)
 
     def finish(self, head: Position | None = None) -> Verdict:
-        """Close the check: nothing has come again, and the chain ends at ``head`` and has passed the noted heads."""
+        """Finish the check: nothing occurs twice, and the chain ends at ``head`` and has passed the noted heads."""
         self._come_again()
         reached = self.position.global_seq
         if self.finding is None and head is not None and head != self.position:
@@ -324,13 +324,13 @@ class Verifier:
         return Verdict(self.world_id, self.position, self.effects, self.finding, head)
 
     def _come_again(self) -> None:
-        """Keep what the rows before the finding, if there is one, have twice."""
+        """Record what occurs twice in the rows before the finding, or in all rows."""
         again = self._used.finish()
         if again is not None and (self.finding is None or again[0] < self.finding.global_seq):
             self.finding = Finding(self.world_id, *again)
 
     def _pass_heads(self, start: Position, rows: Sequence[StoredRow]) -> None:
-        """Compare the noted heads with the good rows: one that differs comes before whatever was found after it."""
+        """Compare the noted heads with the good rows: one that differs comes before any finding after it."""
         while self._heads and self._heads[-1].global_seq <= self.position.global_seq:
             noted = self._heads.pop()
             row = rows[noted.global_seq - start.global_seq - 1]
@@ -340,7 +340,7 @@ class Verifier:
                 self._stop_before(start, rows, noted.global_seq, what)
 
     def _stop_before(self, start: Position, rows: Sequence[StoredRow], seq: int, what: str) -> None:
-        """Go back to the row before ``seq``, one of these rows, and keep what was found there."""
+        """Go back to the row before ``seq``, one of these rows, and record the finding there."""
         self.effects -= self.position.global_seq - (seq - 1)
         place = seq - start.global_seq - 1
         self.position = Position(seq - 1, rows[place - 1][2]) if place else start
@@ -366,9 +366,9 @@ def verify(
 ) -> Verdict:
     """Verify one world's rows from an iterator, ascending, in memory bounded by ``batch`` rows.
 
-    ``head`` is where the log says that it ends, ``noted`` positions that someone kept; ``is_full`` and ``spill`` are
-    those of `Verifier` (without ``spill``, 24 bytes of each effect are remembered besides). The verdict's position
-    can be given as ``start`` of a later call, which then looks only at what came since.
+    ``head`` is where the log says that it ends, ``noted`` positions that were kept earlier; ``is_full`` and ``spill``
+    are those of `Verifier` (without ``spill``, 24 bytes of each effect are remembered besides). The verdict's position
+    can be passed as ``start`` of a later call, which then checks only the rows since.
     """
     verifier = Verifier(world_id, start=start, heads=noted, is_full=is_full, spill=spill)
     gathered: list[StoredEffect] = []

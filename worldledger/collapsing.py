@@ -1,4 +1,4 @@
-"""Putting observations together: one delta that does what several do, and one that does not ask what was before."""
+"""Collapsing observations: one delta in place of several, and one that applies to any earlier view."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_EVENTS: Final = 100
 
 
 def collapse(deltas: Sequence[ObservationDelta]) -> ObservationDelta:
-    """Return one delta that does what these do one after another; a single one stays as it is.
+    """Return one delta with the effect of these one after another; a single one stays as it is.
 
     It says how many deltas it stands for, and how many of their events it leaves out.
     """
@@ -38,7 +38,7 @@ def collapse(deltas: Sequence[ObservationDelta]) -> ObservationDelta:
 
 
 def beginning(view: View) -> ObservationDelta:
-    """Return the delta that turns any view of the agent, and none, into this one."""
+    """Return the delta that turns any view of the agent, or none, into this one."""
     return ObservationDelta(
         view_seq=view.view_seq,
         patches=replacing(view.visible_entities, view.visible_relationships),
@@ -49,14 +49,14 @@ def beginning(view: View) -> ObservationDelta:
 
 
 def replacing(entities: dict[str, Any], relationships: dict[str, list[str]]) -> Patch:
-    """Return the patch that replaces all that any view shows by these contents."""
+    """Return the patch that replaces everything that a view shows by these contents."""
     contents = dict(zip(PARTS, (entities, relationships), strict=True))
     return [{"op": "replace", "path": f"/{part}", "value": value} for part, value in contents.items()]
 
 
 def whole(view: View, *, stands_for: int) -> ObservationDelta:
-    """Return the delta that turns any view of the agent into this one, for a reader that deltas cannot bring there.
+    """Return the delta that turns any view of the agent into this one, for a reader whose deltas cannot be continued.
 
-    ``stands_for``: how many deltas it may stand for at most; so many events may be missing.
+    ``stands_for``: the most deltas that it may stand for; as many events may be missing.
     """
     return ObservationDelta(beginning(view), collapsed=stands_for, events_dropped=stands_for)

@@ -1,4 +1,4 @@
-"""The names of an answer's columns, where rows have them by name."""
+"""The names of columns in answers whose rows are objects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def unique_names(names: Iterable[str]) -> list[str]:
-    """Return names of which one that comes again has a number behind it, ``n_2``, that no other name has."""
+    """Return distinct names: a repeated one gets a number, ``n_2``, that no other name has."""
     names = list(names)
     own = set(names)
     found: dict[str, None] = {}

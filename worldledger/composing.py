@@ -1,4 +1,4 @@
-"""Putting patches together: two that follow each other become one (RFC 6902)."""
+"""Composing patches: two that follow each other become one (RFC 6902)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NOTHING: Final = object()
 
 
 def compose(first: Iterable[dict[str, Any]], then: Iterable[dict[str, Any]]) -> Patch:
-    """Return the patch that does what two patches do, one after the other. See `Composition`."""
+    """Return the patch that has the effect of two patches, one after the other. See `Composition`."""
     composition = Composition()
     composition.follow(first)
     composition.follow(then)
@@ -19,13 +19,13 @@ def compose(first: Iterable[dict[str, Any]], then: Iterable[dict[str, Any]]) -> 
 
 
 class Composition:
-    """Patches that followed each other, as one.
+    """Consecutive patches as one.
 
-    It holds patches that only "add", "remove" and "replace" members of objects, whose "add" adds what is missing, and
-    whose "remove" and "replace" find what is there: such as `worldledger.patches.diff` makes. The result is such a
-    patch too. It has at most one operation for a place and none for what is below it, in the order of the paths' keys;
-    what was added and removed again is not in it. (It may replace a value by an equal one: what stood there at first
-    is not known.) Values are shared with the patches that went in; none of them is changed.
+    It takes patches that only "add", "remove" and "replace" members of objects, whose "add" adds a missing member, and
+    whose "remove" and "replace" name an existing one, such as `worldledger.patches.diff` makes. The result is such a
+    patch too. It has at most one operation for a place and none for places below it, ordered by the paths' keys; what
+    was added and removed again is not in it. (It may replace a value by an equal one: the first value is not known.)
+    Values are shared with the patches that went in; none of them is changed.
     """
 
     __slots__ = ("_root",)
@@ -34,7 +34,7 @@ class Composition:
         self._root = _Place()
 
     def follow(self, patch: Iterable[dict[str, Any]]) -> None:
-        """Take the next patch. Raises ValueError where it cannot follow; then this composition is of no more use."""
+        """Add the next patch. Raises ValueError if it cannot follow; then this composition must not be used again."""
         for operation in patch:
             name, pointer = operation["op"], operation["path"]
             if name not in {"add", "remove", "replace"}:
@@ -78,7 +78,7 @@ class Composition:
 
 
 class _Place:
-    """What becomes of one place: set or removed as a whole (``name``), or changed below."""
+    """The change of one place: it is set or removed as a whole (``name``), or changed below."""
 
     __slots__ = ("below", "name", "own", "value")
 
@@ -86,7 +86,7 @@ class _Place:
         self.name = ""
         self.value: Any = _NOTHING
         #: The objects in the value that are copies of this place's own and may be changed, by their ids. They are kept
-        #: here, even if they are in the value no more, so that no other object gets such an id.
+        #: here even when they have left the value, so that no other object gets such an id.
         self.own: dict[int, Any] = {}
         self.below: dict[str, _Place] = {}
 
@@ -97,7 +97,7 @@ class _Place:
         self.below.clear()
 
     def change(self, name: str, tokens: list[str], value: Any, pointer: str) -> None:
-        """Change the value that stands here: at the tokens' place below it."""
+        """Change the value of this place, at the tokens' place below it."""
         found = self.value = self._copied(self.value, pointer)
         for token in tokens[:-1]:
             found[token] = self._copied(found.get(token), pointer)
@@ -122,14 +122,14 @@ class _Place:
 
     def operations(self, path: str) -> Iterator[dict[str, Any]]:
         if self.name:
-            self.own.clear()  # from here on the value is somebody else's too
+            self.own.clear()  # from here on the value is shared
             yield {"op": self.name, "path": path} | ({} if self.value is _NOTHING else {"value": self.value})
         for token, place in sorted(self.below.items()):
             yield from place.operations(f"{path}/{token.replace('~', '~0').replace('/', '~1')}")
 
 
 def _forget(trail: list[tuple[_Place, str]]) -> None:
-    """Forget a place, and every place above it where nothing else happens."""
+    """Drop a place, and every place above it without another change."""
     for place, token in reversed(trail):
         del place.below[token]
         if place.below:

@@ -16,10 +16,10 @@ from worldledger.drafts import MAX_PRIORITY
 from worldledger.errors import InvalidConfigError
 from worldledger.staleness import InterruptPolicy, WorldStaleness
 
-#: What becomes of an intent for which there is no room.
+#: The outcomes of an intent for which there is no room.
 BackpressurePolicy: TypeAlias = Literal["defer", "shed_oldest", "drop_newest"]
 
-#: Seconds in which a budget of LLM tokens refills, unless ``tokens_per_s`` says otherwise.
+#: Seconds in which a budget of LLM tokens refills without ``tokens_per_s``.
 REFILL_SECONDS: Final = 60.0
 #: Longest time that can be set, in milliseconds: a day.
 _DAY: Final = 86_400_000.0
@@ -199,9 +199,9 @@ def read_config(value: Any, path: str = "$.orchestrator") -> OrchestratorConfig:
 
 
 def default_priority_of(value: Any) -> int:
-    """Return the ``default_priority`` of a configuration as a genesis has it, the usual one where it has none.
+    """Return the ``default_priority`` of a configuration as a genesis has it, or the default if it has none.
 
-    It raises nothing: a genesis that cannot be used otherwise must not keep effects from being appended.
+    It raises nothing: an unusable genesis must not prevent effects from being appended.
     """
     found = value.get("default_priority") if isinstance(value, dict) else None
     return found if type(found) is int and abs(found) <= MAX_PRIORITY else 0

@@ -1,16 +1,16 @@
-"""The system kinds that the core folds itself, whatever the ruleset, and what becomes of the state by them.
+"""The system kinds that the core folds itself, whatever the ruleset, and how they change the state.
 
 - ``AgentRegistered {agent_id, policy, permissions, weight, staleness_threshold?, interrupt_policy?}``: the agent stands
   in ``metadata["agents"]``
 - ``WorldTimeAuthoritySet {authority, offset}``: ``metadata["time_authority"]`` says who sets sim_time from here on,
-  ``metadata["time_offset"]`` what is added to its own time; effects of before this was known have no ``offset``
+  ``metadata["time_offset"]`` what is added to its own time; effects from before offsets existed have no ``offset``
 - ``WorldTimeAuthoritySilent {authority, last_tick_seq, reason}``: ``metadata["time_authority_silent"]`` says so, until
   the next ``WorldTimeSet`` or ``WorldTimeAuthoritySet``
 - ``WorldStalenessSet {staleness_threshold?, interrupt_policy?, max_staleness_threshold?}``: these settings of the world
   stand in ``metadata["staleness"]`` from here on
 
-The other system kinds named here tell what happened around the world and change nothing in it. (The genesis and
-state digests have their own places, `worldledger.genesis` and `worldledger.folding`.)
+The other system kinds named here record what happened around the world and do not change it. (The genesis and state
+digests have their own modules, `worldledger.genesis` and `worldledger.folding`.)
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from worldledger.world import WorldState
 
 AGENT_REGISTERED_KIND: Final = "AgentRegistered"
 STALENESS_KIND: Final = "WorldStalenessSet"
-#: What an agent was shown: ``{agent_id, at_seq, digest}``.
+#: The digest of what an agent was shown: ``{agent_id, at_seq, digest}``.
 VIEW_DIGEST_KIND: Final = "ViewDigest"
 #: An intent that the world's validator or ruleset refused.
 INTENT_REJECTED_KIND: Final = "IntentRejected"
@@ -40,7 +40,7 @@ GENERATION_FINISHED_KIND: Final = "GenerationFinished"
 
 _NOTHING: Final = ()
 _SILENT: Final = "time_authority_silent"
-#: The settings of staleness that an agent and a world may have, and what checks them.
+#: The staleness settings that an agent and a world may have, and their checks.
 _OF_AGENTS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "staleness_threshold": check_threshold,
     "interrupt_policy": check_interrupt_policy,
@@ -49,7 +49,7 @@ _OF_WORLDS: Final[Mapping[str, Callable[[Any], Any]]] = {**_OF_AGENTS, "max_stal
 
 
 def register(state: WorldState, effect: Effect) -> Touched:
-    """AgentRegistered: the agent is known by its policy, permissions and weight; the newest registration counts.
+    """AgentRegistered: set the agent's policy, permissions and weight; the newest registration counts.
 
     ``registered_seq`` is the global_seq of the agent's first registration.
     """
@@ -78,7 +78,7 @@ def register(state: WorldState, effect: Effect) -> Touched:
 
 
 def set_authority(state: WorldState, effect: Effect) -> Touched:
-    """WorldTimeAuthoritySet: this one sets sim_time from here on."""
+    """WorldTimeAuthoritySet: set the authority over sim_time from here on."""
     payload = effect["payload"]
     try:
         authority = TimeAuthority.of_setting(payload, effect["global_seq"])
@@ -94,7 +94,7 @@ def set_authority(state: WorldState, effect: Effect) -> Touched:
 
 
 def note_silence(state: WorldState, effect: Effect) -> Touched:
-    """WorldTimeAuthoritySilent: the adapter with the authority is not heard any more."""
+    """WorldTimeAuthoritySilent: note that the adapter with the authority has fallen silent."""
     try:
         silence = Silence.of(effect["payload"], effect["global_seq"])
     except ValueError as error:
@@ -104,13 +104,13 @@ def note_silence(state: WorldState, effect: Effect) -> Touched:
 
 
 def end_silence(state: WorldState, effect: Effect) -> Touched:
-    """WorldTimeSet: the adapter is heard."""
+    """WorldTimeSet: note that the adapter ticks again."""
     state.metadata.pop(_SILENT, None)
     return _NOTHING
 
 
 def set_staleness(state: WorldState, effect: Effect) -> Touched:
-    """WorldStalenessSet: the settings that it names hold in the world from here on."""
+    """WorldStalenessSet: set the settings that it names from here on."""
     state.metadata["staleness"] = {
         **state.metadata.get("staleness", {}),
         **_staleness(effect["payload"], _OF_WORLDS),
@@ -118,7 +118,7 @@ def set_staleness(state: WorldState, effect: Effect) -> Touched:
     return _NOTHING
 
 
-#: kind -> what folds it; a kind of the service's own that is not here folds to nothing.
+#: kind -> its handler; a system kind without one does not change the state.
 HANDLERS: Final[Mapping[str, Handler]] = {
     AGENT_REGISTERED_KIND: register,
     TIME_AUTHORITY_KIND: set_authority,
@@ -129,7 +129,7 @@ HANDLERS: Final[Mapping[str, Handler]] = {
 
 
 def _staleness(payload: Mapping[str, Any], checks: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
-    """Return the settings of staleness that a payload has."""
+    """Return the staleness settings of a payload."""
     try:
         return {name: check(payload[name]) for name, check in checks.items() if name in payload}
     except InvalidEffectError as error:
@@ -141,7 +141,7 @@ def _is_word(value: Any) -> bool:
 
 
 def _is_spec(value: Any) -> TypeGuard[dict[str, Any]]:
-    """Tell whether a value has the shape of a stored policy; whether there is such a policy is not asked here."""
+    """Return whether a value has the shape of a stored policy; such a policy need not exist."""
     return (
         isinstance(value, dict)
         and _is_word(value.get("name"))

@@ -1,4 +1,4 @@
-"""How what an agent sees is written: View, ObservationDelta, ObservedEvent.
+"""The form of what an agent sees: View, ObservationDelta, ObservedEvent.
 
 Source: docs/reference/observation.md, "Deltas"; docs/reference/contracts.md, "Policies, validators and latency".
 """
@@ -17,7 +17,7 @@ from worldledger.world import state_digest, state_text
 DELTA_VERSION: Final = "1.0.0"
 #: Operations of RFC 6902, in order.
 Patch = list[dict[str, Any]]
-#: What a view shows: of the entities, and of their relationships.
+#: The parts of a view: entities, and their relationships.
 Contents = tuple[dict[str, Any], dict[str, list[str]]]
 #: The members of a view that hold its contents.
 PARTS: Final = ("visible_entities", "visible_relationships")
@@ -28,11 +28,11 @@ class View(BaseModel):
 
     - ``view_seq``: the global_seq of the effect that made the view what it is.
     - ``visible_entities``: entity_id -> its data, without hidden fields.
-    - ``visible_relationships``: entity_id -> the ids it is related to, sorted; no empty lists but where an agent's
-      policy has no remove operations.
+    - ``visible_relationships``: entity_id -> the ids it is related to, sorted; empty lists occur only if an agent's
+    policy has no remove operations.
     - ``context_digest``: the digest of the view without ``view_seq``, see `View.of`.
 
-    Values inside a view may be shared with other views: change none.
+    Values inside a view may be shared with other views: do not change them.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -60,7 +60,7 @@ class View(BaseModel):
 
 
 class ObservedEvent(TypedDict):
-    """Something that happened, as an agent may know it: parts of the Effect of that ``global_seq``."""
+    """An event as an agent may know it: parts of the Effect of that ``global_seq``."""
 
     global_seq: int
     kind: str
@@ -83,7 +83,7 @@ class DeltaMembers(TypedDict):
 
 
 class ObservationDelta(dict[str, Any]):
-    """What an agent observes by one effect, or by several that were put together.
+    """What an agent observes by one effect, or by several that were collapsed.
 
     It is a dict, for JSON and for ``delta["view_seq"]``; its members can be read as attributes too, ``delta.view_seq``:
 
@@ -95,7 +95,7 @@ class ObservationDelta(dict[str, Any]):
     - ``collapsed``: how many deltas this one stands for; as a member, if more than one.
     - ``events_dropped``: how many of their events it does not have; as a member, if any.
 
-    Values inside a delta may be shared with other deltas: change none.
+    Values inside a delta may be shared with other deltas: do not change them.
     """
 
     __slots__ = ()
@@ -161,15 +161,16 @@ AnyDelta: TypeAlias = ObservationDelta | DeltaMembers
 
 
 def apply_delta(view: View, delta: AnyDelta) -> View:
-    """Return what a view becomes by the delta that follows it; the view stays as it is.
+    """Return the view that results from the delta that follows it; the view stays as it is.
 
-    Raises ValueError for a delta older than the view, which has it already; if a patch cannot be applied, or the result
-    has not the digest that the delta promises: then a delta is missing, and the view has to be asked for anew.
+    Raises ValueError if the delta is older than the view, which includes it already; if a patch cannot be applied; or
+    if the result does not have the digest that the delta promises: then a delta is missing, and the view has to be
+    fetched again.
     """
     if delta["view_seq"] < view.view_seq:
         raise ValueError(f"the delta of seq {delta['view_seq']} is older than the view at seq {view.view_seq}: skip it")
     seen: Any = {"visible_entities": view.visible_entities, "visible_relationships": view.visible_relationships}
-    # A view may be of any size; the patches only add, remove and replace, so no limit has to hold them.
+    # A view may be of any size; the patches only add, remove and replace, so they need no limit.
     seen = apply_patch(seen, delta["patches"], max_bytes=2**63)
     if not isinstance(seen, dict) or not all(isinstance(seen.get(name), dict) for name in PARTS):
         raise ValueError(f"after the delta of seq {delta['view_seq']} there is no view left")
@@ -183,10 +184,10 @@ def apply_delta(view: View, delta: AnyDelta) -> View:
 
 
 def remembering(old: View, new: View) -> View:
-    """Return the new view with what the old one knew of entities that are out of sight or gone, as last seen.
+    """Return the new view, with entities of the old one that are out of sight or gone as last seen.
 
-    Relationships of what is out of sight stay likewise. Where something in sight has no visible relationship any more,
-    an empty list stands, for nothing is ever removed.
+    Relationships of entities out of sight stay likewise. An entity in sight without visible relationships keeps an
+    empty list, because nothing is ever removed.
     """
     known = {
         name: [] if name in new.visible_entities or name == new.agent_id else ends

@@ -1,7 +1,7 @@
-"""From what a caller sent to a checked draft: the shape of EffectDraft and the write gate, in one pass.
+"""Checking drafts: the shape of EffectDraft and the write gate, in one pass.
 
-A checked draft holds its payload as canonical bytes already, so that nothing the caller does to its own objects
-afterwards can change what is stored.
+A checked draft holds its payload as canonical bytes already, so that later changes of the caller's objects cannot
+change what is stored.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from worldledger.errors import InvalidEffectError, ReservedKindError
 MAX_WORD: Final = 200
 #: Largest magnitude of a priority.
 MAX_PRIORITY: Final = 2**31 - 1
-#: The member of ``source_metadata`` that has the digest of a request whose payload the ruleset has written anew.
+#: The member of ``source_metadata`` that has the digest of a request whose payload the ruleset has rewritten.
 REQUEST_DIGEST: Final = "request_sha256"
 _HEX64: Final = re.compile(r"[0-9a-f]{64}\Z")
-#: A stored effect that has a req_id, as far as it tells what was asked: its seq, source_id, req_id, stored text, kind,
-#: schema_version and priority, and, where it has source_metadata or caused_by, all of it. A plain tuple, as there are
-#: very many.
+#: What a stored effect with a req_id says about its request: its seq, source_id, req_id, stored text, kind,
+#: schema_version and priority, and its source_metadata and caused_by, if any. A plain tuple, as there are very many.
 Asked: TypeAlias = tuple[int, str, Any, bytes, str, Any, Any, Mapping[str, Any] | None]
-#: MAJOR.MINOR.PATCH, and perhaps a pre-release and a build (semver.org, version 2.0.0).
+#: MAJOR.MINOR.PATCH, optionally with a pre-release and a build (semver.org, version 2.0.0).
 SEMANTIC_VERSION: Final = (
     r"(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)"
     r"(-(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)(\.(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*))*)?"
@@ -54,7 +53,7 @@ _KNOWN: Final = frozenset(
 
 
 class UnclearRequestError(ValueError):
-    """It cannot be told what the effect ``seq`` was asked for by."""
+    """The request of the effect ``seq`` cannot be recovered from its stored text."""
 
     def __init__(self, seq: int, reason: object) -> None:
         super().__init__(f"{reason}")
@@ -75,11 +74,11 @@ class CheckedDraft(NamedTuple):
     source_metadata: bytes | None
 
     def body_digest(self) -> bytes:
-        """Return SHA-256 over what makes two requests the same, 32 bytes.
+        """Return the SHA-256 over the members by which two requests are the same, 32 bytes.
 
-        req_id itself and sim_time are left out: the first is the key, the second is compared with the stored
-        effect where a draft states it. Where what is written differs from the request as it came, the digest of the
-        latter stands in ``source_metadata``. So the digest follows from the log alone.
+        req_id itself and sim_time are left out: the first is the key, the second is compared with the stored effect if
+        a draft states it. If the effect is written differently from the request, the digest of the request is kept in
+        ``source_metadata``. So the digest follows from the log alone.
         """
         if self.source_metadata is not None and _QUOTED_DIGEST in self.source_metadata:
             said = _said_digest(orjson.loads(self.source_metadata))
@@ -88,36 +87,36 @@ class CheckedDraft(NamedTuple):
         return body_digest(self.kind, self.payload, self.source_id, self.schema_version, self.priority, self.caused_by)
 
     def defaulted(self, priority: int) -> CheckedDraft:
-        """Return the draft, which came without a priority, with the one that its world has for such drafts.
+        """Return the draft, which came without a priority, with its world's default priority.
 
-        A request is the same whatever that is: its digest is that of the request as it came, whose priority counts as
-        0, as it did before worlds had one.
+        The request stays the same: its digest is that of the request as it came, with priority 0, as it was before
+        worlds had a default.
         """
         if priority == 0:
             return self
         return self._as_it_came()._replace(priority=priority)
 
     def rewritten(self, payload: bytes) -> CheckedDraft:
-        """Return the draft with another payload (canonical), as a ruleset wants it written.
+        """Return the draft with another payload (canonical), as the ruleset rewrites it.
 
-        The digest of the request as it came is kept in ``source_metadata``, so that it follows from the log alone.
+        The digest of the original request is kept in ``source_metadata``, so that it follows from the log alone.
         """
         return self._as_it_came()._replace(payload=payload)
 
     def asked_as(self, asked: CheckedDraft) -> CheckedDraft:
-        """Return the draft, which was made of ``asked``, with the digest of that request where its own is another."""
+        """Return the draft, made from the request ``asked``, with that request's digest if its own differs."""
         if asked.req_id is None or self.body_digest() == asked.body_digest():
             return self
         return self._saying(asked.body_digest())
 
     def _as_it_came(self) -> CheckedDraft:
-        """Return the draft with its digest as it is now in ``source_metadata``; one without a req_id needs none."""
+        """Return the draft with its present digest in ``source_metadata``; one without a req_id needs none."""
         if self.req_id is None:
             return self
         return self._saying(self.body_digest())
 
     def _saying(self, digest: bytes) -> CheckedDraft:
-        """Return the draft with the digest of its request in ``source_metadata``."""
+        """Return the draft with this digest of its request in ``source_metadata``."""
         metadata = {} if self.source_metadata is None else orjson.loads(self.source_metadata)
         metadata[REQUEST_DIGEST] = digest.hex()
         return self._replace(source_metadata=canonical_json(metadata))
@@ -132,7 +131,7 @@ def body_digest(
 
 
 def asked_by(effect: Mapping[str, Any], text: bytes, seq: int) -> Asked:
-    """Return what the stored effect ``seq``, which has a req_id, tells of what was asked."""
+    """Return what the stored effect ``seq``, which has a req_id, says about its request."""
     other = effect if "source_metadata" in effect or "caused_by" in effect else None
     return (
         seq,
@@ -147,9 +146,9 @@ def asked_by(effect: Mapping[str, Any], text: bytes, seq: int) -> Asked:
 
 
 def effect_body_digests(asked: Iterable[Asked]) -> Iterator[bytes]:
-    """Return the digests that the drafts of stored effects had: of the payloads' own bytes, not written anew.
+    """Return the digests that the drafts of stored effects had, computed from the stored bytes of the payloads.
 
-    Raises UnclearRequestError at one whose req_id is no text, or whose text is not in the canonical profile.
+    Raises UnclearRequestError for a req_id that is not a string, and for a text that is not in the canonical profile.
     """
     known: dict[tuple[str, str, str, int], tuple[bytes, bytes, bytes, bytes, bytes]] = {}
     seq = 0
@@ -167,7 +166,7 @@ def effect_body_digests(asked: Iterable[Asked]) -> Iterator[bytes]:
                 around = known.get(key)
                 if around is None:
                     around = known[key] = _surroundings(*key)
-                # Behind the payload are eight members, and no string has a bare quote.
+                # Eight members follow the payload, and strings contain no unescaped quotes.
                 members = text.rsplit(b',"', 8)
                 front, _, payload = members[0].partition(b',"payload":')
                 if (
@@ -192,7 +191,7 @@ def request_digest(digests: Sequence[bytes]) -> bytes:
 def _surroundings(
     kind: str, source_id: str, schema_version: str, priority: int
 ) -> tuple[bytes, bytes, bytes, bytes, bytes]:
-    """Return what is hashed before a payload, and how each member stands in a canonical text."""
+    """Return the text that is hashed before a payload, and how each member begins in a canonical text."""
     kind_text, source, version, rank = (canonical_json(value) for value in (kind, source_id, schema_version, priority))
     return (
         b"[%b,%b,%b,%b,null]" % (kind_text, source, version, rank),
@@ -204,10 +203,10 @@ def _surroundings(
 
 
 def _body(text: bytes) -> bytes:
-    """Cut out of a canonical text what `body_digest` hashes. Raises ValueError where it is not canonical.
+    """Cut what `body_digest` hashes out of a canonical text. Raises ValueError if it is not canonical.
 
-    Keys stand sorted and strings hold no bare quote, so a key is found like a word. Only where the payload, or
-    source_metadata, has a ``priority`` of its own, the end of the payload has to be looked for value by value.
+    Keys are sorted and strings contain no unescaped quotes, so a key can be searched as text. Only if the payload or
+    source_metadata has a ``priority`` of its own, the end of the payload is searched value by value.
     """
     try:
         kind = text.index(b',"kind":') + 8
@@ -244,7 +243,7 @@ _DECODER: Final = json.JSONDecoder()
 
 
 def _said_digest(metadata: Any) -> bytes | None:
-    """Return the digest of a request that metadata name, None where they name none."""
+    """Return the digest of a request that metadata holds, None if they hold none."""
     said = metadata.get(REQUEST_DIGEST) if isinstance(metadata, Mapping) else None
     return bytes.fromhex(said) if isinstance(said, str) and _HEX64.match(said) else None
 
@@ -254,7 +253,7 @@ def check_draft(draft: Any, *, system: bool = False, default_priority: int = 0, 
 
     - ``system`` allows the kinds that only the service writes, and its source_id.
     - ``default_priority`` is that of a draft without one (see `CheckedDraft.defaulted`).
-    - ``recorded`` is for what was recorded elsewhere and is imported: its schema_version may be any word.
+    - ``recorded`` is for imports of recordings: their schema_version may be any word.
 
     Raises InvalidEffectError (ReservedKindError for what only the service writes) with the JSON path of what is wrong.
     """
@@ -268,7 +267,7 @@ def check_draft(draft: Any, *, system: bool = False, default_priority: int = 0, 
         known = (
             kind in _HARMLESS and source_id in _HARMLESS and schema_version in (_HARMLESS if recorded else _VERSIONS)
         )
-    except TypeError:  # without a hash: no string at all
+    except TypeError:  # unhashable: not a string
         known = False
     if not known or not (type(kind) is type(source_id) is type(schema_version) is str):
         for name in ("kind", "source_id", "schema_version"):
@@ -284,17 +283,17 @@ def check_draft(draft: Any, *, system: bool = False, default_priority: int = 0, 
         raise InvalidEffectError(missing_or(draft, "payload", "an object"), "$.payload")
     body = gate(payload, path="$.payload", level=2)
     if len(draft) == 4:
-        # What CheckedDraft(…) does, without its Python function: a bulk import makes one for every effect.
+        # The same as CheckedDraft(…) without calling a Python function: a bulk import makes one for every effect.
         return _tuple(CheckedDraft, (kind, body, source_id, schema_version, None, default_priority, None, None, None))
     checked = CheckedDraft(kind, body, source_id, schema_version, *_optional(draft))
     return checked if "priority" in draft else checked.defaulted(default_priority)
 
 
 _tuple: Final = tuple.__new__
-#: Short strings that were found plainly harmless: the same few kinds, sources and versions come again and again.
+#: Short strings that were found harmless: the same few kinds, sources and versions occur again and again.
 _HARMLESS: Final[set[str]] = set()
 _MOST_REMEMBERED: Final = 4096
-#: Those that were found to be semantic versions.
+#: Strings that were found to be semantic versions.
 _VERSIONS: Final[set[str]] = set()
 _QUOTED_DIGEST: Final = f'"{REQUEST_DIGEST}"'.encode()
 
@@ -329,7 +328,7 @@ def _optional(draft: Mapping[str, Any]) -> tuple[float | None, int, str | None, 
 def effect_text(
     draft: CheckedDraft, *, world_id: str, global_seq: int, uuid: str, sim_time: float, wall_time: float
 ) -> bytes:
-    """Write the effect that a draft becomes: its canonical bytes, made here once and for all."""
+    """Write the effect that a draft becomes: its final canonical bytes."""
     effect: dict[str, Any] = {
         "global_seq": global_seq,
         "kind": draft.kind,
@@ -351,7 +350,7 @@ def effect_text(
 
 
 def check_req_id(value: Any) -> str:
-    """Return an idempotency key back if a draft may have it; raise InvalidEffectError if not."""
+    """Return an idempotency key if it is valid; raise InvalidEffectError if not."""
     return read_word({"req_id": value}, "req_id")
 
 
@@ -367,7 +366,7 @@ def read_word(value: Mapping[str, Any], name: str, path: str = "$") -> str:
         raise InvalidEffectError(f"{name} has 1 to {MAX_WORD} characters, this one {len(word)}", f"{path}.{name}")
     if not word.isascii() or not word.isprintable():
         gate(word, path=f"{path}.{name}")
-    elif name != "req_id":  # those never come again
+    elif name != "req_id":  # those never recur
         if len(_HARMLESS) >= _MOST_REMEMBERED:
             _HARMLESS.clear()
         _HARMLESS.add(word)
@@ -403,7 +402,7 @@ def check_sim_time(value: Any) -> float:
 
 
 def missing_or(value: Mapping[str, Any], name: str, wanted: str) -> str:
-    """Say in words that a member is missing, or what it is instead of what is wanted."""
+    """Describe a member: that it is missing, or what it is in place of what is expected."""
     if name not in value:
         return f"{name} is missing; it is {wanted}"
     return f"{name} is {wanted}, not {json_name(value[name])}"
@@ -415,10 +414,9 @@ def json_name(value: Any) -> str:
     return "null" if value is None else names.get(type(value), f"a {type(value).__name__}")
 
 
-# Drafts that have a kind, a payload, a source and a time, and nothing else: those of recordings, in columns.
-#
-# There are many of them, and each is made, sent to another process and written once. As columns that takes about two
-# thirds of what it takes with a `CheckedDraft` for each.
+# Recorded drafts with a kind, a payload, a source and a time and nothing else are kept in columns. An import makes many
+# of them, sends each to another process and writes it once; columns take about two thirds of the time that a
+# `CheckedDraft` for each takes.
 
 #: The canonical text of an effect with no ``caused_by``, ``req_id`` and ``source_metadata``: its members stand sorted.
 _TEXT: Final = (
@@ -439,7 +437,7 @@ class PlainDrafts:
         self.sim_times: list[float] = []
 
     def add(self, kind: str, payload: bytes, source_id: str, sim_time: float) -> None:
-        """Add a draft that is checked already (`worldledger.drafts.check_draft` says what that is)."""
+        """Add a draft that is checked already (see `check_draft`)."""
         self.kinds.append(kind)
         self.payloads.append(payload)
         self.sources.append(source_id)
@@ -455,7 +453,7 @@ class PlainDrafts:
             yield CheckedDraft(kind, payload, source_id, SCHEMA_VERSION, sim_time, 0, None, None, None)
 
     def __getstate__(self) -> tuple[list[str], bytes, list[str], list[float]]:
-        # Canonical JSON has no line break: one object to send, instead of one for each payload.
+        # Canonical JSON has no line breaks: this sends one object instead of one for each payload.
         return self.kinds, b"\n".join(self.payloads), self.sources, self.sim_times
 
     def __setstate__(self, state: tuple[list[str], bytes, list[str], list[float]]) -> None:
@@ -465,7 +463,7 @@ class PlainDrafts:
             raise ValueError("a payload was lost")
 
     def texts(self, *, world_id: str, first_seq: int, new_uuid: Callable[[], str], wall_time: float) -> Iterator[bytes]:
-        """Write the effects that the drafts become from ``first_seq`` on, as `worldledger.drafts.effect_text` does."""
+        """Write the effects that the drafts become from ``first_seq`` on, as `effect_text` does."""
         words = {word: orjson.dumps(word) for word in {*self.kinds, *self.sources}}
         version = orjson.dumps(SCHEMA_VERSION)
         end = b'"wall_time":%b,"world_id":%b}' % (orjson.dumps(wall_time), orjson.dumps(world_id))

@@ -1,4 +1,4 @@
-"""The field's words: Intent, EffectDraft, Effect and EventLogEntry, and the kinds that only the service writes.
+"""The vocabulary: Intent, EffectDraft, Effect and EventLogEntry, and the kinds that only the service writes.
 
 Source: docs/reference/effects.md; docs/reference/contracts.md, "Event log".
 """
@@ -17,14 +17,14 @@ SCHEMA_VERSION = "1.0.0"
 #: The source_id of effects that the service itself writes.
 SERVICE_SOURCE = "worldledger"
 
-#: System kinds: these names, and all that begin so; see `is_system_kind`.
+#: System kinds: these names and prefixes; see `is_system_kind`.
 RESERVED_NAMES = frozenset({"StateDigest", "ViewDigest", "AgentRegistered"})
 RESERVED_PREFIXES = ("World", "Intent", "Generation")
 
 
 @lru_cache(maxsize=4096)
 def is_system_kind(kind: str) -> bool:
-    """Tell whether only the service may write effects of this kind.
+    """Return whether only the service may write effects of this kind.
 
     System kinds are WorldCreated and every other ``World…``, ``Intent…`` and ``Generation…`` kind,
     StateDigest, ViewDigest and AgentRegistered. They are folded by the core, whatever the ruleset.
@@ -133,10 +133,10 @@ _MESSAGES = frozenset({"Speak", "SpeakResponse", "MessageEmitted"})
 
 
 def is_private(effect: Effect) -> bool:
-    """Tell whether an effect is for its source and the ``target_id`` of its payload alone: ``private`` is true.
+    """Return whether an effect is only for its source and the ``target_id`` of its payload: ``private`` is true.
 
-    Of a message whatever else ``private`` may be, but false and null, counts as true: a mistake is to show too little,
-    not too much. Without a target it is for its source alone.
+    In a message any other value of ``private``, except for false and null, counts as true: a mistake must show too
+    little, not too much. Without a target it is for its source alone.
     """
     private = effect["payload"].get("private")
     return private is True or (effect["kind"] in _MESSAGES and private not in (None, False))

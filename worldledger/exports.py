@@ -1,12 +1,12 @@
-"""Exports: one world's log as a file, and the check of one. Pure: bytes in, values out.
+"""Exports: writing one world's log as a file, and checking such a file. Pure: bytes in, values out.
 
 Format ``worldledger-export/1`` (UTF-8, lines end in LF, the last LF may be missing)
 
 - line n is the canonical effect with global_seq n, exactly as it was hashed, from the genesis to the head;
 - the last line is the trailer, ``{"trailer":{…}}``, see `Trailer`.
 
-So the file alone says whether it is whole: the chain over the lines must end in the trailer's head_checksum. Which line
-was changed, where its text does not show it, is told by the trailer's `Marks`.
+So the file alone shows whether it is complete: the chain over the lines must end in the trailer's head_checksum. If the
+text of a changed line does not show it, the trailer's `Marks` tell which it was.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from worldledger.repeats import Spill
 
 #: Name of the export's format, with its version; it stands in the trailer.
 FORMAT: Final = "worldledger-export/1"
-#: How a trailer's line begins, and no effect's.
+#: The beginning of a trailer's line, and of no effect's.
 TRAILER_START: Final = b'{"trailer":'
 #: Most bytes of a trailer's line.
 MAX_TRAILER: Final = 128 * 1024
@@ -40,8 +40,8 @@ MARK_DIGITS: Final = 8
 class Marks:
     """The first digits of the checksum at every n-th effect.
 
-    ``every`` is the smallest power of two that keeps the marks few. So it follows from the number of effects alone,
-    and a log of up to 4,096 effects has a mark for each line.
+    ``every`` is the smallest power of two that keeps the marks few, so it follows from the number of effects alone. A
+    log of up to 4,096 effects has a mark for each line.
     """
 
     def __init__(self) -> None:
@@ -50,22 +50,22 @@ class Marks:
         self._marks: list[str] = []
 
     def add(self, checksum: str) -> None:
-        """Take the checksum (hex) of the next effect."""
+        """Add the checksum (hex) of the next effect."""
         self._seq += 1
         if self._seq % self.every == 0:
             self._marks.append(checksum[:MARK_DIGITS])
             if len(self._marks) > MAX_MARKS:
-                del self._marks[::2]  # what stays are the marks at even multiples
+                del self._marks[::2]  # the marks at even multiples stay
                 self.every *= 2
 
     def written(self) -> WrittenMarks:
-        """Return the marks as they stand in a trailer."""
+        """Return the marks as a trailer holds them."""
         return WrittenMarks(every=self.every, checksums="".join(self._marks))
 
     def first_difference(self, other: WrittenMarks) -> tuple[int, int] | None:
-        """Compare with the marks of another log of as many effects.
+        """Compare with the marks of another log with as many effects.
 
-        Gives the seqs between which, both included, the first difference lies; None where the other marks are none.
+        Returns the seqs between which, inclusive, the first difference lies; None if the other marks are invalid.
         """
         mine = self.written()
         if other.every != mine.every or len(other.checksums) != len(mine.checksums):
@@ -78,7 +78,7 @@ class Marks:
 
 
 class WrittenMarks(BaseModel):
-    """Marks as they stand in a trailer, one behind the other."""
+    """Marks as a trailer holds them, joined to one string."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -89,8 +89,8 @@ class WrittenMarks(BaseModel):
 class Trailer(BaseModel):
     """Which world an export holds, and where its log ended when it was exported.
 
-    ``count`` (effects) and ``head_seq`` are the same number: an export begins with the genesis. Without ``marks`` a
-    file is as safe, but which of its lines was changed can no longer be told.
+    ``count`` (effects) and ``head_seq`` are the same number: an export begins with the genesis. A file without
+    ``marks`` is as safe, but which of its lines was changed can no longer be told.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -116,10 +116,10 @@ class Trailer(BaseModel):
 
 
 class ExportWriter:
-    """Turns a world's rows, ascending and batch by batch, into an export.
+    """Turns a world's rows, ascending and in batches, into an export.
 
-    On the way the log is held to all that `Verifier` looks at; ``spill`` is handed to it. Whoever lends files closes
-    the writer at the end.
+    The log is checked as `Verifier` does; ``spill`` is passed to it. A caller that lends files closes the writer at the
+    end.
     """
 
     def __init__(self, world_id: str, head: Position, spill: Spill | None = None) -> None:
@@ -129,7 +129,7 @@ class ExportWriter:
         self._genesis: dict[str, Any] = {}
 
     def lines(self, rows: Sequence[StoredEffect]) -> bytes:
-        """Return the lines of the next rows. Raises TamperedError where the log does not hold."""
+        """Return the lines of the next rows. Raises TamperedError if the log does not hold."""
         if not self._verifier.feed(rows):
             raise self._finding().error()
         if not self._genesis:
@@ -139,7 +139,7 @@ class ExportWriter:
         return b"\n".join([row.text for row in rows]) + b"\n"
 
     def trailer(self) -> Trailer:
-        """Close the export. Raises TamperedError if the log does not end at the head, or has twice what it must not."""
+        """Finish the export. Raises TamperedError if the log does not end at the head, or has duplicates."""
         if not self._verifier.finish(self._head).verified:
             raise self._finding().error()
         return Trailer(
@@ -168,29 +168,29 @@ def _payload(text: bytes) -> dict[str, Any]:
     return payload if isinstance(payload, dict) else {}
 
 
-# The check of an export (format: `worldledger.exports`), line by line. Pure: bytes in, values out.
+# -- checking an export, line by line: bytes in, values out ---------------------------------------------------------
 #
 # Each line must be an effect that belongs at its place, the chain over the lines must end in the trailer's
-# head_checksum, and the trailer must agree with the genesis. Whoever rewrites a file together with its trailer is found
-# only by a head that was noted elsewhere.
+# head_checksum, and the trailer must agree with the genesis. A file that was rewritten together with its trailer can
+# only be detected by a head that was noted elsewhere.
 
-#: Most bytes of a line that a check without a limit of its own should read: an honest export may have large effects.
+#: Most bytes of a line that a check without a limit of its own should read: a genuine export may have large effects.
 MAX_LINE: Final = 64 * 1024 * 1024
-#: Told how many effects and bytes have been looked at.
+#: Called with the numbers of effects and bytes checked so far.
 Progress = Callable[[int, int], None]
 
 _MIB: Final = 1024 * 1024
 _STEP: Final = 1000
-#: How the first line of an export begins, whatever else may be wrong with it.
+#: The beginning of an export's first line, whatever else may be wrong with it.
 _GENESIS_START: Final = f'{{"global_seq":1,"kind":"{GENESIS_KIND}",'.encode()
 
 
 @dataclass(frozen=True)
 class CheckedExport:
-    """An export in which everything holds.
+    """The facts about an export in which everything holds.
 
-    ``world`` and ``ruleset_version`` are as the genesis says, ``genesis`` its stored text; ``sim_time`` and
-    ``wall_time`` are those of the last effect; ``longest`` is the longest line's bytes.
+    ``world`` and ``ruleset_version`` are those of the genesis, ``genesis`` is its stored text; ``sim_time`` and
+    ``wall_time`` are those of the last effect; ``longest`` is the number of bytes of the longest line.
     """
 
     trailer: Trailer
@@ -203,7 +203,7 @@ class CheckedExport:
 
 
 def read_lines(stream: BinaryIO, *, limit: int) -> Iterator[bytes]:
-    """Return the lines with their ends; of a longer line than ``limit`` bytes only so much that its length shows."""
+    """Yield the lines with their ends; of a line over ``limit`` bytes only as much as shows its excess."""
     while line := stream.readline(limit + 2):
         yield line
 
@@ -219,9 +219,9 @@ def check_export(
 ) -> CheckedExport:
     """Check a whole export, line by line, in bounded memory: 24 bytes of each effect, less with ``spill`` (`Repeats`).
 
-    ``name`` is what errors call the file; ``noted`` are positions that someone kept, through which the chain must
-    pass. Raises FileRefusedError with the ``line`` (counted from 1) and the reason; with the detail ``unchecked``
-    where that says nothing against the file: it is no export at all, one of another version, or has an effect over
+    ``name`` is the file's name in errors; ``noted`` are positions that were kept earlier, through which the chain must
+    pass. Raises FileRefusedError with the ``line`` (counted from 1) and the reason. It has the detail ``unchecked`` if
+    the reason does not speak against the file: it is not an export, is one of another version, or has an effect over
     ``max_effect_bytes``.
     """
     used = UsedOnce(spill)
@@ -242,7 +242,7 @@ def check_export(
 
 
 class _Check:
-    """The state of one check: what the next line must follow."""
+    """The state of one check: what the next line must continue."""
 
     def __init__(self, name: str, max_effect_bytes: int, noted: Iterable[Position], used: UsedOnce) -> None:
         self._name = name
@@ -264,7 +264,7 @@ class _Check:
         self.seq = 0
 
     def feed(self, line: bytes) -> None:
-        """Take the next line, with its end."""
+        """Check the next line, with its end."""
         self._line += 1
         self._longest = max(self._longest, len(line))
         if self._trailer is not None:
@@ -284,7 +284,7 @@ class _Check:
         self._read_effect(text)
 
     def finish(self) -> CheckedExport:
-        """Close the check at the end of the file."""
+        """Finish the check at the end of the file."""
         if self._trailer is None:
             if self._line == 0:
                 self._line = 1
@@ -341,11 +341,12 @@ class _Check:
                 raise self._refusal(what, seq=self.seq)
 
     def _read_genesis(self, effect: dict[str, Any]) -> NewWorld:
-        """Return the world that the first effect makes."""
+        """Return the world that the first effect creates."""
         payload = effect.get("payload")
         if effect.get("kind") != GENESIS_KIND or not isinstance(payload, dict):
             what = f"the first line is not the effect {GENESIS_KIND}: this is not the beginning of an export"
-            # An effect of another kind stands in exports only, so something was taken away before it.
+            # Only exports are checked here, so a first effect of another kind means that something was removed before
+            # it.
             raise self._refusal(what) if effect.keys() >= REQUIRED else self._no_export(what)
         self._payload = payload
         try:
@@ -388,7 +389,7 @@ class _Check:
                 raise self._refusal(f"the trailer's {field} is {said!r}, the lines before it say {value!r}")
 
     def _changed(self, trailer: Trailer) -> FileRefusedError:
-        """Say which lines are not as they were when the trailer was written."""
+        """Describe which lines differ from those for which the trailer was written."""
         found = self._marks.first_difference(trailer.marks) if trailer.marks is not None else None
         if found is None:
             what = f"the checksum over the lines before is {self._checksum[:16]}…, the trailer says "
@@ -400,7 +401,7 @@ class _Check:
         return self._refusal(f"this line or one of those up to line {last} was changed", seq=first)
 
     def _no_export(self, reason: str) -> FileRefusedError:
-        """Refuse a line that no export has: a first one of that kind tells that the file is none."""
+        """Refuse a line that no export has: if it is the first, the file is not an export."""
         if self._world is not None:
             return self._refusal(reason)
         return self._refusal(f"not a worldledger export: {reason}", unchecked=True)

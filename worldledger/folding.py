@@ -20,21 +20,21 @@ from worldledger.log_rules import kind_problem
 from worldledger.rulesets.base import Handler, MalformedEffectError, Ruleset, Touched
 from worldledger.world import WorldState
 
-#: The system effect that says which state a world had (source: docs/explanation.md,
-#: "Why snapshots are caches, and digests are in the chain").
+#: The system effect with the digest of a world's state (source: docs/explanation.md, "Why snapshots are caches, and
+#: digests are in the chain").
 DIGEST_KIND: Final = "StateDigest"
 
 _NOTHING: Final = ()
 
 
 class _BrokenRuleError(Exception):
-    """A log does not keep to the rules of every log, so there is no state behind it."""
+    """A log breaks the rules of every log, so it has no state."""
 
 
 class Fold:
-    """One world's state at a seq, and the way forward from there.
+    """One world's state at a seq, which can be moved forward.
 
-    ``state`` is changed in place. After an error the fold is of no more use: begin anew from a snapshot.
+    ``state`` is changed in place. After an error the fold must not be used any more: begin again from a snapshot.
     """
 
     __slots__ = ("_handlers", "ruleset", "seq", "state", "world_id")
@@ -50,7 +50,7 @@ class Fold:
     def feed(self, rows: Sequence[StoredEffect]) -> None:
         """Fold stored rows, which must follow the fold's seq without a gap.
 
-        Raises TamperedError where a row is missing or no effect, FoldError where the ruleset fails.
+        Raises TamperedError if a row is missing or is not an effect, FoldError if the ruleset fails.
         """
         if not rows:
             return
@@ -72,11 +72,11 @@ class Fold:
                     state.metadata["malformed_effects"] += 1
             self._note(effect, row[0])
         except Exception as error:
-            # Read once more: ``effect`` may still be that of the row before, or changed by a handler.
+            # Parsed once more: ``effect`` may still be that of the row before, or changed by a handler.
             raise self._failed(error, row[0], _read(row[1])) from error
 
     def apply(self, effect: Effect) -> Touched:
-        """Fold the next effect; give which entities it may have changed. Raises as `feed` does."""
+        """Fold the next effect; return which entities it may have changed. Raises as `feed` does."""
         seq = effect["global_seq"]
         if seq != self.seq + 1:
             raise Finding(self.world_id, self.seq + 1, f"the fold stands before seq {self.seq + 1}, not {seq}").error()
@@ -88,7 +88,7 @@ class Fold:
         return touched
 
     def copy(self) -> Fold:
-        """Return a fold at the same place, which goes forward without this one."""
+        """Return an independent fold at the same place."""
         return Fold(self.world_id, self.ruleset, self.state.copy_deep(), self.seq)
 
     def _apply(self, effect: Effect) -> Touched:
@@ -136,7 +136,7 @@ def fold(world_id: str, ruleset: Ruleset, rows: Iterable[StoredEffect]) -> World
 
 
 def _handlers(ruleset: Ruleset) -> dict[str, Handler]:
-    """Return what folds each kind: the core's word on system kinds, the ruleset's on the others."""
+    """Return the handler of each kind: the core's for system kinds, the ruleset's for the others."""
     found = {kind: handler for kind, handler in ruleset.handlers.items() if not is_system_kind(kind)}
     upcasting = ruleset.upcasting
     for kind in upcasting.kinds & found.keys():
@@ -191,5 +191,5 @@ _SHAPE: Final[Mapping[str, Any]] = {
 
 
 def _is_effect(value: Any) -> bool:
-    """Tell whether a value has what a fold looks at."""
+    """Return whether a value has the members that a fold reads."""
     return isinstance(value, dict) and all(isinstance(value.get(name), shape) for name, shape in _SHAPE.items())

@@ -1,7 +1,7 @@
-"""How a world begins: its name, and the genesis effect ``WorldCreated`` that says once what it is.
+"""How a world begins: its name, and the genesis effect ``WorldCreated``, which states once what it is.
 
-Everything that is trusted about a world stands in its genesis, which is global_seq 1 and therefore chained; the
-``worlds`` table only repeats it for queries, and verification compares the two.
+Everything that is trusted about a world is in its genesis, which is global_seq 1 and therefore chained; the ``worlds``
+table only repeats it for queries, and verification compares the two.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from worldledger.config import OrchestratorConfig
 from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
 from worldledger.errors import InvalidConfigError, InvalidEffectError, InvalidNameError, SimulationError
 
-#: What a world's name may be, for messages and docs.
+#: The rule for a world's name, for messages and docs.
 NAME_RULE: Final = (
     "1 to 200 characters: letters A-Z a-z, digits, '.', '_', '-' and '~', starting with a letter or digit"
 )
@@ -36,36 +36,36 @@ Order: TypeAlias = Literal["arrival", "tick"]
 
 #: The kind of every world's first effect.
 GENESIS_KIND: Final = "WorldCreated"
-#: The member of a genesis that says from where a world under the wall clock counts its seconds: epoch seconds.
+#: The member of a genesis with the zero of a world under the wall clock: epoch seconds.
 TIME_ZERO: Final = "time_zero"
-#: Where a genesis names the canonical profile: another one is not wrong, but cannot be read by this version.
+#: Where a genesis names the canonical profile: another one is not wrong, but this version cannot read it.
 PROFILE_PATH: Final = "$.payload.canonical_profile"
 
 
 def check_world_name(name: str) -> str:
-    """Return the name back if it is allowed (see NAME_RULE); raise InvalidNameError if not."""
+    """Return a world's name if it is allowed (see NAME_RULE); raise InvalidNameError if not."""
     if not _NAME.match(name):
         raise InvalidNameError(f"{name!r} cannot be a world's name; allowed: {NAME_RULE}", world_id=name)
     return name
 
 
 def is_uuid(value: Any) -> bool:
-    """Tell whether a value is a uuid as logs have them: 32 lower-case hex digits."""
+    """Return whether a value is a uuid as logs have them: 32 lower-case hex digits."""
     return type(value) is str and _UUID.match(value) is not None
 
 
 def is_time(value: Any) -> TypeGuard[float]:
-    """Tell whether a value can be a number of seconds: finite, and an integer only as far as JSON readers agree."""
+    """Return whether a value can be a number of seconds: finite, and an integer only as far as JSON readers agree."""
     return math.isfinite(value) if type(value) is float else type(value) is int and abs(value) <= MAX_INT
 
 
 def is_authority(name: str) -> bool:
-    """Tell whether this can say who sets sim_time: ``wall``, ``client`` or an adapter's name."""
+    """Return whether a value can name the authority over sim_time: ``wall``, ``client`` or an adapter's name."""
     return _AUTHORITY.match(name) is not None and name != SERVICE_SOURCE
 
 
 class Parent(BaseModel):
-    """Where a fork left its parent: the parent's name and uuid (32 hex digits), and a position in its chain."""
+    """The origin of a fork: the parent's name and uuid (32 hex digits), and a position in its chain."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -123,14 +123,14 @@ class UnforkedWorld(BaseModel):
 class NewWorld(UnforkedWorld):
     """A world to be created.
 
-    ``parent`` says where a fork left another world. Until this version makes forks itself, the caller vouches for it:
-    only its shape is checked, not whether there is such a world, or such an effect in it.
+    ``parent`` is the origin of a fork. This version does not make forks itself: only its shape is checked, not whether
+    there is such a world, or such an effect in it.
     """
 
     parent: Parent | None = None
 
     def checked(self) -> NewWorld:
-        """Return the same world if its name, labels, config and the shape of its parent are fit to be kept.
+        """Return the world itself if its name, labels, config and the shape of its parent can be stored.
 
         Raises InvalidNameError for the name, InvalidConfigError with the path for anything else.
         """
@@ -199,11 +199,10 @@ def genesis_draft(world: NewWorld, *, world_uuid: str, ruleset_version: int, wal
 
 
 def recorded_world(world_id: Any, payload: Mapping[str, Any]) -> NewWorld:
-    """Return the world that a recorded genesis makes, of its payload.
+    """Return the world that a recorded genesis creates, from its payload.
 
-    This is the rule for what a genesis may say: `genesis_problem` holds stored logs to it, `worldledger.exports` holds
-    exports to it.
-    Raises InvalidConfigError with the ``path`` of what it cannot say.
+    This is the rule for the content of a genesis: `genesis_problem` applies it to stored logs, `worldledger.exports`
+    to exports. Raises InvalidConfigError with the ``path`` of what is not allowed.
     """
     if payload.get("canonical_profile") != PROFILE:
         what = f"canonical profile {payload.get('canonical_profile')!r} is unknown to this version"
@@ -233,7 +232,7 @@ def _no_genesis(name: str, what: str) -> InvalidConfigError:
 def genesis_problem(text: bytes, columns: Mapping[str, Any]) -> str | None:
     """Compare a world's first stored effect with its row in ``worlds``; return what differs, or None.
 
-    A genesis that says what none can say (`recorded_world`) is a problem, too.
+    A genesis with content that is not allowed (`recorded_world`) is a problem, too.
 
     ``columns`` has world_id, world_uuid (text), ruleset, ruleset_version, config (a value), experiment and
     time_authority.
@@ -244,7 +243,7 @@ def genesis_problem(text: bytes, columns: Mapping[str, Any]) -> str | None:
         if effect["kind"] != GENESIS_KIND:
             return f"the first effect is {effect['kind']!r}, not {GENESIS_KIND}"
         for name in ("world_uuid", "ruleset", "ruleset_version", "config", "experiment", "time_authority"):
-            # As texts, because to Python 1, 1.0 and True are one value.
+            # As texts, because 1, 1.0 and True are equal in Python.
             said, found = canonical_json(payload[name]), canonical_json(columns[name])
             if payload[name] != columns[name] or said != found:
                 return f"column {name} of the world is {found.decode()}, its genesis says {said.decode()}"

@@ -1,9 +1,9 @@
-"""From what an agent wants to do to a checked intent, and from there to the draft of an effect.
+"""Checking intents, and making the drafts of their effects.
 
 Source: docs/reference/intents.md. An intent of the kinds Speak, Move and Interact becomes an effect of that kind, one
 of the kind Custom an effect of the kind that its ``payload.kind`` names.
 
-Fields that may be left out may also be null. Whatever else a payload holds is kept as it is.
+Optional members may be null. Other members of a payload are kept as they are.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from worldledger.staleness import (
 IntentKind: TypeAlias = Literal["Speak", "Move", "Interact", "Custom"]
 KINDS: Final[tuple[IntentKind, ...]] = get_args(IntentKind)
 
-#: Needed for any intent.
+#: The permission that any intent needs.
 SUBMIT_INTENT: Final = "submit_intent"
-#: What an agent may do unless its registration says otherwise.
+#: The permissions of an agent unless its registration says otherwise.
 DEFAULT_PERMISSIONS: Final = (SUBMIT_INTENT, "intent:move", "intent:speak", "intent:interact", "intent:custom")
 #: Most permissions of one agent, and the largest weight in the round-robin of agents.
 MAX_PERMISSIONS: Final = 1000
@@ -55,7 +55,7 @@ _KNOWN: Final = frozenset(
 
 
 class Accepted(str):
-    """An accepted intent: the uuid of its effect (what ``submit_intent`` gives), and where that stands.
+    """An accepted intent: the uuid of its effect (the result of ``submit_intent``), and its place.
 
     - ``global_seq``: the effect's place in the world's log
     - ``req_id``: the intent's
@@ -69,14 +69,14 @@ class Accepted(str):
     replayed: bool
 
     def __new__(cls, uuid: str, *, global_seq: int, req_id: str, replayed: bool = False) -> Self:
-        """Make it of the effect's uuid."""
+        """Make it from the effect's uuid."""
         made = super().__new__(cls, uuid)
         made.global_seq = global_seq
         made.req_id = req_id
         made.replayed = replayed
         return made
 
-    def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, Any]]:  # what copies and pickles are made of
+    def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, Any]]:  # what copies and pickles are made from
         return (str(self),), {"global_seq": self.global_seq, "req_id": self.req_id, "replayed": self.replayed}
 
 
@@ -96,10 +96,10 @@ class Held(NamedTuple):
 
 
 class CheckedIntent(NamedTuple):
-    """An intent whose shape and values are right; ``payload`` is an object of its own, positions in it are 3D floats.
+    """An intent whose shape and values are valid; ``payload`` is an object of its own, positions in it are 3D floats.
 
-    ``token_count`` is the payload's: LLM tokens that making the intent has cost, 0 where it says nothing. ``order`` is
-    its place among the agent's own in a world that is ordered by ticks, if it states one. ``about`` are the ids that it
+    ``token_count`` is the payload's: the LLM tokens that making the intent has cost, 0 if it does not say. ``order`` is
+    its place among the agent's own intents in a world ordered by ticks, if it states one. ``about`` are the ids that it
     names besides those of its payload, ``staleness_threshold`` its own, if it has one.
     """
 
@@ -116,7 +116,7 @@ class CheckedIntent(NamedTuple):
     staleness_threshold: Threshold = NOT_GIVEN
 
     def to_intent(self) -> Intent:
-        """Return the Intent, its payload a copy: whoever is handed it can change nothing here."""
+        """Return the Intent with a copy of the payload, so that changes to it do not affect this object."""
         intent: Intent = {
             "kind": self.kind,
             "payload": orjson.loads(orjson.dumps(self.payload)),
@@ -139,16 +139,16 @@ class CheckedIntent(NamedTuple):
 
 
 def check_intent(value: Any, *, default_priority: int = 0) -> CheckedIntent:
-    """Check one intent's shape and values, strictly: nothing is taken for something else.
+    """Check one intent's shape and values, strictly: values are not converted.
 
-    ``context_seq``, ``priority``, ``schema_version``, ``about`` and ``staleness_threshold`` may be left out; what that
-    means for ``context_seq``, the world says. Raises InvalidIntentError with the JSON path of what is wrong,
+    ``context_seq``, ``priority``, ``schema_version``, ``about`` and ``staleness_threshold`` may be left out; the world
+    decides what a missing ``context_seq`` means. Raises InvalidIntentError with the JSON path of what is wrong,
     ReservedKindError for a Custom kind that only the service writes, and for the service's own name as agent_id.
     """
     try:
         return _checked(value, default_priority)
     except InvalidEffectError as error:
-        if type(error) is InvalidEffectError:  # the gate's word on a value
+        if type(error) is InvalidEffectError:  # raised by the gate
             raise InvalidIntentError(error.reason, error.path) from None
         raise
 
@@ -196,7 +196,7 @@ def _checked(value: Any, default_priority: int) -> CheckedIntent:
 def intent_draft(intent: CheckedIntent) -> EffectDraft:
     """Return the draft of the effect that a checked intent asks for; its source is the agent.
 
-    ``source_metadata`` says what it was made from, and what it said of that itself.
+    ``source_metadata`` has what the intent was made from, and its own statements about that.
     """
     made_from: dict[str, Any] = {"intent": intent.kind, "context_seq": intent.context_seq}
     if intent.about:
@@ -218,7 +218,7 @@ def intent_draft(intent: CheckedIntent) -> EffectDraft:
 
 
 def _check_move(payload: dict[str, Any], agent_id: str) -> None:
-    """Move ``{to | position, from?, speed?, agent_id?}``; where both are given, ``to`` counts."""
+    """Move ``{to | position, from?, speed?, agent_id?}``; if both are given, ``to`` counts."""
     name = "position" if payload.get("to") is None else "to"
     if payload.get(name) is None:
         raise InvalidIntentError("a Move needs a position to move to", "$.payload.to")
@@ -237,7 +237,7 @@ def _check_move(payload: dict[str, Any], agent_id: str) -> None:
 
 
 def _check_speak(payload: dict[str, Any], _: str) -> None:
-    """Speak ``{text, private?, target_id?}``: one that is private is for the target alone, which it has to name."""
+    """Speak ``{text, private?, target_id?}``: a private one is only for the target, which it has to name."""
     if type(payload.get("text")) is not str:
         raise InvalidIntentError(missing_or(payload, "text", "a string"), "$.payload.text")
     if _given(payload, "private") and type(payload["private"]) is not bool:
@@ -253,7 +253,7 @@ def _check_interact(payload: dict[str, Any], agent_id: str) -> None:
 
 
 def _check_custom(payload: dict[str, Any], _: str) -> None:
-    """Look at ``Custom {kind, …}``: no kind of the service, and none that is an intent kind with its own permission."""
+    """Check ``Custom {kind, …}``: neither a system kind nor an intent kind with its own permission."""
     kind = read_word(payload, "kind", "$.payload")
     if is_system_kind(kind):
         raise ReservedKindError(f"{kind} effects are written by the service alone", "$.payload.kind")
@@ -270,7 +270,7 @@ _PAYLOADS: Final[Mapping[str, Callable[[dict[str, Any], str], None]]] = {
 
 
 def _given(payload: dict[str, Any], name: str) -> bool:
-    """Tell whether a member is there; one that is null is taken out."""
+    """Return whether a member is there; one that is null is removed."""
     if payload.get(name) is not None:
         return True
     payload.pop(name, None)
@@ -287,7 +287,7 @@ def _tokens(payload: dict[str, Any]) -> int:
 
 
 def _point(value: Any, path: str) -> list[float]:
-    """Return a position as three floats; of two, z is 0.0."""
+    """Return a position as three floats; z is 0.0 if there are two."""
     if type(value) is not list or not 2 <= len(value) <= 3:
         raise InvalidIntentError("a position is a list of 2 or 3 numbers", path)
     point = [_number(item, f"{path}[{index}]", "a coordinate") for index, item in enumerate(value)]
@@ -309,7 +309,7 @@ def permission_for(kind: str) -> str:
 
 
 def check_agent_id(value: Any, path: str = "$.agent_id") -> str:
-    """Return an agent's id back if it may be one: 1 to 200 characters, and not the service's own name.
+    """Return an agent's id if it is valid: 1 to 200 characters, and not the service's own name.
 
     Raises InvalidEffectError or ReservedKindError.
     """
@@ -330,9 +330,9 @@ def _not_the_service(agent_id: str, path: str) -> str:
 
 
 def check_permissions(value: Iterable[Any] | None, path: str = "$.permissions") -> list[str]:
-    """Return permissions sorted, each once; None stands for DEFAULT_PERMISSIONS.
+    """Return permissions sorted, each once; None means DEFAULT_PERMISSIONS.
 
-    Any name may be a permission: a validator may ask for some of its own. Raises InvalidEffectError.
+    Any name may be a permission: a validator may use its own. Raises InvalidEffectError.
     """
     if value is None:
         return sorted(DEFAULT_PERMISSIONS)
@@ -344,7 +344,7 @@ def check_permissions(value: Iterable[Any] | None, path: str = "$.permissions") 
 
 
 def check_weight(value: Any, path: str = "$.weight") -> int:
-    """Return an agent's weight in the round-robin back if it is one: 1 to MAX_WEIGHT. Raises InvalidEffectError."""
+    """Return an agent's weight in the round-robin if it is valid: 1 to MAX_WEIGHT. Raises InvalidEffectError."""
     if type(value) is not int or not 1 <= value <= MAX_WEIGHT:
         raise InvalidEffectError(f"weight is a whole number from 1 to {MAX_WEIGHT}", path)
     return value
@@ -360,7 +360,7 @@ def registration_draft(
 ) -> EffectDraft:
     """Return the draft of the effect that registers an agent, or registers it anew; written by the service.
 
-    ``policy_spec`` is what `worldledger.policies.policy_spec` gives. Raises InvalidEffectError for anything else.
+    ``policy_spec`` is the result of `worldledger.policies.policy_spec`. Raises InvalidEffectError for anything else.
     """
     payload: dict[str, Any] = {
         "agent_id": check_agent_id(agent_id),

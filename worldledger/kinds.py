@@ -1,9 +1,9 @@
-"""Kinds of worlds, as plug-ins: what a package declares to add one, and finding those that are installed.
+"""Kinds of worlds as plug-ins: what a package declares to add one, and finding the installed ones.
 
 A kind is one small object, `Kind`, that an installed package offers in the entry-point group ``worldledger.kinds``
-under the kind's name. Its parts are named, not imported: each is loaded when something wants it, so that a client of a
-world loads no server. The kinds that come with Worldledger (the folder ``kinds``) are made of the same parts as
-anybody's.
+under the kind's name. Its parts are named, not imported: each is loaded when it is needed, so that a client of a world
+loads no server. The kinds that come with Worldledger (the folder ``kinds``) are made of the same parts as those of
+third parties.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Kind:
       the log; see `worldledger_service.database.analytics.of_kinds`.
     - ``commands``: a function that is called with `worldledger_service.cli.tree.Commands`, and adds commands to it.
     - ``read_config``: a function ``(file, *, named)`` from a path to a world's configuration, for ``worldledger world
-      create --config``; None for a file that is none of the kind's, unless the kind is ``named`` on the command line.
+      create --config``; None for a file that is not of this kind, unless the kind is ``named`` on the command line.
     - ``pictured``: a function from a state's entities to a title and lines, with which ``worldledger state`` begins.
     - ``routes``: a sequence of Starlette's routes, those of a FastAPI ``APIRouter`` for example.
     - ``tags``: the groups of these routes in the OpenAPI document, objects with ``name`` and ``description``.
     - ``serves``: a function from `worldledger_service.api.context.Services` to an asynchronous context manager, entered
-      as long as the service serves; routes find what it lends in ``Services.of_kinds``, by the kind's name.
+    as long as the service serves; routes find what it yields in ``Services.of_kinds``, by the kind's name.
     - ``problems``: classes of errors, each with its `worldledger_service.api.problems.Answer`.
     - ``schemas``: JSON Schemas that are served, `worldledger_service.api.documents.Published` objects by name.
     - ``report``: a `worldledger_service.report.blocks.KindSection`, what an experiment's report says of its worlds.
@@ -64,9 +64,9 @@ class Kind:
     report: str | None = None
 
     def load(self, part: str) -> Any:
-        """Load a part, such as ``projections``; None where the kind has none of it.
+        """Load a part, such as ``projections``; None if the kind does not have it.
 
-        Raises InvalidKindError, which names kind and part, where the part cannot be loaded.
+        Raises InvalidKindError, which names kind and part, if the part cannot be loaded.
         """
         place = getattr(self, part)
         if place is None:
@@ -82,7 +82,7 @@ class Kind:
 def installed() -> Mapping[str, Kind]:
     """Return the kinds that installed packages offer, by name, in the order of the names.
 
-    Raises InvalidKindError for one that cannot be loaded, is no Kind, or has another name than its entry point.
+    Raises InvalidKindError for one that cannot be loaded, is not a Kind, or is not named like its entry point.
     """
     found: dict[str, Kind] = {}
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):

@@ -1,6 +1,6 @@
 """How long it takes until an agent sees what happened.
 
-Source: docs/reference/contracts.md, "Policies, validators and latency". A model only computes; whoever delivers waits.
+Source: docs/reference/contracts.md, "Policies, validators and latency". A model only computes; its caller waits.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from worldledger.effects import Effect
 from worldledger.protocols import MODEL_METHODS, LatencyModelProtocol, lacking
 from worldledger.world import WorldState
 
-#: Longest delay in seconds: more than 30 years, so that adding it to a clock stays exact enough.
+#: Longest delay in seconds: more than 30 years, and a clock plus this is still exact enough.
 MAX_DELAY: Final = 1e9
 
 
 class LatencyModel:
-    """Base of all latency models: override `calculate_delay`, or `delay` where the world's state matters.
+    """Base of all latency models: override `calculate_delay`, or `delay` if the world's state matters.
 
     A model keeps nothing from one call to the next. It is stored by its registered name, version and `config`, see
     `worldledger.policies`.
@@ -28,26 +28,26 @@ class LatencyModel:
         raise NotImplementedError(f"{type(self).__name__} says neither calculate_delay nor delay")
 
     def delay(self, from_agent: str, to_agent: str, effect: Effect, world_state: WorldState) -> float:
-        """Return the same, knowing the state after the effect. By default that does not matter."""
+        """Return the same, given the state after the effect. By default the state does not matter."""
         return self.calculate_delay(from_agent, to_agent, effect)
 
     def config(self) -> dict[str, Any]:
-        """Return the keyword arguments that make the same model anew: unless overridden, its public attributes."""
+        """Return the keyword arguments that make the same model again: by default, its public attributes."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
 
 class AdaptedLatency(LatencyModel):
-    """A latency model that is no LatencyModel, but has `calculate_delay` (`LatencyModelProtocol`): ``model``."""
+    """Wraps ``model``, which is not a LatencyModel but has `calculate_delay` (`LatencyModelProtocol`)."""
 
     def __init__(self, model: LatencyModelProtocol) -> None:
         self.model = model
 
     def calculate_delay(self, from_agent: str, to_agent: str, effect: Effect) -> float:
-        """Return what the model says."""
+        """Return the model's result."""
         return self.model.calculate_delay(from_agent, to_agent, effect)
 
     def config(self) -> dict[str, Any]:
-        """Return the model's own ``config()``, its public attributes where it has none."""
+        """Return the model's own ``config()``, or its public attributes if it has none."""
         own = getattr(self.model, "config", None)
         if callable(own):
             return dict(own())
@@ -55,7 +55,7 @@ class AdaptedLatency(LatencyModel):
 
 
 def as_latency_model(model: Any) -> Any:
-    """Return a latency model as a LatencyModel; anything that is none at all as it is."""
+    """Return a latency model as a LatencyModel; anything else as it is."""
     if isinstance(model, LatencyModel | type) or lacking(model, MODEL_METHODS, methods=True):
         return model
     return AdaptedLatency(model)
@@ -84,8 +84,8 @@ class FixedLatency(LatencyModel):
 class DistanceLatency(LatencyModel):
     """What happens farther away is seen later, an agent's own effects at once.
 
-    The distance is that between the source and the agent after the effect. Where one of them has no position, the
-    delay is ``base_seconds``.
+    The distance is that between the source and the agent after the effect. If one of them has no position, the delay is
+    ``base_seconds``.
     """
 
     def __init__(self, seconds_per_unit: float, base_seconds: float = 0.0, max_seconds: float | None = None) -> None:
@@ -95,7 +95,7 @@ class DistanceLatency(LatencyModel):
         self.max_seconds = None if max_seconds is None else _seconds("max_seconds", max_seconds)
 
     def calculate_delay(self, from_agent: str, to_agent: str, effect: Effect) -> float:
-        """Return the delay where no distance is known."""
+        """Return the delay for an unknown distance."""
         return 0.0 if from_agent == to_agent else self._limited(self.base_seconds)
 
     def delay(self, from_agent: str, to_agent: str, effect: Effect, world_state: WorldState) -> float:
@@ -112,7 +112,7 @@ class DistanceLatency(LatencyModel):
 
 
 def longest_delay(model: LatencyModel) -> float:
-    """Return the most seconds by which a model may delay anything: infinite where it does not say."""
+    """Return the most seconds by which a model may delay anything: infinite if it does not say."""
     if type(model) is NoLatency:
         return 0.0
     if type(model) is FixedLatency:
@@ -123,11 +123,11 @@ def longest_delay(model: LatencyModel) -> float:
 
 
 def bounded(delay: float) -> float:
-    """Return a delay that can be waited for: from 0.0 to MAX_DELAY, 0.0 for NaN."""
+    """Return a delay within bounds: from 0.0 to MAX_DELAY, 0.0 for NaN."""
     return min(max(0.0, delay), MAX_DELAY)
 
 
 def _seconds(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
         raise ValueError(f"{name} is a number from 0 on, not {value!r}")
-    return float(value) + 0.0  # which makes 0.0 of -0.0
+    return float(value) + 0.0  # makes 0.0 of -0.0

@@ -1,6 +1,6 @@
-"""What every log obeys, besides its chain: the shape of an effect, its place in time, and what may not come again.
+"""What every log obeys, besides its chain: the shape of an effect, its place in time, and what must be unique.
 
-One spelling for all who look at it: `worldledger.chain.Verifier` in stored rows, `worldledger.exports` in a file.
+The one spelling of these rules: `worldledger.chain.Verifier` applies them to rows, `worldledger.exports` to a file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from worldledger.genesis import GENESIS_KIND, is_uuid
 from worldledger.repeats import Repeats, Spill, uuid_keys
 from worldledger.requests import LoggedRequest, Requests
 
-#: Told some requests.
+#: Called with some requests.
 Heard: TypeAlias = Callable[[Sequence[LoggedRequest]], object]
 
 _TEXTS: Final = ("kind", "source_id", "schema_version", "world_id")
@@ -24,13 +24,13 @@ _ALLOWED: Final = REQUIRED | {"caused_by", "source_metadata"}
 _PLAIN: Final = frozenset({int, float})
 _GATHERED: Final = 1000
 UUID_RULE: Final = "not 32 hex digits, in lower case"
-#: System kinds that the service writes, or has written, in the name of an agent or an adapter; so it does the prefix's.
+#: System kinds that the service writes, or has written, in the name of an agent or an adapter; also the prefix's.
 IN_OTHER_NAMES: Final = frozenset({"IntentRejected", "WorldTimeSet"})
 PREFIX_IN_OTHER_NAMES: Final = "Generation"
 
 
 def kind_problem(kind: str, source_id: str, seq: int) -> str | None:
-    """Say why the effect ``seq`` cannot be of this system kind, or not by this source; None if it can."""
+    """Explain why the effect ``seq`` cannot be of this system kind, or from this source; None if it can."""
     if kind == GENESIS_KIND and seq != 1:
         return f"$.kind: {GENESIS_KIND} stands at seq 1 alone"
     if source_id == SERVICE_SOURCE or kind in IN_OTHER_NAMES or kind.startswith(PREFIX_IN_OTHER_NAMES):
@@ -39,7 +39,7 @@ def kind_problem(kind: str, source_id: str, seq: int) -> str | None:
 
 
 def effect_problem(effect: dict[str, Any], seq: int, world_id: str) -> str | None:
-    """Say why a value is not the effect ``seq`` of that world, naming the field; None if it can be."""
+    """Explain why a value is not the effect ``seq`` of that world, naming the field; None if it can be."""
     if not (effect.keys() >= REQUIRED and effect.keys() <= _ALLOWED):
         missing = sorted(REQUIRED - effect.keys())
         return f"the field {missing[0]} is missing" if missing else f"unknown field {min(effect.keys() - _ALLOWED)!r}"
@@ -74,7 +74,7 @@ def _times_problem(effect: Mapping[str, Any]) -> str | None:
 
 
 def order_problem(effect: Mapping[str, Any], seq: int, sim_time: float, wall_time: float) -> str | None:
-    """Say why an effect cannot stand at ``seq``, after these times; None if it can."""
+    """Explain why an effect cannot follow at ``seq``, after these times; None if it can."""
     problem = _times_problem(effect)
     if problem is not None:
         return problem
@@ -87,10 +87,10 @@ def order_problem(effect: Mapping[str, Any], seq: int, sim_time: float, wall_tim
 
 
 class UsedOnce:
-    """What a log may have once only: each uuid, and each request, of which the effects stand together.
+    """What must be unique in a log: each uuid, and each request, whose effects are adjacent.
 
-    ``spill`` is handed to `Repeats`; ``heard`` is told the requests, in the order of the log. Where ``hears_repeats``,
-    it is left to ``heard`` to look for requests that come again.
+    ``spill`` is passed to `Repeats`; ``heard`` is called with the requests, in the order of the log. With
+    ``hears_repeats`` it is left to ``heard`` to find requests that occur twice.
     """
 
     def __init__(self, spill: Spill | None = None, heard: Heard | None = None, *, hears_repeats: bool = False) -> None:
@@ -103,7 +103,7 @@ class UsedOnce:
         self._last_seq = 0
 
     def take(self, effect: Mapping[str, Any], text: bytes, seq: int) -> None:
-        """Take the next effect and its stored text. Raises ValueError where it cannot be told what was asked."""
+        """Add the next effect and its stored text. Raises ValueError if its request cannot be recovered."""
         if effect["req_id"] is not None:
             self._requests.take([asked_by(effect, text, seq)])
         self._gathered_uuids.append(effect["uuid"])
@@ -112,20 +112,20 @@ class UsedOnce:
             self._flush_uuids()
 
     def take_uuids(self, uuids: list[str], last_seq: int) -> None:
-        """Take the uuids of the next effects at once; `take_asked` is for what else `take` would take.
+        """Add the uuids of the next effects at once; `take_asked` adds what else `take` would.
 
-        Raises ValueError if one is no uuid.
+        Raises ValueError if one is not a uuid.
         """
         if uuids:
             self._uuids.add(uuid_keys(uuids), range(last_seq - len(uuids) + 1, last_seq + 1))
         self._hear(self._requests.ended())
 
     def take_asked(self, asked: Sequence[Asked]) -> None:
-        """Take those of the next effects that have a req_id; see `Requests.take`."""
+        """Add those of the next effects that have a req_id; see `Requests.take`."""
         self._requests.take(asked)
 
     def finish(self) -> tuple[int, str] | None:
-        """Close the log; return the first seq that has what was used before, and what, if there is any."""
+        """Finish the log; return the first seq that repeats something, and what it repeats, or None."""
         self._flush_uuids()
         self._hear(self._requests.ended(is_over=True))
         found = [

@@ -6,8 +6,8 @@
 - ``sim:T``: after the last effect at or before this sim_time
 - ``2026-01-31T12:00:00Z`` or ``wall:2026-01-31T12:00:00Z``: after the last effect at or before this wall time
 
-A world's ruleset declares which units it has (`worldledger.rulesets.Ruleset.units`). Where it does not say what a step
-is, a step is an effect of no system kind.
+A world's ruleset declares its units (`worldledger.rulesets.Ruleset.units`). If it does not say what a step is, a step
+is an effect that is not of a system kind.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-#: What a moment may be, for messages and help.
+#: The forms of a moment, for messages and help.
 MOMENT_RULE: Final = "seq:N (or N), head, step:N, turn:N, ply:N, move:N, round:N, sim:SECONDS or a time in ISO 8601"
 
 #: The unit that every world has.
@@ -33,10 +33,10 @@ _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 class Unit(NamedTuple):
     """A unit that the effects of a world can be counted in.
 
-    Each one begins with an effect of one of these ``kinds``. ``number`` is the member of its payload that has its
-    number, or a function that reads the number from the payload (None: it has none); effects in a row with the same
-    number are one. ``has_zero`` says that 0 is what lies before the first one. ``restarts`` says that of a number that
-    begins twice, as only imports bring it, the last beginning counts.
+    Each one begins with an effect of one of these ``kinds``. ``number`` is the member of its payload with its number,
+    or a function that reads the number from the payload (None: it has none); consecutive effects with the same number
+    are one. ``has_zero``: 0 is what lies before the first one. ``restarts``: if a number begins twice, as only imports
+    cause, the last beginning counts.
     """
 
     kinds: tuple[str, ...]
@@ -46,7 +46,7 @@ class Unit(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """A seq, a sim_time, a wall_time in epoch seconds, or a unit with its number; where none is given, the head."""
+    """A seq, a sim_time, a wall_time in epoch seconds, or a unit with its number; with none of them, the head."""
 
     seq: int | None = None
     sim_time: float | None = None
@@ -58,7 +58,7 @@ HEAD: Final = Moment()
 
 
 class UnreadableMomentError(ValueError):
-    """A text that is no moment; its message says what it should be."""
+    """A text that is not a moment; its message says what it should be."""
 
 
 def parse_moment(text: str) -> Moment:
@@ -83,7 +83,7 @@ def parse_moment(text: str) -> Moment:
 
 
 def seq_or_moment(at_seq: int | None, at: str | None) -> Moment:
-    """Return the moment that either is: the head where both are None. Raises UnreadableMomentError."""
+    """Return the moment that either argument names: the head if both are None. Raises UnreadableMomentError."""
     if at is None:
         return Moment(seq=at_seq)
     if at_seq is not None:

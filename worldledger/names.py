@@ -1,4 +1,4 @@
-"""Names: those of worlds, made of words that people chose, and those of agents that are one after normalisation."""
+"""Names: those of worlds, made from words of users, and those of agents, compared after normalisation."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _DIGITS: Final = 6
 
 
 def slug(text: str, most: int | None = None) -> str:
-    """Return what of a text can be written in ``[a-z0-9-]``, at most so many characters; of some it is nothing."""
+    """Return the part of a text that fits into ``[a-z0-9-]``, at most this many characters; it may be empty."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:most].rstrip("-")
 
 
 def experiment_label(experiment: str) -> str:
-    """Return what stands for an experiment in its worlds' names, in ``[a-z0-9-]``.
+    """Return the label of an experiment in its worlds' names, in ``[a-z0-9-]``.
 
-    It is the experiment itself where that consists of these characters and is short, else a slug of it with some
-    digits of its hash: two experiments never share a label.
+    It is the experiment itself if that consists of these characters and is short, else a slug of it with some digits of
+    its hash: two experiments never share a label.
     """
     found = slug(experiment)
     if found == experiment and len(found) <= _LABEL:
@@ -36,19 +36,18 @@ def experiment_label(experiment: str) -> str:
 
 
 def labelled(name: str, experiment: str | None) -> str:
-    """Return the name of an imported world, after its experiment's label where it has one."""
+    """Return the name of an imported world, prefixed with its experiment's label if it has one."""
     return name if experiment is None else f"{experiment_label(experiment)}-{name}"
 
 
-# Agent names that are the same: those that are equal after Unicode normalisation (form NFC, UAX #15).
+# -- names of agents: the same if they are equal after Unicode normalisation (form NFC, UAX #15) --------------------
 #
-# "Zoé" can be written with one code point for its last letter or with two, and looks the same. Of two such names a
-# world has only one; the second is refused where it comes in. A log that has both, from before this rule, is folded
-# as ever.
+# "Zoé" can be written with one code point for its last letter or with two, and looks the same. A world has only one of
+# two such names; the second is refused on arrival. A log from before this rule that has both is folded as before.
 
 
 def namesake(agent_id: str, names: Iterable[str]) -> str | None:
-    """Return the first of these names that is another spelling of an agent's; None where there is none."""
+    """Return the first of these names that is another spelling of an agent's; None if there is none."""
     wanted = normalize("NFC", agent_id)
     # Most names are ASCII, which is its own normal form.
     for name in names:
@@ -67,12 +66,12 @@ def namesakes(names: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def taken(agent_id: str, other: str) -> str:
-    """Say that a name is another spelling of an agent's; escaped, for the two look the same."""
+    """Say that a name is another spelling of an agent's; both escaped, because they look the same."""
     return f"{agent_id!a} is the agent {other!a} in another Unicode form; both are one name after NFC"
 
 
 def check_namesake(agent_id: str, names: Iterable[str], path: str = "$.agent_id") -> None:
-    """Raise InvalidEffectError if a new agent's name is another spelling of one of these; ``agent_id`` names that."""
+    """Raise InvalidEffectError if a new agent's name is another spelling of one of these; ``agent_id`` names it."""
     other = namesake(agent_id, names)
     if other is not None:
         raise InvalidEffectError(taken(agent_id, other), path, agent_id=other)

@@ -1,4 +1,4 @@
-"""Names that are like one that is not there, so that a message can ask whether they were meant."""
+"""Names similar to an unknown one, so that a message can suggest them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher, get_close_matches
 from typing import Final
 
-#: How alike a field's name and the one that is meant are where even their first letters differ.
+#: The least similarity of a field's name and the suggested one if their first letters differ.
 _VERY_ALIKE: Final = 0.8
-#: By how many characters their lengths differ at most, unless one has the other in it.
+#: The most characters by which their lengths differ, unless one contains the other.
 _LONGER: Final = 2
-#: Fewer characters than these are in very many names.
+#: Names with fewer characters are contained in too many others.
 _SHORTEST: Final = 3
 
 
 def near(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """Return the known names that are most like ``name``, whatever their case; the most alike comes first."""
+    """Return the known names that are most like ``name``, ignoring case; the most similar comes first."""
     folded: dict[str, str] = {}
     for other in known:
         folded.setdefault(other.casefold(), other)
@@ -23,7 +23,7 @@ def near(name: str, known: Iterable[str], most: int = 3) -> list[str]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name of a field that is probably meant, None where any suggestion might mislead."""
+    """Return the known name of a field that is probably meant, None if any suggestion might mislead."""
     for close in near(name, known, 1):
         short, long = sorted((name, close), key=len)
         if short in long and len(short) >= _SHORTEST:
@@ -35,5 +35,5 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def meant(names: Sequence[str]) -> str:
-    """Ask in a message whether one of these names was meant; an empty text where there is none."""
+    """Return the question whether one of these names was meant; an empty text if there is none."""
     return f"; did you mean {' or '.join(map(repr, names))}?" if names else ""

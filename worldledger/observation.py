@@ -1,10 +1,10 @@
-"""What an agent sees: the policy that decides, and what a policy is asked.
+"""What an agent sees: the policy that decides, and its methods.
 
 Source: docs/reference/contracts.md, "Policies, validators and latency". A policy looks at the WorldState alone, so what
 an agent could see at any moment can be worked out again from the log.
 
-This file says what is seen, the plain way. `worldledger.views` keeps the views of many agents up to date by looking
-at what an effect has changed, and must come to the same.
+This file computes it in the simple way. `worldledger.views` updates the views of many agents from what an effect has
+changed, and must come to the same result.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ __all__ = [
     "remembering",
 ]
 
-#: The kinds whose whole meaning is a change of the state: the patches tell it, so they are no events besides.
+#: The kinds whose whole meaning is a change of the state: the patches tell it, so they are not events besides.
 TOLD_BY_PATCHES: Final = frozenset(
     {"EntityCreated", "EntityUpdated", "EntityRemoved", "Move", "RelationshipSet", "RelationshipRemoved"}
 )
 
 
 def names_in(effect: Effect) -> list[str]:
-    """Return the ids that an effect names: its source, and those in the usual places of its payload."""
+    """Return the ids that an effect names: its source, and those in the usual members of its payload."""
     return [effect["source_id"], *names_of(effect["payload"])]
 
 
 def place_of(effect: Effect) -> Point | None:
-    """Return where an effect happens, if its payload says so: ``position``, of a Move ``to``; None if it is no point.
+    """Return the place of an effect if its payload has one: ``position``, of a Move ``to``; None if it is not a point.
 
     A point is a list of 2 or 3 finite numbers; of two, z is 0.0.
     """
@@ -82,7 +82,7 @@ def _is_number(value: Any) -> bool:
 
 
 class FirstPolicyConfig(BaseModel):
-    """The settings of the policies of version 1, which worlds of before were recorded with; see `PolicyConfig`."""
+    """The settings of the policies of version 1, for worlds that were recorded with them; see `PolicyConfig`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
 
@@ -109,9 +109,9 @@ class FirstPolicyConfig(BaseModel):
 
 
 def config_of(config: Any, config_class: type[FirstPolicyConfig]) -> FirstPolicyConfig:
-    """Return a configuration as it is, or one of ``config_class`` made of the attributes of another class's.
+    """Return a configuration as it is, or as ``config_class`` made from the attributes of another class's.
 
-    Raises InvalidPolicyError where those of `PolicyConfigProtocol` are missing, or cannot be used.
+    Raises InvalidPolicyError if attributes of `PolicyConfigProtocol` are missing, or cannot be used.
     """
     if isinstance(config, FirstPolicyConfig):
         return config
@@ -136,8 +136,8 @@ class ViewCone(BaseModel):
 
     - ``angle``: its full opening in degrees: 90 sees 45 to each side, 360 all around.
     - ``range``: how far it reaches, in units of the world; None: as far as the other settings let the agent see.
-    - ``direction``: where it leads, 2 or 3 numbers that are not all 0. None: where the ``direction`` of the agent's own
-      entity leads; while that has none, the agent looks all around, and ``range`` does not hold.
+    - ``direction``: its direction, 2 or 3 numbers that are not all 0. None: the ``direction`` of the agent's own
+    entity; while that has none, the agent looks all around, and ``range`` does not apply.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -192,35 +192,35 @@ class PolicyConfig(FirstPolicyConfig):
 
 
 class ObservationPolicy:
-    """Decides what an agent sees; override the smallest method that says what you mean.
+    """Decides what an agent sees; override the smallest method that expresses what you need.
 
     - `show_entity`, `show_event`: what is shown of what is seen. Cheap.
-    - `show_entity_to`, `show_event_to`: the same, where it differs from agent to agent. Such agents share no work.
-      The former may look at the entity itself; at other things in the state only if an effect that changes them touches
-      the entities that look different then (`worldledger.rulesets.base.Touched`).
+    - `show_entity_to`, `show_event_to`: the same, if it differs from agent to agent. Such agents share no work. The
+    former may look at the entity itself; at other things in the state only if an effect that changes them touches the
+    entities that look different then (`worldledger.rulesets.base.Touched`).
     - `sees_entity`: whether an entity is seen. It may look at the agent's and the entity's own data and at the
-      relationships between both; it is asked again about what an effect has touched, and about everything when the
-      agent's own entity was touched.
-    - `field_of_view`: how far, and which way, the agent sees from where it stands. It may look at the agent's own
-      entity and position.
-    - `should_observe_event`: whether an event is observed. It is asked for every effect.
-    - `is_aware_of`: whether an event that happens within sight is observed for naming an entity that may not be within
-      sight itself. Where `sees_entity` is overridden and this is not, it is what `sees_entity` says.
-    - `filter_world_state`, `calculate_observation_delta`: anything else. Then the whole view is made anew for every
-      effect, so this is for small worlds. The two have to agree with each other, not with the other methods.
+    relationships between both; it is called again for what an effect has touched, and for everything when the agent's
+    own entity was touched.
+    - `field_of_view`: how far, and in which direction, the agent sees from its position. It may look at the agent's own
+    entity and position.
+    - `should_observe_event`: whether an event is observed. It is called for every effect.
+    - `is_aware_of`: whether an event within sight is observed because it names an entity that may be out of sight. If
+    `sees_entity` is overridden and this is not, it is the result of `sees_entity`.
+    - `filter_world_state`, `calculate_observation_delta`: anything else. Then the whole view is recomputed for every
+    effect, so this is for small worlds. The two have to agree with each other, not with the other methods.
 
-    A policy keeps nothing from one call to the next: it may be shared by many agents, and is made anew from its
-    registered name, version and config wherever a process needs it (`worldledger.policies`).
+    A policy keeps nothing from one call to the next: it may be shared by many agents, and every process makes it again
+    from its registered name, version and config (`worldledger.policies`).
     """
 
-    #: What `config` is an instance of.
+    #: The class of `config`.
     config_class: ClassVar[type[FirstPolicyConfig]] = PolicyConfig
 
     def __init__(self, config: FirstPolicyConfig | PolicyConfigProtocol | None = None) -> None:
-        """Take the configuration, or the usual one of the policy's ``config_class``.
+        """Take the configuration, or the default one of the policy's ``config_class``.
 
         One of another class that has the attributes of `PolicyConfigProtocol` is copied into that. Raises
-        InvalidPolicyError where it lacks some.
+        InvalidPolicyError if some are missing.
         """
         config = self.config_class() if config is None else config_of(config, self.config_class)
         self.config: FirstPolicyConfig = config
@@ -244,16 +244,16 @@ class ObservationPolicy:
     # -- how it is used in a world ----------------------------------------------------------------------------
 
     def for_world(self, world_uuid: str) -> ObservationPolicy:
-        """Return the policy that is registered in the world of this uuid (32 hex digits) instead; usually itself."""
+        """Return the policy for the world of this uuid (32 hex digits); usually itself."""
         return self
 
     def check_usable(self) -> None:
-        """Raise InvalidPolicyError if it cannot say what is seen: it lacks something that `for_world` gives it."""
+        """Raise InvalidPolicyError if it cannot decide what is seen: it lacks something that `for_world` provides."""
 
     # -- the three methods of every policy ---------------------------------------------------------------------
 
     def filter_world_state(self, world_state: WorldState, agent_id: str) -> View:
-        """Return what the agent sees of this state; ``view_seq`` is the seq of the last effect in it."""
+        """Return the agent's view of this state; ``view_seq`` is the seq of the last effect in it."""
         seen = {
             entity_id: self.show_entity_to(world_state, agent_id, entity_id)
             for entity_id in world_state.entities
@@ -272,14 +272,14 @@ class ObservationPolicy:
         return View.of(agent_id, world_state.metadata.get("last_effect_seq", 0), seen, related)
 
     def should_observe_event(self, effect: Effect, agent_id: str, world_state: WorldState) -> bool:
-        """Tell whether the agent observes an effect, given the state after it.
+        """Return whether the agent observes an effect, given the state after it.
 
-        System kinds are observed by nobody, and a private effect (`is_private`) by its source and its target alone.
+        No agent observes system kinds, and only its source and its target observe a private effect (`is_private`).
 
         It observes an effect that names it: as the source, or in the payload (agent_id, entity_id, target_id,
-        from_entity, to_entity). Of all others it observes none that is out of its sight (`is_out_of_sight`), and of
-        these the ones that name an entity that it sees, or, where the effect itself has a place, is aware of. If none
-        of the names is an entity of the world, every agent without a relationship filter observes the effect.
+        from_entity, to_entity). Of all others it observes none that is out of its sight (`is_out_of_sight`), and of the
+        rest those that name an entity that it sees or, if the effect itself has a place, is aware of. If none of the
+        names is an entity of the world, every agent without a relationship filter observes the effect.
         """
         if is_system_kind(effect["kind"]) or not self.is_told(effect, agent_id):
             return False
@@ -309,10 +309,10 @@ class ObservationPolicy:
             events=[],
         )
 
-    # -- what they are made of --------------------------------------------------------------------------------
+    # -- the methods they use -----------------------------------------------------------------------------------
 
     def sees_entity(self, world_state: WorldState, agent_id: str, entity_id: str) -> bool:
-        """Tell whether the agent sees an entity of the world."""
+        """Return whether the agent sees an entity of the world."""
         if entity_id not in world_state.entities:
             return False
         if entity_id == agent_id:
@@ -330,20 +330,20 @@ class ObservationPolicy:
         return self.is_related_to(world_state, agent_id, entity_id)
 
     def is_aware_of(self, world_state: WorldState, agent_id: str, entity_id: str) -> bool:
-        """Tell whether the agent may know of an entity of the world, wherever that is."""
+        """Return whether the agent may know of an entity of the world, wherever it is."""
         if self._sees_its_own_way:
             return self.sees_entity(world_state, agent_id, entity_id)
         return entity_id == agent_id or self.is_related_to(world_state, agent_id, entity_id)
 
     def is_related_to(self, world_state: WorldState, agent_id: str, entity_id: str) -> bool:
-        """Tell whether the relationship filter lets the agent know of an entity; without one it does."""
+        """Return whether the relationship filter lets the agent know of an entity; without a filter it does."""
         if not self.relationship_filter:
             return True
         details = world_state.metadata.get("relationships", {})
         return self._has_type(details, agent_id, entity_id) or self._has_type(details, entity_id, agent_id)
 
     def field_of_view(self, world_state: WorldState, agent_id: str) -> FieldOfView | None:
-        """Return what is in sight of where the agent stands; None if nothing limits that, or it stands nowhere."""
+        """Return what is in sight of the agent's position; None if nothing limits it, or the agent has no position."""
         here = world_state.spatial_index.get(agent_id)
         if here is None:
             return None
@@ -365,22 +365,22 @@ class ObservationPolicy:
         return FieldOfView((x, y, z), limit, ahead, half)
 
     def is_told(self, effect: Effect, agent_id: str) -> bool:
-        """Tell whether an effect is for the agent's eyes: it is not private, or the agent is its source or target."""
+        """Return whether the agent may see an effect: it is not private, or the agent is its source or target."""
         if self.rules < 2 or not is_private(effect):
             return True
         return agent_id == effect["source_id"] or agent_id == effect["payload"].get("target_id")
 
     def has_place(self, effect: Effect, agent_id: str, world_state: WorldState) -> bool:
-        """Tell whether the place that the effect's payload names decides whether the agent observes it."""
+        """Return whether the place that the effect's payload names decides if the agent observes it."""
         return (
             self.rules >= 2 and place_of(effect) is not None and self.field_of_view(world_state, agent_id) is not None
         )
 
     def is_out_of_sight(self, effect: Effect, agent_id: str, world_state: WorldState) -> bool:
-        """Tell whether an effect has places, and none of them is in the agent's field of view.
+        """Return whether an effect has places, and none of them is in the agent's field of view.
 
-        Its place is the one that its payload names (`place_of`); where that names none, the positions of the entities
-        that the effect names are its places, after it. An effect without a place is nowhere out of sight.
+        Its place is the one that its payload names (`place_of`); without one, its places are the positions, after it,
+        of the entities that it names. An effect without a place is never out of sight.
         """
         if self.rules < 2 or (view := self.field_of_view(world_state, agent_id)) is None:
             return False
@@ -398,15 +398,15 @@ class ObservationPolicy:
         return placed
 
     def show_entity(self, entity: Mapping[str, Any]) -> dict[str, Any]:
-        """Return an entity as it is shown: a new object, whose values may be the entity's own."""
+        """Return an entity as it is shown: a new object that may share values with the entity."""
         return self._shown(entity)
 
     def show_entity_to(self, world_state: WorldState, agent_id: str, entity_id: str) -> dict[str, Any]:
-        """Return an entity of the world as it is shown to this agent; as `show_entity`, unless it is overridden."""
+        """Return an entity of the world as it is shown to this agent; `show_entity` unless overridden."""
         return self.show_entity(world_state.entities[entity_id])
 
     def show_event(self, effect: Effect) -> ObservedEvent | None:
-        """Return an observed effect as it is shown, or None if the patches tell all there is to tell."""
+        """Return an observed effect as it is shown, or None if the patches tell everything."""
         kind = effect["kind"]
         if kind in TOLD_BY_PATCHES or is_system_kind(kind):
             return None
@@ -420,7 +420,7 @@ class ObservationPolicy:
         }
 
     def show_event_to(self, effect: Effect, agent_id: str, world_state: WorldState) -> ObservedEvent | None:
-        """Return an observed effect as shown to this agent, given the state after it; as `show_event` otherwise."""
+        """Return an observed effect as this agent is shown it, given the state after it; by default `show_event`."""
         return self.show_event(effect)
 
     def _shown(self, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -431,12 +431,12 @@ class ObservationPolicy:
         return {name: value for name, value in fields.items() if shown.get(name, others)}
 
     def _has_type(self, details: Mapping[str, Any], from_entity: str, to_entity: str) -> bool:
-        """Tell whether one entity is related to another, this way, by a type that the filter names."""
+        """Return whether one entity is related to another, in this direction, by a type that the filter names."""
         types = details.get(from_entity, {}).get(to_entity, ())
         return any(name in types for name in self.relationship_filter)
 
 
 class FirstObservationPolicy(ObservationPolicy):
-    """The usual policy as it was in its version 1: for worlds that were recorded with it."""
+    """The default policy in its version 1: for worlds that were recorded with it."""
 
     config_class: ClassVar[type[FirstPolicyConfig]] = FirstPolicyConfig

@@ -1,6 +1,6 @@
-"""JSON Patch (RFC 6902) with JSON Pointers (RFC 6901): telling two JSON values apart, and changing one.
+"""JSON Patch (RFC 6902) with JSON Pointers (RFC 6901): comparing two JSON values, and changing one.
 
-To `diff` two values are the same if their canonical texts are: 1, 1.0 and true are three values, as in the log. The
+For `diff` two values are the same if their canonical texts are: 1, 1.0 and true are three values, as in the log. The
 operation ``test`` compares numbers by value (RFC 6902, 4.6).
 """
 
@@ -15,19 +15,19 @@ import orjson
 from worldledger.canonical import canonical_json, gate
 from worldledger.errors import InvalidEffectError
 
-#: Largest result of a patch in canonical bytes, and most that it may copy and move, unless told otherwise.
+#: Largest result of a patch in canonical bytes, and the most that it may copy and move, by default.
 MAX_BYTES: Final = 16 * 2**20
 
 _POINTER: Final = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,15}")
-#: Longest piece of somebody's input inside a reason.
-_MOST_SHOWN: Final = 80
+#: Longest excerpt of the input inside a reason.
+_MOST_SHOWN_CHARACTERS: Final = 80
 
 
 class PatchError(ValueError):
     """A patch that cannot be applied: ``reason``, and ``index`` of the operation at fault.
 
-    ``index`` is None where no single operation is: the patch is no list, or its result is too large.
+    ``index`` is None if no single operation is at fault: the patch is not a list, or its result is too large.
     """
 
     def __init__(self, reason: str, index: int | None = None) -> None:
@@ -40,16 +40,16 @@ class PatchError(ValueError):
 
 
 def diff(before: Any, after: Any, *, path: str = "") -> list[dict[str, Any]]:
-    """Return the patch that turns one JSON value into the other: the same one for the same values, everywhere.
+    """Return the patch that turns one JSON value into the other; it depends on the values alone.
 
-    ``path`` is the JSON Pointer of the place where the values stand in what will be patched.
+    ``path`` is the JSON Pointer of the values' place in the document that will be patched.
 
-    Objects are descended into, keys in sorted order; everything else that differs, lists too, is replaced whole, so
-    that a path is made of ids and never of places in a list (docs/reference/observation.md, "Deltas"). Only "add",
-    "remove" and "replace" occur. The patch shares nothing with the values.
+    Objects are compared member by member, keys in sorted order; any other difference, lists included, replaces the
+    whole value, so that a path consists of ids and never of list indices (docs/reference/observation.md, "Deltas").
+    Only "add", "remove" and "replace" occur. The patch shares nothing with the values.
     """
     # jsonpatch.make_patch will not do: it makes moves and puts list indices into paths, and which operations it finds
-    # depends on its version (up to 1.32 at least, [1], [1.0] and [true] are equal to it).
+    # depends on its version (up to 1.32 at least, it takes [1], [1.0] and [true] for equal).
     operations: list[dict[str, Any]] = []
     if isinstance(before, dict) and isinstance(after, dict):
         _compare(before, after, path, operations)
@@ -80,7 +80,7 @@ def _compare(before: dict[str, Any], after: dict[str, Any], path: str, operation
 
 
 def _same(one: Any, other: Any, *, as_numbers: bool = False) -> bool:
-    """Tell whether two values have the same canonical text. It looks at no more than the smaller one.
+    """Return whether two values have the same canonical text. It looks at no more than the smaller one.
 
     ``as_numbers``: numbers are equal if they are numerically (RFC 6902, 4.6); true is no number.
     """
@@ -112,7 +112,7 @@ def _copy(value: Any) -> Any:
 
 
 def apply_patch(document: Any, operations: Any, *, max_bytes: int = MAX_BYTES, level: int = 1) -> Any:
-    """Return what a document becomes by a patch, one operation after another; neither is changed, nor shared.
+    """Return the document after a patch, one operation after another; nothing is changed in place or shared.
 
     ``operations`` may be any JSON value. The document and the result must pass the write gate as values at the
     nesting level ``level``. The result has at most ``max_bytes`` canonical bytes, and so has all that the patch
@@ -124,9 +124,9 @@ def apply_patch(document: Any, operations: Any, *, max_bytes: int = MAX_BYTES, l
         patched = orjson.loads(gate(document, level=level))
     except InvalidEffectError as error:
         raise PatchError(f"the document cannot be patched: {_unfit(error)}") from None
-    # What a patch adds it has brought along; "copy" alone makes much of little, and like "move" takes as long as its
-    # value is large. So a limit on the sum of both bounds memory and time, which looking at the document's size after
-    # each operation would not. As every value is gated for its new place, nothing ever stands too deep.
+    # The values that a patch adds are part of its size; "copy" alone makes much of little, and like "move" takes time
+    # in proportion to its value. So a limit on the sum of both bounds memory and time, which a check of the document's
+    # size after each operation would not. As every value is gated for its new place, nothing ever ends up too deep.
     room = max_bytes
     for index, operation in enumerate(operations):
         try:
@@ -151,13 +151,13 @@ def _apply(document: Any, operation: Any, room: int, level: int) -> tuple[Any, i
     if not isinstance(operation, dict):
         raise PatchError("an operation is an object")
     name = operation.get("op")
-    if name not in ("add", "remove", "replace", "move", "copy", "test"):  # a tuple: what has no hash may stand there
+    if name not in ("add", "remove", "replace", "move", "copy", "test"):  # a tuple: the value may be unhashable
         raise PatchError(f"op is add, remove, replace, move, copy or test, not {_shown(repr(name))}")
     path = _tokens(operation, "path")
     if name in ("add", "replace", "test") and "value" not in operation:
         raise PatchError(f"{name} needs a value")
     if name == "test":
-        # Compared here, because to the library true is 1.
+        # Compared here, because the library takes true for 1.
         if not _same(_find(document, path), operation["value"], as_numbers=True):
             raise PatchError(f"the test fails: another value stands at {_pointer(path)}")
     elif name in ("add", "replace"):
@@ -185,7 +185,7 @@ def _apply(document: Any, operation: Any, room: int, level: int) -> tuple[Any, i
 
 
 def _put(document: Any, name: str, path: list[str], value: Any) -> Any:
-    """Add a value, or replace one that was found; return the document: at the root that is the value itself."""
+    """Add a value, or replace an existing one; return the document: at the root, that is the value itself."""
     if not path:
         return value
     parent = _find(document, path[:-1])
@@ -199,14 +199,14 @@ def _put(document: Any, name: str, path: list[str], value: Any) -> Any:
 
 
 def _remove(document: Any, path: list[str]) -> None:
-    """Remove a value that was found."""
+    """Remove an existing value."""
     if not path:
         raise PatchError("the whole document cannot be removed")
     _with_library(document, {"op": "remove", "path": _pointer(path, shown=False)})
 
 
 def _with_library(document: Any, operation: Any) -> Any:
-    """Apply a checked operation in place by the library; return the document."""
+    """Apply a checked operation in place with the library; return the document."""
     return jsonpatch.JsonPatch([operation]).apply(document, in_place=True)
 
 
@@ -221,8 +221,8 @@ def _tokens(operation: dict[str, Any], name: str) -> list[str]:
 def _find(document: Any, tokens: list[str]) -> Any:
     """Return the value at a place.
 
-    Stricter than the library, some of whose versions take 01 for a place in a list: the same log must give the same
-    state under each of them.
+    Stricter than the library, some of whose versions take 01 for a list index: the same log must give the same state
+    with each of them.
     """
     found = document
     for depth, token in enumerate(tokens, 1):
@@ -245,4 +245,4 @@ def _unfit(error: InvalidEffectError) -> str:
 
 
 def _shown(text: str) -> str:
-    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+    return text if len(text) <= _MOST_SHOWN_CHARACTERS else f"{text[:_MOST_SHOWN_CHARACTERS]}…"

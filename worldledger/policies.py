@@ -1,4 +1,4 @@
-"""Policies and latency models by name: how they are registered, stored and made again.
+"""Policies and latency models by name: registering, storing and making them again.
 
 A policy is stored in the log as ``{"name", "version", "config"}``, so that every process, and every later audit, can
 make the same one. A class of your own needs a name before an agent can be registered with it::
@@ -6,11 +6,11 @@ make the same one. A class of your own needs a name before an agent can be regis
     @register_policy("scout", version=1)
     class Scout(ObservationPolicy): ...
 
-It need not be a subclass: what it has to have says `worldledger.protocols`.
+It need not be a subclass: `worldledger.protocols` says what it has to have.
 
 Processes that have not imported that module find it through the entry-point group ``worldledger.policies`` (or
-``worldledger.latency_models``), under the policy's name. What a version of a policy shows must not change: whoever
-changes it raises the version, and keeps the old class for worlds that were recorded with it.
+``worldledger.latency_models``), under the policy's name. A version of a policy must always show the same: a change
+needs a new version, and the old class stays for worlds that were recorded with it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class _Registry(Generic[_Base]):
                 f"{cls!r} is no {self.what}: it is no subclass of {self._base.__name__}, and lacks {', '.join(missing)}"
             )
         other = self._classes.get((name, version))
-        # A module that is loaded once more brings its own class again.
+        # A module that is loaded again brings its own class again.
         if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
             raise ValueError(
                 f"{self.what} {name!r} version {version} is {other.__module__}.{other.__qualname__} already"
@@ -83,7 +83,7 @@ class _Registry(Generic[_Base]):
         self._names[cls] = (name, version)
 
     def name_of(self, cls: type) -> tuple[str, int]:
-        """Return name and version of a class; raise UnregisteredPolicyError if it has none of its own."""
+        """Return name and version of a class; raise UnregisteredPolicyError if it is not registered itself."""
         known = self._names.get(cls)
         if known is None:
             raise UnregisteredPolicyError(
@@ -113,15 +113,15 @@ class _Registry(Generic[_Base]):
         )
 
     def _missing(self, cls: type) -> list[str]:
-        """Return the methods that a class lacks to be one of these; a subclass of the base has them all."""
+        """Return the methods that a class lacks to be used as this base; a subclass of the base has them all."""
         return [] if issubclass(cls, self._base) else lacking(cls, self._methods, methods=True)
 
     def known(self) -> list[str]:
-        """Return what is registered, as ``name version``, sorted."""
+        """Return the registered names, as ``name version``, sorted."""
         return [f"{name} {version}" for name, version in sorted(self._classes)]
 
     def _search(self, name: str) -> None:
-        """Load what installed packages offer under a name, once; a class that is not registered is version 1."""
+        """Load the installed packages' classes of a name, once; a class that is not registered becomes version 1."""
         if name in self._searched:
             return
         places = [kind.policies[name] for kind in installed().values() if name in kind.policies]
@@ -179,23 +179,23 @@ register_latency_model("distance")(DistanceLatency)
 
 
 class AdaptedPolicy(ObservationPolicy):
-    """A policy that is no ObservationPolicy, but has what `ObservationPolicyProtocol` asks for: ``policy``."""
+    """Wraps ``policy``, which is not an ObservationPolicy but has what `ObservationPolicyProtocol` asks for."""
 
     config_class = FirstPolicyConfig
 
     def __init__(self, policy: ObservationPolicyProtocol) -> None:
-        """Raise InvalidPolicyError where the policy lacks an attribute, or one cannot be used."""
+        """Raise InvalidPolicyError if the policy lacks an attribute, or one cannot be used."""
         super().__init__(config_of(policy, self.config_class))
         self.policy = policy
 
     def filter_world_state(self, world_state: WorldState, agent_id: str) -> View:
-        """Return what the policy shows; view_seq and digest are worked out here."""
+        """Return what the policy shows; view_seq and digest are computed here."""
         seen = self.policy.filter_world_state(world_state, agent_id)
         entities, relationships = dict(seen.visible_entities), dict(seen.visible_relationships)
         return View.of(agent_id, world_state.metadata.get("last_effect_seq", 0), entities, relationships)
 
     def should_observe_event(self, effect: Effect, agent_id: str, world_state: WorldState) -> bool:
-        """Return what the policy says, but nobody observes system kinds."""
+        """Return the policy's answer; no agent observes system kinds."""
         if is_system_kind(effect["kind"]):
             return False
         return bool(self.policy.should_observe_event(effect, agent_id, world_state))
@@ -206,7 +206,7 @@ class AdaptedPolicy(ObservationPolicy):
 
 
 def as_policy(policy: ObservationPolicyProtocol) -> ObservationPolicy:
-    """Return a policy as an ObservationPolicy. Raises InvalidPolicyError with what it lacks."""
+    """Return a policy as an ObservationPolicy. Raises InvalidPolicyError with the missing attributes."""
     if isinstance(policy, ObservationPolicy):
         return policy
     missing = lacking(policy, POLICY_METHODS, methods=True)
@@ -216,7 +216,7 @@ def as_policy(policy: ObservationPolicyProtocol) -> ObservationPolicy:
 
 
 def policy_spec(policy: ObservationPolicyProtocol) -> dict[str, Any]:
-    """Return a policy as it is stored: ``{"name", "version", "config"}``, every setting written out.
+    """Return a policy in its stored form: ``{"name", "version", "config"}``, with every setting.
 
     Raises UnregisteredPolicyError if its class or that of its latency model is not registered, InvalidPolicyError if
     its configuration cannot be written as JSON.
@@ -241,13 +241,13 @@ def _model_spec(model: LatencyModel) -> dict[str, Any]:
 
 
 def policy_from_spec(spec: Any, *, path: str = "$", stored: bool = False) -> ObservationPolicy:
-    """Make the policy that is stored as ``{"name", "version", "config"}``.
+    """Make the policy of a stored ``{"name", "version", "config"}``.
 
-    Without ``version`` it is the newest, without ``config`` the usual one; the configuration's ``latency_model`` is
-    written the same way. ``stored`` says that the spec comes from a log, where every setting was written out: a policy
-    of your own that was stored without ``rules`` goes by the rules 1, the only ones that there were. ``path`` is where
-    the spec stands in what the caller sent. Raises UnregisteredPolicyError for a name or version that is not known
-    here, InvalidPolicyError with the path for anything else that is wrong.
+    Without ``version`` it is the newest, without ``config`` the default one; the configuration's ``latency_model`` is
+    written the same way. ``stored`` says that the spec comes from a log, where every setting was written: a policy of
+    your own that was stored without ``rules`` uses the rules 1, the only ones at that time. ``path`` is the place of
+    the spec in the caller's data. Raises UnregisteredPolicyError for an unknown name or version, InvalidPolicyError
+    with the path for anything else that is wrong.
     """
     cls, config = _read(_POLICIES, spec, path)
     where = f"{path}.config"
@@ -263,7 +263,7 @@ def policy_from_spec(spec: Any, *, path: str = "$", stored: bool = False) -> Obs
         for part in first["loc"]:
             where = child(where, part)
         raise InvalidPolicyError(first["msg"], where) from None
-    except Exception as error:  # somebody's own class may raise anything
+    except Exception as error:  # a third party's class may raise anything
         raise InvalidPolicyError(_said(error), where) from error
 
 
@@ -271,7 +271,7 @@ def _model_from_spec(spec: Any, path: str) -> LatencyModel:
     cls, config = _read(_MODELS, spec, path)
     try:
         made = cls(**config)
-    except Exception as error:  # somebody's own class may raise anything
+    except Exception as error:  # a third party's class may raise anything
         raise InvalidPolicyError(_said(error), f"{path}.config") from error
     model: LatencyModel = as_latency_model(made)
     return model

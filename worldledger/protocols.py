@@ -1,4 +1,4 @@
-"""Protocols: what policies and latency models must have that subclass nothing of ours, and where the layers meet.
+"""Protocols: what policies and latency models need without subclassing ours, and the interfaces between layers.
 
 Source: docs/reference/contracts.md, "Policies, validators and latency". `ObservationPolicy`, `PolicyConfig` and
 `LatencyModel` have all of it, and more; classes of your own that have it are registered like theirs
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from worldledger.world import WorldState
 
 
-#: What `LatencyModelProtocol`, `PolicyConfigProtocol` and `ObservationPolicyProtocol` ask for, by name.
+#: The members of `LatencyModelProtocol`, `PolicyConfigProtocol` and `ObservationPolicyProtocol`, by name.
 MODEL_METHODS: Final = ("calculate_delay",)
 CONFIG_ATTRIBUTES: Final = ("distance_limit", "relationship_filter", "field_visibility", "latency_model")
 POLICY_METHODS: Final = ("filter_world_state", "should_observe_event", "calculate_observation_delta")
@@ -28,8 +28,8 @@ POLICY_METHODS: Final = ("filter_world_state", "should_observe_event", "calculat
 class LatencyModelProtocol(Protocol):
     """How long it takes until an agent sees what happened. It keeps nothing from one call to the next.
 
-    A model is stored by its registered name and version and by the keyword arguments that make it anew: what a method
-    ``config()`` returns, its public attributes where it has none.
+    A model is stored by its registered name and version and by the keyword arguments that make it again: the result of
+    a method ``config()``, or its public attributes if it has none.
     """
 
     def calculate_delay(self, from_agent: str, to_agent: str, effect: Effect) -> float:
@@ -38,7 +38,7 @@ class LatencyModelProtocol(Protocol):
 
 
 class PolicyConfigProtocol(Protocol):
-    """What a policy goes by; see `worldledger.observation.PolicyConfig` for the meanings."""
+    """The settings of a policy; see `worldledger.observation.PolicyConfig` for the meanings."""
 
     @property
     def distance_limit(self) -> float:
@@ -47,7 +47,7 @@ class PolicyConfigProtocol(Protocol):
 
     @property
     def relationship_filter(self) -> list[str]:
-        """The relationship types that the agent goes by; none for no filter."""
+        """The relationship types that the agent's view is limited to; empty for no filter."""
         ...
 
     @property
@@ -65,11 +65,11 @@ class ObservationPolicyProtocol(PolicyConfigProtocol, Protocol):
     """Decides what an agent sees: three methods, and the four attributes of its configuration.
 
     The class is called with a configuration that has the four attributes. It keeps nothing from one call to the next,
-    and nothing but those four is stored with an agent. The whole view is made anew for every effect.
+    and only those four are stored with an agent. The whole view is recomputed for every effect.
     """
 
     def filter_world_state(self, world_state: WorldState, agent_id: str) -> View:
-        """Return what the agent sees of this state; of the view only what it shows counts."""
+        """Return the agent's view of this state; only the contents of the view count."""
         ...
 
     def should_observe_event(self, effect: Effect, agent_id: str, world_state: WorldState) -> bool:
@@ -77,19 +77,19 @@ class ObservationPolicyProtocol(PolicyConfigProtocol, Protocol):
         ...
 
     def calculate_observation_delta(self, old_view: View, new_view: View) -> AnyDelta:
-        """Return the delta between two views of an agent. Its ``events`` do not count, and may be left out."""
+        """Return the delta between two views of an agent. Its ``events`` are ignored, and may be left out."""
         ...
 
 
 def lacking(what: object, names: Iterable[str], *, methods: bool) -> list[str]:
-    """Return which of these attributes an object lacks; of ``methods``, which it does not have as such."""
+    """Return those of these attributes that an object lacks; those of ``methods`` must be callable."""
     found: dict[str, Any] = {name: getattr(what, name, None) for name in names}
     if methods:
         return [name for name, value in found.items() if not callable(value)]
     return [name for name in found if not hasattr(what, name)]
 
 
-# The few Protocols at which the rooms of the house meet.
+# -- interfaces between the layers ------------------------------------------------------------------------------
 
 
 class Span(NamedTuple):
@@ -101,7 +101,7 @@ class Span(NamedTuple):
 
 
 class WorldHead(NamedTuple):
-    """A world, the ruleset that folds it, and how far its log has come."""
+    """A world, the ruleset that folds it, and the head of its log."""
 
     world_id: str
     ruleset: str
@@ -109,7 +109,7 @@ class WorldHead(NamedTuple):
 
 
 class LogReader(Protocol):
-    """Reads worlds' logs; whoever folds effects is handed one."""
+    """Reads worlds' logs; passed to the code that folds effects."""
 
     def batches(
         self,
@@ -131,8 +131,8 @@ class LogReader(Protocol):
     async def gather(self, spans: Sequence[Span], *, limit: int) -> list[list[StoredEffect]]:
         """Return the first rows of each span, in one query: a list for each span, in their order.
 
-        At most about ``limit`` rows are given in all, so a span may come back short or empty; ask again from where
-        it ended. At least one row is given if any span has one.
+        About ``limit`` rows are returned in all, so a span may come back short or empty; ask again from where it ended.
+        At least one row is returned if any span has one.
         """
         ...
 
@@ -142,8 +142,8 @@ class LogReader(Protocol):
 
 
 class StateReader(Protocol):
-    """Gives states; who needs a world's state at some seq is handed one."""
+    """Reads states; passed to code that needs a world's state at a seq."""
 
     async def fold_at(self, world_id: str, global_seq: int) -> Fold:
-        """Return a fold of one's own at this seq. Raises WorldNotFoundError or MomentNotFoundError."""
+        """Return an independent fold at this seq. Raises WorldNotFoundError or MomentNotFoundError."""
         ...

@@ -15,17 +15,17 @@ from worldledger.errors import (
     StaleContextError,
 )
 
-#: The choices that there are for each error.
+#: The possible choices for each error.
 STALE_CONTEXT: Final = (RecoveryAction.RETRY, RecoveryAction.ABORT, RecoveryAction.REGENERATE)
 INTENT_CONFLICT: Final = (RecoveryAction.RETRY_WITH_DELAY, RecoveryAction.ABORT, RecoveryAction.MODIFY_INTENT)
 QUOTA_EXCEEDED: Final = (RecoveryAction.DEFER, RecoveryAction.ABORT, RecoveryAction.SHED_OLDEST)
 
 
 class ErrorRecoveryPolicy:
-    """Chooses what to do about errors: for three of them as it was told, for the others as they suggest.
+    """Chooses the reaction to errors: a configured one for three of them, for the others the one they suggest.
 
-    Subclass it to choose by more than the class of the error. Raises ValueError for a choice that there is not for an
-    error: a stale intent is not merely deferred.
+    Subclass it to choose by more than the class of the error. Raises ValueError for a choice that an error does not
+    have: a stale intent is not merely deferred.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ErrorRecoveryPolicy:
         return self.quota_exceeded
 
     def action_for(self, error: SimulationError) -> RecoveryAction:
-        """Return what to do about any error of this project."""
+        """Return the reaction to any error of this project."""
         if isinstance(error, StaleContextError):
             return self.handle_stale_context(error)
         if isinstance(error, IntentConflictError):

@@ -1,7 +1,7 @@
-"""Finding a key that stands twice among very many, in little memory: keys of 16 bytes, each with its global_seq.
+"""Finding a key that occurs twice among very many, in little memory: keys of 16 bytes, each with its global_seq.
 
-Keys are only gathered while they come; what does not fit into a few MiB goes to a file that the caller lends. At the
-end they are looked at part by part, each part being those keys whose mixed bits begin alike.
+Keys are only collected at first; those that do not fit into a few MiB go to a file that the caller lends. At the end
+they are compared part by part; a part has the keys whose mixed bits begin alike.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 
 #: Bytes of a key.
 KEY_BYTES: Final = 16
-#: Lends an empty file, opened for reading and writing, that is gone when it is closed.
+#: Lends an empty file, opened for reading and writing, that is removed when it is closed.
 Spill = Callable[[], BinaryIO]
 
 #: A record: the key as two numbers, and the seq.
 _WORDS: Final = 3
 _RECORD_BYTES: Final = 24
 _KEPT_BYTES: Final = 8 * 1024 * 1024
-#: Keys in one part, about: they are sorted in memory.
+#: Approximate number of keys in one part: they are sorted in memory.
 _PART: Final = 2_000_000
 #: Records that are read at a time.
 _READ: Final = 256 * 1024
-#: Most keys of which it is worked out where they stand.
+#: Most keys that are traced back to their places.
 _MOST_TRACED: Final = 100_000
-# Odd constants with many bits; keys may be counters, whose bits must be spread before they are parted.
+# Odd constants with many bits; keys may be counters, whose bits must be spread before they are divided into parts.
 _SPREAD: Final = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
 
 
 class Repeat(NamedTuple):
-    """Where a key stands first, and where it stands again."""
+    """Where a key occurs first, and where it occurs again."""
 
     first_seq: int
     again_seq: int
@@ -45,7 +45,7 @@ def key_of(*words: str) -> bytes:
 
 
 def uuid_keys(uuids: list[str]) -> bytes:
-    """Return the keys of uuids, one behind the other: their 16 bytes each.
+    """Return the keys of uuids, joined: their 16 bytes each.
 
     Raises ValueError if one is not 32 hex digits in lower case.
     """
@@ -60,10 +60,9 @@ def uuid_keys(uuids: list[str]) -> bytes:
 
 
 def hash_keys(words: Iterable[Hashable]) -> bytes:
-    """Return keys that cost little, one behind the other: two that differ may belong to equal words only by chance.
+    """Return cheap keys, joined: equal words have equal keys, and different words only by chance.
 
-    They are Python's hashes, with 64 bits and other ones in each process: what stands twice has the same key twice,
-    but not the other way round.
+    They are Python's hashes, of 64 bits and different in each process, so equal keys have to be compared again.
     """
     import numpy as np  # noqa: PLC0415
 
@@ -74,7 +73,7 @@ def hash_keys(words: Iterable[Hashable]) -> bytes:
 
 
 class Repeats:
-    """Keys, gathered as they come. Without ``spill`` all of them stay in memory, 24 bytes each."""
+    """Keys, collected as they come. Without ``spill`` all of them stay in memory, 24 bytes each."""
 
     def __init__(self, spill: Spill | None = None) -> None:
         self._spill = spill
@@ -83,7 +82,7 @@ class Repeats:
         self._count = 0
 
     def add(self, keys: bytes, seqs: Sequence[int]) -> None:
-        """Gather keys, 16 bytes each, and the global_seq of each."""
+        """Add keys, 16 bytes each, and the global_seq of each."""
         import numpy as np  # noqa: PLC0415 - slow to load, and few programs verify
 
         pairs = np.frombuffer(keys, "<u8").reshape(-1, 2)
@@ -99,7 +98,7 @@ class Repeats:
             self._kept.clear()
 
     def first(self) -> Repeat | None:
-        """Return the first place at which a key stands again; None where none does."""
+        """Return the first place at which a key occurs again; None if there is none."""
         import numpy as np  # noqa: PLC0415
 
         bits = (self._count // _PART).bit_length()
@@ -122,7 +121,7 @@ class Repeats:
             yield mixed if not bits else mixed[mixed >> mixed.dtype.type(64 - bits) == part]
 
     def _trace(self, traced: np.ndarray[Any, Any]) -> Repeat | None:
-        """Find where keys stand of which the mixed bits are these; bits that only look alike are passed over."""
+        """Find the places of keys with these mixed bits; keys whose bits only look alike are skipped."""
         import numpy as np  # noqa: PLC0415
 
         seen: dict[tuple[int, int], int] = {}

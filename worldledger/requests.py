@@ -1,8 +1,8 @@
-"""The requests of a log: which effects were made under which req_id, and what was asked.
+"""The requests of a log: which effects were made under which req_id, and what was requested.
 
-Source: docs/architecture.md, "How an append works". All of it follows from the effects: those of one request stand
-together, with its source_id and its req_id, and the digest of its body is made of the stored bytes. The table
-``requests`` repeats it, so that a request that comes again is found at once.
+Source: docs/architecture.md, "How an append works". All of it follows from the effects: those of one request are
+adjacent, with its source_id and its req_id, and the digest of its body is made from the stored bytes. The table
+``requests`` repeats it, so that a repeated request is found at once.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class LoggedRequest(NamedTuple):
     last_seq: int
 
     def key(self) -> bytes:
-        """Return what tells it from all others of its world, in 16 bytes."""
+        """Return its key among the requests of its world, 16 bytes."""
         return key_of(self.source_id, self.req_id)
 
 
 class Requests:
-    """Puts requests together from the effects of a log, which are handed in as they follow each other."""
+    """Groups the effects of a log, which are passed in order, into requests."""
 
     def __init__(self) -> None:
         self._asked = ("", "")
@@ -40,10 +40,10 @@ class Requests:
         self._ended: list[LoggedRequest] = []
 
     def take(self, asked: Sequence[Asked]) -> None:
-        """Take the next effects that have a req_id.
+        """Add the next effects that have a req_id.
 
-        Raises UnclearRequestError at one whose req_id is no text, or whose text is not canonical, so that what was
-        asked cannot be told; those before it are taken.
+        Raises UnclearRequestError for a req_id that is not a string, and for a text that is not canonical, from which
+        the request cannot be recovered; the effects before it are added.
         """
         (source, req), first, last, digests = self._asked, self._first_seq, self._last_seq, self._digests
         ended = self._ended.append
@@ -53,7 +53,7 @@ class Requests:
                     digests.append(digest)
                 else:
                     if digests:
-                        # As LoggedRequest(…), without its Python function.
+                        # As LoggedRequest(…), without calling a Python function.
                         body = digests[0] if len(digests) == 1 else request_digest(digests)
                         ended(_tuple(LoggedRequest, (source, req, body, first, last)))
                     source, req, first, digests = source_id, req_id, seq, [digest]
@@ -62,7 +62,7 @@ class Requests:
             self._asked, self._first_seq, self._last_seq, self._digests = (source, req), first, last, digests
 
     def ended(self, *, is_over: bool = False) -> list[LoggedRequest]:
-        """Return the requests that have ended since; the last one can still go on, unless the log ``is_over``."""
+        """Return the requests completed since the last call; the last one may continue unless the log ``is_over``."""
         ended, self._ended = self._ended, []
         if is_over and self._digests:
             body = request_digest(self._digests)

@@ -1,4 +1,4 @@
-"""Space: where entities stand, and which are in reach.
+"""Space: the positions of entities, and which are in reach.
 
 Source: docs/reference/contracts.md, "Space".
 """
@@ -35,19 +35,19 @@ class Relationship:
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
-#: Coordinates of a cell; ints, which know no overflow.
+#: Coordinates of a cell; ints, which do not overflow.
 _Key = tuple[int, int, int]
 
-#: What a float may be off by after a few steps, relatively and on the safe side.
+#: The error of a float after a few steps, relative and rounded up.
 _ROUNDING: Final = 4e-15
-#: As far out as no cell is: a float divided by a small cell's size may be infinite.
+#: Beyond every cell: a float divided by a small cell's size may be infinite.
 _BEYOND: Final = 10**400
-#: What an angle may be off by, in radians: 0.00000006 degrees.
+#: The error of an angle, in radians: 0.00000006 degrees.
 _ANGLE_ROUNDING: Final = 1e-9
 
 
 class FieldOfView(NamedTuple):
-    """What is in sight of a point: all that is at most ``limit`` away and, with a ``direction``, within a cone.
+    """What is in sight of a point: at most ``limit`` away and, with a ``direction``, within a cone.
 
     ``direction`` has length 1 and ``half_angle`` is in radians, as `cone_of` gives them.
     """
@@ -58,19 +58,19 @@ class FieldOfView(NamedTuple):
     half_angle: float = 0.0
 
     def holds(self, point: Point) -> bool:
-        """Tell whether a point is in sight. Borders are included."""
+        """Return whether a point is in sight. Borders are included."""
         return dist(self.position, point) <= self.limit and self.is_ahead(point)
 
     def is_ahead(self, point: Point) -> bool:
-        """Tell whether a point is within the cone, however far it is."""
+        """Return whether a point is within the cone, at any distance."""
         return self.direction is None or _is_ahead(self.position, point, self.direction, self.half_angle)
 
 
 def cone_of(direction: Sequence[float], angle: float) -> tuple[Point, float]:
     """Return a cone's direction, of length 1, and half its opening in radians, with some room for rounding.
 
-    ``angle`` is the full opening in degrees. Raises ValueError for a direction that leads nowhere, or an angle that is
-    not from 0 to 360.
+    ``angle`` is the full opening in degrees. Raises ValueError for a direction of length 0, or an angle that is not
+    from 0 to 360.
     """
     ahead = _point(direction)
     if not 0 <= angle <= 360:
@@ -81,9 +81,9 @@ def cone_of(direction: Sequence[float], angle: float) -> tuple[Point, float]:
 class SpatialIndex:
     """Points by id, in a uniform grid of cubes.
 
-    A query looks at the cells that its sphere may touch, so what it costs does not grow with the entities elsewhere. It
-    is fastest where the usual radius is about ``cell_size``; a radius that covers more cells than are occupied looks
-    at those instead. Positions are (x, y) or (x, y, z) in units of the world, z being 0.0 where it is left out.
+    A query visits the cells that its sphere may touch, so its cost does not grow with the entities elsewhere. It is
+    fastest if the usual radius is about ``cell_size``; for a radius that covers more cells than are occupied it visits
+    the occupied ones instead. Positions are (x, y) or (x, y, z) in units of the world; a missing z is 0.0.
     """
 
     __slots__ = ("_cells", "_high", "_low", "_places", "_size", "cell_size")
@@ -95,7 +95,7 @@ class SpatialIndex:
         self.cell_size = self._size = float(cell_size)
         self._cells: dict[_Key, dict[str, Point]] = {}
         self._places: dict[str, tuple[Point, _Key]] = {}
-        #: The corners of a box that holds every cell that was ever occupied.
+        #: The corners of a box that contains every cell that was ever occupied.
         self._low: _Key = (_BEYOND, _BEYOND, _BEYOND)
         self._high: _Key = (-_BEYOND, -_BEYOND, -_BEYOND)
 
@@ -106,22 +106,22 @@ class SpatialIndex:
         return entity_id in self._places
 
     def position(self, entity_id: str) -> Point | None:
-        """Return where an entity stands; None for one that is not here."""
+        """Return an entity's position; None if it is not in the index."""
         place = self._places.get(entity_id)
         return None if place is None else place[0]
 
     def insert(self, entity_id: str, position: Sequence[float]) -> None:
-        """Put an entity here, in the place of any other of that id. Raises ValueError for what is no point."""
+        """Put an entity into the index, replacing one of the same id. Raises ValueError for an invalid point."""
         self.put(entity_id, _point(position))
 
     def move(self, entity_id: str, position: Sequence[float]) -> None:
-        """Put an entity somewhere else. Raises KeyError if it is not here, ValueError for what is no point."""
+        """Move an entity. Raises KeyError if it is not in the index, ValueError for an invalid point."""
         if entity_id not in self._places:
             raise KeyError(entity_id)
         self.put(entity_id, _point(position))
 
     def remove(self, entity_id: str) -> None:
-        """Take an entity away. Raises KeyError if it is not here."""
+        """Remove an entity. Raises KeyError if it is not in the index."""
         _, key = self._places.pop(entity_id)
         cell = self._cells[key]
         del cell[entity_id]
@@ -129,7 +129,7 @@ class SpatialIndex:
             del self._cells[key]
 
     def put(self, entity_id: str, point: Point) -> None:
-        """Insert or move an entity, whose position is known to be three finite floats."""
+        """Insert or move an entity with a position of three finite floats, which is not checked."""
         size = self._size
         x, y, z = point
         try:
@@ -162,9 +162,9 @@ class SpatialIndex:
         """Return the ids of the entities in a cone, sorted.
 
         The cone opens from ``observer`` along ``direction`` (of any length over 0). ``angle`` is its full opening in
-        degrees: 90 sees 45 to each side, 360 all around. ``range`` is how far it reaches. Borders are included; so is
-        what stands where the observer does. Raises ValueError for a direction that leads nowhere, or an angle that
-        is not from 0 to 360.
+        degrees: 90 sees 45 to each side, 360 all around. ``range`` is how far it reaches. Borders are included; so are
+        entities at the observer's own position. Raises ValueError for a direction of length 0, or an angle that is not
+        from 0 to 360.
         """
         return sorted(self.within_view(FieldOfView(_point(observer), range, *cone_of(direction, angle))))
 
@@ -176,7 +176,7 @@ class SpatialIndex:
         return [entity_id for entity_id in near if view.is_ahead(self._places[entity_id][0])]
 
     def within(self, center: Point, radius: float) -> list[str]:
-        """Return the same as `entities_within_range` for three floats, in no particular order: the fast way."""
+        """Return the same as `entities_within_range` for three floats, in no particular order; faster."""
         return [
             entity_id
             for cell in self._around(center, radius)
@@ -185,7 +185,7 @@ class SpatialIndex:
         ]
 
     def _around(self, center: Point, radius: float) -> Iterable[dict[str, Point]]:
-        """Return the cells that may hold points of a sphere, and maybe some more."""
+        """Return the cells that may contain points of a sphere, and possibly some more."""
         size, cells = self._size, self._cells
         spans = []
         count = 1
@@ -225,13 +225,13 @@ def _point(value: Sequence[Any]) -> Point:
 
 
 def _is_ahead(here: Point, there: Point, ahead: Point, most: float) -> bool:
-    """Tell whether the way from one point to another is at most this angle off a direction; the point itself is."""
+    """Return whether the way to a point is at most this angle off a direction; True for the same point."""
     away = (there[0] - here[0], there[1] - here[1], there[2] - here[2])
     return not any(away) or _between(_unit(away), ahead) <= most
 
 
 def _unit(vector: Point) -> Point:
-    """Return the vector's direction, of length 1, however long or short it is."""
+    """Return the vector's direction, of length 1, whatever its own length."""
     most = max(map(abs, vector))
     if most == inf:  # the difference of two far points
         vector = (_clamp(vector[0]), _clamp(vector[1]), _clamp(vector[2]))
@@ -249,6 +249,6 @@ def _clamp(number: float) -> float:
 
 def _between(one: Point, other: Point) -> float:
     """Return the angle between two directions, in radians."""
-    # Not by the arc cosine, which would be far off near 0 and 180 degrees.
+    # The arc cosine would be inaccurate near 0 and 180 degrees.
     (a, b, c), (x, y, z) = one, other
     return atan2(hypot(b * z - c * y, c * x - a * z, a * y - b * x), a * x + b * y + c * z)

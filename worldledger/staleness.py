@@ -1,9 +1,9 @@
-"""When what an agent was shown makes stale what it is about to do: the settings, and what a sighting concerns.
+"""Staleness: when what an agent was shown invalidates what it is about to do; the settings, and what sightings concern.
 
 A *sighting* of an agent is one of its own deltas whose effect is another's, is not of a system kind and did not come
-out of the same list of intents. An intent or a generation is stale when more than ``staleness_threshold`` sightings lie
-after the view that it was made from; with null it never is. Where the interrupt policy is ``only_conflict``, only those
-sightings count that concern it.
+from the same list of intents. An intent or a generation is stale when more than ``staleness_threshold`` sightings
+follow the view that it was made from; with null it never is. If the interrupt policy is ``only_conflict``, only the
+sightings that concern it count.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from worldledger.drafts import MAX_WORD
 from worldledger.effects import Effect, is_system_kind
 from worldledger.errors import InvalidEffectError
 
-#: Which sightings count: all of them, or those that concern what the agent is about to do.
+#: The sightings that count: all of them, or those that concern what the agent is about to do.
 InterruptPolicy: TypeAlias = Literal["always", "only_conflict"]
 INTERRUPT_POLICIES: Final[tuple[InterruptPolicy, ...]] = get_args(InterruptPolicy)
-#: Most ids that an intent or a generation names by ``about``.
+#: Most ids that an intent or a generation names in ``about``.
 MAX_ABOUT: Final = 1000
 
 _RELATIONSHIPS: Final = PARTS[1]
 #: The kinds that set or remove one relationship.
 _RELATING: Final = frozenset({"RelationshipSet", "RelationshipRemoved"})
-#: Where a payload names entities.
+#: Members of a payload that name entities.
 NAMING: Final = ("agent_id", "entity_id", "target_id", "from_entity", "to_entity")
 
 
 class NotGiven(Enum):
-    """Stands for a setting that is left out, where null is a value of its own."""
+    """Stands for a setting that is left out, if null is a value of its own."""
 
     NOT_GIVEN = "not given"
 
 
 NOT_GIVEN: Final = NotGiven.NOT_GIVEN
 
-#: A threshold: so many sightings, None for any number, or left to what is less specific.
+#: A threshold: this many sightings, None for any number, or left to the less specific setting.
 Threshold: TypeAlias = int | NotGiven | None
 
 
@@ -47,26 +47,26 @@ Threshold: TypeAlias = int | NotGiven | None
 
 
 class Sight(NamedTuple):
-    """One sighting: its effect's global_seq, and the ids that its delta shows (None: it shows everything anew)."""
+    """One sighting: its effect's global_seq, and the ids that its delta shows (None: it replaces everything)."""
 
     seq: int
     shown: frozenset[str] | None
 
     def concerns(self, agent_id: str, names: frozenset[str]) -> bool:
-        """Tell whether it shows the agent itself or one of these ids."""
+        """Return whether it shows the agent itself or one of these ids."""
         return self.shown is None or agent_id in self.shown or not names.isdisjoint(self.shown)
 
 
 def is_news(effect: Effect, agent_id: str) -> bool:
-    """Tell whether a delta of the agent by this effect may be a sighting: not by its own effects, nor the service's."""
+    """Return whether a delta by this effect may be a sighting: the effect is not the agent's own, nor the service's."""
     return effect["source_id"] != agent_id and not is_system_kind(effect["kind"])
 
 
 def shown_by(delta: ObservationDelta, effect: Effect) -> frozenset[str] | None:
     """Return the ids that a delta shows: in the paths of its patches, at both ends of relationships, in its events.
 
-    None where it replaces a whole part of the view. An effect that sets or removes one relationship names its ends,
-    which the agent sees where its view changes by it; of others the ends that a patch lists are taken.
+    None if it replaces a whole part of the view. An effect that sets or removes one relationship names its ends, which
+    the agent sees if its view changes by it; for others, the ends that a patch lists are taken.
     """
     names: set[str] = set()
     for operation in delta["patches"]:
@@ -86,7 +86,7 @@ def shown_by(delta: ObservationDelta, effect: Effect) -> frozenset[str] | None:
 
 
 def names_of(payload: Mapping[str, Any]) -> list[str]:
-    """Return the ids that a payload has in the usual places."""
+    """Return the ids in the usual members of a payload."""
     return [name for key in NAMING if isinstance(name := payload.get(key), str)]
 
 
@@ -94,9 +94,9 @@ def names_of(payload: Mapping[str, Any]) -> list[str]:
 
 
 class Staleness(NamedTuple):
-    """What holds for an intent or a generation.
+    """The settings that apply to an intent or a generation.
 
-    ``setting`` says which setting the threshold is: that of the "intent", the "generation", the "agent" or the "world".
+    ``setting`` is the origin of the threshold: the "intent", the "generation", the "agent" or the "world".
     """
 
     threshold: int | None
@@ -104,7 +104,7 @@ class Staleness(NamedTuple):
     setting: str
 
     def details(self) -> dict[str, Any]:
-        """Return it as a refusal tells of it."""
+        """Return the details for a refusal."""
         return {
             "setting": self.setting,
             "staleness_threshold": self.threshold,
@@ -113,14 +113,14 @@ class Staleness(NamedTuple):
 
 
 class WorldStaleness(NamedTuple):
-    """A world's settings; no threshold may exceed ``maximum`` (None: there is none), and null exceeds any number."""
+    """A world's settings; no threshold may exceed ``maximum`` (None: unlimited), and null exceeds any number."""
 
     threshold: int | None
     interrupt_policy: InterruptPolicy
     maximum: int | None
 
     def set_anew(self, changes: Mapping[str, Any] | None) -> WorldStaleness:
-        """Return them after the effects WorldStalenessSet, as the state has them in ``metadata["staleness"]``."""
+        """Return the settings after WorldStalenessSet effects, as the state has them in ``metadata["staleness"]``."""
         if not changes:
             return self
         return WorldStaleness(
@@ -130,11 +130,11 @@ class WorldStaleness(NamedTuple):
         )
 
     def exceeded_by(self, threshold: int | None) -> bool:
-        """Tell whether a threshold is beyond the maximum."""
+        """Return whether a threshold exceeds the maximum."""
         return self.maximum is not None and (threshold is None or threshold > self.maximum)
 
     def check(self, threshold: Threshold, path: str = "$.staleness_threshold") -> None:
-        """Raise InvalidEffectError for what is no threshold, or one beyond the maximum."""
+        """Raise InvalidEffectError for an invalid threshold, or one over the maximum."""
         if threshold is NOT_GIVEN or not self.exceeded_by(check_threshold(threshold, path)):
             return
         raise InvalidEffectError(
@@ -142,9 +142,9 @@ class WorldStaleness(NamedTuple):
         )
 
     def of(self, agent: Mapping[str, Any], given: Threshold = NOT_GIVEN, by: str = "intent") -> Staleness:
-        """Return what holds for something of an agent: the most specific threshold, within the maximum.
+        """Return the settings for something that an agent does: the most specific threshold, within the maximum.
 
-        ``agent`` is what the state knows of it, ``given`` what the intent or the generation (``by``) itself says.
+        ``agent`` is its entry in the state, ``given`` the settings of the intent or the generation (``by``) itself.
         """
         policy: InterruptPolicy = agent.get("interrupt_policy", self.interrupt_policy)
         threshold, setting = self.threshold, "world"
@@ -158,7 +158,7 @@ class WorldStaleness(NamedTuple):
 
 
 def check_threshold(value: Any, path: str = "$.staleness_threshold") -> int | None:
-    """Return a threshold back if it is one: a whole number from 0 on, or None. Raises InvalidEffectError."""
+    """Return a threshold if it is valid: a whole number from 0 on, or None. Raises InvalidEffectError."""
     if value is not None and (type(value) is not int or not 0 <= value <= MAX_INT):
         raise InvalidEffectError("a staleness threshold is a whole number of sightings from 0 on, or null", path)
     threshold: int | None = value
@@ -166,7 +166,7 @@ def check_threshold(value: Any, path: str = "$.staleness_threshold") -> int | No
 
 
 def check_interrupt_policy(value: Any, path: str = "$.interrupt_policy") -> InterruptPolicy:
-    """Return an interrupt policy back if it is one. Raises InvalidEffectError."""
+    """Return an interrupt policy if it is valid. Raises InvalidEffectError."""
     for policy in INTERRUPT_POLICIES:
         if value == policy:
             return policy
@@ -174,7 +174,7 @@ def check_interrupt_policy(value: Any, path: str = "$.interrupt_policy") -> Inte
 
 
 def check_about(value: Any, path: str = "$.about") -> frozenset[str]:
-    """Return the ids that something is about; None stands for none. Raises InvalidEffectError."""
+    """Return the ids that an intent or a generation is about; None means none. Raises InvalidEffectError."""
     if value is None:
         return frozenset()
     if not isinstance(value, list | tuple | set | frozenset):
@@ -188,7 +188,7 @@ def check_about(value: Any, path: str = "$.about") -> frozenset[str]:
 
 
 def about_of(about: Iterable[str], payload: Mapping[str, Any]) -> frozenset[str]:
-    """Return what an intent is about: what it says itself, and what its payload names in the usual places."""
+    """Return the ids that an intent is about: its own statement, and those in the usual members of its payload."""
     return frozenset([*about, *names_of(payload)])
 
 

@@ -1,6 +1,6 @@
-"""YAML, read strictly: nothing is guessed, nothing is dropped, and every value knows where it stands.
+"""YAML, read strictly: nothing is guessed, nothing is dropped, and the position of every value is known.
 
-JSON is read by the same door. What differs from the YAML 1.1 that PyYAML's ``safe_load`` reads:
+JSON is read by the same function. The differences from YAML 1.1 as PyYAML's ``safe_load`` reads it:
 
 - numbers, booleans and null are those of JSON, more or less: ``yes``, ``no``, ``on``, ``off``, dates, ``1_000``,
   ``0x1F``, ``010`` and ``12:30`` are strings, ``1e5`` is a number; -0.0 is 0.0
@@ -37,7 +37,7 @@ from worldledger.canonical import MAX_INT
 from worldledger.errors import InvalidSimulationConfigError, Problem
 from worldledger.errors.simulations import Path
 
-# The events of a YAML text, its scalars read strictly: the lower half of `worldledger.strict_yaml`.
+# -- the events of a YAML text, its scalars read strictly ---------------------------------------------------------
 
 _TAG: Final = "tag:yaml.org,2002:"
 _INT: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
@@ -49,7 +49,7 @@ _WORDS: Final[dict[str, bool | None]] = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
 _KINDS: Final[dict[str, type]] = {"int": int, "float": float, "bool": bool, "null": type(None)}
-#: Line breaks to YAML 1.1, and letters to YAML 1.2 and JSON.
+#: Characters that are line breaks in YAML 1.1, and ordinary ones in YAML 1.2 and JSON.
 _OTHER_BREAK: Final = re.compile("[\x85\u2028\u2029]")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 #: Longest text of a number that is read; float() reads one of any length, slowly.
@@ -61,7 +61,7 @@ Place: TypeAlias = tuple[int, int]
 
 
 class RefusedError(ValueError):
-    """What is refused of a text, and where."""
+    """The reason why a text is refused, and the place."""
 
     def __init__(self, reason: str, place: Place) -> None:
         super().__init__(reason)
@@ -82,13 +82,13 @@ def decoded(data: bytes) -> str:
 
 
 def place_of(event: Event) -> Place:
-    """Tell where the text of an event begins."""
+    """Return the place where an event begins in the text."""
     mark = event.start_mark
     return (1, 1) if mark is None else (mark.line + 1, mark.column + 1)
 
 
 class _Events(Reader, Scanner, Parser):
-    """PyYAML's parser; in flow collections (and so in JSON) tabs count as spaces, as YAML has it."""
+    """PyYAML's parser; in flow collections (and so in JSON) tabs count as spaces, as YAML specifies."""
 
     def __init__(self, text: str) -> None:
         Reader.__init__(self, text)
@@ -103,7 +103,7 @@ class _Events(Reader, Scanner, Parser):
 
 
 def events_of(text: str) -> Iterator[Event]:
-    """Return the events of a text. Raises RefusedError where it is no YAML, after the events before."""
+    """Yield the events of a text. Raises RefusedError if it is not YAML, after the events before that."""
     if not text.isascii() and (found := _OTHER_BREAK.search(text)):
         what = f"the character U+{ord(found[0]):04X}, which may be a line break or not: write it as an escape"
         raise RefusedError(what, _place_at(text, found.start()))
@@ -118,7 +118,7 @@ def events_of(text: str) -> Iterator[Event]:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise RefusedError(_reason(error), (1, 1) if mark is None else (mark.line + 1, mark.column + 1)) from None
-    except (YAMLError, ValueError, OverflowError) as error:  # the last two: escapes and versions that are no numbers
+    except (YAMLError, ValueError, OverflowError) as error:  # the last two: invalid escapes and versions
         place = (1, 1) if events is None else (events.line + 1, events.column + 1)
         raise RefusedError(f"not YAML: {error}", place) from None
 
@@ -142,7 +142,7 @@ def check_tag(event: CollectionStartEvent) -> None:
 
 
 def read_scalar(event: ScalarEvent) -> Any:
-    """Return what a scalar says: None, a bool, an int, a finite float or a string. Raises RefusedError."""
+    """Return the value of a scalar: None, a bool, an int, a finite float or a string. Raises RefusedError."""
     text, tag = event.value, event.tag
     kind = None if tag is None else tag.removeprefix(_TAG)
     if tag is not None and (not tag.startswith(_TAG) or kind not in {"str", *_KINDS}):
@@ -200,14 +200,14 @@ MAX_BYTES: Final = 4 * 2**20
 MAX_DEPTH: Final = 100
 #: Most values, the aliases written out; keys are not counted.
 MAX_NODES: Final = 100_000
-#: After so many problems no more are looked for.
+#: Reading stops after this many problems.
 MAX_PROBLEMS: Final = 1000
 
 _NAMES: Final = {list: "a list", str: "a string", type(None): "empty", bool: "a boolean"}
 
 
 class Document:
-    """What a text says, and where it says it.
+    """The value of a text, and the places of its parts.
 
     ``value`` is a dict whose keys are strings, or ints where the text has whole numbers; nodes that aliases share
     are shared, and a node may contain itself.
@@ -219,10 +219,10 @@ class Document:
         self._places = places  # id of a container in value -> member -> place; value keeps the containers alive
 
     def place(self, path: Sequence[str | int]) -> Place:
-        """Tell in which line and column (from 1 on) the member at a path begins: its key, or the item of a list.
+        """Return the line and column (from 1 on) at which the member at a path begins: its key, or the item of a list.
 
-        Where there is no such member, that is the place of the nearest one around it. What came by an alias or a
-        merge stands where its anchor is.
+        If there is no such member, that is the place of the nearest one around it. Values from an alias or a merge have
+        the place of their anchor.
         """
         here: Any = self.value
         found = (1, 1)
@@ -254,17 +254,17 @@ def parse(data: bytes | str, *, name: str, max_bytes: int = MAX_BYTES) -> Docume
 
 
 class _Mark:
-    """Stands where a key does."""
+    """Stands in place of a key."""
 
 
 _NO_KEY: Final = _Mark()
 _MERGE: Final = _Mark()
-#: A key that was refused: what it stands for is read, and dropped.
+#: A key that was refused: its value is read and dropped.
 _BAD_KEY: Final = _Mark()
 
 
 class _Size:
-    """How much a value is with its aliases written out; the depth of a scalar is 0."""
+    """The size of a value with its aliases written out; the depth of a scalar is 0."""
 
     def __init__(self, nodes: int = 1, letters: int = 0, depth: int = 0) -> None:
         self.nodes = nodes
@@ -273,7 +273,7 @@ class _Size:
 
 
 class _Frame:
-    """A collection that is being read; ``own`` is what stands in itself, ``merged`` what comes by <<."""
+    """A collection that is being read; ``own`` are its own members, ``merged`` those that come by <<."""
 
     def __init__(self, container: dict[Any, Any] | list[Any], place: Place, level: int) -> None:
         self.container = container
@@ -290,7 +290,7 @@ class _Frame:
 
 
 class _Builder:
-    """Makes a value of the parser's events, without recursion."""
+    """Builds a value from the parser's events, without recursion."""
 
     def __init__(self, text: str, name: str, max_letters: int) -> None:
         self._text = text
@@ -303,7 +303,7 @@ class _Builder:
         self._root: Any = None
 
     def document(self) -> Document:
-        """Read the whole text. Raises InvalidSimulationConfigError with all that is wrong, up to where reading ends."""
+        """Read the whole text. Raises InvalidSimulationConfigError with all problems, up to where reading ends."""
         try:
             self._read()
         except RefusedError as error:
@@ -356,7 +356,7 @@ class _Builder:
         if isinstance(frame.container, dict):
             for merged in frame.merged:
                 for key, value in merged.items():
-                    if str(key) not in frame.places:  # its own keys count before all, then those that came first
+                    if str(key) not in frame.places:  # its own keys take precedence, then those that came first
                         frame.container[key] = value
                         frame.places[str(key)] = self._frames[id(merged)].places[str(key)]
                         self._grow(frame, value, frame.place)
@@ -384,7 +384,7 @@ class _Builder:
     # -- putting them together -------------------------------------------------------------------------------
 
     def _put(self, value: Any, place: Place) -> None:
-        """Put a whole node where it belongs."""
+        """Put a complete node into its place."""
         if not self._stack:
             self._root = value
             return
@@ -435,7 +435,7 @@ class _Builder:
             frame.merged.append(each)
 
     def _grow(self, frame: _Frame, value: Any, place: Place, letters: int = 0) -> None:
-        """Count a value that a collection gets; one that is not yet whole (it contains itself) counts as one node."""
+        """Count a value that a collection gets; an incomplete one (it contains itself) counts as one node."""
         inner = self._frames[id(value)] if isinstance(value, dict | list) else None
         if inner is None:
             size = _Size(letters=len(value) if isinstance(value, str) else 0)

@@ -1,13 +1,13 @@
-"""Who sets a world's sim_time, where that authority's own zero lies, and whether it is silent.
+"""A world's time authority: what sets its sim_time, where its own zero lies, and whether it is silent.
 
 Source: docs/reference/effects.md, "Times". ``sim_time = the authority's own time + offset``. The wall clock's own time
-is wall_time, in epoch seconds; an adapter's and a client's is the time that they state. Pure: the log says it all, the
-genesis first and then these kinds:
+is wall_time, in epoch seconds; an adapter's and a client's is the time that they state. Pure: everything follows from
+the log, from the genesis first and then these kinds:
 
-- ``WorldTimeAuthoritySet {authority, offset}``: this one sets sim_time from here on
+- ``WorldTimeAuthoritySet {authority, offset}``: sets the authority from here on
 - ``WorldTimeSet {adapter, time}``: a tick, with the time as the adapter stated it
-- ``WorldTimeAuthoritySilent {authority, last_tick_seq, reason}``: the adapter is not heard any more; its next tick ends
-  that
+- ``WorldTimeAuthoritySilent {authority, last_tick_seq, reason}``: the adapter has fallen silent; its next tick ends
+that
 """
 
 from __future__ import annotations
@@ -22,24 +22,23 @@ from worldledger.genesis import TIME_ZERO, is_authority, is_time
 TIME_AUTHORITY_KIND: Final = "WorldTimeAuthoritySet"
 TIME_SET_KIND: Final = "WorldTimeSet"
 TIME_SILENT_KIND: Final = "WorldTimeAuthoritySilent"
-#: The kinds that say something of the authority.
+#: The kinds that change the authority.
 TIME_KINDS: Final = frozenset({TIME_AUTHORITY_KIND, TIME_SET_KIND, TIME_SILENT_KIND})
 
-#: Why an authority is silent: the connection of its last tick, or else of its taking over, has ended; or no tick came
-#: for too long.
+#: Why an authority is silent: the connection of its last tick (or of its takeover) has ended, or no tick came for too
+#: long.
 SilenceReason: TypeAlias = Literal["disconnected", "no_tick"]
 
-#: The authority of worlds that name none: the wall clock.
+#: The default authority of worlds: the wall clock.
 WALL: Final = "wall"
 #: The authority under which any draft may state a time.
 CLIENT: Final = "client"
 
 
 class Silence(NamedTuple):
-    """That an adapter with the authority is not heard any more.
+    """The silence of an adapter with the authority.
 
-    ``last_tick_seq`` is its last tick, None where none came since it took over; ``global_seq`` is the effect that says
-    so.
+    ``last_tick_seq`` is its last tick, None if none came since it took over; ``global_seq`` is the effect that says so.
     """
 
     authority: str
@@ -49,7 +48,7 @@ class Silence(NamedTuple):
 
     @classmethod
     def of(cls, payload: Mapping[str, Any], global_seq: int) -> Silence:
-        """Return what a stored ``WorldTimeAuthoritySilent`` says. Raises ValueError where it is none."""
+        """Return the content of a stored ``WorldTimeAuthoritySilent``. Raises ValueError if it is invalid."""
         authority, last_tick_seq = payload.get("authority"), payload.get("last_tick_seq")
         reason = payload.get("reason")
         if not isinstance(authority, str) or not is_authority(authority) or not isinstance(reason, str):
@@ -60,10 +59,10 @@ class Silence(NamedTuple):
 
 
 class TimeAuthority(NamedTuple):
-    """Who sets sim_time (``wall``, ``client`` or an adapter's name), and what is added to its own time.
+    """The authority over sim_time (``wall``, ``client`` or an adapter's name), and what is added to its own time.
 
-    ``since_seq`` is the effect that named it, ``last_tick_seq`` the last tick since then, ``silence`` says that it is
-    not heard any more.
+    ``since_seq`` is the effect that named it, ``last_tick_seq`` the last tick since then, ``silence`` is set while it
+    is silent.
     """
 
     name: str
@@ -87,7 +86,7 @@ class TimeAuthority(NamedTuple):
     def of_setting(cls, payload: Mapping[str, Any], global_seq: int) -> TimeAuthority:
         """Return the authority that a stored ``WorldTimeAuthoritySet`` names; without ``offset`` it is 0.
 
-        Raises ValueError where it names none.
+        Raises ValueError if it is invalid.
         """
         name, offset = payload.get("authority"), payload.get("offset", 0.0)
         if not isinstance(name, str) or not is_authority(name):
@@ -97,7 +96,7 @@ class TimeAuthority(NamedTuple):
         return cls(name, float(offset), global_seq)
 
     def after(self, kind: str, payload: Mapping[str, Any], global_seq: int) -> TimeAuthority:
-        """Return how it is after an effect of one of TIME_KINDS. Raises ValueError for one that cannot be read."""
+        """Return the authority after an effect of one of TIME_KINDS. Raises ValueError for one that cannot be read."""
         if kind == TIME_AUTHORITY_KIND:
             return self.of_setting(payload, global_seq)
         if kind == TIME_SET_KIND:
@@ -107,16 +106,16 @@ class TimeAuthority(NamedTuple):
 
     @property
     def silence_id(self) -> str:
-        """The req_id under which it is written, once, that nothing has been heard of it since its last tick."""
+        """The req_id that makes the effect about its silence since its last tick unique."""
         heard = self.since_seq if self.last_tick_seq is None else self.last_tick_seq
         return f"silent:{self.name}:{heard}"
 
     def holds_against(self, name: str) -> bool:
-        """Whether it is an adapter that is heard, and another adapter of this name cannot simply take over."""
+        """Return whether it is an adapter, not silent, that another adapter of this name cannot simply replace."""
         return self.is_adapter and self.silence is None and name not in {self.name, WALL, CLIENT}
 
     def allows(self, source_id: str) -> bool:
-        """Tell whether a draft of this source may state a time."""
+        """Return whether a draft of this source may state a time."""
         return self.name == CLIENT or (self.name != WALL and self.name == source_id)
 
     def sim_time(self, own: float) -> float:
@@ -132,16 +131,16 @@ class TimeAuthority(NamedTuple):
 
     @property
     def is_adapter(self) -> bool:
-        """Whether it is an adapter, which ticks."""
+        """True if it is an adapter, which ticks."""
         return self.name not in {WALL, CLIENT}
 
 
 def hand_over(name: str, zero: float | None, *, sim_time: float, wall_time: float) -> TimeAuthority:
-    """Return the authority that takes over from an effect on that stands at these times.
+    """Return the authority that takes over after an effect with these times.
 
-    ``zero`` is the world's sim_time at which the authority's own 0.0 lies: for an adapter by default where the world
-    stands, for ``client``, whose drafts state the world's own times, 0.0. The wall clock goes on from where the world
-    stands, and has no zero of its own.
+    ``zero`` is the world's sim_time at which the authority's own 0.0 lies: for an adapter by default the world's
+    present time, for ``client``, whose drafts state the world's own times, 0.0. The wall clock continues from the
+    world's time, and has no zero of its own.
     """
     if name == WALL:
         return TimeAuthority(name, sim_time - wall_time)
@@ -151,7 +150,7 @@ def hand_over(name: str, zero: float | None, *, sim_time: float, wall_time: floa
 
 
 def check_zero(authority: str, zero: Any) -> float | None:
-    """Return where an authority's zero is to lie, if it can be said of this one; raise InvalidEffectError if not."""
+    """Return an authority's zero if it can have this one; raise InvalidEffectError if not."""
     if zero is None:
         return None
     if not is_time(zero):

@@ -1,8 +1,8 @@
 """Upcasters: reading effects that were written under an older schema_version of their payload.
 
-An upcaster is a pure function from the payload of one version to that of a later one. Upcasters of a kind are
-chained until none fits any more. The stored bytes are never touched: what is hashed, exported and served stays as
-it was written; only who folds or projects an effect sees the new payload.
+An upcaster is a pure function from the payload of one version to that of a later one. Upcasters of a kind are chained
+until none fits. The stored bytes are never changed: what is hashed, exported and served stays as it was written; only
+folds and projections see the new payload.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from worldledger.effects import Effect
 class Upcaster(NamedTuple):
     """One step for one kind: from a payload of ``from_version`` to one of ``to_version``.
 
-    ``upcast`` is handed the payload and gives the new one; it may change the object it was given, but nothing else,
-    and must give the same for the same.
+    ``upcast`` takes the payload and returns the new one; it may change its argument, but nothing else, and must be
+    deterministic.
     """
 
     kind: str
@@ -30,7 +30,7 @@ class Upcasters:
     """All upcasters of a ruleset, chained."""
 
     def __init__(self, upcasters: Iterable[Upcaster]) -> None:
-        """Raise ValueError for two upcasters of one kind and version, and for a chain that goes in a circle."""
+        """Raise ValueError for two upcasters of one kind and version, and for a cycle."""
         self._steps: dict[str, dict[str, Upcaster]] = {}
         for upcaster in upcasters:
             steps = self._steps.setdefault(upcaster.kind, {})
@@ -47,7 +47,7 @@ class Upcasters:
         return frozenset(self._steps)
 
     def apply(self, effect: Effect) -> Effect:
-        """Return the effect in its newest version: itself where there is nothing to do."""
+        """Return the effect in its newest version: itself if no upcaster fits."""
         steps = self._steps.get(effect["kind"])
         if steps is None or effect["schema_version"] not in steps:
             return effect

@@ -1,4 +1,4 @@
-"""May this agent do this now? What an intent is judged by, before the ruleset has its word on the effect.
+"""Judging intents: may this agent do this now? This is asked before the ruleset decides about the effect.
 
 Source: docs/reference/contracts.md, "Policies, validators and latency".
 """
@@ -16,30 +16,30 @@ from worldledger.intents import SUBMIT_INTENT, CheckedIntent, permission_for
 from worldledger.staleness import NAMING
 from worldledger.world import WorldState
 
-#: The fields by which a payload names entities.
+#: The members of a payload that name entities.
 NAMING_FIELDS: Final = NAMING
 
 
 class EffectValidator(Protocol):
-    """Says whether an intent can be executed.
+    """Decides whether an intent can be executed.
 
-    It is a plain function of what it is given: it may be asked several times, and changes nothing. Besides giving
-    False it may raise a SimulationError, which then is the answer.
+    It must be a pure function of its arguments: it may be called several times. Instead of returning False it may raise
+    a SimulationError, which then is the answer.
     """
 
     def validate_intent(self, intent: Intent, world_state: WorldState) -> bool:
-        """Tell whether the intent can be executed in this state."""
+        """Return whether the intent can be executed in this state."""
         ...
 
 
 class DefaultEffectValidator:
-    """Lets through what the agent has the permissions for, and Moves to a position of 2 or 3 finite numbers.
+    """Accepts what the agent has the permissions for, and Moves to a position of 2 or 3 finite numbers.
 
-    Of an agent that the state does not know it asks no permissions.
+    For an agent that the state does not know, permissions are not checked.
     """
 
     def validate_intent(self, intent: Intent, world_state: WorldState) -> bool:
-        """Tell whether the intent can be executed in this state."""
+        """Return whether the intent can be executed in this state."""
         agent = world_state.metadata.get("agents", {}).get(intent["agent_id"])
         if agent is not None and missing_permission(intent["kind"], agent) is not None:
             return False
@@ -58,10 +58,10 @@ def judge_intent(
 
     - UnknownAgentError: its agent is not registered there (``world_id`` is for the message)
     - PermissionDeniedError: the agent lacks a permission, which it names
-    - IntentConflictError: a Move whose ``from`` is not where the agent stands; its conflicting_effects are left to the
-      caller, who has the log. ``position`` tells where it is shown to stand (None: nowhere, and nothing is compared);
-      without it, it is where its entity stands
-    - IntentRefusedError: the validator gives False; what it raises goes on to the caller
+    - IntentConflictError: a Move whose ``from`` is not the agent's position; the caller, who has the log, fills in its
+    conflicting_effects. ``position`` returns the agent's position as it is shown (None: unknown, and nothing is
+    compared); without it, it is its entity's
+    - IntentRefusedError: the validator returns False; what it raises is passed on to the caller
     """
     agent = state.metadata["agents"].get(intent.agent_id)
     if agent is None:
@@ -92,7 +92,7 @@ def missing_permission(kind: str, agent: Mapping[str, Any], custom: str | None =
 
 
 def mentions(effect: Effect, entity_id: str) -> bool:
-    """Tell whether an effect may concern an entity: its source or a field of its payload names it.
+    """Return whether an effect may concern an entity: its source or a member of its payload names it.
 
     System kinds concern none: they change no entity.
     """
@@ -107,7 +107,7 @@ def _position(state: WorldState, agent_id: str) -> Sequence[float] | None:
 
 
 def _check_start(intent: CheckedIntent, actual: Sequence[float] | None) -> None:
-    """Raise IntentConflictError if an agent that stands somewhere would move from somewhere else."""
+    """Raise IntentConflictError if an agent that has a position would move from another one."""
     if actual is None:
         return
     stands = [*actual, 0.0] if len(actual) == 2 else list(actual)

@@ -1,7 +1,7 @@
 """WorldState: what a world is at one moment, and its canonical text and digest.
 
-Source: docs/reference/contracts.md, "World state". One shape serves every ruleset. What grows without limit
-(messages, moves, rounds) is not in it: that stands in the log and in projections.
+Source: docs/reference/contracts.md, "World state". One shape serves every ruleset. What grows without limit (messages,
+moves, rounds) is not in it: it is in the log and in projections.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ Point = tuple[float, float, float]
 
 
 class WorldState(BaseModel):
-    """The state of a world; it is what folding the world's effects in order gives.
+    """The state of a world: the result of folding the world's effects in order.
 
     - ``entities``: entity_id -> its data, an object.
     - ``relationships``: entity_id -> the ids it is related to, sorted.
-    - ``spatial_index``: entity_id -> (x, y, z); an entity that has a ``position`` stands here with the same numbers.
+    - ``spatial_index``: entity_id -> (x, y, z); an entity with a ``position`` is here with the same numbers.
     - ``metadata``: ``agents`` (agent_id -> {policy, permissions, weight, registered_seq}, as registered),
       ``relationships`` (from -> to -> type -> {strength, metadata}: the details behind the adjacency),
       ``last_effect_seq``, ``last_effect_time`` (its sim_time), ``last_effect_kind``, ``unknown_effects`` (how many had
       a kind that the ruleset does not know) and ``malformed_effects`` (how many had a payload that cannot be read);
       such effects change nothing else. ``time_authority``: who sets sim_time, once an effect has changed it, and
       ``time_offset`` what is added to its own time; ``time_authority_silent`` {authority, last_tick_seq, reason,
-      global_seq} while it is not heard.
+      global_seq} while it is silent.
     """
 
     entities: dict[str, Any] = Field(default_factory=dict)
@@ -70,7 +70,7 @@ class WorldState(BaseModel):
             raise ValueError(f"this is no state ({type(error).__name__}: {error})") from None
 
     def to_value(self) -> dict[str, Any]:
-        """Return the state as the object that its text is written from: not a copy."""
+        """Return the state as the object that its text is made from: not a copy."""
         return {
             "entities": self.entities,
             "relationships": self.relationships,
@@ -81,8 +81,8 @@ class WorldState(BaseModel):
     def copy_deep(self) -> WorldState:
         """Return a copy that can be changed without changing this state.
 
-        It shares how agents are registered, which is most of a state with many agents: a registration is never changed,
-        only replaced by another one.
+        It shares the registrations of agents, which are most of a state with many agents: a registration is never
+        changed, only replaced by another one.
         """
         agents = self.metadata.get("agents")
         if not isinstance(agents, dict):
@@ -94,7 +94,7 @@ class WorldState(BaseModel):
     def text(self) -> bytes:
         """Write the state in the profile ``state/1``.
 
-        Unlike `state_text`, it lets other threads have their turns in between, however large the state is.
+        Unlike `state_text`, it lets other threads run in between, however large the state is.
         """
         return _in_pieces(self.to_value()).encode()
 
@@ -112,20 +112,20 @@ def state_text(value: Any) -> bytes:
 
 
 _encode: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
-#: Members of an object of a state that are written at a stretch.
-_AT_ONCE: Final = 32
+#: Members of an object of a state that are written without interruption.
+_MEMBERS_AT_ONCE: Final = 32
 
 
 def _in_pieces(value: Any, level: int = 0) -> str:
-    """Return the text of a JSON value, put together from the texts of a few members at a time down to some level."""
+    """Return the text of a JSON value, joined from the texts of a few members at a time down to some level."""
     if level > 2 or type(value) is not dict or not value:
         return _encode(value)
     names = sorted(value)
-    if len(names) <= _AT_ONCE and level < 2:
+    if len(names) <= _MEMBERS_AT_ONCE and level < 2:
         members = [f"{_encode(name)}:{_in_pieces(value[name], level + 1)}" for name in names]
     else:
-        starts = range(0, len(names), _AT_ONCE)
-        members = [_encode({name: value[name] for name in names[at : at + _AT_ONCE]})[1:-1] for at in starts]
+        starts = range(0, len(names), _MEMBERS_AT_ONCE)
+        members = [_encode({name: value[name] for name in names[at : at + _MEMBERS_AT_ONCE]})[1:-1] for at in starts]
     return "{" + ",".join(members) + "}"
 
 

@@ -1,7 +1,7 @@
-"""asyncio primitives of the orchestrator: cancel tokens, queues of timed delivery, circuit breakers.
+"""asyncio primitives of the orchestrator: cancel tokens, queues with timed delivery, circuit breakers.
 
-They do no I/O and read no clock but the one they are given; time passes in them only as the event loop's timers say.
-Like the rest of asyncio they belong to one event loop and are not safe to use from other threads.
+They do no I/O and read only the clock that they are given; time passes by the timers of the event loop. Like the rest
+of asyncio they belong to one event loop and are not safe to use from other threads.
 """
 
 from worldledger.aio.breaker import CircuitBreaker

@@ -10,7 +10,7 @@ HALF_OPEN  is refused while a probe is under way,      the probe succeeds: CLOSE
            else it is the next probe
 =========  ==========================================  ==========================================================
 
-It goes by a monotonic clock, has one probe at a time, and forgets failures with a success.
+It uses a monotonic clock, allows one probe at a time, and forgets failures after a success.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ R = TypeVar("R")
 
 State: TypeAlias = Literal["CLOSED", "OPEN", "HALF_OPEN"]
 
-#: Seconds after which to ask again while a probe is under way: nobody knows how long it takes.
+#: Seconds after which to ask again while a probe is under way: how long that takes is not known.
 _PROBE_S: Final = 1.0
 
 
 class CircuitBreaker:
-    """Leaves alone what failed again and again, and then tries it with one call at a time.
+    """Stops calling what fails again and again, then tries it with one call at a time.
 
-    ``counts`` tells which errors are failures. Another error says nothing of what is guarded (a refused request, say):
-    it neither counts nor proves that things are well. A cancelled call is no failure either. ``recovery_timeout`` and
-    ``last_failure_time`` are seconds of ``clock``, which must never go back.
+    ``counts`` tells which errors are failures. Any other error (a refused request, say) says nothing about the guarded
+    service: it neither counts as a failure nor as a success. A cancelled call is not a failure either.
+    ``recovery_timeout`` and ``last_failure_time`` are seconds of ``clock``, which must never go back.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class CircuitBreaker:
         self._counts = counts
         self._state: State = "CLOSED"
         self._probing = False
-        #: whether the next call need not wait for the timeout
+        #: whether the next call may probe before the timeout
         self._rested = False
-        #: how often the state has changed; results of calls that began in another state say nothing about this one
+        #: how often the state has changed; the result of a call that began in another state does not count
         self._changes = 0
 
     @property
@@ -71,14 +71,14 @@ class CircuitBreaker:
         return self._state
 
     def try_again(self) -> None:
-        """Have the next call be a probe, however short a time has passed: what failed is known to be back."""
+        """Let the next call be a probe, however little time has passed: what failed is known to be back."""
         self._rested = self._state == "OPEN"
 
     async def call(self, func: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Return what ``func`` gives, or raise what it raises.
+        """Call ``func``; return its result or raise its error.
 
-        Raises CircuitBreakerOpenError, with the seconds after which to ask again, without calling it. What may hang
-        needs a timeout of its own: nothing else is let through while a probe is under way.
+        Raises CircuitBreakerOpenError, with the seconds after which to ask again, without calling it. A function that
+        may hang needs a timeout of its own: nothing else is let through while it runs as a probe.
         """
         if self._state != "CLOSED":
             self._begin_probe()
@@ -115,7 +115,7 @@ class CircuitBreaker:
     def _failed(self) -> None:
         self.failure_count += 1
         self.last_failure_time = self._clock()
-        if self.failure_count >= self.failure_threshold:  # half open it still is, so that one more is enough
+        if self.failure_count >= self.failure_threshold:  # if still half open, this one is enough
             self._change("OPEN")
 
     def _change(self, state: State) -> None:

@@ -1,7 +1,7 @@
-"""Queues of timed delivery. Source: docs/reference/contracts.md, "Timed queues".
+"""Queues with timed delivery. Source: docs/reference/contracts.md, "Timed queues".
 
-One timer stands for the earliest item, so one that is put later for an earlier time is not late, and waiters have their
-turns in order.
+One timer is set for the earliest item, so an item that is put later with an earlier time is not late, and waiting calls
+are served in order.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from worldledger.errors import QueueClosedError
 
 T = TypeVar("T")
 
-#: Shortest and longest sleep, in seconds. A timer may fire a little before its time as the clock tells it: without the
-#: shortest, the rest would be spun away. Not every event loop can take an infinite one.
+#: Shortest and longest sleep, in seconds. A timer may fire a little early by the queue's clock: without the shortest
+#: sleep, the loop would spin until then. Some event loops cannot take an infinite sleep.
 _SLEEP: Final = (0.001, 3600.0)
 
 
 class TimedQueue(Generic[T]):
     """Items that become due at given times, in seconds of ``clock`` (the event loop's own unless given).
 
-    An item is never given before its time. Of the items that are due, the one with the earliest time comes first, and
-    of those with the same time the one put first. Nothing is lost when a ``get`` is cancelled, and those that wait are
-    served in the order of their calls. The queue has no bound of its own: whoever puts watches its length, and can
+    An item is never given out before its time. Of the items that are due, the one with the earliest time comes first,
+    and of those with the same time the one put first. Nothing is lost when a ``get`` is cancelled, and waiting calls
+    are served in their order. The queue has no bound of its own: the producer watches its length, and can
     `merge_oldest`.
     """
 
@@ -46,12 +46,12 @@ class TimedQueue(Generic[T]):
 
     @property
     def closed(self) -> bool:
-        """Whether it has been closed."""
+        """True once it has been closed."""
         return self._closed
 
     @property
     def next_at(self) -> float | None:
-        """When the next item becomes due, or None where there is none."""
+        """The time at which the next item becomes due; None if the queue is empty."""
         return self._heap[0][0] if self._heap else None
 
     # -- putting -------------------------------------------------------------------------------------------
@@ -61,9 +61,9 @@ class TimedQueue(Generic[T]):
         self.put_nowait_at(deliver_at, item)
 
     def put_nowait_at(self, deliver_at: float, item: T) -> None:
-        """Put an item that becomes due at ``deliver_at``; a time that has passed means at once.
+        """Put an item that becomes due at ``deliver_at``; a time in the past means at once.
 
-        Raises ValueError if that is not a number, QueueClosedError if the queue is closed.
+        Raises ValueError if that is not a number, and QueueClosedError if the queue is closed.
         """
         if self._closed:
             raise QueueClosedError
@@ -75,10 +75,10 @@ class TimedQueue(Generic[T]):
             self._arrange()
 
     def merge_oldest(self, count: int, merge: Callable[[Sequence[T]], T]) -> None:
-        """Replace the ``count`` items that come next, due or not, by one that ``merge`` makes of them, in their order.
+        """Replace the ``count`` next items, due or not, by the one that ``merge`` makes of them, in their order.
 
-        The new item takes the place and the time of the last of them, so none of them is given before its time. If
-        ``merge`` raises, the queue is as it was. Nothing happens with fewer than two.
+        The new item takes the place and the time of the last of them, so none is given out early. If ``merge`` raises,
+        the queue stays as it was. Nothing happens with fewer than two items.
         """
         count = min(count, len(self._heap))
         if count < 2:
@@ -94,9 +94,9 @@ class TimedQueue(Generic[T]):
     # -- getting -------------------------------------------------------------------------------------------
 
     async def get(self) -> T:
-        """Wait until the next item is due, and take it. Does not yield to the event loop if one is and nobody waits.
+        """Wait until the next item is due, and take it. Does not yield to the loop if it is due and no call waits.
 
-        Raises QueueClosedError if the queue is closed, before or meanwhile.
+        Raises QueueClosedError if the queue is closed, now or while waiting.
         """
         if self._closed:
             raise QueueClosedError
@@ -112,9 +112,9 @@ class TimedQueue(Generic[T]):
                 if self._closed:
                     raise QueueClosedError
                 if self._is_due():
-                    # Nothing is awaited from here on, so what is taken is also given.
+                    # Nothing is awaited from here on, so an item that is taken is also returned.
                     return heapq.heappop(self._heap)[2]
-                # Somebody drained it, or the timer was early: wait on, still the first.
+                # The queue was drained meanwhile, or the timer was early: wait on, still as the first.
                 waiter = self._waiters[0] = loop.create_future()
         finally:
             if not self._closed:
@@ -139,7 +139,7 @@ class TimedQueue(Generic[T]):
         return taken
 
     def close(self) -> None:
-        """Close it: what is in it is dropped, and whoever waits gets QueueClosedError. Doing it again does nothing."""
+        """Close the queue: its items are dropped, waiting calls raise QueueClosedError. Closing again does nothing."""
         self._closed = True
         self._heap.clear()
         self._stop_timer()
@@ -157,7 +157,7 @@ class TimedQueue(Generic[T]):
         return bool(self._heap) and self._heap[0][0] <= self._now()
 
     def _arrange(self) -> None:
-        """See to it that the first waiter is woken when the first item is due."""
+        """Make sure that the first waiter is woken when the first item is due."""
         if not self._waiters or not self._heap:
             self._stop_timer()
             return
@@ -170,7 +170,7 @@ class TimedQueue(Generic[T]):
         elif self._timer is None or self._timer_at != deliver_at:
             self._stop_timer()
             loop = asyncio.get_running_loop()
-            ahead = 0.0 if self._clock is None else loop.time() - now  # how far the loop's clock is before ours
+            ahead = 0.0 if self._clock is None else loop.time() - now  # how far the loop's clock is ahead of ours
             shortest, longest = _SLEEP
             when = min(max(deliver_at, now + shortest), now + longest) + ahead
             self._timer = loop.call_at(when, self._on_timer)

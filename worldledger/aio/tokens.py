@@ -1,4 +1,4 @@
-"""Cancel tokens: how a generation under way is told to stop. Source: docs/reference/contracts.md, "Cancel tokens"."""
+"""Cancel tokens: they tell a running generation to stop. Source: docs/reference/contracts.md, "Cancel tokens"."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class CancelToken:
     """Tells one generation of one agent to stop, once and for a reason.
 
     ``context_seq`` is the view_seq that the generation began from; ``reason`` is why it was cancelled and
-    ``cancelled_at`` when, in seconds of ``clock``; both are None before that. ``details`` name the setting by which it
-    was stale, its value and the interrupt policy; empty for any other reason. From another thread, cancel it by
-    ``loop.call_soon_threadsafe(token.cancel, reason)``.
+    ``cancelled_at`` when, in seconds of ``clock``; both are None before that. If it was stale, ``details`` name the
+    setting by which it was, the setting's value and the interrupt policy; otherwise they are empty. From another
+    thread, cancel it by ``loop.call_soon_threadsafe(token.cancel, reason)``.
     """
 
     __slots__ = (
@@ -40,14 +40,14 @@ class CancelToken:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the generation is to stop. Costs next to nothing: ask before every token that is generated."""
+        """True once the generation is to stop. It is cheap: check it before every generated token."""
         return self._cancelled.is_set()
 
     def cancel(self, reason: str) -> None:
-        """Cancel it; only the first reason counts, and doing it again does nothing.
+        """Cancel the generation; only the first reason counts, and cancelling again does nothing.
 
-        All callbacks have been called when this returns. One that raises keeps nobody from being told: the others are
-        called first, then its error is raised, several as an ExceptionGroup.
+        All callbacks have been called when this returns. If callbacks raise, the others are still called first; then
+        the error is raised, several of them as an ExceptionGroup.
         """
         if self._cancelled.is_set():
             return
@@ -67,14 +67,14 @@ class CancelToken:
             raise ExceptionGroup(f"callbacks of {self!r} failed", errors)
 
     def add_callback(self, callback: Callable[[], object]) -> None:
-        """Have this called once, at the moment of cancellation: at once if that has passed already."""
+        """Register a callback for the moment of cancellation; it is called at once if that has passed."""
         if self._cancelled.is_set():
             callback()
         else:
             self._callbacks.append(callback)
 
     def remove_callback(self, callback: Callable[[], object]) -> None:
-        """Take back a callback that was added; nothing happens if it is not there any more."""
+        """Remove a callback; nothing happens if it is not registered."""
         if callback in self._callbacks:
             self._callbacks.remove(callback)
 

@@ -1,7 +1,7 @@
-"""Worlds of a service, and the same door to worlds of this process.
+"""Worlds of a service, and the interface that they share with worlds of this process.
 
 - `Client`: a world over HTTP and WebSocket, with the methods of `worldledger_service.runtime.Orchestrator`
-- `World`, `Agent`: what both of them have, for programs that run with either
+- `World`, `Agent`: the interface of both, for programs that run with either
 - `Frame`, `Question`: a table of the service, or an answer to a question in SQL, as Arrow or as a dataframe
 - `RLFacade`, `MessageFacade`: two ways to live in a World, step by step or by messages
 """

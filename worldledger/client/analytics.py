@@ -11,13 +11,13 @@ from worldledger.client.transport import Transport
 from worldledger.columns import unique_names
 from worldledger.errors import QueryRefusedError
 
-#: What can only be the name of a query: SQL has spaces.
+#: The form of a query's name: SQL has spaces.
 _NAME: Final = re.compile(r"[\w-]+\Z")
 _IS_CUT: Final = b"worldledger.is_cut"
 
 
 class Question(Frame):
-    """A question; each method that is awaited asks anew. Without ``max_rows`` the answer is whole, or an error."""
+    """A question; each awaited method asks anew. Without ``max_rows`` the answer is complete, or an error."""
 
     def __init__(
         self,
@@ -33,10 +33,10 @@ class Question(Frame):
         self._max_rows = max_rows
 
     async def rows(self) -> list[dict[str, Any]]:
-        """Return the answer as rows of JSON values, by column. No Arrow is needed for it.
+        """Return the answer as rows of JSON values, by column. This needs no Arrow.
 
-        Of columns that have one name the second is called ``name_2``.
-        Raises QueryRefusedError for what is no question, QueryTimeoutError for what takes too long, UnknownQueryError.
+        If several columns have one name, the second is called ``name_2``. Raises QueryRefusedError for an invalid
+        question, QueryTimeoutError for one that takes too long, and UnknownQueryError.
         """
         answer = (await self._transport.call("POST", "/v1/sql", body=self._body)).value
         if answer["is_cut"]:

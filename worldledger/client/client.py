@@ -15,12 +15,12 @@ from worldledger.client.world import RemoteWorld
 class Client(RemoteWorld):
     """One world of the service at ``url``: an async context manager, to be used on one event loop.
 
-    ``url`` begins with http:// or https:// and names a host; ValueError is raised for any other.
+    ``url`` begins with http:// or https:// and names a host; any other raises ValueError.
 
-    ``timeout``: seconds that an answer over HTTP may take. ``patience``: seconds for which a service that cannot be
-    reached, or says that it is asked too often, is tried again before a call raises ServiceUnavailableError or
-    RateLimitedError; what goes over an agent's own connection waits for it as long as it takes. ``max_queued``: most
-    observations that wait for a reader before they collapse.
+    ``timeout``: seconds that an answer over HTTP may take. ``patience``: seconds for which a call retries a service
+    that cannot be reached, or says that it gets too many requests, before it raises ServiceUnavailableError or
+    RateLimitedError; calls over an agent's own connection wait for it without limit. ``max_queued``: most observations
+    that wait for a reader before they are collapsed.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Client(RemoteWorld):
         return self._transport.url
 
     def world(self, world_id: str) -> RemoteWorld:
-        """Return another world of the service, over the same connections; always the same one for a name."""
+        """Return another world of the service, over the same connections; the same object for the same name."""
         if world_id == self.world_id:
             return self
         if world_id not in self._worlds:
@@ -60,9 +60,9 @@ class Client(RemoteWorld):
     ) -> Frame:
         """Return effects of the service's worlds as a table: all of them, unless something narrows them down.
 
-        They are ordered by world_id and global_seq and none is left out; a world's part ends where its head stands when
-        the table is asked for. ``after_seq`` and ``until_seq`` go with ``world``. Nothing is read before a method of
-        the Frame is awaited: ``await client.effects(world="town").to_polars()``. The columns are in
+        They are ordered by world_id and global_seq, without gaps; a world's part ends at its head of the moment when
+        the table is asked for. ``after_seq`` and ``until_seq`` need ``world``. Nothing is read before a method of the
+        Frame is awaited: ``await client.effects(world="town").to_polars()``. The columns are in
         docs/how-to-dataframes.md; ``payload`` is the stored JSON text.
         """
         params = {
@@ -82,13 +82,13 @@ class Client(RemoteWorld):
         """Ask a question in SQL over the schema ``analytics``, or one of the cookbook by its name.
 
         ``params`` has the values of ``:name``, or those of ``$1``, ``$2`` … Nothing is asked before a method of the
-        Question is awaited: ``await client.sql("select count(*) from effects").rows()``. ``max_rows``: have no more
-        than these, instead of an error where there are more than the service gives.
+        Question is awaited: ``await client.sql("select count(*) from effects").rows()``. ``max_rows``: return at most
+        this many rows, instead of an error if there are more than the service allows.
         """
         return Question(self._transport, query, params, max_rows)
 
     async def queries(self) -> list[dict[str, Any]]:
-        """Return the queries that have names: name, title, description, parameters, sql."""
+        """Return the named queries: name, title, description, parameters, sql."""
         found: list[dict[str, Any]] = (await self._transport.call("GET", "/v1/queries")).value["queries"]
         return found
 

@@ -1,4 +1,4 @@
-"""A WebSocket of the protocol ``worldledger.v1.json`` that is made anew whenever it was lost."""
+"""A WebSocket of the protocol ``worldledger.v1.json`` that reconnects whenever it is lost."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from worldledger.client.problems import RemoteError, error_of_answer, seconds_to
 from worldledger.errors import FoldError, RateLimitedError, SimulationError, TamperedError
 
 PROTOCOL: Final = Subprotocol("worldledger.v1.json")
-#: Closing codes by which the service says that this client does not keep to the protocol: another try would not help.
+#: Closing codes by which the service says that this client breaks the protocol: another try would not help.
 _REFUSED: Final = frozenset({1002, 1003, 1007, 1008, 1009})
-#: Seconds between two looks whether the service is there, and those that its answer may take.
+#: Seconds between two checks of whether the service is there, and seconds that its answer may take.
 _PING: Final = (10.0, 20.0)
 #: Seconds that opening a connection may take (what the agent has missed is worked out first), and closing one.
 _OPENING: Final = 60.0
 _CLOSING: Final = 2.0
 
-#: Faults of the service that stay, whenever it is asked: the world itself is damaged.
+#: Permanent faults of the service: the world itself is damaged.
 _FOR_GOOD: Final = (FoldError, TamperedError)
 
 log = logging.getLogger("worldledger.client")
 
 
 class Connection:
-    """Connects to ``address()`` again and again, until it is closed or refused for good.
+    """Connects to ``address()`` again and again, until it is closed or permanently refused.
 
-    ``took`` is given each message, ``lost`` told of each connection that is no more, ``refused`` (once, at the end) of
-    an error that another try would not mend. What is put while there is no connection is dropped: `open_up` is called
-    when a new one can be used, and whoever calls it sends what is still needed.
+    ``took`` is called with each message, ``lost`` for each connection that was lost, ``refused`` (once, at the end)
+    with an error that another try would not mend. Messages that are put while there is no connection are dropped: the
+    caller of `open_up` sends what is still needed once a new connection can be used.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Connection:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def open_up(self) -> None:
-        """Take note that the service has greeted: what is put from here on is sent."""
+        """Note that the service has greeted: messages that are put from here on are sent."""
         self._usable = True
 
     def put(self, text: bytes) -> None:
@@ -70,7 +70,7 @@ class Connection:
             self._wake.set()
 
     def close(self) -> None:
-        """Close the connection, once what was put is sent. Doing it twice does no harm."""
+        """Close the connection, once the messages put before are sent. Closing twice is harmless."""
         if self._closing:
             return
         self._closing = True
@@ -81,7 +81,7 @@ class Connection:
             self._task.cancel()
 
     async def wait_closed(self) -> None:
-        """Wait until the connection is closed, but not for long."""
+        """Wait a short time until the connection is closed."""
         await asyncio.wait([self._task], timeout=_CLOSING)
         self._task.cancel()
         await asyncio.wait([self._task])
@@ -114,7 +114,7 @@ class Connection:
                 await asyncio.sleep(max(pauses.next(), least))
 
     async def _connect(self) -> SimulationError | None:
-        """Make one connection and use it until it is lost; return the error if it was refused for good."""
+        """Make one connection and use it until it is lost; return the error if it was refused permanently."""
         address = self._address()
         async with connect(
             address,
@@ -143,7 +143,7 @@ class Connection:
         return None
 
     async def _write(self, socket: ClientConnection) -> None:
-        with suppress(ConnectionClosed):  # whoever reads notices
+        with suppress(ConnectionClosed):  # the reading task notices
             while True:
                 while self._outbox:
                     text = self._outbox.popleft()
@@ -156,7 +156,7 @@ class Connection:
 
 
 def _error(error: InvalidStatus, address: str) -> SimulationError:
-    """Return the error that a refused handshake tells of."""
+    """Return the error that a refused handshake reports."""
     response = error.response
     try:
         body = orjson.loads(response.body or b"")
@@ -166,5 +166,5 @@ def _error(error: InvalidStatus, address: str) -> SimulationError:
 
 
 def _passes(error: SimulationError, status: int) -> bool:
-    """Tell whether another try may be answered otherwise."""
+    """Return whether another try may be answered otherwise."""
     return status in {408, 429} or (status >= 500 and not isinstance(error, _FOR_GOOD))

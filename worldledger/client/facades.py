@@ -184,7 +184,7 @@ class RLFacade(AbstractAsyncContextManager["RLFacade"]):
         return True
 
     def close(self) -> None:
-        """Stop observing. Doing it twice does no harm."""
+        """Stop observing. Doing it twice is harmless."""
         for task in self._seen.values():
             task.add_done_callback(_leave)
         self._seen.clear()
@@ -389,7 +389,7 @@ class MessageFacade(AbstractAsyncContextManager["MessageFacade"]):
             raise subscription.error or QueueClosedError
 
     def close(self) -> None:
-        """Close every subscription. Doing it twice does no harm."""
+        """Close every subscription. Doing it twice is harmless."""
         for subscription in self._subscriptions:
             subscription.close()
         self._subscriptions.clear()

@@ -1,4 +1,4 @@
-"""Keeping deltas that were put together here within what the world allows of a patch."""
+"""Keeping collapsed deltas within the world's limit on patches."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from worldledger.deltas import ObservationDelta
 
 
 async def fitted(world: World, agent_id: str, delta: ObservationDelta) -> ObservationDelta:
-    """Return a delta as it is, or, if it has more operations than the world's ``max_patch_ops``, with the whole view.
+    """Return a delta as it is, or one with the whole view if it has more operations than the world's ``max_patch_ops``.
 
-    Only one that stands for several can have so many. Its events stay. Raises as `World.view`.
+    Only a delta that stands for several can have that many. Its events stay. Raises as `World.view`.
     """
     if "collapsed" not in delta or len(delta.patches) <= (await world.orchestrator_config()).max_patch_ops:
         return delta

@@ -1,6 +1,6 @@
-"""Tables that come as Arrow: as they are, batch by batch, or as a dataframe of polars or pandas.
+"""Tables that arrive as Arrow: as they are, batch by batch, or as a dataframe of polars or pandas.
 
-pyarrow is needed for any of it (``pip install 'worldledger[analytics]'``), polars and pandas for their own frames.
+All of this needs pyarrow (``pip install 'worldledger[analytics]'``); the dataframes need polars or pandas.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ARROW: Final = "application/vnd.apache.arrow.stream"
-#: How a stream ends that was not cut off.
+#: The end of a stream that was not cut off.
 _END: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 #: Bytes that may wait for the reader, unless it asks for more at once.
-_MOST: Final = 32 * 1024 * 1024
+_MOST_BYTES: Final = 32 * 1024 * 1024
 _EXTRAS: Final = {"pyarrow": "analytics", "polars": "dataframes", "pandas": "dataframes"}
 
 
 class Frame:
-    """A table that the service makes when it is asked for: each method that is awaited asks anew.
+    """A table that the service makes on request: each awaited method asks anew.
 
     In a notebook: ``frame = await client.effects(experiment="trial").to_polars()``.
     """
@@ -55,7 +55,7 @@ class Frame:
     async def to_arrow(self) -> pa.Table:
         """Return the whole table as a pyarrow.Table.
 
-        Raises ServiceUnavailableError where the answer breaks off, and what the service refuses.
+        Raises ServiceUnavailableError if the answer breaks off, and the errors of the service.
         """
         async with self._reading() as reader:
             return await asyncio.to_thread(self._read_all, reader)
@@ -74,7 +74,7 @@ class Frame:
         return await asyncio.to_thread(table.to_pandas)
 
     async def batches(self) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Return the table piece by piece as pyarrow.RecordBatches, as they come; see `to_arrow`.
+        """Yield the table piece by piece as pyarrow.RecordBatches, as they arrive; see `to_arrow`.
 
         Leaving early ends the query in the service; `contextlib.aclosing` does so at once.
         """
@@ -99,11 +99,11 @@ class Frame:
         return batch
 
     def _told(self, metadata: Mapping[bytes, bytes]) -> None:
-        """Take note of what the service says of a batch."""
+        """Note what the service says of a batch."""
 
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[pa.RecordBatchReader]:
-        """Ask, and lend what reads the answer in threads; in the end the answer was whole, or an error is raised."""
+        """Ask, and lend the answer's reader for use in threads; raise an error if the answer was incomplete."""
         arrow = needed("pyarrow")
         transport = self._transport
         async with transport.stream(
@@ -115,7 +115,7 @@ class Frame:
                 try:
                     yield await asyncio.to_thread(arrow.ipc.open_stream, feed)
                     await asyncio.to_thread(feed.drain)
-                except (arrow.ArrowInvalid, OSError) as error:  # what came of it cannot be read
+                except (arrow.ArrowInvalid, OSError) as error:  # the part that arrived cannot be read
                     raise transport.cut_off(feed.error or error) from error
                 if not feed.whole:
                     raise transport.cut_off(feed.error)
@@ -138,7 +138,7 @@ class _Feed:
         self._last = b""
         self._room = asyncio.Event()
         self.closed = False
-        #: what broke off the answer
+        #: the error that broke off the answer
         self.error: Exception | None = None
 
     # -- in the event loop ---------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ class _Feed:
         try:
             async for chunk in response.aiter_raw():
                 self._put(chunk)
-                while self._size >= max(_MOST, self._wanted):
+                while self._size >= max(_MOST_BYTES, self._wanted):
                     self._room.clear()
                     await self._room.wait()
         except httpx2.TransportError as error:
@@ -168,13 +168,13 @@ class _Feed:
 
     @property
     def whole(self) -> bool:
-        """Whether all of the answer has come."""
+        """True once the complete answer has arrived."""
         return self.error is None and self._last == _END
 
     # -- in a thread ---------------------------------------------------------------------------------------
 
     def read(self, size: int = -1) -> bytes:
-        """Return so many bytes, or what there is to the end."""
+        """Return this many bytes, or those up to the end."""
         with self._changed:
             self._wanted = size
             if self._size < size:
@@ -198,12 +198,12 @@ class _Feed:
         return found[0] if len(found) == 1 else b"".join(found)
 
     def drain(self) -> None:
-        """Wait for the end of the answer, behind the end of the stream."""
-        while self.read(_MOST):
+        """Wait for the end of the answer, which is after the end of the stream."""
+        while self.read(_MOST_BYTES):
             pass
 
     def close(self) -> None:
-        """Let whoever waits in a thread go."""
+        """Release the threads that wait."""
         self.closed = True
         with self._changed:
             self._ended = True

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 class RemoteHandle:
     """One agent (docs/reference/contracts.md, "Orchestrator and handles"). Get it from `RemoteWorld.register_agent`.
 
-    It does what `worldledger_service.runtime.AgentHandle` does, over a WebSocket that is made anew whenever it is lost:
-    nothing that the agent may observe is missed, and an intent becomes one effect however often it had to be sent.
+    It does what `worldledger_service.runtime.AgentHandle` does, over a WebSocket that reconnects whenever it is lost:
+    no observation is missed, and an intent becomes one effect however often it had to be sent.
 
-    ``view_seq`` is that of the last observation that was given out; ``initial_view`` is the view that the first one
-    applies to. ``context_seq`` is the newest that the agent was handed through this handle, be it an observation or a
-    view: what it does next is made from that.
+    ``view_seq`` is that of the last observation that was returned; ``initial_view`` is the view that the first one
+    applies to. ``context_seq`` is the newest seq that the agent was handed through this handle, by an observation or a
+    view: its next intent is made from that.
     """
 
     def __init__(self, agent_id: str, world: RemoteWorld, subscription: RemoteSubscription, initial_view: View) -> None:
@@ -39,8 +39,8 @@ class RemoteHandle:
     async def next_observation(self) -> ObservationDelta:
         """Wait for the next observation. Asking for it acknowledges the one before.
 
-        Raises QueueClosedError once the handle is closed, or another one of the agent was opened by this client, and
-        the service's error if it will not go on.
+        Raises QueueClosedError once the handle is closed, or this client has opened another one for the agent, and the
+        error of a service that refuses to go on.
         """
         self.world.acknowledge(self.agent_id, self.view_seq)
         delta = await self._subscription.get()
@@ -49,20 +49,20 @@ class RemoteHandle:
         return delta
 
     async def submit_intent(self, intent: Mapping[str, Any]) -> Accepted:
-        """Submit an intent; what is missing is filled in.
+        """Submit an intent; missing members are filled in.
 
         ``agent_id`` is this agent, ``context_seq`` that of the generation of its req_id if one is under way, and this
-        handle's otherwise, ``req_id`` a random one. While the service is away this waits for it. Raises as
+        handle's otherwise, ``req_id`` a random one. While the service is away this call waits for it. Raises as
         `RemoteWorld.submit_intent`.
         """
         return await self.world.submit_intent(self._complete(intent))
 
     async def hold_intent(self, intent: Mapping[str, Any]) -> Held | Accepted:
-        """Hold an intent until the next tick; what is missing is filled in. See `RemoteWorld.hold_intent`."""
+        """Hold an intent until the next tick; missing members are filled in. See `RemoteWorld.hold_intent`."""
         return await self.world.hold_intent(self._complete(intent))
 
     async def cancel(self, req_id: str) -> None:
-        """Cancel a generation of this agent, if there is one of this req_id (reason: ``user_requested``)."""
+        """Cancel this agent's generation of this req_id, if there is one (reason: ``user_requested``)."""
         token = self.world.generation(self.agent_id, req_id)
         if token is not None:
             token.cancel("user_requested")
@@ -77,7 +77,7 @@ class RemoteHandle:
         staleness_threshold: Threshold = NOT_GIVEN,
         about: Collection[str] | None = None,
     ) -> CancelToken:
-        """Begin a generation from what this handle gave out last; see `RemoteWorld.issue_cancel_token`."""
+        """Begin a generation from what this handle returned last; see `RemoteWorld.issue_cancel_token`."""
         if context_seq is None and self.world.generation_context(self.agent_id, req_id) is None:
             context_seq = self.context_seq
         return self.world.issue_cancel_token(
@@ -85,18 +85,18 @@ class RemoteHandle:
         )
 
     async def view(self, at_seq: int | None = None, *, at: str | None = None) -> View:
-        """Return the agent's whole view; see `RemoteWorld.view`. The latest one is what it acts from next."""
+        """Return the agent's whole view; see `RemoteWorld.view`. If it is the latest, the agent acts from it next."""
         view = await self.world.view(self.agent_id, at_seq=at_seq, at=at)
         if at_seq is None and at in {None, "head"}:
             self.context_seq = max(self.context_seq, view.view_seq)
         return view
 
     def get_view_seq(self) -> int:
-        """Return the view_seq of the last observation that was given out."""
+        """Return the view_seq of the last observation that was returned."""
         return self.view_seq
 
     def close(self) -> None:
-        """Return the handle back; the agent stays registered. Doing it twice does no harm."""
+        """Close the handle; the agent stays registered. Closing twice is harmless."""
         self.world.acknowledge(self.agent_id, self.view_seq)
         self._subscription.close()
         self.world.forget_handle(self)

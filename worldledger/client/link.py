@@ -1,4 +1,4 @@
-"""One agent's link to the service: what was under way when a connection was lost goes on over the next one."""
+"""One agent's link to the service: work that was under way when a connection was lost continues over the next one."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from worldledger.deltas import ObservationDelta, View
 from worldledger.errors import RecoveryAction, RequestConflictError, SimulationError, UnknownGenerationError
 from worldledger.time_authority import Silence
 
-# The observations that come over one link: in order, each once, with what was left out made up for.
+# -- observations: each once and in order, with skipped ones made up for ------------------------------------------
 
-#: Most observations that are kept while a view is fetched; if more come, a later view is fetched instead.
+#: Most observations that are kept while a view is fetched; if more arrive, a later view is fetched instead.
 _MOST_HELD: Final = 1000
-#: Recoveries of errors after which a view is asked for again.
+#: Recoveries of errors after which a view is requested again.
 _PASSING: Final = frozenset({RecoveryAction.RETRY, RecoveryAction.RETRY_WITH_DELAY, RecoveryAction.DEFER})
 
 
 class Missing(NamedTuple):
-    """An observation that was too large to be sent: it leads to the agent's view at ``view_seq``."""
+    """Stands for an observation that was too large to be sent: it leads to the agent's view at ``view_seq``."""
 
     view_seq: int
 
@@ -43,9 +43,9 @@ _Item: TypeAlias = ObservationDelta | Missing
 class Stream:
     """One agent's observations, from a view on.
 
-    ``view_seq`` is that of the last one that was put into ``receive`` (None before the first view has come): a
-    connection that was lost is followed by one that goes on from there. Without a receiver, only ``view_seq`` moves.
-    ``view_at`` fetches the agent's view at a seq; ``failed`` is told if that cannot be done.
+    ``view_seq`` is that of the last observation that was put into ``receive`` (None before the first view has arrived):
+    after a lost connection, the next one continues from there. Without a receiver, only ``view_seq`` moves. ``view_at``
+    fetches the agent's view at a seq; ``failed`` is called if that cannot be done.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Stream:
     ) -> None:
         self.view_seq = view_seq
         self.receive = receive
-        #: done once it is known where the observations begin: the view there, or None where the reader brought one
+        #: done once it is known where the observations begin: the view there, or None if the reader brought one
         self.begun: asyncio.Future[View | None] = asyncio.get_running_loop().create_future()
         self.begun.add_done_callback(_retrieve)
         #: the view_seq there
@@ -69,7 +69,7 @@ class Stream:
         self._held: deque[_Item] = deque()
 
     def greeted(self, view_seq: int) -> None:
-        """Take note of where the service begins."""
+        """Note where the service begins."""
         if self.view_seq is not None:
             self.view_seq = max(self.view_seq, view_seq)
             self._begin(None)
@@ -95,14 +95,14 @@ class Stream:
             self._give(item)
 
     def cut(self) -> None:
-        """Forget what is under way: the connection is lost, and the next one begins at ``view_seq``."""
+        """Drop what is under way: the connection is lost, and the next one begins at ``view_seq``."""
         if self._fetching is not None:
             self._fetching.cancel()
             self._fetching = None
         self._held.clear()
 
     def end(self, error: SimulationError) -> None:
-        """Take note that nothing comes any more."""
+        """End the observations."""
         self.cut()
         if self.receive is not None:
             self.receive.close(error)
@@ -124,7 +124,7 @@ class Stream:
     def _hold(self, item: _Item) -> None:
         seq = item.view_seq if isinstance(item, Missing) else item["view_seq"]
         if isinstance(item, Missing) or len(self._held) >= _MOST_HELD:
-            self._held.clear()  # the view at the item's seq has it all
+            self._held.clear()  # the view at the item's seq includes it
             item = Missing(seq)
         self._held.append(item)
 
@@ -144,7 +144,7 @@ class Stream:
                 self.view_seq = view.view_seq
                 self._begin(view)
             else:
-                # Which events are missing is not known, nor how many: no more than there were effects.
+                # Neither which events are missing is known, nor how many: at most as many as there were effects.
                 self._give(whole(view, stands_for=max(view.view_seq - self.view_seq, 1)))
             while self._held:
                 item = self._held.popleft()
@@ -158,17 +158,17 @@ class Stream:
 
 
 def _retrieve(future: asyncio.Future[View | None]) -> None:
-    """Look at the error, so that asyncio does not complain where nobody waits for the beginning."""
+    """Retrieve the error, so that asyncio does not complain if the beginning was never awaited."""
     if not future.cancelled():
         future.exception()
 
 
-# The generations of one link: their tokens live here, and the service is told of them as often as it takes.
+# -- generations: the tokens live here, and the service is told of them as often as needed ------------------------
 
-#: Reason of the tokens that a stopping service cancels: here they are issued again to whoever comes after it.
+#: Reason of tokens that a stopping service cancels: they are issued again to the service that starts next.
 _STOPPED: Final = "orchestrator_closed"
 
-#: What is told of a generation that was stale.
+#: The members that are told of a stale generation.
 _DETAILS: Final = frozenset({"setting", "staleness_threshold", "interrupt_policy"})
 
 log = logging.getLogger("worldledger.client")
@@ -177,11 +177,11 @@ log = logging.getLogger("worldledger.client")
 class Generations:
     """The live tokens of one agent's link.
 
-    - ``ask`` sends a message of a type and gives its id
-    - ``cancelled`` is told of each token that was cancelled here, so that the service hears of it
-    - ``ended`` is told of each token that is live no longer
+    - ``ask`` sends a message of a type and returns its id
+    - ``cancelled`` is called with each token that was cancelled here, so that the service is told
+    - ``ended`` is called with each token that has ended
     - ``ended_since`` reads from the log which generations were cancelled after a seq, and why
-    - ``submitted`` gives the req_ids of intents that wait for their answer
+    - ``submitted`` returns the req_ids of intents that wait for their answer
     """
 
     def __init__(
@@ -210,10 +210,10 @@ class Generations:
         self._resuming: asyncio.Task[None] | None = None
 
     def issue(self, req_id: str, context_seq: int | None, stated: Mapping[str, Any] | None = None) -> CancelToken:
-        """Begin a generation; its token is live at once. The same again gives the same token.
+        """Begin a generation; its token is live at once. The same call again returns the same token.
 
-        Without a context it is that at which the connection will begin. ``stated``: what else the service is told of
-        it. Raises RequestConflictError where it is live with another context.
+        Without a context it uses the one at which the connection will begin. ``stated``: what else the service is told
+        of it. Raises RequestConflictError if the generation is live with another context.
         """
         token = self.live.get(req_id)
         if token is not None:
@@ -231,7 +231,7 @@ class Generations:
         return token
 
     def over(self, req_id: str) -> bool:
-        """Take note that a generation is live no longer; tell whether it was."""
+        """Note that a generation has ended; return whether it was live."""
         token = self.live.pop(req_id, None)
         if token is None:
             return False
@@ -241,14 +241,14 @@ class Generations:
         return True
 
     def cancel_all(self, reason: str) -> None:
-        """Cancel what is live."""
+        """Cancel all live generations."""
         for token in list(self.live.values()):
             _cancel(token, reason)
 
     # -- what the service says -----------------------------------------------------------------------------
 
     def greeted(self, view_seq: int) -> None:
-        """Tell a service that has greeted of the generations that are live, unless it knows that they are not."""
+        """Tell a service that has greeted of the live generations, except for those that it knows to have ended."""
         for req_id in self._unplaced & self.live.keys():
             self.live[req_id].context_seq = view_seq
         self._unplaced.clear()
@@ -260,12 +260,12 @@ class Generations:
         self._met = True
 
     def cut(self) -> None:
-        """Take note that the connection is lost."""
+        """Note that the connection is lost."""
         if self._resuming is not None:
             self._resuming.cancel()
 
     def cancelled_there(self, req_id: str, reason: str | None, said: Mapping[str, Any] | None = None) -> None:
-        """Take note that the service has cancelled a generation, and what it has ``said`` of that."""
+        """Note that the service has cancelled a generation, and what it ``said`` about that."""
         token = self.live.get(req_id)
         if token is not None and reason != _STOPPED:
             self.over(req_id)
@@ -273,11 +273,11 @@ class Generations:
             _cancel(token, reason or "cancelled")
 
     def answered(self, number: int) -> None:
-        """Take note that the service has heard of a generation."""
+        """Note that the service knows of a generation."""
         self._asked.pop(number, None)
 
     def refused(self, number: int, error: SimulationError) -> bool:
-        """Cancel the generation that the service refuses; tell whether the message was about one."""
+        """Cancel the generation that the service refuses; return whether the message was about one."""
         token = self._asked.pop(number, None)
         if token is None:
             return False
@@ -289,7 +289,7 @@ class Generations:
     # -- inside --------------------------------------------------------------------------------------------
 
     async def _resume(self) -> None:
-        """Look what became of the generations while the connection was lost, and issue the others again."""
+        """Find out what became of the generations while the connection was lost, and issue the live ones again."""
         since = min(token.context_seq for token in self.live.values())
         try:
             ended = await self._ended_since(since)
@@ -303,7 +303,7 @@ class Generations:
     def _send_all(self) -> None:
         submitted = self._submitted()
         for token in self.live.values():
-            if token.req_id not in submitted:  # else all there is to it is whether the intent is accepted
+            if token.req_id not in submitted:  # otherwise it only matters whether the intent is accepted
                 self._send(token)
 
     def _send(self, token: CancelToken) -> None:
@@ -317,7 +317,7 @@ class Generations:
 
 
 def _cancel(token: CancelToken, reason: str) -> None:
-    """Cancel a token; what its owner's callbacks raise is told, and harms nobody else."""
+    """Cancel a token; what its owner's callbacks raise is logged, and affects nothing else."""
     try:
         token.cancel(reason)
     except Exception:
@@ -331,7 +331,7 @@ _ACK_EVERY: Final = 0.2
 
 
 class MessageTooLargeError(Exception):
-    """A request that does not fit into a message; it can be made over HTTP."""
+    """A request that does not fit into a message; it can be sent over HTTP."""
 
 
 class _Pending(NamedTuple):
@@ -346,8 +346,8 @@ class Link:
 
     It connects by itself, again and again, until it is closed or the service refuses the agent (``error``). Requests
     without an answer are sent again with the same ids and req_ids; live generations are issued again with their
-    context. ``ended`` is told of each token that is live no longer, ``closed`` when the link is of no more use,
-    ``silent`` when the world's time authority is not heard any more.
+    context. ``ended`` is called with each token that has ended, ``closed`` when the link can no longer be used,
+    ``silent`` when the world's time authority has fallen silent.
     """
 
     def __init__(
@@ -384,32 +384,32 @@ class Link:
         self._acknowledging: asyncio.TimerHandle | None = None
         self._connection = Connection(self._url, took=self._take, lost=self._lost, refused=self._fail)
 
-    # -- what can be asked of it ---------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------
 
     @property
     def tokens(self) -> Mapping[str, CancelToken]:
-        """The generations that are live, by their req_ids."""
+        """The live generations by their req_ids."""
         return self._generations.live
 
     async def request(self, kind: str, *, req_id: str | None = None, **members: Any) -> dict[str, Any]:
-        """Send a request and give its answer, however often the connection has to be made for it.
+        """Send a request and return its answer, however often that needs a new connection.
 
-        ``req_id`` is that of the intent, if it is one. Raises what the service answers, ServiceUnavailableError once
-        the link is closed, and MessageTooLargeError.
+        ``req_id`` is that of the intent, if the request is one. Raises the error that the service answers,
+        ServiceUnavailableError once the link is closed, and MessageTooLargeError.
         """
         return await self._ask(kind, req_id, members)
 
     def issue(self, req_id: str, context_seq: int | None, stated: Mapping[str, Any] | None = None) -> CancelToken:
-        """Begin a generation; its token is live at once. The same again gives the same token.
+        """Begin a generation; its token is live at once. The same call again returns the same token.
 
-        Raises RequestConflictError where it is live with another context.
+        Raises RequestConflictError if it is live with another context.
         """
         if context_seq is None and req_id not in self.tokens:
             context_seq = self.stream.view_seq
         return self._generations.issue(req_id, context_seq, stated)
 
     def finish(self, req_id: str) -> None:
-        """Take note that a generation has come to its end, and tell the service."""
+        """Note that a generation has ended, and tell the service."""
         if self._generations.over(req_id):
             self._post({"type": "finished", "req_id": req_id})
 
@@ -422,12 +422,12 @@ class Link:
     # -- its end -------------------------------------------------------------------------------------------
 
     def release(self) -> None:
-        """Take note that nobody reads the observations; the link is closed when nothing else needs it."""
+        """Note that the observations are no longer read; the link is closed when nothing else needs it."""
         self.stream.receive = None
         self._close_if_idle()
 
     def close(self) -> None:
-        """Close it: generations are cancelled, and requests without an answer fail. Doing it twice does no harm."""
+        """Close it: generations are cancelled, and requests without an answer fail. Closing twice is harmless."""
         if self.error is not None:
             return
         self._generations.cancel_all("client_closed")
@@ -438,7 +438,7 @@ class Link:
         self._end(ServiceUnavailableError(what, outcome="unknown"))
 
     async def wait_closed(self) -> None:
-        """Wait until the connection is closed, but not for long."""
+        """Wait a short time until the connection is closed."""
         await self._connection.wait_closed()
 
     def _close_if_idle(self) -> None:
@@ -446,7 +446,7 @@ class Link:
             self.close()
 
     def _fail(self, error: SimulationError) -> None:
-        """End it for good: the service has nothing more to do with it."""
+        """End it permanently: the service refuses to go on."""
         if self.error is None:
             self._end(error)
 
@@ -504,7 +504,7 @@ class Link:
     # -- what comes in -------------------------------------------------------------------------------------
 
     def _take(self, message: dict[str, Any]) -> None:
-        """Take a message; one of a kind that this client does not know is passed over."""
+        """Handle a message; one of a kind that this client does not know is skipped."""
         kind = message.get("type")
         if kind == "observation":
             self.stream.take(ObservationDelta(message["delta"]))
@@ -531,7 +531,7 @@ class Link:
             self._settle(message)
 
     def _greeted(self, view_seq: int) -> None:
-        """Send what the service may not have got, or has lost with the connection before."""
+        """Send what the service may not have received, or has lost with the connection before."""
         self.stream.greeted(view_seq)
         self._connection.open_up()
         self._generations.greeted(view_seq)
@@ -569,14 +569,14 @@ class Link:
 
 
 def _look(answer: asyncio.Future[dict[str, Any]]) -> None:
-    """Look at the answer's error, for nobody waits for it: the generation was over already."""
+    """Retrieve the answer's error, which is not awaited: the generation has ended already."""
     if not answer.cancelled():
         answer.exception()
 
 
-# The links of one world's agents, and the generations on them.
+# -- the links of one world's agents, and the generations on them -------------------------------------------------
 
-#: Generations that have ended and are still told of, and effects that are read at once.
+#: Most ended generations that are still remembered, and most effects that are read at once.
 _REMEMBERED: Final = 1000
 _PAGE: Final = 1000
 
@@ -594,7 +594,7 @@ class Links:
         self._silent_seq = 0
 
     def open(self, agent_id: str, view_seq: int | None = None, receive: DeltaQueue | None = None) -> Link:
-        """Open a link whose observations go on after a view (None: from now on, with the view to begin with).
+        """Open a link whose observations continue after a view (None: from now on, with the view to begin with).
 
         Raises ServiceUnavailableError once the client is closed.
         """
@@ -615,7 +615,7 @@ class Links:
         return link
 
     def of(self, agent_id: str, req_id: str | None = None) -> Link | None:
-        """Return the link to use for an agent: the one with this generation if there is one, else any that is open."""
+        """Return the link to use for an agent: the one with this generation if there is one, else any open one."""
         found = self._links.get(agent_id, [])
         return next((link for link in found if req_id in link.tokens), found[0] if found else None)
 
@@ -628,7 +628,7 @@ class Links:
     # -- time ----------------------------------------------------------------------------------------------
 
     def on_silence(self, listener: Callable[[Silence], None]) -> Callable[[], None]:
-        """Have a function called whenever the time authority falls silent; what is returned ends that."""
+        """Register a listener for silences of the time authority; call the result to unregister it."""
         self._listeners.append(listener)
 
         def remove() -> None:
@@ -638,7 +638,7 @@ class Links:
         return remove
 
     def _note_silence(self, silence: Silence) -> None:
-        """Tell of a silence, once, though every link and every new connection says so."""
+        """Report a silence once, though every link and every new connection says so."""
         if silence.global_seq > self._silent_seq:
             self._silent_seq = silence.global_seq
             for listener in list(self._listeners):
@@ -653,16 +653,16 @@ class Links:
         return (self.of(agent_id, req_id) or self.open(agent_id)).issue(req_id, context_seq, stated)
 
     def context_of(self, agent_id: str, req_id: str) -> int | None:
-        """Return the context of a generation that is live here, if it is and that is known."""
+        """Return the context of a generation, if it is live here and its context is known."""
         token = self._live(agent_id, req_id)
         return None if token is None or not token.context_seq else token.context_seq
 
     def generation(self, agent_id: str, req_id: str) -> CancelToken | None:
-        """Return the token of a generation that was begun here, also for a while after it has ended."""
+        """Return the token of a generation that was begun here; it is remembered for a while after its end."""
         return self._live(agent_id, req_id) or self._ended.get((agent_id, req_id))
 
     async def cancel(self, agent_id: str, req_id: str, reason: str) -> None:
-        """Cancel a generation, wherever it runs; one that does not run here is cancelled as ``user_requested``."""
+        """Cancel a generation, wherever it runs; if it does not run here, the reason is ``user_requested``."""
         token = self._live(agent_id, req_id)
         if token is not None:
             token.cancel(reason)
@@ -670,7 +670,7 @@ class Links:
             await self._transport.call("DELETE", self._generation(agent_id, req_id))
 
     async def finish(self, agent_id: str, req_id: str) -> bool:
-        """Take note that a generation has ended; return False if none of that req_id is live."""
+        """Note that a generation has ended; return False if none of that req_id is live."""
         if self._live(agent_id, req_id) is not None:
             self.over(agent_id, req_id)
             return True
@@ -687,7 +687,7 @@ class Links:
         return True
 
     def over(self, agent_id: str, req_id: str) -> None:
-        """Take note that a generation has come to its end, if it is live here."""
+        """Note that a generation has ended, if it is live here."""
         link = self.of(agent_id, req_id)
         if link is not None:
             link.finish(req_id)
@@ -706,7 +706,7 @@ class Links:
             self._ended.popitem(last=False)
 
     async def _ended_since(self, agent_id: str, after_seq: int) -> dict[str, str]:
-        """Read from the log which of an agent's generations are cancelled, and why: its last word on each counts."""
+        """Read from the log which of an agent's generations are cancelled, and why; the last effect counts."""
         ended: dict[str, str] = {}
         params: dict[str, Any] = {"source_id": agent_id, "after_seq": after_seq, "limit": _PAGE}
         while params["after_seq"] is not None:

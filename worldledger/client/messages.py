@@ -1,4 +1,4 @@
-"""Messages: events of an agent's observations, handed to a handler one after the other, none left out."""
+"""Messages: events of an agent's observations, handed to a handler one after the other, without gaps."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from worldledger.errors import CircuitBreakerOpenError, SimulationError
 if TYPE_CHECKING:
     from worldledger.client.protocol import World
 
-#: Most events that wait for a handler; what is beyond is read from the log when it has come so far.
-_MOST: Final = 1000
+#: Most events that wait for a handler; the rest is read from the log when the handler has caught up.
+_MOST_EVENTS: Final = 1000
 _PAGE: Final = 100
 
 Handler = Callable[[ObservedEvent], object]
@@ -30,9 +30,9 @@ log = logging.getLogger("worldledger.client")
 class MessageSubscription:
     """One handler of an agent's messages. Get it from `MessageFacade.subscribe`; close it when done.
 
-    ``position`` is the seq up to which the handler was given everything: with it as ``after_seq`` a later subscription
-    goes on. ``handled``, ``failed`` and ``left_out`` count events: those handled, those on which the handler raised,
-    and those that it was not given because it had failed too often in a row (its breaker was open).
+    ``position`` is the seq up to which the handler was given everything: passed as ``after_seq``, a later subscription
+    continues there. ``handled``, ``failed`` and ``left_out`` count events: those handled, those on which the handler
+    raised, and those that it was not given because it had failed too often in a row (its breaker was open).
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class MessageSubscription:
         breaker: CircuitBreaker,
         *,
         handed: Callable[[ObservedEvent], None] | None = None,
-        most: int = _MOST,
+        most: int = _MOST_EVENTS,
     ) -> None:
         self.agent_id = agent_id
         self.position = 0
@@ -52,26 +52,26 @@ class MessageSubscription:
         self.failed = 0
         self.left_out = 0
         self.breaker = breaker
-        #: what has ended it, where it was neither closed nor its world
+        #: the error that has ended it, if it was not closed
         self.error: SimulationError | None = None
         self._world = world
         self._kinds = kinds
         self._handler = handler
-        #: told of each event that is about to be handed to the handler
+        #: called with each event that is about to be handed to the handler
         self._handed = handed
         self._most = most
         self._waiting: deque[ObservedEvent] = deque()
-        #: whether there are events in the log, up to the pump's view_seq, that do not wait here
+        #: whether the log has events, up to the pump's view_seq, that do not wait here
         self._behind = False
         self._over = False
         self._wake = asyncio.Event()
         self._pump: Pump | None = None
         self._task: asyncio.Task[None] | None = None
-        #: done when the handler is given nothing more
+        #: done when the handler is given no more events
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def begin(self, after_seq: int | None) -> None:
-        """Begin with what comes now, or with what came after a seq."""
+        """Begin with what arrives from now on, or with what came after a seq."""
         self._pump = await Pump.join(self._world, self.agent_id, self)
         self.position = self._pump.view_seq if after_seq is None else after_seq
         self._behind = self._behind or self.position < self._pump.view_seq
@@ -80,11 +80,11 @@ class MessageSubscription:
 
     @property
     def active(self) -> bool:
-        """Whether the handler is still given what comes."""
+        """True as long as the handler is given events."""
         return not self._over
 
     def close(self) -> None:
-        """Return the handler nothing more; one that runs is cancelled. Doing it twice does no harm."""
+        """Stop calling the handler; a call that runs is cancelled. Closing twice is harmless."""
         self._over = True
         self._waiting.clear()
         if self._pump is not None:
@@ -92,10 +92,10 @@ class MessageSubscription:
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
 
-    # -- what the pump tells -------------------------------------------------------------------------------
+    # -- called by the pump --------------------------------------------------------------------------------
 
     def take(self, delta: ObservationDelta) -> None:
-        """Take the events of a delta; what does not fit, or was left out of it, is read from the log later."""
+        """Take the events of a delta; those that do not fit, or were left out of it, are read from the log later."""
         self._wake.set()
         if self._behind or delta.get("events_dropped"):
             self._behind = True
@@ -107,7 +107,7 @@ class MessageSubscription:
             self._waiting.extend(wanted)
 
     def end(self, error: SimulationError | None) -> None:
-        """Take note that nothing comes any more; what waits is still handled."""
+        """Note that no more events arrive; waiting ones are still handled."""
         self._over = True
         self.error = error
         self._wake.set()
@@ -144,7 +144,7 @@ class MessageSubscription:
             for event in events:
                 await self._handle(event)
             self.position = max(self.position, through)
-        self._behind = False  # nothing was awaited since it was found so
+        self._behind = False  # nothing was awaited since this was checked
 
     async def _handle(self, event: ObservedEvent) -> None:
         if event["global_seq"] <= self.position:
@@ -171,7 +171,7 @@ class MessageSubscription:
 
 
 def kinds_of(message_types: str | Collection[str] | None) -> frozenset[str] | None:
-    """Return the kinds that are meant: one by its name, several, or (None) all."""
+    """Return the kinds that are meant: one by its name, several, or all (None)."""
     if message_types is None:
         return None
     return frozenset({message_types} if isinstance(message_types, str) else message_types)

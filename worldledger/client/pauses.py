@@ -1,4 +1,4 @@
-"""How long to wait before something that failed is tried again."""
+"""How long to wait before a failed attempt is repeated."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import random
 from typing import Final
 
 _FIRST: Final = 0.05
-_MOST: Final = 5.0
+_LONGEST_SECONDS: Final = 5.0
 
 
 class Pauses:
     """Pauses in seconds, each about twice as long as the one before, up to about five seconds.
 
-    They differ by chance, so that the clients of a service that has come back do not come all at once.
+    They are randomised, so that the clients of a service that is back do not reconnect all at once.
     """
 
     def __init__(self) -> None:
         self._next = _FIRST
 
     def next(self) -> float:
-        """Return the next one."""
+        """Return the next pause."""
         pause = self._next
-        self._next = min(2 * pause, _MOST)
-        return pause * random.uniform(0.5, 1.0)  # noqa: S311 - nobody is to be kept from guessing it
+        self._next = min(2 * pause, _LONGEST_SECONDS)
+        return pause * random.uniform(0.5, 1.0)  # noqa: S311 - it need not be unpredictable

@@ -1,6 +1,6 @@
-"""What a world offers its agents, wherever it runs: the Orchestrator in this process and the Client both have it.
+"""The interface of a world to its agents: both the Orchestrator in this process and the Client have it.
 
-A program that is written against `World` and `Agent` runs in process and over the wire without a change.
+A program that is written against `World` and `Agent` runs in process and over the wire without change.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from worldledger.time_authority import Silence, TimeAuthority
 
 
 class Receipt(Protocol):
-    """What is told about an effect once it is durable; ``checksum`` is lower-case hex."""
+    """The facts about an effect once it is durable; ``checksum`` is lower-case hex."""
 
     @property
     def global_seq(self) -> int:
@@ -29,7 +29,7 @@ class Receipt(Protocol):
 
     @property
     def uuid(self) -> str:
-        """The effect's own name."""
+        """The effect's uuid."""
         ...
 
     @property
@@ -48,29 +48,29 @@ class Observations(Protocol):
 
     @property
     def agent_id(self) -> str:
-        """Whose observations."""
+        """The agent whose observations these are."""
         ...
 
     @property
     def view_seq(self) -> int:
-        """The view_seq of the last delta that was given out; at first, where they begin."""
+        """The view_seq of the last delta that was returned; at first, where they begin."""
         ...
 
     @property
     def view(self) -> View | None:
-        """The view that the first delta applies to, where the reader did not bring one."""
+        """The view that the first delta applies to; None if the reader brought one."""
         ...
 
     async def get(self) -> ObservationDelta:
-        """Wait for the next delta and give it. Raises QueueClosedError once this is closed."""
+        """Wait for the next delta and return it. Raises QueueClosedError once this is closed."""
         ...
 
     def get_due(self, limit: int | None = None) -> list[ObservationDelta]:
-        """Return the deltas that are there, without waiting."""
+        """Return the deltas that have arrived, without waiting."""
         ...
 
     def close(self) -> None:
-        """Let it go."""
+        """End the subscription."""
         ...
 
 
@@ -84,12 +84,12 @@ class Agent(Protocol):
 
     @property
     def view_seq(self) -> int:
-        """The view_seq of the last observation that was given out."""
+        """The view_seq of the last observation that was returned."""
         ...
 
     @property
     def context_seq(self) -> int:
-        """The newest that the agent was handed through this handle, be it an observation or a view."""
+        """The newest seq that the agent was handed through this handle, by an observation or a view."""
         ...
 
     @property
@@ -121,7 +121,7 @@ class Agent(Protocol):
         staleness_threshold: Threshold = NOT_GIVEN,
         about: Collection[str] | None = None,
     ) -> CancelToken:
-        """Begin a generation, from the newest that was given out unless a context is named."""
+        """Begin a generation, from the newest view that was handed out unless a context is named."""
         ...
 
     async def view(self, at_seq: int | None = None, *, at: str | None = None) -> View:
@@ -133,7 +133,7 @@ class Agent(Protocol):
         ...
 
     def close(self) -> None:
-        """Return the handle back; the agent stays registered."""
+        """Close the handle; the agent stays registered."""
         ...
 
 
@@ -148,8 +148,8 @@ class Log(Protocol):
 class World(Protocol):
     """One world (docs/reference/contracts.md, "Orchestrator and handles").
 
-    What each method promises and raises is told by `worldledger_service.runtime.Orchestrator`; a `Client` raises the
-    same errors, and ServiceUnavailableError where the service cannot be reached.
+    `worldledger_service.runtime.Orchestrator` says what each method promises and raises; a `Client` raises the same
+    errors, and ServiceUnavailableError if the service cannot be reached.
     """
 
     @property
@@ -178,15 +178,15 @@ class World(Protocol):
         staleness_threshold: Threshold = NOT_GIVEN,
         interrupt_policy: InterruptPolicy | None = None,
     ) -> Agent:
-        """Register an agent, or give a registered one this policy and these permissions; return its handle."""
+        """Register an agent, or update a registered one's policy and permissions; return its handle."""
         ...
 
     async def agent(self, agent_id: str, *, view_seq: int | None = None) -> Agent:
-        """Return the handle of a registered agent; its observations go on after a view, or where it acknowledged."""
+        """Return the handle of a registered agent; its observations continue after a view, or where it acknowledged."""
         ...
 
     async def agents(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return what is known of every registered agent: policy, permissions, weight, registered_seq."""
+        """Return the registration of every agent: policy, permissions, weight, registered_seq."""
         ...
 
     # -- intents and events --------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ class World(Protocol):
         ...
 
     async def cancel_if_stale(self, agent_id: str, req_id: str, new_view_seq: int) -> bool:
-        """Cancel a generation if this view makes it stale; tell whether it did."""
+        """Cancel a generation if this view makes it stale; return whether it did."""
         ...
 
     async def cancel_generation(self, agent_id: str, req_id: str, reason: str = "user_requested") -> None:
@@ -232,15 +232,15 @@ class World(Protocol):
         ...
 
     async def finish_generation(self, agent_id: str, req_id: str) -> bool:
-        """Take note that a generation has ended without an intent of its req_id; return False if none runs."""
+        """Note that a generation has ended without an intent of its req_id; return False if none runs."""
         ...
 
     def generation(self, agent_id: str, req_id: str) -> CancelToken | None:
-        """Return the token of a generation that was begun here, also for a while after it has ended."""
+        """Return the token of a generation that was begun here; it is remembered for a while after its end."""
         ...
 
     def generation_context(self, agent_id: str, req_id: str) -> int | None:
-        """Return the context of a generation that is under way; None where none is."""
+        """Return the context of a generation that is under way; None if there is none."""
         ...
 
     # -- staleness -----------------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ class World(Protocol):
         interrupt_policy: InterruptPolicy | None = None,
         max_staleness_threshold: Threshold = NOT_GIVEN,
     ) -> object:
-        """Set when what agents are about to do is stale, for what begins from now on; what is left out stays."""
+        """Set when intents and generations that begin from now on are stale; omitted settings stay."""
         ...
 
     # -- observation ---------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ class World(Protocol):
     async def view(self, agent_id: str, *, at_seq: int | None = None, at: str | None = None) -> View:
         """Return an agent's view, the latest that it may know or the one that it had at a seq or another moment.
 
-        Its view_seq is that of the effect which made it: the last up to there that gave the agent a delta.
+        Its view_seq is that of the effect that made it: the last up to there that gave the agent a delta.
         """
         ...
 
@@ -269,7 +269,7 @@ class World(Protocol):
         ...
 
     def acknowledge(self, agent_id: str, view_seq: int) -> None:
-        """Take note that the agent has a view: where it comes back without naming one, it goes on from there."""
+        """Note that the agent has a view: if it returns without naming one, it continues from there."""
         ...
 
     async def observed_events(
@@ -281,7 +281,7 @@ class World(Protocol):
         kinds: Collection[str] | None = None,
         limit: int = 100,
     ) -> tuple[list[ObservedEvent], int]:
-        """Return events of the past that the agent could see, and the seq to go on after."""
+        """Return events of the past that the agent could see, and the seq to continue after."""
         ...
 
     # -- time ----------------------------------------------------------------------------------------------
@@ -289,23 +289,23 @@ class World(Protocol):
     def set_sim_time_authority(
         self, authority: str, *, zero: float | None = None, force: bool = True
     ) -> Awaitable[object]:
-        """Have an adapter set sim_time from here on, or ("none") the wall clock; awaiting it waits for the effect.
+        """Make an adapter set sim_time from here on, or ("none") the wall clock; awaiting it waits for the effect.
 
-        ``zero``: the world's sim_time at which the authority's own 0.0 lies; None: where the world stands. Without
+        ``zero``: the world's sim_time at which the authority's own 0.0 lies; None: the world's present time. Without
         ``force`` an adapter takes over only from another one that is silent.
         """
         ...
 
     async def time_authority(self) -> TimeAuthority:
-        """Return who sets sim_time, what is added to its own time, and whether it is silent."""
+        """Return the authority that sets sim_time, what is added to its own time, and whether it is silent."""
         ...
 
     def on_authority_silent(self, listener: Callable[[Silence], None]) -> Callable[[], None]:
-        """Have a function called whenever the time authority falls silent; call what is returned to end that."""
+        """Register a listener for silences of the time authority; call the result to unregister it."""
         ...
 
     async def tick(self, adapter: str, sim_time: float) -> Receipt:
-        """Move sim_time on."""
+        """Advance sim_time."""
         ...
 
     async def close_tick(self, source: str) -> Receipt:

@@ -1,4 +1,4 @@
-"""Pumps: one subscription for each agent, and everybody in this process who lives by its observations."""
+"""Pumps: one subscription for each agent, shared by everything in this process that reads its observations."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from worldledger.errors import SimulationError
 
 
 class Reader(Protocol):
-    """What a pump feeds. Neither method may wait, or raise."""
+    """What a pump feeds. Neither method may wait or raise."""
 
     def take(self, delta: ObservationDelta) -> None:
         """Take the next delta."""
         ...
 
     def end(self, error: SimulationError | None) -> None:
-        """Take note that nothing comes any more: the world was closed, or (``error``) will not go on."""
+        """Note that no more deltas arrive: the world was closed, or (``error``) refuses to go on."""
         ...
 
 
@@ -41,9 +41,9 @@ class Pump:
 
     @staticmethod
     async def join(world: World, agent_id: str, reader: Reader) -> Pump:
-        """Have a reader fed from here on, by the pump of its agent; what `view_seq` says now, it was not given.
+        """Feed a reader from here on, by the pump of its agent; `view_seq` is the seq after which its deltas begin.
 
-        Raises UnknownAgentError, and whatever else keeps the agent from being observed.
+        Raises UnknownAgentError, and any other error that prevents observing the agent.
         """
         pump = _PUMPS.get((id(world), agent_id))
         if pump is None:
@@ -58,7 +58,7 @@ class Pump:
         return pump
 
     def leave(self, reader: Reader) -> None:
-        """Feed a reader no longer. Doing it twice does no harm."""
+        """Stop feeding a reader. Leaving twice is harmless."""
         self._readers.pop(reader, None)
         self._end_if_unused()
 
@@ -75,7 +75,7 @@ class Pump:
     async def _run(self) -> None:
         try:
             observations = await self.world.subscribe(self.agent_id)
-        except Exception as error:  # noqa: BLE001 - told to whoever joins
+        except Exception as error:  # noqa: BLE001 - raised where readers join
             self._forget()
             self._begun.set_exception(error)
             return
@@ -108,7 +108,7 @@ class Pump:
             reader.end(ending)
 
 
-#: The pumps that run, by the identity of their world, which they keep alive.
+#: The running pumps, by the identity of their world, which they keep alive.
 _PUMPS: Final[dict[tuple[int, str], Pump]] = {}
 
 

@@ -1,4 +1,4 @@
-"""What a reader has still to read."""
+"""The queue of a reader's deltas."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from worldledger.errors import SimulationError
 
 
 class DeltaQueue:
-    """The deltas that a reader has still to read, at most ``most``: when there are more, the older half becomes one."""
+    """The deltas that wait for a reader, at most ``most``: when there are more, the older half becomes one."""
 
     def __init__(self, most: int) -> None:
         self._most = max(most, 2)
@@ -28,7 +28,7 @@ class DeltaQueue:
             self._queue.merge_oldest(len(self._queue) // 2, collapse)
 
     async def get(self) -> ObservationDelta:
-        """Wait for the next one. Raises QueueClosedError once it is closed, or the error that closed it."""
+        """Wait for the next delta. Raises QueueClosedError once it is closed, or the error that closed it."""
         try:
             return await self._queue.get()
         except QueueClosedError:
@@ -37,7 +37,7 @@ class DeltaQueue:
             raise
 
     def get_due(self, limit: int | None = None) -> list[ObservationDelta]:
-        """Return those that are there. Raises as `get`."""
+        """Return the waiting deltas. Raises as `get`."""
         try:
             return self._queue.drain_due(limit)
         except QueueClosedError:
@@ -46,7 +46,7 @@ class DeltaQueue:
             raise
 
     def close(self, error: SimulationError | None = None) -> None:
-        """Close it, for whoever waits too."""
+        """Close it; waiting calls are woken."""
         if not self._queue.closed:
             self._error = error
             self._queue.close()

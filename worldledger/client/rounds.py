@@ -13,7 +13,7 @@ _PAGE: Final = 1000
 
 
 class HasValue(Protocol):
-    """What a RoundResult has: itself as a JSON object."""
+    """The shape of a RoundResult: it returns itself as a JSON object."""
 
     def to_value(self) -> dict[str, Any]:
         """Return it as a JSON object."""
@@ -21,9 +21,9 @@ class HasValue(Protocol):
 
 
 class RoundReceipt(NamedTuple):
-    """What the service tells of a round that was posted: its first and last effect, and how many they are.
+    """The answer to a posted round: its first and last effect, and how many there are.
 
-    ``checksum`` is the chain's (lower-case hex) at the last; ``replayed`` says that an earlier call has written them.
+    ``checksum`` is the chain's (lower-case hex) at the last; ``replayed`` says that an earlier call wrote them.
     """
 
     round_number: int
@@ -41,23 +41,23 @@ class RemoteRounds:
     _path: str
 
     async def post_round(self, result: HasValue | Mapping[str, Any]) -> RoundReceipt:
-        """Append a whole round, once: the same round again gives the first receipt.
+        """Append a whole round, once: the same round again returns the first receipt.
 
         Raises InvalidRunError with every problem, and RemoteError with the code ``round_conflict`` for a round that is
-        not the next one, or is there with another content.
+        not the next one, or exists with other content.
         """
         value = dict(result) if isinstance(result, Mapping) else result.to_value()
         try:
-            gate(value)  # what JSON would change on the way is refused here
+            gate(value)  # refuses what JSON would change on the way
         except InvalidEffectError as error:
             raise InvalidRunError([{"path": error.path, "message": error.reason}]) from None
         told = (await self._transport.call("POST", f"{self._path}/rounds", body=value)).value
         return RoundReceipt(**{name: told[name] for name in RoundReceipt._fields})
 
     async def rounds(self) -> list[dict[str, Any]]:
-        """Return where each round stands in the log, and how much is in it, in the order of the log.
+        """Return the place of each round in the log, and how much it holds, in the order of the log.
 
-        Raises MomentNotFoundError for a world that is no social-RL run.
+        Raises MomentNotFoundError for a world that is not a social-RL run.
         """
         found: list[dict[str, Any]] = []
         after: int | None = 0
@@ -69,9 +69,9 @@ class RemoteRounds:
         return found
 
     async def round(self, number: int) -> dict[str, Any]:
-        """Return a round as far as it has come: where it stands, and in ``result`` what its file holds.
+        """Return a round as far as it has come: its place, and in ``result`` the content of its file.
 
-        `RoundResult.from_value` reads that. Raises MomentNotFoundError for a round that there is not.
+        `RoundResult.from_value` reads that. Raises MomentNotFoundError for a round that does not exist.
         """
         path = f"{self._path}{path_of('rounds', str(number))}"
         found: dict[str, Any] = (await self._transport.call("GET", path)).value
@@ -80,8 +80,9 @@ class RemoteRounds:
     async def policy(self, *, at_seq: int | None = None, at: str | None = None) -> dict[str, Any]:
         """Return the cues of each agent (``agents``) and the policy of each role (``roles``), at a moment or now.
 
-        ``at`` is a moment as `worldledger.moments` says: ``round:3``. Raises MomentNotFoundError for one that there is
-        not, and for a world that is no social-RL run, and UnreadableMomentError (a ValueError) for what is no moment.
+        ``at`` is a moment as `worldledger.moments` says: ``round:3``. Raises MomentNotFoundError for one that does not
+        exist, and for a world that is not a social-RL run, and UnreadableMomentError (a ValueError) for an invalid
+        moment.
         """
         params = moment_params(at_seq, at)
         found: dict[str, Any] = (await self._transport.call("GET", f"{self._path}/policy", params=params)).value

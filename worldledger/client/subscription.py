@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 class RemoteSubscription:
     """One reader's queue of an agent's deltas, over a connection of its own. Get it from `RemoteWorld.subscribe`.
 
-    ``view_seq`` is that of the last delta that was given out (at first, where it begins); ``view`` is the view that
-    the first delta applies to, where the reader did not bring one. Connections that are lost are made up for, and what
-    was missed meanwhile comes too; an observation too large for a message comes as the whole view. A reader that does
-    not keep up holds no more than ``most`` deltas (`worldledger.collapsing`). ``fitted`` is asked for each delta before
-    it is given, and may give the whole view in its place.
+    ``view_seq`` is that of the last delta that was returned (at first, where it begins); ``view`` is the view that the
+    first delta applies to, if the reader did not bring one. Lost connections are replaced, and missed observations
+    arrive too; an observation too large for a message arrives as the whole view. A reader that does not keep up holds
+    no more than ``most`` deltas (`worldledger.collapsing`). ``fitted`` is called with each delta before it is returned,
+    and may replace it by the whole view.
     """
 
     def __init__(
@@ -34,34 +34,34 @@ class RemoteSubscription:
         self._link: Link | None = None
 
     async def begin(self, link: Link) -> None:
-        """Wait until it is known where the observations begin. Raises what the service says against it."""
+        """Wait until it is known where the observations begin. Raises the service's error if it refuses."""
         self._link = link
         try:
             self.view = await link.stream.begun
         except BaseException:
             self.close()
             raise
-        # What has come since then waits in the queue.
+        # What has arrived since then waits in the queue.
         self.view_seq = link.stream.began_at
 
     async def get(self) -> ObservationDelta:
-        """Wait for the next delta and give it.
+        """Wait for the next delta and return it.
 
-        Raises QueueClosedError once the subscription is closed, and the service's error if it will not go on.
+        Raises QueueClosedError once the subscription is closed, and the error of a service that refuses to go on.
         """
         delta = await self._fitted(await self.deltas.get())
         self.view_seq = delta["view_seq"]
         return delta
 
     def get_due(self, limit: int | None = None) -> list[ObservationDelta]:
-        """Return the deltas that have come, without waiting. Raises as `get`."""
+        """Return the deltas that have arrived, without waiting. Raises as `get`."""
         due = self.deltas.get_due(limit)
         if due:
             self.view_seq = due[-1]["view_seq"]
         return due
 
     def close(self) -> None:
-        """Let it go; who waits is told. Doing it twice does no harm."""
+        """End the subscription; waiting calls are woken. Closing twice is harmless."""
         self.deltas.close()
         if self._link is not None:
             self._link.release()

@@ -1,4 +1,4 @@
-"""HTTP to one service: JSON in and out, problems raised as errors, lost connections made up for."""
+"""HTTP to one service: JSON in and out, problems raised as errors, lost connections replaced."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from worldledger.client.problems import ServiceUnavailableError, error_of_answer
 from worldledger.errors import RateLimitedError, SimulationError
 from worldledger.moments import seq_or_moment
 
-# What every way of talking HTTP to a service has in common: addresses, reading answers, saying that there is none.
+# -- common to both transports: addresses, reading answers, the error of a missing answer ---------------------------
 
-#: What a request for JSON says, and one that brings some.
+#: Headers of a request for JSON, and of one that sends some.
 ACCEPTING: Final = {"Accept": "application/json, application/problem+json"}
 BRINGING: Final = {"Content-Type": "application/json"}
 
 
 class Answer(NamedTuple):
-    """An answer of the service that is no problem: its status and what its body says (None: nothing)."""
+    """An answer of the service that is not a problem: its status and its parsed body (None: no body)."""
 
     status: int
     value: Any
 
 
 def read_answer(response: httpx2.Response, url: str) -> Answer:
-    """Return what an answer says; raise the error that it tells of."""
+    """Return the content of an answer; raise the error that it reports."""
     try:
         value = orjson.loads(response.content) if response.content else None
     except orjson.JSONDecodeError:
@@ -44,7 +44,7 @@ def read_answer(response: httpx2.Response, url: str) -> Answer:
 
 
 def was_sent(error: httpx2.TransportError) -> bool:
-    """Tell whether a request may have been carried out though it has no answer."""
+    """Return whether a request without an answer may have been carried out."""
     return not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
 
 
@@ -60,11 +60,11 @@ def unavailable(url: str, error: httpx2.TransportError) -> ServiceUnavailableErr
 
 
 def checked_address(url: str) -> str:
-    """Return a service's address as requests are made of it; raise ValueError if it is none."""
+    """Return a service's address in the form that requests use; raise ValueError for an invalid one."""
     try:
         parts = urlsplit(url)
         fit = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number, half an IPv6 address
+    except ValueError:  # a port that is not a number, half an IPv6 address
         fit = False
     if not fit:
         raise ValueError(f"{url!r} is no address of a service, such as http://127.0.0.1:8000")
@@ -80,14 +80,14 @@ class Transport:
     """One service's HTTP interface, with a pool of connections that all worlds share.
 
     ``timeout``: seconds that an answer may take. ``patience``: seconds for which a service that cannot be reached, or
-    says that it is asked too often, is tried again before ServiceUnavailableError or RateLimitedError is raised.
+    says that it gets too many requests, is tried again before ServiceUnavailableError or RateLimitedError is raised.
     """
 
     def __init__(self, url: str, *, timeout: float, patience: float) -> None:
         self.url = checked_address(url)
         self.closed = False
         self._patience = patience
-        # Whoever waits for a connection of the pool waits for calls that have a timeout each.
+        # A request that waits for a connection of the pool waits for requests that have a timeout each.
         self._http = httpx2.AsyncClient(headers=ACCEPTING, timeout=httpx2.Timeout(timeout, pool=None))
 
     async def call(
@@ -99,10 +99,10 @@ class Transport:
         params: Mapping[str, Any] | None = None,
         again: bool = True,
     ) -> Answer:
-        """Send a request and give the answer; raise the error that a problem tells of.
+        """Send a request and return the answer; raise the error that a problem reports.
 
-        ``again`` says that a request may be sent again when its connection was lost and nobody knows whether it was
-        carried out; one that did not leave this process, or was not taken, is always tried again.
+        ``again`` says that a request may be sent again if its connection was lost and it is unknown whether it was
+        carried out; one that did not leave this process, or was not accepted, is always tried again.
         """
         url = f"{self.url}{path}"
         content = None if body is None else orjson.dumps(body)
@@ -125,9 +125,9 @@ class Transport:
         body: object = None,
         params: Mapping[str, Any] | None = None,
     ) -> AsyncIterator[httpx2.Response]:
-        """Send a request for reading, and lend its answer while it comes; raise the error that a problem tells of.
+        """Send a reading request, and lend its answer while it arrives; raise the error that a problem reports.
 
-        Reading on raises httpx2's own TransportError where the answer breaks off; see `cut_off`.
+        Reading on raises httpx2's own TransportError if the answer breaks off; see `cut_off`.
         """
         url = f"{self.url}{path}"
         content = None if body is None else orjson.dumps(body)
@@ -150,7 +150,7 @@ class Transport:
             await response.aclose()
 
     async def _persist(self, attempt: Callable[[], Awaitable[T]], *, again: bool) -> T:
-        """Try until there is an answer, for as long as there is patience."""
+        """Try until there is an answer or the patience is used up."""
         self.check_open()
         given_up = asyncio.get_running_loop().time() + self._patience
         pauses = Pauses()
@@ -163,7 +163,7 @@ class Transport:
                     raise unavailable(self.url, error) from error
                 log.debug("%s cannot be reached (%s); it is tried again", self.url, error)
             except RateLimitedError as error:
-                # To wait for its turn is the way of this connection, as to reach the service is: no world knows of it.
+                # Waiting and reconnecting are matters of this connection: worlds do not see them.
                 pause = max(seconds_to_wait(error), pauses.next())
                 if asyncio.get_running_loop().time() + pause > given_up:
                     raise
@@ -176,7 +176,7 @@ class Transport:
             raise ServiceUnavailableError(f"the client of {self.url} is closed", url=self.url)
 
     def cut_off(self, error: Exception | None) -> ServiceUnavailableError:
-        """Return the error of an answer that was not whole."""
+        """Return the error of an incomplete answer."""
         why = "" if error is None else f": {str(error) or type(error).__name__}"
         what = f"{self.url} broke off before its answer was whole; what has come of it is not all{why}"
         return ServiceUnavailableError(what, url=self.url)
@@ -188,25 +188,25 @@ class Transport:
 
 
 def path_of(*parts: str) -> str:
-    """Return the path of these parts, each escaped whatever it holds."""
+    """Return the path of these parts, each escaped."""
     return "".join(f"/{quote(part, safe='')}" for part in parts)
 
 
 def moment_params(at_seq: int | None, at: str | None) -> dict[str, Any]:
-    """Return the query parameters of a moment. Raises UnreadableMomentError, before anything is sent."""
+    """Return the query parameters of a moment. Raises UnreadableMomentError before anything is sent."""
     seq_or_moment(at_seq, at)
     return {name: value for name, value in (("at_seq", at_seq), ("at", at)) if value is not None}
 
 
-# HTTP to one service for programs that wait for each answer: as `worldledger.client.transport`, without asyncio.
+# -- the same for programs without asyncio --------------------------------------------------------------------------
 
 
 class BlockingTransport:
-    """One service's HTTP interface, over connections that are kept.
+    """One service's HTTP interface over kept connections; calls block until they are answered.
 
-    ``url`` begins with http:// or https:// and names a host; ValueError is raised for any other. ``timeout``: seconds
-    that an answer may take. ``patience``: seconds for which a service that cannot be reached, or says that it is asked
-    too often, is tried again before ServiceUnavailableError or RateLimitedError is raised.
+    ``url`` begins with http:// or https:// and names a host; any other raises ValueError. ``timeout``: seconds that an
+    answer may take. ``patience``: seconds for which a service that cannot be reached, or says that it gets too many
+    requests, is tried again before ServiceUnavailableError or RateLimitedError is raised.
     """
 
     def __init__(self, url: str, *, timeout: float, patience: float) -> None:
@@ -223,10 +223,10 @@ class BlockingTransport:
         params: Mapping[str, Any] | None = None,
         key: str | None = None,
     ) -> Any:
-        """Send a request, give what its answer says, and raise the error that a problem tells of.
+        """Send a request and return the content of its answer; raise the error that a problem reports.
 
-        It is sent again when its connection was lost: what must not be done twice has a ``key`` (its Idempotency-Key),
-        or a req_id in its body.
+        It is sent again if its connection was lost: a request that must not be carried out twice has a ``key`` (its
+        Idempotency-Key), or a req_id in its body.
         """
         url = f"{self.url}{path}"
         headers = {} if body is None else dict(BRINGING)
@@ -250,7 +250,7 @@ class BlockingTransport:
                 failure = error
                 pause = max(seconds_to_wait(error), pause)
             else:
-                if answer.value is None:  # it is not the service that answered
+                if answer.value is None:  # the answer is not the service's own
                     raise error_of_answer(answer.status, None, self.url)
                 return answer.value
             if time.monotonic() + pause > given_up:

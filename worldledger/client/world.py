@@ -1,4 +1,4 @@
-"""A world that lives in a service, with the methods of the Orchestrator of this process."""
+"""A world that lives in a service, with the methods of an Orchestrator in this process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from worldledger.protocols import ObservationPolicyProtocol
 from worldledger.staleness import NOT_GIVEN, InterruptPolicy, Threshold, check_about, check_threshold
 from worldledger.time_authority import Silence, TimeAuthority
 
-# A world's log over the wire, for reading.
+# -- a world's log over the wire, for reading ---------------------------------------------------------------
 
 _PAGE: Final = 1000
 
@@ -60,7 +60,7 @@ class RemoteEventLog:
         return entries
 
     async def config(self) -> OrchestratorConfig:
-        """Return the world's own setting of how its agents are served, or the usual one: its genesis says it."""
+        """Return the world's configuration of how its agents are served, as its genesis has it, or the default."""
         (genesis,) = await self.get_entries_since(0, limit=1)
         own = genesis.effect["payload"].get("orchestrator")
         return OrchestratorConfig() if own is None else read_config(own)
@@ -68,16 +68,16 @@ class RemoteEventLog:
 
 #: Most intents of one list.
 _LIST: Final = 1000
-#: Seconds for which the service is asked to wait for a tick, again and again.
-_WAIT: Final = 10.0
+#: Seconds for which the service is asked to wait for a tick; then it is asked again.
+_WAIT_SECONDS: Final = 10.0
 #: The reason of a generation that was stale.
 _STALE: Final = re.compile(r"stale_due_to_effect_(\d+)")
 
 
 class RemoteReceipt(NamedTuple):
-    """What the service tells about one accepted effect, after it is durable; ``checksum`` is lower-case hex.
+    """The service's answer about one accepted effect, after it is durable; ``checksum`` is lower-case hex.
 
-    Of a tick that was closed, its number and how many intents it ``accepted`` and ``refused``.
+    For a closed tick, its number and how many intents it ``accepted`` and ``refused``.
     """
 
     global_seq: int
@@ -92,13 +92,13 @@ class RemoteReceipt(NamedTuple):
 class RemoteWorld(RemoteRounds):
     """One world of a service. Get it from `Client`, or from `Client.world`; it is closed with the client.
 
-    It raises the errors that the service has raised, with their attributes, recovery and details.
+    It raises the errors that the service raised, with their attributes, recovery and details.
     """
 
     def __init__(self, transport: Transport, world_id: str, *, max_queued: int) -> None:
         self.world_id = world_id
         self.event_log = RemoteEventLog(transport, world_id)
-        #: the handles that are open, by their agents
+        #: the open handles, by agent
         self.agent_handles: dict[str, RemoteHandle] = {}
         self._transport = transport
         self._path = path_of("v1", "worlds", world_id)
@@ -121,12 +121,11 @@ class RemoteWorld(RemoteRounds):
         orchestrator: OrchestratorConfig | dict[str, Any] | None = None,
         checkpoint: dict[str, Any] | None = None,
     ) -> bool:
-        """Create the world; return False if it is there already, whatever it is like.
+        """Create the world; return False if it exists already, whatever it is like.
 
         The parameters are those of `worldledger.genesis.NewWorld`: ``config`` is the ruleset's own, ``orchestrator``
         says how the world's agents are served, ``checkpoint`` what it begins with; with ``order="tick"`` intents are
-        held until the next tick. Raises InvalidConfigError,
-        InvalidNameError or UnknownRulesetError.
+        held until the next tick. Raises InvalidConfigError, InvalidNameError or UnknownRulesetError.
         """
         if isinstance(orchestrator, OrchestratorConfig):
             orchestrator = orchestrator.model_dump(mode="json")
@@ -143,7 +142,7 @@ class RemoteWorld(RemoteRounds):
         if order != "arrival":
             new["order"] = order
         try:
-            gate(new, level=2)  # what JSON would change on the way is refused here
+            gate(new, level=2)  # refuses what JSON would change on the way
         except InvalidEffectError as error:
             raise InvalidConfigError(f"{error.path}: {error.reason}", path=error.path) from None
         try:
@@ -153,7 +152,7 @@ class RemoteWorld(RemoteRounds):
         return True
 
     async def orchestrator_config(self) -> OrchestratorConfig:
-        """Return how the world's agents are served, as its genesis says. It is asked for once."""
+        """Return how the world's agents are served, as its genesis says. The service is asked once."""
         if self._config is None:
             self._config = await self.event_log.config()
         return self._config
@@ -170,11 +169,11 @@ class RemoteWorld(RemoteRounds):
         staleness_threshold: Threshold = NOT_GIVEN,
         interrupt_policy: InterruptPolicy | None = None,
     ) -> RemoteHandle:
-        """Register an agent, or give a registered one this policy, and these permissions (None: the usual five).
+        """Register an agent, or update a registered one's policy and permissions (None: the usual five).
 
-        The policy's class must be registered here and in the service, under the same name and version. The same again
-        writes nothing. Without a policy it has the one that the world's ruleset gives it; ``staleness_threshold`` and
-        ``interrupt_policy`` are the world's where they are left out. Raises UnregisteredPolicyError,
+        The policy's class must be registered here and in the service, under the same name and version. The same call
+        again writes nothing. Without a policy the agent has the one that the world's ruleset gives it; without
+        ``staleness_threshold`` and ``interrupt_policy`` the world's hold. Raises UnregisteredPolicyError,
         InvalidPolicyError, TooManyAgentsError, InvalidEffectError.
         """
         wanted: dict[str, Any] = {
@@ -193,10 +192,10 @@ class RemoteWorld(RemoteRounds):
         return await self._handle(agent_id, view)
 
     async def agent(self, agent_id: str, *, view_seq: int | None = None) -> RemoteHandle:
-        """Return the handle of a registered agent; its observations go on after ``view_seq``, or where it acknowledged.
+        """Return a registered agent's handle; its observations continue after ``view_seq``, or where it acknowledged.
 
         One handle of an agent is open at a time in one client: an earlier one is closed. Raises UnknownAgentError, and
-        MomentNotFoundError for a view_seq that the log has not come to.
+        MomentNotFoundError for a view_seq that the log has not reached.
         """
         told = (await self._transport.call("GET", f"{self._path}{path_of('agents', agent_id)}")).value
         if view_seq is None:
@@ -214,7 +213,7 @@ class RemoteWorld(RemoteRounds):
         return handle
 
     async def agents(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return what is known of every registered agent: policy, permissions, weight, registered_seq."""
+        """Return the registration of every agent: policy, permissions, weight, registered_seq."""
         found: dict[str, Mapping[str, Any]] = {}
         after: str | None = ""
         while after is not None:
@@ -226,22 +225,22 @@ class RemoteWorld(RemoteRounds):
         return found
 
     def forget_handle(self, handle: RemoteHandle) -> None:
-        """Take note that a handle was closed."""
+        """Note that a handle was closed."""
         if self.agent_handles.get(handle.agent_id) is handle:
             del self.agent_handles[handle.agent_id]
 
     # -- intents and events --------------------------------------------------------------------------------
 
     async def submit_intent(self, intent: Mapping[str, Any]) -> Accepted:
-        """Submit an intent; return its effect's uuid. The same req_id of the agent again gives the first answer.
+        """Submit an intent; return its effect's uuid. The same req_id of the agent again returns the first answer.
 
-        It goes over the agent's own connection where there is one, and otherwise over HTTP. Raises InvalidIntentError,
+        It goes over the agent's own connection if there is one, and otherwise over HTTP. Raises InvalidIntentError,
         UnknownAgentError, StaleContextError, QuotaExceededError, BackpressureError, DeadlineExceededError,
         PermissionDeniedError, IntentConflictError, IntentRefusedError, IllegalEffectError, RequestConflictError,
         CircuitBreakerOpenError, StoreUnavailableError.
         """
-        checked = check_intent(intent)  # what JSON would change on the way is refused here
-        # A connection would take it to be made from what was handed out there last: that is for the agent to say.
+        checked = check_intent(intent)  # refuses what JSON would change on the way
+        # A connection would assume that it is made from what was handed out there last: the agent has to say that.
         intent = {"context_seq": None, **intent}
         link = self._links.of(checked.agent_id, checked.req_id)
         if link is not None:
@@ -252,7 +251,7 @@ class RemoteWorld(RemoteRounds):
         told = (await self._transport.call("POST", f"{self._path}/intents", body=dict(intent))).value
         self._links.over(checked.agent_id, checked.req_id)
         while told.get("held"):
-            params = {"wait": _WAIT}
+            params = {"wait": _WAIT_SECONDS}
             path = f"{self._path}/intents"
             told = (await self._transport.call("POST", path, body=dict(intent), params=params)).value | {
                 "replayed": False
@@ -264,17 +263,17 @@ class RemoteWorld(RemoteRounds):
     ) -> list[Accepted | SimulationError]:
         """Submit several intents: ``atomic`` all or none (at most 1,000), else each by itself, in this order.
 
-        By themselves each gets its answer or its error. Atomic, the first refusal is raised and names the ``index``.
-        In a world that is ordered by ticks this waits for the next tick, in which a list keeps its inner order unless
-        it is not ``ordered``.
+        By themselves each gets its answer or its error. Atomic, the first refusal is raised and names the ``index``. In
+        a world ordered by ticks this waits for the next tick, in which a list keeps its inner order unless it is not
+        ``ordered``.
         """
         results: list[Accepted | Held | SimulationError] = await self.hold_intents(
             intents, atomic=atomic, ordered=ordered
         )
         while held := [index for index, result in enumerate(results) if isinstance(result, Held)]:
-            # Of an atomic list all are held, or none is.
+            # Of an atomic list either all are held or none.
             again = [intents[index] for index in held]
-            decided = await self._post_list(again, {"atomic": atomic, "ordered": ordered}, _WAIT)
+            decided = await self._post_list(again, {"atomic": atomic, "ordered": ordered}, _WAIT_SECONDS)
             for index, told in zip(held, decided, strict=True):
                 if isinstance(told, Accepted):
                     told.replayed = False
@@ -282,10 +281,10 @@ class RemoteWorld(RemoteRounds):
         return [result for result in results if not isinstance(result, Held)]
 
     async def hold_intent(self, intent: Mapping[str, Any]) -> Held | Accepted:
-        """Hold an intent until the next tick of a world that is ordered by ticks; return once that is durable.
+        """Hold an intent until the next tick of a world ordered by ticks; return once that is durable.
 
-        The same req_id again tells what became of it. Raises as `submit_intent` does; in a world that is ordered by
-        arrival the intent is decided at once.
+        The same req_id again returns its outcome. Raises as `submit_intent` does; in a world ordered by arrival the
+        intent is decided at once.
         """
         checked = check_intent(intent)
         told = (await self._transport.call("POST", f"{self._path}/intents", body=dict(intent))).value
@@ -323,7 +322,7 @@ class RemoteWorld(RemoteRounds):
 
         Raises InvalidEffectError, TimeAuthorityError, SimTimeOrderError, RequestConflictError, OverloadedError.
         """
-        check_draft(draft)  # what JSON would change on the way is refused here
+        check_draft(draft)  # refuses what JSON would change on the way
         once = {**draft, "req_id": draft.get("req_id") or uuid.uuid4().hex}
         return RemoteReceipt(**(await self._transport.call("POST", f"{self._path}/effects", body=once)).value)
 
@@ -338,12 +337,12 @@ class RemoteWorld(RemoteRounds):
         staleness_threshold: Threshold = NOT_GIVEN,
         about: Collection[str] | None = None,
     ) -> CancelToken:
-        """Issue the token of a generation that begins now, live at once here; the service hears of it next.
+        """Issue the token of a generation that begins now, live at once here; the service is told next.
 
-        ``context_seq`` is the view it is made from, by default the agent's latest that has come here; however far the
-        agent reads meanwhile, it stays so. ``staleness_threshold`` goes before the agent's and the world's; ``about``
-        names what it concerns, for the policy ``only_conflict``. A generation that the service refuses is cancelled
-        with the reason ``refused: CODE``. Raises RequestConflictError and InvalidIntentError.
+        ``context_seq`` is the view that it is made from, by default the agent's latest that has arrived here; it stays
+        so, however far the agent reads meanwhile. ``staleness_threshold`` takes precedence over the agent's and the
+        world's; ``about`` names what it concerns, for the policy ``only_conflict``. A generation that the service
+        refuses is cancelled with the reason ``refused: CODE``. Raises RequestConflictError and InvalidIntentError.
         """
         stated = _given(staleness_threshold=staleness_threshold)
         try:
@@ -355,9 +354,9 @@ class RemoteWorld(RemoteRounds):
         return self._links.issue(agent_id, req_id, context_seq, stated)
 
     async def cancel_if_stale(self, agent_id: str, req_id: str, new_view_seq: int) -> bool:
-        """Tell whether what the agent was shown up to this view has made a generation stale, which cancels it.
+        """Return whether what the agent was shown up to this view has made a generation stale, which cancels it.
 
-        The service counts that itself, and has told what it has cancelled by the time that it answers.
+        The service counts that itself, and has sent its cancellations by the time it answers.
         """
         token = self.generation(agent_id, req_id)
         link = self._links.of(agent_id, req_id)
@@ -374,21 +373,21 @@ class RemoteWorld(RemoteRounds):
         await self._links.cancel(agent_id, req_id, reason)
 
     async def finish_generation(self, agent_id: str, req_id: str) -> bool:
-        """Take note that a generation has ended without an intent of its req_id; return False if none is live."""
+        """Note that a generation has ended without an intent of its req_id; return False if none is live."""
         return await self._links.finish(agent_id, req_id)
 
     def generation_context(self, agent_id: str, req_id: str) -> int | None:
-        """Return the context of a generation that is live here; None where none is."""
+        """Return the context of a generation that is live here; None if there is none."""
         return self._links.context_of(agent_id, req_id)
 
     def generation(self, agent_id: str, req_id: str) -> CancelToken | None:
-        """Return the token of a generation that was begun here, also for a while after it has ended."""
+        """Return the token of a generation that was begun here; it is remembered for a while after its end."""
         return self._links.generation(agent_id, req_id)
 
     # -- staleness -----------------------------------------------------------------------------------------
 
     async def staleness(self) -> dict[str, Any]:
-        """Return the world's settings of staleness as they stand."""
+        """Return the world's present staleness settings."""
         return cast("dict[str, Any]", (await self._transport.call("GET", f"{self._path}/staleness")).value)
 
     async def set_staleness(
@@ -398,9 +397,9 @@ class RemoteWorld(RemoteRounds):
         interrupt_policy: InterruptPolicy | None = None,
         max_staleness_threshold: Threshold = NOT_GIVEN,
     ) -> int:
-        """Set when what agents are about to do is stale, for what begins from now on; what is left out stays.
+        """Set when intents and generations that begin from now on are stale; omitted settings stay.
 
-        Gives the effect's global_seq. Raises InvalidEffectError where the threshold would exceed the maximum.
+        Returns the effect's global_seq. Raises InvalidEffectError if the threshold would exceed the maximum.
         """
         body = _given(staleness_threshold=staleness_threshold, max_staleness_threshold=max_staleness_threshold)
         if interrupt_policy is not None:
@@ -413,16 +412,16 @@ class RemoteWorld(RemoteRounds):
     async def view(self, agent_id: str, *, at_seq: int | None = None, at: str | None = None) -> View:
         """Return an agent's view: the latest that it may know, or the one that it had at a seq or a moment (``at``).
 
-        Either way its view_seq is that of the effect which made it: the last up to there that gave the agent a delta.
-        Raises UnknownAgentError (also where it was not registered then), MomentNotFoundError, and
-        UnreadableMomentError (a ValueError) for what is no moment (`worldledger.moments`).
+        In both cases its view_seq is that of the effect that made it: the last up to there that gave the agent a delta.
+        Raises UnknownAgentError (also if it was not registered then), MomentNotFoundError, and UnreadableMomentError (a
+        ValueError) for an invalid moment (`worldledger.moments`).
         """
         return await self._links.view(agent_id, at_seq, at)
 
     async def subscribe(self, agent_id: str, *, view_seq: int | None = None) -> RemoteSubscription:
-        """Return the agent's observations after a view, or, where none is named, from now on, the view first.
+        """Return the agent's observations after a view; without one, from now on, the view first.
 
-        Raises UnknownAgentError, and PositionAheadError for a view_seq that the log has not come to.
+        Raises UnknownAgentError, and PositionAheadError for a view_seq that the log has not reached.
         """
         subscription = RemoteSubscription(
             agent_id, most=self._max_queued, fitted=lambda delta: fitted(self, agent_id, delta)
@@ -431,7 +430,7 @@ class RemoteWorld(RemoteRounds):
         return subscription
 
     def acknowledge(self, agent_id: str, view_seq: int) -> None:
-        """Take note that the agent has a view; where it comes back without naming one, it goes on from there."""
+        """Note that the agent has a view; if it returns without naming one, it continues from there."""
         if view_seq <= self._acknowledged.get(agent_id, 0):
             return
         self._acknowledged[agent_id] = view_seq
@@ -454,7 +453,7 @@ class RemoteWorld(RemoteRounds):
         kinds: Collection[str] | None = None,
         limit: int = 100,
     ) -> tuple[list[ObservedEvent], int]:
-        """Return events of the past that the agent could see, from the log, and the seq to go on after.
+        """Return events of the past that the agent could see, from the log, and the seq to continue after.
 
         Raises UnknownAgentError and PositionAheadError.
         """
@@ -483,14 +482,14 @@ class RemoteWorld(RemoteRounds):
     def set_sim_time_authority(
         self, authority: str, *, zero: float | None = None, force: bool = True
     ) -> Awaitable[int]:
-        """Have an adapter ("unity", "unreal" …) set sim_time from here on, any "client", or ("none") the wall clock.
+        """Make an adapter ("unity", "unreal" …) set sim_time from here on, any "client", or ("none") the wall clock.
 
-        ``zero`` is the world's sim_time at which the authority's own 0.0 lies: by default where the world stands when
-        the effect is written, and for "client" 0.0. The wall clock goes on from where the world stands. Without
-        ``force``, which is an operator's, an adapter takes over only from another one that is silent.
+        ``zero`` is the world's sim_time at which the authority's own 0.0 lies: by default the world's time when the
+        effect is written, and for "client" 0.0. The wall clock continues from the world's time. Without ``force``,
+        which needs an operator, an adapter takes over only from another one that is silent.
 
-        The call returns at once: its effect follows, before any later tick of this client. What it gives may be awaited
-        for the effect's global_seq, and raises InvalidEffectError for what is no adapter's name, and without ``force``
+        The call returns at once: its effect follows, before any later tick of this client. The result may be awaited
+        for the effect's global_seq; that raises InvalidEffectError for an invalid adapter name, and without ``force``
         TimeAuthorityHeldError.
         """
         wanted: dict[str, Any] = {"authority": authority}
@@ -501,15 +500,16 @@ class RemoteWorld(RemoteRounds):
         return self._authority
 
     async def time_authority(self) -> TimeAuthority:
-        """Return who sets sim_time as of the world's head, what is added to its own time, and whether it is silent."""
+        """Return the world's present time authority: which it is, its offset, and whether it is silent."""
         told = (await self._transport.call("GET", f"{self._path}/time-authority")).value
         silence = None if told["silence"] is None else Silence(**told["silence"])
         return TimeAuthority(told["authority"], told["offset"], told["since_seq"], told["last_tick_seq"], silence)
 
     def on_authority_silent(self, listener: Callable[[Silence], None]) -> Callable[[], None]:
-        """Have a function called whenever the time authority falls silent; call what is returned to end that.
+        """Register a listener for silences of the time authority; call the result to unregister it.
 
-        The service tells it over the agents' connections: without a handle, subscription or generation nothing is told.
+        The service reports it over the agents' connections: there is no report without a handle, subscription or
+        generation.
         """
         return self._links.on_silence(listener)
 
@@ -520,7 +520,7 @@ class RemoteWorld(RemoteRounds):
         return cast(int, answer.value["global_seq"])
 
     async def tick(self, adapter: str, sim_time: float) -> RemoteReceipt:
-        """Move sim_time on, to the adapter's own time plus its offset.
+        """Advance sim_time to the adapter's own time plus its offset.
 
         Raises TimeAuthorityError for a foreign adapter, SimTimeOrderError for going backwards.
         """
@@ -530,11 +530,11 @@ class RemoteWorld(RemoteRounds):
         return RemoteReceipt(**(await self._transport.call("POST", f"{self._path}/time", body=body)).value)
 
     async def close_tick(self, source: str) -> RemoteReceipt:
-        """Close the tick of a world that is ordered by ticks without setting sim_time.
+        """Close the tick of a world ordered by ticks without setting sim_time.
 
-        ``source`` names who closes it: where an adapter has the authority over time, that adapter. Raises
-        TimeAuthorityError, InvalidEffectError in a world that is ordered by arrival, and ServiceUnavailableError where
-        it is not known whether the tick was closed.
+        ``source`` names the closer: if an adapter has the authority over time, that adapter. Raises TimeAuthorityError,
+        InvalidEffectError in a world ordered by arrival, and ServiceUnavailableError if it is unknown whether the tick
+        was closed.
         """
         if self._authority is not None:
             await asyncio.wait([self._authority])
@@ -542,7 +542,7 @@ class RemoteWorld(RemoteRounds):
         return RemoteReceipt(**(await call).value)
 
     async def shut(self) -> None:
-        """End what is under way: live generations are cancelled, handles and subscriptions are closed."""
+        """End what is under way: live generations are cancelled, handles and subscriptions closed."""
         for handle in list(self.agent_handles.values()):
             handle.close()
         if self._tasks:
@@ -560,11 +560,11 @@ class RemoteWorld(RemoteRounds):
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # who wants to know awaits it
+            task.exception()  # an awaiting caller gets it
 
 
 def _given(**settings: Threshold) -> dict[str, Any]:
-    """Return the settings that are not left out."""
+    """Return the settings that are given."""
     return {name: value for name, value in settings.items() if value is not NOT_GIVEN}
 
 

@@ -1,12 +1,11 @@
-"""Partial observability: what each observer sees of the others' variables, and how exactly.
+"""Partial observability: which of the others' variables each observer sees, and how exactly.
 
 Source: docs/reference/contracts.md, "Observability".
 
-- ``config.py``, ``matrix.py``: how it is configured, and looked up
+- ``config.py``: its configuration
 - ``noise.py``: the draws
-- ``bounds.py``: what numbers stay within
-- ``seen.py``: what is seen of one target's values
-- ``observation.py``, ``models.py``: a simulation's state as one observer sees it
+- ``bounds.py``: the limits of numbers
+- ``observation.py``, ``models.py``: the matrix, and a simulation's state as one observer sees it
 - ``policy.py``: the same as an observation policy of a world's agents
 """
 

@@ -1,8 +1,8 @@
-"""The bounds of variables: as a JSON tree, and made ready to keep numbers within them.
+"""The bounds of variables: as a JSON tree, and in a form that clamps numbers quickly.
 
 A tree is an object: variable -> node. A node is ``{"min", "max"}`` for a number, or one of
-``{"fields": {name: node}}``, ``{"values": node}``, ``{"items": node}``, ``{"elements": [node or null, …]}`` for what is
-within an object with a schema, a dict, a list, a tuple. Where nothing is bounded there is no node.
+``{"fields": {name: node}}``, ``{"values": node}``, ``{"items": node}``, ``{"elements": [node or null, …]}`` for the
+parts of an object with a schema, a dict, a list, a tuple. What has no bounds has no node.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from worldledger.variables import VariableDefinition
 
 LARGEST: Final = 1.7976931348623157e308
-#: What a node has for what is within, by what that is in.
+#: The member of a node that has the nodes of its parts, by the container's type.
 _INNER: Final = ("fields", "values", "items", "elements")
 
 
 class Limits:
-    """What a node says, ready for use. What it does not say has no limits but those of JSON's numbers.
+    """The limits of a node, ready for use. Without limits of its own, those of JSON's numbers hold.
 
     ``low`` and ``high`` hold for floats, ``whole_low`` and ``whole_high`` for whole numbers.
     """
@@ -53,17 +53,17 @@ class Limits:
         return repeat(self._values or FREE) if fields is None else (fields.get(name) or FREE for name in names)
 
     def of_items(self) -> Iterable[Limits]:
-        """Return the limits of the items of a list or tuple, in order, and endlessly."""
+        """Yield the limits of the items of a list or tuple, in order, without end."""
         if self._elements is not None:
             return chain((each or FREE for each in self._elements), repeat(FREE))
         return repeat(self._items or FREE)
 
     def keep(self, exact: float) -> float:
-        """Return the number within the limits that is nearest; never minus zero."""
+        """Return the nearest number within the limits; never minus zero."""
         return self.low if exact < self.low else self.high if exact > self.high else exact + 0.0
 
     def keep_whole(self, exact: float) -> int:
-        """Return the whole number within the limits that is nearest; of two, the even one."""
+        """Return the nearest whole number within the limits; of two, the even one."""
         if exact < self.whole_low:
             return self.whole_low
         return self.whole_high if exact > self.whole_high else round(exact)
@@ -74,12 +74,12 @@ def limits_of(node: Mapping[str, Any] | None) -> Limits | None:
     return None if node is None else Limits(node)
 
 
-#: The limits of what has no bounds.
+#: The limits of a value without bounds.
 FREE: Final = Limits({})
 
 
 def bounds_of(variables: Mapping[str, VariableDefinition]) -> dict[str, Any]:
-    """Return the tree of the bounds that these variables have, a JSON value."""
+    """Return the tree of these variables' bounds, a JSON value."""
     nodes = {name: _node(definition) for name, definition in variables.items()}
     return {name: node for name, node in nodes.items() if node is not None}
 

@@ -1,4 +1,4 @@
-"""Partial observability as a simulation's configuration says it: levels, the matrix, which variables are internal.
+"""Partial observability as a simulation configures it: levels, the matrix, which variables are internal.
 
 Source: docs/reference/contracts.md, "Observability". Names of agents and variables are checked where the context of the
 validation tells them (``agent_names``, ``agent_var_names``, ``global_var_names``).
@@ -44,10 +44,10 @@ class ObservabilityLevel(str, Enum):  # noqa: UP042 - what str() gives differs
 #: How an observer sees a target: the level, and the noise as a share of each number.
 Sight: TypeAlias = tuple[ObservabilityLevel, float]
 
-#: What a draw of noise is made for: the turn, or the number's own value.
+#: The scope of a draw of noise: the turn, or the number's own value.
 NoiseScope: TypeAlias = Literal["turn", "value"]
 
-#: What is seen where nothing restricts it.
+#: The sight without restrictions.
 EVERYTHING: Final[Sight] = (ObservabilityLevel.INSIDER, 0.0)
 
 
@@ -107,7 +107,7 @@ class VariableVisibilityConfig(_Settings):
         return self
 
     def overlap(self) -> str | None:
-        """Say which variables stand in both lists; None if none does."""
+        """Say which variables are in both lists; None if none is."""
         both = sorted(set(self.external) & set(self.internal))
         return f"Variables cannot be both external and internal: {', '.join(both)}" if both else None
 
@@ -168,10 +168,9 @@ class ObservabilityConfig(_Settings):
         return self
 
     def problems(self, context: Mapping[str, Collection[str]] | None) -> list[tuple[tuple[str | int, ...], str]]:
-        """Return what does not fit together, each with its path: two entries for one pair, names that nothing has.
+        """Return the contradictions, each with its path: two entries for one pair, unknown names.
 
-        ``context`` has ``agent_names``, ``agent_var_names`` and ``global_var_names``; names are checked if it is
-        there.
+        ``context`` has ``agent_names``, ``agent_var_names`` and ``global_var_names``; names are checked if it is given.
         """
         found = self._repeated()
         if context is None:
@@ -206,7 +205,7 @@ class ObservabilityConfig(_Settings):
         return found
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy, as Pydantic does; what was worked out from the members is not copied."""
+        """Return a copy, as Pydantic does; cached values are not copied."""
         copy = super().model_copy(update=update, deep=deep)
         for name in ("rows", "internal"):
             copy.__dict__.pop(name, None)
@@ -227,5 +226,5 @@ class ObservabilityConfig(_Settings):
 
     @property
     def usual(self) -> Sight:
-        """How a target is seen by an observer without an entry for it."""
+        """How an observer without an entry for a target sees it."""
         return self.default.level, self.default.noise

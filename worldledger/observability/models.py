@@ -1,4 +1,4 @@
-"""Models of states by the names of their variables, which may be other than the fields' where those would clash."""
+"""Models of states by the names of their variables; a field may have another name to avoid a clash."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 @lru_cache(512)
 def _renamed(cls: type[BaseModel]) -> Mapping[str, str]:
-    """Return field -> variable where the two are not the same."""
+    """Return field -> variable for those whose names differ."""
     return {name: field.alias for name, field in cls.model_fields.items() if field.alias not in {None, name}}
 
 
 @lru_cache(512)
 def _attributes(cls: type[BaseModel]) -> Mapping[str, str]:
-    """Return variable -> field where the two are not the same."""
+    """Return variable -> field for those whose names differ."""
     return {variable: field for field, variable in _renamed(cls).items()}
 
 
@@ -40,19 +40,19 @@ def values_of(model: BaseModel) -> dict[str, Any]:
 
 
 def with_values(model: _Model, values: Mapping[str, Any]) -> _Model:
-    """Return a model of the same class with these values, by variable, all that it has; they are not validated."""
+    """Return a model of the same class with exactly these values, by variable; they are not validated."""
     attributes = _attributes(type(model))
     update = {attributes.get(name, name): value for name, value in values.items()} if attributes else values
     return model.model_copy(update=update)
 
 
 def made_of(cls: type[_Model], values: Mapping[str, Any]) -> _Model:
-    """Make a model of the values, by variable, of all its fields; they are not validated."""
+    """Make a model from the values of all its fields, by variable; they are not validated."""
     return with_values(cast(_Model, _template(cls)), values)
 
 
 def copied(value: Any) -> Any:
-    """Return a value of a state that shares nothing with it that can be changed."""
+    """Return a copy of a value of a state that shares nothing mutable with it."""
     kind = type(value)
     if kind is dict:
         return {name: copied(item) for name, item in value.items()}

@@ -1,6 +1,6 @@
 """Noise of observations: for the same world, observer, target, place and turn (or value) the same draw, anywhere.
 
-A draw is made of a digest, so nothing is kept between draws and their order does not matter:
+A draw is computed from a digest, so nothing is kept between draws and their order does not matter:
 
 - The message is the text, in the profile ``state/1`` (`worldledger.world.state_text`), of the JSON list
   ``[world_uuid, observer, target, path, turn]``. ``path`` is the JSON Pointer (RFC 6901) of the number within the
@@ -27,23 +27,23 @@ from typing import Any, Final, TypeAlias
 from worldledger.observability.bounds import Limits
 from worldledger.world import state_text
 
-#: For each member of something: how the message goes on after the path of that, up to its end; its limits.
+#: For each member of a container: how the message continues after the member's path, up to its end; its limits.
 Plan: TypeAlias = Iterable[tuple[bytes, Limits]]
 
-#: Whether a text is a UUID as worlds have it.
+#: Matches a UUID as worlds have it.
 _HEX32: Final = re.compile("[0-9a-f]{32}").fullmatch
-#: Other ways of writing one.
+#: Other spellings of one.
 _WRITTEN: Final = re.compile("([0-9a-fA-F]{8})-?" + "([0-9a-fA-F]{4})-?" * 3 + "([0-9a-fA-F]{12})").fullmatch
-#: Every other of the digest's 16 numbers.
+#: Every second one of the digest's 16 numbers.
 _ODD: Final = int.from_bytes(b"\0\0\xff\xff" * 8, "big")
-#: Numbers of 32 bits, one after the other, are their sum modulo this, as long as the sum is smaller.
+#: The sum of consecutive 32-bit numbers is their concatenation modulo this, as long as the sum is smaller.
 _LANE: Final = 2**32 - 1
 _MIDDLE: Final = 524_280  # 16 * 32767.5
 _SCALE: Final = 0.8660254037844386 / 65536
-#: What noise leaves as it is.
+#: Types that noise leaves as they are.
 _UNTOUCHED: Final = frozenset({str, bool, type(None)})
-#: Longest name whose text is kept, and how many are; members of which plans are kept, and how many are.
-_LONGEST: Final = 200
+#: Longest name whose text is cached, and how many are; most members of a plan that is cached, and how many are.
+_LONGEST_NAME: Final = 200
 _NAMES: Final = 2**14
 _MOST_MEMBERS: Final = 100
 _PLANS: Final = 1024
@@ -54,7 +54,7 @@ def noise_of(
 ) -> float:
     """Return the draw g of one number, see above: for a turn or, with the ``noise_scope`` value, for its value.
 
-    Raises ValueError for what is no UUID, see `Draws`, and unless one of ``turn`` and ``value`` is given.
+    Raises ValueError for an invalid UUID, see `Draws`, and unless exactly one of ``turn`` and ``value`` is given.
     """
     if (turn is None) is (value is None):
         raise ValueError("noise is drawn for a turn or for a value: one of them is wanted")
@@ -62,7 +62,7 @@ def noise_of(
 
 
 class Draws:
-    """The draws of one observer in one turn; where ``turn`` is None, for each number's own value.
+    """The draws of one observer in one turn; if ``turn`` is None, for each number's own value.
 
     ``world_uuid`` are 32 hex digits; hyphens between them (RFC 9562) and capitals make no difference, and anything else
     raises ValueError.
@@ -90,7 +90,7 @@ def _hex32(world_uuid: str) -> str:
 
 
 class Draw:
-    """The draws of one target: called with a path (and the value, where it is drawn for that), it gives the draw g."""
+    """The draws of one target: called with a path (and the value, if it is drawn for that), it returns the draw g."""
 
     __slots__ = ("_by_value", "_head", "_tail")
 
@@ -112,7 +112,7 @@ class Draw:
         return _plan(names, limits, self._tail)
 
     def plan_of_items(self, limits: Limits) -> Plan:
-        """Return the plan of a list or tuple, endlessly."""
+        """Return the plan of a list or tuple, without end."""
         return ((b"/%d%b" % (index, self._tail), each) for index, each in zip(count(), limits.of_items(), strict=False))
 
     def several(
@@ -123,10 +123,10 @@ class Draw:
         values: Iterable[Any],
         other: Callable[[bytes, Any, Limits], Any],
     ) -> list[Any]:
-        """Return the members of something as they are observed, in order.
+        """Return the members of a container as they are observed, in order.
 
-        ``path`` is its own, as it stands within the message. ``other`` gives what is observed of a member that is no
-        number, by its path, itself and its limits.
+        ``path`` is the container's own, as the message has it. ``other`` returns the observation of a member that is
+        not a number, from its path, the member and its limits.
         """
         begun, number_of, odd = sha256(self._head + path).copy, int.from_bytes, _ODD
         by_value = self._by_value
@@ -165,13 +165,13 @@ def _kept_plan(names: tuple[Any, ...], limits: Limits, tail: bytes) -> Sequence[
 
 
 def _token(name: Any) -> bytes:
-    """Return what leads to a member in a JSON Pointer, as it stands within the message."""
+    """Return the token of a member in a JSON Pointer, as the message has it."""
     return b"/" + _inside(str(name).replace("~", "~0").replace("/", "~1"))
 
 
 def _inside(text: str) -> bytes:
-    """Return what stands between the quotes of a JSON string in the profile ``state/1``."""
-    return _kept_inside(text) if len(text) <= _LONGEST else state_text(text)[1:-1]
+    """Return the text between the quotes of a JSON string in the profile ``state/1``."""
+    return _kept_inside(text) if len(text) <= _LONGEST_NAME else state_text(text)[1:-1]
 
 
 @lru_cache(_NAMES)

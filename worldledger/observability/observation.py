@@ -1,4 +1,4 @@
-"""What one observer sees of a simulation's state: a state of the same shape, filtered and with noise.
+"""A simulation's state as one observer sees it: of the same shape, filtered and with noise.
 
 Source: docs/reference/contracts.md, "Observability".
 """
@@ -17,13 +17,12 @@ from worldledger.observability.models import copied, made_of, values_of, with_va
 from worldledger.observability.noise import Draw, Draws
 from worldledger.variables import create_agent_state_model, create_global_state_model
 
-# How an observer sees the values of one target: which of them, and with how much noise.
+# -- the values of one target: which of them an observer sees, and with how much noise ----------------------------
 #
-# Values are JSON values, or those of models made from variables: objects, dicts, lists, tuples. What a number is
-# decides its own type: a whole number stays one. Booleans, strings, null and the keys of objects are seen as they
-# are.
+# Values are JSON values, or those of models made from variables: objects, dicts, lists, tuples. A number keeps its
+# type: a whole number stays whole. Booleans, strings, null and the keys of objects are seen as they are.
 
-#: The member of an agent's state that is no variable, and never hidden.
+#: The member of an agent's state that is not a variable, and never hidden.
 NAME: Final = "name"
 
 
@@ -36,12 +35,12 @@ def observe_entity(
     draw: Draw | None = None,
     bounds: Limits | Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the values of a target as they are observed at this level; of an unaware observer, none.
+    """Return the values of a target as they are observed at this level; none for an unaware observer.
 
-    ``internal`` has the names that an external observer is not shown. ``draw`` gives the draws of the target, see
-    `worldledger.observability.noise`; it is needed where there is noise. ``bounds`` is a tree of bounds, or what
-    `Limits.of_tree` made of it, which is quicker. Without noise the values are the target's own; with noise nothing is
-    shared that can be changed. Raises ValueError where there is noise and no ``draw``.
+    ``internal`` has the names that an external observer is not shown. ``draw`` returns the draws of the target, see
+    `worldledger.observability.noise`; it is needed if there is noise. ``bounds`` is a tree of bounds, or the faster
+    result of `Limits.of_tree`. Without noise the values are the target's own; with noise nothing mutable is shared.
+    Raises ValueError if there is noise and no ``draw``.
     """
     if level is ObservabilityLevel.UNAWARE:
         return {}
@@ -57,7 +56,7 @@ def observe_entity(
 
 
 class _Walk:
-    """Goes through a value and gives it with noise on every number. Paths are as they stand within a message."""
+    """Walks through a value and returns it with noise on every number. Paths are in the message's form."""
 
     __slots__ = ("_draw", "_noise")
 
@@ -87,7 +86,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class SimulationStateLike(Protocol):
-    """What is asked of a simulation's state. If it has a ``world_uuid``, noise is drawn for that world."""
+    """The required shape of a simulation's state. If it has a ``world_uuid``, noise is drawn for that world."""
 
     @property
     def turn(self) -> int:
@@ -113,11 +112,11 @@ def construct_observation(
 ) -> _State:
     """Return what an observer sees of a state (a Pydantic model with the members of `SimulationStateLike`).
 
-    Of the agents those are left out that it is not aware of, itself too; of a target seen from without, the internal
-    variables; ``reasoning_chains`` is empty, everything else the state's own. Without config, or if it is not enabled,
-    all agents and variables are seen exactly. What is given shares nothing of agents and global variables with the
-    state. Noise is drawn for ``world_uuid``, else for the state's. Raises ValueError if there is noise and neither, or
-    if that is no UUID.
+    Agents that the observer is not aware of are left out, itself too; so are the internal variables of a target seen as
+    external; ``reasoning_chains`` is empty, everything else is the state's own. Without config, or if it is not
+    enabled, all agents and variables are seen exactly. The result shares nothing of agents and global variables with
+    the state. Noise is drawn for ``world_uuid``, else for the state's. Raises ValueError if there is noise and neither,
+    or an invalid UUID.
     """
     enabled = config is not None and config.enabled
     row: Mapping[str, Sight] = config.rows.get(observer_id, {}) if config is not None and enabled else {}
@@ -158,7 +157,7 @@ def _observed(target: str, model: _Model, sight: Sight, internal: frozenset[str]
 
 @lru_cache(256)
 def _narrowed(cls: type[BaseModel], internal: frozenset[str], of_globals: bool) -> type[BaseModel]:
-    """Return the class of a state without its internal variables."""
+    """Return a state's class without its internal variables."""
     variables = cls.__variables__  # type: ignore[attr-defined]  # every class of states has it
     shown = {name: definition for name, definition in variables.items() if name not in internal}
     if len(shown) == len(variables):
@@ -176,13 +175,11 @@ def _limits(cls: type[BaseModel]) -> Limits:
     return Limits.of_tree(bounds_of(cls.__variables__))  # type: ignore[attr-defined]  # every class of states has it
 
 
-# The matrix: how an observer sees a target.
-#
-# Source: docs/reference/contracts.md, "Observability".
+# -- the matrix: how an observer sees a target (docs/reference/contracts.md, "Observability") ----------------------
 
 
 class ObservabilityMatrix:
-    """Looks up how observers see targets; they see everything where there is no config, or it is not enabled."""
+    """Looks up how observers see targets; without config, or if it is not enabled, they see everything."""
 
     __slots__ = ("_default", "_rows")
 
@@ -192,5 +189,5 @@ class ObservabilityMatrix:
         self._default = config.usual if config is not None and enabled else EVERYTHING
 
     def get_observability(self, observer: str, target: str) -> tuple[ObservabilityLevel, float]:
-        """Return the level and the noise of a pair: its entry's, or the default's."""
+        """Return the level and the noise of a pair: its entry's, or else the default's."""
         return self._rows.get(observer, {}).get(target, self._default)

@@ -1,4 +1,4 @@
-"""The matrix as an observation policy: what one agent sees of a world's entities, by its row of the matrix.
+"""The matrix as an observation policy: what an agent sees of a world's entities, by its row of the matrix.
 
 Source: docs/reference/observation.md, "The policy `matrix`". This is version 2; version 1 is kept for worlds that were
 recorded with it.
@@ -33,7 +33,7 @@ from worldledger.world import WorldState
 if TYPE_CHECKING:
     from worldledger.variables import VariableDefinition
 
-#: The bounds of all entities that have none of their own.
+#: The bounds of all entities without their own.
 _OTHERS: Final = "*"
 _HEX32: Final = r"^[0-9a-f]{32}$"
 
@@ -90,28 +90,28 @@ class MatrixPolicyConfig(FirstMatrixPolicyConfig, PolicyConfig):
 class MatrixPolicy(ObservationPolicy):
     """Sees each entity at the level of the agent's row, with its noise.
 
-    That changes with ``metadata.turn``, or, with the ``noise_scope`` value, with each number.
+    The view changes with ``metadata.turn`` or, with the ``noise_scope`` value, with each number.
 
-    The agent's own entity is no exception: it is seen as the row says. Everything that the other settings of a
-    `PolicyConfig` hide is hidden besides.
+    The agent's own entity is not an exception: it is seen as the row says. The other settings of a `PolicyConfig` hide
+    what they hide besides.
 
-    An effect whose source is no entity, no registered agent and no target of the row comes from outside the world
-    (an operator, an engine): it is shown as one of the first entity that its payload names, and exactly if it names
-    none.
+    An effect whose source is neither an entity, nor a registered agent, nor a target of the row comes from outside the
+    world (an operator, an engine): it is shown like one of the first entity that its payload names, and exactly if it
+    names none.
     """
 
     config_class: ClassVar[type[FirstPolicyConfig]] = MatrixPolicyConfig
     config: FirstMatrixPolicyConfig
 
     def __init__(self, config: FirstPolicyConfig | None = None) -> None:
-        """Take the configuration, one that sees nothing if there is none."""
+        """Take the configuration; without one it sees nothing."""
         super().__init__(config)
         self._by_value = isinstance(self.config, MatrixPolicyConfig) and self.config.noise_scope == "value"
         self._targets: Mapping[str, Sight] = self.config.targets
         self._default: Sight = self.config.default
         self._internal: frozenset[str] = frozenset(self.config.internal)
         self._limits = {name: Limits.of_tree(tree) for name, tree in self.config.bounds.items()}
-        #: An agent's name is no variable; of the global ones, one may have that name.
+        #: An agent's name is not a variable; a global variable may have that name.
         self._internal_of_agents: frozenset[str] = self._internal - {NAME}
 
     @classmethod
@@ -123,7 +123,7 @@ class MatrixPolicy(ObservationPolicy):
         variables_global: Mapping[str, VariableDefinition],
         noise_key: str | None = None,
     ) -> MatrixPolicy:
-        """Make the policy of one observer; it sees everything where there is no config, or it is not enabled."""
+        """Make the policy of one observer; without config, or if it is not enabled, it sees everything."""
         if config is None or not config.enabled:
             return cls(MatrixPolicyConfig(default=EVERYTHING, noise_key=noise_key))
         trees = {_OTHERS: bounds_of(variables_agents), GLOBAL: bounds_of(variables_global)}
@@ -145,25 +145,25 @@ class MatrixPolicy(ObservationPolicy):
     # -- hooks ------------------------------------------------------------------------------------------------
 
     def for_world(self, world_uuid: str) -> MatrixPolicy:
-        """Return the policy with this world's uuid as its noise key, unless it has a key already."""
+        """Return the policy with this world's uuid as its noise key, unless it already has one."""
         if self.config.noise_key is not None:
             return self
         settings = {name: getattr(self.config, name) for name in type(self.config).model_fields}
         return type(self)(type(self.config).model_validate({**settings, "noise_key": world_uuid}))
 
     def check_usable(self) -> None:
-        """Raise InvalidPolicyError if there is noise, and no world that it is drawn for."""
+        """Raise InvalidPolicyError if there is noise and no world for which it is drawn."""
         if self.config.noise_key is None and any(noise for _, noise in (self._default, *self._targets.values())):
             raise _no_key()
 
     def sees_entity(self, world_state: WorldState, agent_id: str, entity_id: str) -> bool:
-        """Tell whether the agent is aware of an entity of the world, and nothing else hides it."""
+        """Return whether the agent is aware of an entity of the world, and nothing else hides it."""
         if self.sight_of(entity_id)[0] is ObservabilityLevel.UNAWARE:
             return False
         return super().sees_entity(world_state, agent_id, entity_id)
 
     def is_aware_of(self, world_state: WorldState, agent_id: str, entity_id: str) -> bool:
-        """Tell whether the agent is aware of an entity of the world, wherever that is."""
+        """Return whether the agent is aware of an entity of the world, wherever it is."""
         if self.sight_of(entity_id)[0] is ObservabilityLevel.UNAWARE:
             return False
         return entity_id == agent_id or self.is_related_to(world_state, agent_id, entity_id)
@@ -181,12 +181,12 @@ class MatrixPolicy(ObservationPolicy):
         )
 
     def should_observe_event(self, effect: Effect, agent_id: str, world_state: WorldState) -> bool:
-        """Tell whether the agent observes an effect, given the state after it.
+        """Return whether the agent observes an effect, given the state after it.
 
-        It does if it sees an entity that the effect names (`names_in`), be it its own, and the effect is not out of its
-        sight. Where none of the names is an entity of the world: if it is aware of one of them, or the effect comes
-        from outside and names nobody, and there is no relationship filter. System kinds are observed by nobody, private
-        effects by nobody but source and target.
+        It does if it sees an entity that the effect names (`names_in`), its own included, and the effect is not out of
+        its sight. If none of the names is an entity of the world: if it is aware of one of them, or if the effect comes
+        from outside and names none, and there is no relationship filter. No agent observes system kinds; only source
+        and target observe private effects.
         """
         if is_system_kind(effect["kind"]) or not self.is_told(effect, agent_id):
             return False
@@ -210,7 +210,7 @@ class MatrixPolicy(ObservationPolicy):
             return None
         subject = self._subject(effect, world_state)
         level, noise = self.sight_of(subject) if subject is not None else (ObservabilityLevel.EXTERNAL, 0.0)
-        # Who is not aware of the source, and sees somebody else whom it names, is shown no more than from without.
+        # An agent that sees a named entity but is not aware of the source is shown what an external observer is.
         event["payload"] = observe_entity(
             event["payload"],
             level=ObservabilityLevel.EXTERNAL if level is ObservabilityLevel.UNAWARE else level,
@@ -240,7 +240,7 @@ class MatrixPolicy(ObservationPolicy):
         return name not in world_state.entities and name not in self._targets and name not in known
 
     def _subject(self, effect: Effect, world_state: WorldState) -> str | None:
-        """Return whose variables the payload is taken to tell of."""
+        """Return the id whose variables the payload is taken to describe."""
         source, *others = names_in(effect)
         if not self._is_outside(source, world_state):
             return source
@@ -249,7 +249,7 @@ class MatrixPolicy(ObservationPolicy):
 
 @register_policy("matrix", version=1)
 class FirstMatrixPolicy(MatrixPolicy):
-    """The policy ``matrix`` as it was in its version 1: for worlds that were recorded with it."""
+    """The policy ``matrix`` in its version 1: for worlds that were recorded with it."""
 
     config_class: ClassVar[type[FirstPolicyConfig]] = FirstMatrixPolicyConfig
 

@@ -1,4 +1,4 @@
-"""What every ruleset is: decide before a draft becomes an effect, evolve after it has (decider pattern)."""
+"""The base of rulesets: decide before a draft becomes an effect, evolve after it has (decider pattern)."""
 
 from __future__ import annotations
 
@@ -19,65 +19,65 @@ from worldledger.world import WorldState
 if TYPE_CHECKING:
     from worldledger.observation import ObservationPolicy
 
-#: What a handler tells of the entities it may have changed: one id, several (``()`` is none), or None: any of them.
+#: The entities that a handler may have changed: one id, several (``()`` is none), or None: any of them.
 Touched: TypeAlias = str | tuple[str, ...] | None
 #: Folds one effect into the state, in place.
 Handler: TypeAlias = Callable[[WorldState, Effect], Touched]
-#: Looks at a draft, its payload read, and (for the kinds in ``stateful``) the state that it would follow. Gives the
-#: payload that is to be written instead, or None for the draft as it is.
+#: Checks a draft, its payload parsed, and (for the kinds in ``stateful``) the state that it would follow. Returns the
+#: payload to write instead, or None for the draft as it is.
 Check: TypeAlias = Callable[[CheckedDraft, dict[str, Any], WorldState | None], dict[str, Any] | None]
 
 
 class MalformedEffectError(ValueError):
-    """Raised by a handler for an effect whose payload it cannot read: the fold counts it and goes on.
+    """Raised by a handler for an effect whose payload it cannot read: the fold counts it and continues.
 
     A handler raises it before it has changed anything.
     """
 
 
 class UnknowableError(Exception):
-    """Raised by `Ruleset.as_shown` where it hangs on hidden values alone whether the rules refuse an intent."""
+    """Raised by `Ruleset.as_shown` if only hidden values decide whether the rules refuse an intent."""
 
 
 class Knowing(Protocol):
-    """What an agent knows of what it is not shown, by its policy alone."""
+    """An agent's knowledge of what it is not shown, by its policy alone."""
 
     def is_absent(self, entity_id: str) -> bool:
-        """Tell whether an entity that the agent is not shown is not there: it would be shown wherever it was."""
+        """Return whether an entity that the agent is not shown does not exist: it would be shown wherever it was."""
         ...
 
     def is_shown(self, entity_id: str, field: str) -> bool:
-        """Tell whether the agent is shown a field of an entity that it sees, if the entity has it."""
+        """Return whether the agent is shown a field of an entity that it sees, if the entity has it."""
         ...
 
     def is_exact(self, entity_id: str) -> bool:
-        """Tell whether the agent is shown the very values of an entity that it sees."""
+        """Return whether the agent is shown the exact values of an entity that it sees."""
         ...
 
 
 class Ruleset:
     """The rules of one kind of world; subclass it and name an instance in the entry points.
 
-    - ``name`` is how worlds refer to it. ``version`` rises whenever the same log would give another state; it
-      stands in each world's genesis, in snapshots and in state digests.
-    - ``handlers``: kind -> `Handler`. They are pure: state and effect alone decide what becomes of the state, and
-      only the state is changed. A handler that cannot read a payload raises MalformedEffectError; anything else it
-      raises ends the fold with an error that names the effect.
+    - ``name`` is how worlds refer to it. ``version`` rises whenever the same log would give another state; it is in
+    each world's genesis, in snapshots and in state digests.
+    - ``handlers``: kind -> `Handler`. They are pure: state and effect alone decide how the state changes, and only the
+    state is changed. A handler that cannot read a payload raises MalformedEffectError; anything else it raises ends the
+    fold with an error that names the effect.
     - ``checks``: kind -> `Check`, for `decide`. A check raises a SimulationError (IllegalEffectError names the rule).
     - ``stateful``: the kinds whose check looks at the state; the others are checked without one, which is cheaper.
     - ``upcasters``: for payloads of older versions, see `worldledger.upcasting`.
-    - ``unobserved``: kinds that are shown to no agent as events, whatever its policy: the patches tell what they
-      mean, or nobody is to know.
-    - ``digest_after``: kinds after which the log is told what the agents that observe the effect see (ViewDigest),
-      besides every so many effects: where a turn ends, say.
+    - ``unobserved``: kinds that no agent is shown as events, whatever its policy: the patches tell what they mean, or
+    they are secret.
+    - ``digest_after``: kinds after which a ViewDigest of what the agents that observe the effect see is written,
+    besides every so many effects: at the end of a turn, say.
     - ``judges_by_hidden``: whether its rules look at more of the state than entities, such as notes in ``metadata``
-      that no policy shows. Where they do not, an agent that is shown all entities is told every refusal in full.
-    - ``records_rejections``: whether refused intents of its worlds become IntentRejected effects, where a world's own
-      configuration does not say so.
-    - ``units``: name -> `worldledger.moments.Unit`: what moments of its worlds are counted in (``turn:5``). ``step`` is
-      there in every world; a ruleset may declare what its worlds' steps are.
+    that no policy shows. If they do not, an agent that is shown all entities is told every refusal in full.
+    - ``records_rejections``: whether refused intents of its worlds become IntentRejected effects, unless a world's own
+    configuration says otherwise.
+    - ``units``: name -> `worldledger.moments.Unit`: the units of moments of its worlds (``turn:5``). ``step`` is there
+    in every world; a ruleset may declare what its worlds' steps are.
 
-    System kinds are folded by the core before a ruleset is asked.
+    System kinds are folded by the core, not by the ruleset.
     """
 
     name: str = "base"
@@ -93,7 +93,7 @@ class Ruleset:
     units: Mapping[str, Unit] = {}
 
     def check_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the config as it is to stand in a world's genesis; the base takes any, as it is.
+        """Return the config as a world's genesis is to hold it; the base accepts any, unchanged.
 
         Raises InvalidConfigError if a world cannot be made with it.
         """
@@ -104,7 +104,7 @@ class Ruleset:
     ) -> Sequence[EffectDraft]:
         """Return the effects that the service writes right after a world's genesis, together with it.
 
-        ``config`` is what `check_config` gave, ``checkpoint`` a state to begin with, in the ruleset's own form. The
+        ``config`` is the result of `check_config`, ``checkpoint`` a state to begin with, in the ruleset's own form. The
         base writes none. Raises InvalidConfigError for a checkpoint that the world cannot begin with.
         """
         if checkpoint is not None:
@@ -112,22 +112,22 @@ class Ruleset:
         return ()
 
     def policy_for(self, agent_id: str, config: Mapping[str, Any]) -> ObservationPolicy | None:
-        """Return the policy of an agent that is registered without one; None, as the base says, for the usual one."""
+        """Return the policy of an agent that is registered without one; None (so the base) for the default one."""
         return None
 
     def begin(self, state: WorldState, config: Mapping[str, Any]) -> None:
-        """Put into the state what a world of this config begins with. The base leaves it empty."""
+        """Put what a world of this config begins with into the state. The base leaves it empty."""
 
     def agent_names(self, state: WorldState) -> Iterable[str]:
-        """Return the names of the agents that a world has: those that are registered, and the ruleset's own."""
+        """Return the names of a world's agents: the registered ones, and the ruleset's own."""
         names: Iterable[str] = state.metadata.get("agents", ())
         return names
 
     def check_intent(self, kind: str, payload: Mapping[str, Any], agent_id: str, state: WorldState) -> None:
         """Raise IllegalEffectError if an agent may not intend an effect of this kind.
 
-        It is asked of agents' intents, before `decide`, which is asked of every draft: operators may post what agents
-        may not. ``state`` is what the effect would follow. The base lets agents intend anything.
+        It is called for agents' intents, before `decide`, which is called for every draft: operators may post what
+        agents may not. ``state`` is what the effect would follow. The base allows any.
         """
 
     def as_shown(
@@ -136,18 +136,18 @@ class Ruleset:
         """Return the payload of an intent as far as it can be judged by what its agent is shown.
 
         ``shown`` is a state with the entities that the intent names, as far as the agent is shown them, and with the
-        whole ``metadata``: what no agent is shown is to be taken out of it here. Raises UnknowableError where nothing
-        of the intent can be judged so. The base takes all as it is.
+        whole ``metadata``: remove here what no agent is shown. Raises UnknowableError if nothing of the intent can be
+        judged that way. The base returns it as it is.
         """
         return payload
 
     def decide(self, draft: CheckedDraft, state: WorldState | None) -> CheckedDraft:
         """Return the draft that is to be written for this one.
 
-        It is asked when the draft's turn has come, and again if another process was first, so it must be pure.
-        ``state`` is what the draft would follow, the earlier drafts of its unit folded in; None where the kind is not
-        ``stateful``. A SimulationError refuses the whole unit; a request that was accepted before is answered all the
-        same. Imports do not ask: what they bring has happened already. The base asks the kind's check.
+        It is called when the draft's turn has come, and again if another process was first, so it must be pure.
+        ``state`` is what the draft would follow, the earlier drafts of its unit folded in; None if the kind is not
+        ``stateful``. A SimulationError refuses the whole unit; a request that was accepted before is still answered. It
+        is not called for imports, whose effects have happened already. The base calls the kind's check.
         """
         check = self.checks.get(draft.kind)
         if check is None:
@@ -159,7 +159,7 @@ class Ruleset:
 
     @cached_property
     def checked_kinds(self) -> Container[str]:
-        """The kinds that `decide` has a word on: those in ``checks``; every kind where `decide` is its own."""
+        """The kinds that `decide` may refuse or rewrite: those in ``checks``; every kind if `decide` is overridden."""
         return _Every() if type(self).decide is not Ruleset.decide else frozenset(self.checks)
 
     @cached_property
@@ -169,7 +169,7 @@ class Ruleset:
 
 
 class _Every(Container[str]):
-    """Holds everything."""
+    """Contains everything."""
 
     def __contains__(self, kind: object) -> bool:
         return True

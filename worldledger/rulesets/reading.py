@@ -1,4 +1,4 @@
-"""Reading payloads: the values that several rulesets have in common, or why they cannot be read."""
+"""Reading payloads: values that several rulesets have in common, and the reasons why they cannot be read."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from worldledger.world import Point, WorldState
 
 #: Most canonical bytes that an entity may have after a patch.
 MAX_ENTITY: Final = 2**20
-#: The nesting level at which an entity stands in the effect that creates it.
+#: The nesting level of an entity in the effect that creates it.
 ENTITY_LEVEL: Final = 3
 
 
 class UnreadableError(MalformedEffectError):
-    """A payload that a vocabulary cannot read: the value's JSON path and the name of the rule that it breaks."""
+    """A payload that cannot be read: the value's JSON path and the name of the broken rule."""
 
     def __init__(self, reason: str, path: str, rule: str = "payload") -> None:
         super().__init__(f"{path}: {reason}")
@@ -30,7 +30,7 @@ class UnreadableError(MalformedEffectError):
 
 
 def refusing(read: Callable[[CheckedDraft, dict[str, Any], WorldState | None], dict[str, Any] | None]) -> Check:
-    """Make a check of a reader: what it cannot read is illegal; a payload that it gives is written instead."""
+    """Make a check from a reader: an unreadable payload is illegal; one that it returns is written instead."""
 
     def check(draft: CheckedDraft, payload: dict[str, Any], state: WorldState | None) -> dict[str, Any] | None:
         try:
@@ -58,7 +58,7 @@ def read_object(payload: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def read_patch(payload: Mapping[str, Any]) -> list[Any]:
-    """Read ``patch``; its operations are looked at when it is applied."""
+    """Read ``patch``; its operations are checked when it is applied."""
     operations = payload.get("patch")
     if type(operations) is list:
         return operations
@@ -66,9 +66,9 @@ def read_patch(payload: Mapping[str, Any]) -> list[Any]:
 
 
 def patched(entity: Any, operations: list[Any]) -> dict[str, Any]:
-    """Return what an entity becomes by a patch: an object of its own.
+    """Return an entity after a patch: an object of its own.
 
-    Raises UnreadableError, rule ``patch``, if the patch fails or what it gives is no object.
+    Raises UnreadableError, rule ``patch``, if the patch fails or its result is not an object.
     """
     path = "$.payload.patch"
     try:
@@ -82,10 +82,10 @@ def patched(entity: Any, operations: list[Any]) -> dict[str, Any]:
 
 
 def read_point(value: Any, path: str) -> Point:
-    """Read a list of 2 or 3 finite numbers; z is 0.0 where it is left out (2D becomes 3D)."""
+    """Read a list of 2 or 3 finite numbers; a missing z is 0.0 (2D becomes 3D)."""
     if type(value) is list and 2 <= len(value) <= 3:
         x, y, z = value if len(value) == 3 else (*value, 0.0)
-        if type(x) is type(y) is type(z) is float and isfinite(x + y + z):  # at a glance; a sum may overflow
+        if type(x) is type(y) is type(z) is float and isfinite(x + y + z):  # the fast path; a sum may overflow
             return x, y, z
         return (
             read_number(x, f"{path}[0]", "a coordinate"),

@@ -15,7 +15,7 @@ GROUP = "worldledger.rulesets"
 
 @cache
 def _offered() -> dict[str, EntryPoint]:
-    """Return where rulesets are, by name: those of installed kinds, and those that packages offer by themselves."""
+    """Return the places of rulesets, by name: of installed kinds, and of packages that offer one without a kind."""
     kinds = installed().values()
     found = {kind.name: EntryPoint(kind.name, kind.ruleset, GROUP) for kind in kinds if kind.ruleset is not None}
     return found | {point.name: point for point in entry_points(group=GROUP)}
@@ -28,7 +28,7 @@ def known_rulesets() -> list[str]:
 
 @cache
 def load_ruleset(name: str) -> Ruleset:
-    """Return the ruleset of that name. Raises UnknownRulesetError, which names those that are installed."""
+    """Return the ruleset of that name. Raises UnknownRulesetError, which names the installed ones."""
     point = _offered().get(name)
     if point is None:
         known = known_rulesets()

@@ -1,16 +1,14 @@
-"""Typed state variables: what an agent or the world has, of which type, within which bounds.
+"""Typed state variables: the values of an agent or of the world, with types and bounds.
 
 `check_definitions` reads definitions, `create_agent_state_model` and `create_global_state_model` make Pydantic models
-of them, `validate_state` and `dump_state` lead from JSON to a model and back.
+from them, `validate_state` and `dump_state` convert between JSON and a model.
 
-Source: docs/reference/contracts.md, "Variables". Behind the door:
+Source: docs/reference/contracts.md, "Variables". The modules:
 
-- ``limits.py``: types, which fields belong to which, every limit
-- ``cycles.py``, ``rules.py``, ``defaults.py``, ``patterns.py`` (``pattern_parser.py``): what is wrong with a definition
-- ``definition.py``, ``checking.py``: one definition, a set of them
-- ``annotations.py``, ``classes.py``, ``models.py``: the models
-- ``keeping.py``: bounded caches by schema
-- ``checks.py``: defaults, given or composed
+- ``limits.py``: types, the fields of each, every limit
+- ``rules.py``, ``patterns.py``: what can be wrong with a definition
+- ``definition.py``: one definition, its default and the type of its values
+- ``models.py``: a set of definitions, and the models made from them
 - ``messages.py``: errors as text
 """
 

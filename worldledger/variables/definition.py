@@ -35,7 +35,7 @@ from worldledger.variables.messages import problems_of
 from worldledger.variables.patterns import translate
 from worldledger.variables.rules import Rules, plain, refuse_cycles, whole
 
-# Making a model's class of fields whatever they are called.
+# -- making a model's class from fields of any name ----------------------------------------------------------------
 
 
 class ObjectState(BaseModel):
@@ -52,7 +52,7 @@ class ObjectState(BaseModel):
         protected_namespaces=(),
         serialize_by_alias=True,
         allow_inf_nan=False,
-        # What is not finite is to be refused when it is read again, not to turn into null.
+        # A value that is not finite is to be refused when it is read again, not to become null.
         ser_json_inf_nan="constants",
     )
 
@@ -116,18 +116,16 @@ def _forwarding(attribute: str) -> property:
     return property(read, write)
 
 
-# Keeping what was made of a schema, by the schema's hash, within bounds of number and of size.
-#
-# Source: docs/reference/contracts.md, "Variables".
+# -- caches by a schema's hash, bounded in number and in size -----------------------------------------------------
 
-#: Most bytes of a schema's text that count as usual. A model takes about a hundred times as much memory.
+#: Most bytes of a schema's text of usual size. A model takes about a hundred times as much memory.
 USUAL: Final = 16 * 1024
-#: How many results of larger ones are kept.
+#: Number of cached results of larger ones.
 FEW: Final = 8
 
 
 class Sized(Hashable, Protocol):
-    """What results are kept by."""
+    """The key of a cached result."""
 
     @property
     def size(self) -> int:
@@ -139,7 +137,7 @@ _Result = TypeVar("_Result")
 
 
 def kept(number: int) -> Callable[[Callable[[_Subject], _Result]], Callable[[_Subject], _Result]]:
-    """Keep the last ``number`` results of a function of one definition or schema, and a few of unusually large ones."""
+    """Cache the last ``number`` results of a function of one definition or schema, and a few large ones."""
 
     def decorate(function: Callable[[_Subject], _Result]) -> Callable[[_Subject], _Result]:
         usual, large = lru_cache(number)(function), lru_cache(FEW)(function)
@@ -153,11 +151,9 @@ def kept(number: int) -> Callable[[Callable[[_Subject], _Result]], Callable[[_Su
     return decorate
 
 
-# What Pydantic is told about the values of a definition: native constraints only, so that checking is quick.
-#
-# Source: docs/reference/contracts.md, "Variables".
+# -- the types that Pydantic checks: native constraints only, so that checking is fast ----------------------------
 
-#: A whole number as JSON has it for a key. "01", "+1" and "-0" would be other keys for the same number.
+#: A whole number as a JSON key. "01", "+1" and "-0" would be other keys for the same number.
 _KEY_PATTERN: Final = r"\A(?:0|-?[1-9][0-9]{0,15})\z"
 
 
@@ -176,7 +172,7 @@ def _key_schema() -> CoreSchema:
 
 _INT_KEY: Final[Any] = Annotated[int, GetPydanticSchema(lambda _source, _handler: _key_schema())]
 
-#: The elements that stand there by their bare name, without bounds.
+#: The element types that are given by a bare name, without bounds.
 _BARE: Final[dict[str, Any]] = {
     "float": Annotated[float, Field(allow_inf_nan=False)],
     "int": Annotated[int, Field(ge=-MAX_INT, le=MAX_INT)],
@@ -186,7 +182,7 @@ _BARE: Final[dict[str, Any]] = {
 
 
 def is_nullable(definition: VariableDefinition, *, element: bool = False) -> bool:
-    """Tell whether null is a value: its default is null, or it is a string with no default (as no element is)."""
+    """Return whether null is a value: its default is null, or it is a string with no default (as no element is)."""
     if definition.has_default:
         return definition.default is None
     return definition.type == "str" and not element
@@ -249,9 +245,9 @@ def _string(definition: VariableDefinition) -> Any:
 
 @kept(256)
 def nested_model(definition: VariableDefinition) -> type[ObjectState]:
-    """Return the model of a dict with a schema, or of an object; the same one for equal definitions while it is kept.
+    """Return the model of a dict with a schema, or of an object; cached, so that equal definitions share one.
 
-    All fields are required but those whose default is null.
+    All fields are required except for those whose default is null.
     """
     fields = definition.schema_ or {}
     return make_class(
@@ -265,19 +261,17 @@ def nested_model(definition: VariableDefinition) -> type[ObjectState]:
     )
 
 
-# Values that stand for definitions' values: defaults, given or composed, and whether they are of their type.
-#
-# Source: docs/reference/simulation-config.md, "Fields".
+# -- defaults, given or composed, and whether they are of their type -----------------------------------------------
 
 #: Stands for "no default".
 _NONE: Any = object()
 
 
 def default_of(definition: VariableDefinition) -> Any:
-    """Return the value that a variable begins with, as JSON value: a new one each time.
+    """Return the value that a variable begins with, as a JSON value: a new one each time.
 
     Without a ``default`` of its own: ``{}`` for a dict with dynamic keys, ``[]`` for a list, null for a string, and for
-    what has a schema or is a tuple the defaults of its parts. Raises KeyError if there is none: a value is required.
+    a type with a schema or a tuple the defaults of its parts. Raises KeyError if there is none: a value is required.
     """
     text = default_text(definition)
     if text is None:
@@ -301,7 +295,7 @@ def adapter_of(definition: VariableDefinition) -> TypeAdapter[Any]:
 
 
 def json_text(text: bytes) -> bytes:
-    """Return a JSON text without the number -0.0, which the log refuses: 0.0 is written instead."""
+    """Return a JSON text without the number -0.0, which the log refuses: 0.0 takes its place."""
     return orjson.dumps(_unsigned(orjson.loads(text))) if b"-0.0" in text else text
 
 
@@ -352,9 +346,9 @@ def _elements(definition: VariableDefinition) -> Iterator[tuple[Path, str | Vari
 
 
 def _default(definition: VariableDefinition, *, element: bool = False) -> Any:
-    """Return the default as it was given, or composed; `_NONE` if there is none."""
+    """Return the default as given or composed; `_NONE` if there is none."""
     if definition.has_default:
-        # An empty default of a dict with a schema says: the defaults of its fields, if each has one.
+        # An empty default of a dict with a schema means the defaults of its fields, if each has one.
         if definition.type != "dict" or definition.schema_ is None or definition.default != {}:
             return definition.default
         composed = _composed(definition)
@@ -447,11 +441,11 @@ class VariableDefinition(BaseModel):
 
     @property
     def has_default(self) -> bool:
-        """Whether a default was given, be it null."""
+        """True if a default was given, null included."""
         return "default" in self.model_fields_set
 
     def to_value(self) -> dict[str, Any]:
-        """Return the definition as plain JSON value, only what was set; the same definition is made from it again."""
+        """Return the definition as a plain JSON value with only what was set; it makes the same definition again."""
         value: dict[str, Any] = {"type": self.type}
         for name in _FIELDS:
             found = getattr(self, name)
@@ -465,7 +459,7 @@ class VariableDefinition(BaseModel):
 
     @property
     def text(self) -> bytes:
-        """The JSON text of `to_value`: what tells two definitions apart."""
+        """The JSON text of `to_value`, which identifies a definition."""
         text = self._text
         if text is None:
             text = self._text = orjson.dumps(self.to_value(), option=orjson.OPT_SORT_KEYS)
@@ -489,13 +483,13 @@ class VariableDefinition(BaseModel):
 
 
 def definition_of(normal: Mapping[str, Any]) -> VariableDefinition:
-    """Make a definition of the normal form that `Rules` gave, without checking it again."""
+    """Make a definition from the normal form that `Rules` returned, without checking it again."""
     fields = _fields(normal)
     return VariableDefinition.model_construct(set(fields), **fields)
 
 
 def read(raw: Any, path: tuple[str | int, ...], rules: Rules) -> VariableDefinition | None:
-    """Read the definition of a variable, its defaults too; what is wrong is added to the problems of the rules."""
+    """Read the definition of a variable and its defaults; problems are added to those of the rules."""
     normal = rules.variable(plain(raw), path)
     if normal is None:
         return None

@@ -11,7 +11,7 @@ from typing import Final, Literal, get_args
 TypeName = Literal["float", "int", "bool", "categorical", "dict", "list", "tuple", "str", "object"]
 
 TYPES: Final[tuple[str, ...]] = get_args(TypeName)
-#: What other programs call the types.
+#: The names of the types in other programs.
 OTHER_NAMES: Final[Mapping[str, TypeName]] = {
     **dict.fromkeys(("string", "text"), "str"),
     **dict.fromkeys(("integer", "long"), "int"),
@@ -22,7 +22,7 @@ OTHER_NAMES: Final[Mapping[str, TypeName]] = {
     **dict.fromkeys(("map", "mapping", "dictionary"), "dict"),
     **dict.fromkeys(("struct", "record"), "object"),
 }
-#: What an element may be by its bare name: a type that needs no field beside it.
+#: The element types that may be given by a bare name: they need no field beside it.
 BARE: Final = ("float", "int", "bool", "str")
 
 #: The fields that may stand beside ``type`` and ``default``.
@@ -58,5 +58,5 @@ MAX_PATTERN_DEPTH: Final = 50
 #: Most definitions in one set of variables, every use of a shared one counted, and most values in its defaults.
 MAX_NODES: Final = 10_000
 MAX_DEFAULT_VALUES: Final = 100_000
-#: Deepest nesting of a default that is looked at; no definition reaches as deep.
+#: Deepest nesting of a default that is checked; no definition is that deep.
 MAX_DEFAULT_DEPTH: Final = 2 * MAX_LEVELS

@@ -1,4 +1,4 @@
-"""What Pydantic says about values, in the words of this house.
+"""Pydantic's errors about values, in this project's words.
 
 Source: docs/reference/contracts.md, "Variables".
 """
@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from worldledger.errors.simulations import Path, Problem, dotted, told
 
-#: What Pydantic calls a Python type, told as what stands in JSON and YAML.
+#: Pydantic's names of Python types -> the names in JSON and YAML.
 _TEXTS = {
     "dict_type": "Input should be a mapping of keys to values",
     "model_type": "Input should be a mapping of fields to values",
@@ -29,8 +29,8 @@ def loc_to_dot_notation(loc: tuple[str | int, ...]) -> str:
 def format_validation_error(error: ValidationError, prefix: tuple[str | int, ...] = ()) -> str:
     """Write a validation error as text, one line a problem: ``PATH: MESSAGE``.
 
-    A collection or a string over its size is told with its field once more at the end.
-    ``prefix`` is the way to the value that was checked.
+    If a collection or a string exceeds its size, its field is named once more at the end. ``prefix`` is the path of the
+    value that was checked.
     """
     return format_problems(problems_of(error, prefix))
 

@@ -1,4 +1,4 @@
-"""The models of agents and of the world's variables, made from definitions and kept by what they were made from.
+"""The models of agents and of the world's variables, made from definitions and cached by them.
 
 Source: docs/reference/contracts.md, "Variables"; docs/reference/simulations.md, "Values".
 """
@@ -30,17 +30,17 @@ from worldledger.variables.definition import (
 from worldledger.variables.messages import format_problems, problems_of
 from worldledger.variables.rules import Rules, refuse_cycles
 
-# Checking a whole set of variables.
+# -- checking a whole set of variables ---------------------------------------------------------------------------
 
-#: An agent's own name stands beside its variables.
+#: An agent's own name is a member beside its variables.
 RESERVED = {"agent_vars": frozenset({"name"})}
 
 
 def check_definitions(raw: Mapping[str, Any], where: str | Path = "agent_vars") -> dict[str, VariableDefinition]:
     """Make the definitions of a set of variables from JSON or YAML values (or from definitions).
 
-    ``where`` is the way to them, and its last part says whose they are: among ``agent_vars``, ``name`` is reserved.
-    Cycles are looked for first. Raises CircularSchemaError, or InvalidDefinitionError with all that is wrong.
+    ``where`` is the path to them; its last part says whose they are: in ``agent_vars``, ``name`` is reserved. Cycles
+    are looked for first. Raises CircularSchemaError, or InvalidDefinitionError with all problems.
     """
     way: Path = (where,) if isinstance(where, str) else tuple(where)
     if not isinstance(raw, Mapping):
@@ -77,7 +77,7 @@ class GlobalState(ObjectState):
 
 
 class StateInvalidError(ValueError):
-    """A value that is no state of its model; ``problems`` has the path and the message of each thing wrong."""
+    """A value that is not a state of its model; ``problems`` has the path and the message of each problem."""
 
     def __init__(self, problems: list[tuple[tuple[str | int, ...], str]]) -> None:
         super().__init__(format_problems(problems))
@@ -86,7 +86,7 @@ class StateInvalidError(ValueError):
 
 @dataclass(frozen=True)
 class _Key:
-    """What a class is kept by: its kind and the hash of its schema."""
+    """The cache key of a class: its kind and the hash of its schema."""
 
     kind: str
     digest: bytes
@@ -97,9 +97,9 @@ class _Key:
 def create_agent_state_model(variables: Mapping[str, VariableDefinition]) -> type[AgentState]:
     """Return the model ``DynamicAgentState``: ``name``, then the variables in their order.
 
-    A variable without a default is required. Values are coerced as Pydantic does;
-    unknown ones are refused. The last 256 models are kept by the hash of their schema (few of very large ones).
-    Raises InvalidDefinitionError for what is no definition, and for a variable ``name``.
+    A variable without a default is required. Values are coerced as Pydantic does; unknown ones are refused. The last
+    256 models are cached by the hash of their schema (few of very large ones). Raises InvalidDefinitionError for an
+    invalid definition, and for a variable ``name``.
     """
     return _agent_model(_key("agent", _checked(variables, "agent_vars")))
 
@@ -110,7 +110,7 @@ def create_global_state_model(variables: Mapping[str, VariableDefinition]) -> ty
 
 
 def _checked(variables: Mapping[str, VariableDefinition], where: str) -> Mapping[str, VariableDefinition]:
-    """Return the variables as they are, where they were checked before; those of plain JSON are checked here."""
+    """Return the variables as they are if they were checked before; those of plain JSON are checked here."""
     are_made = all(isinstance(each, VariableDefinition) for each in variables.values())
     if are_made and RESERVED.get(where, frozenset()).isdisjoint(variables):
         return variables
@@ -118,7 +118,7 @@ def _checked(variables: Mapping[str, VariableDefinition], where: str) -> Mapping
 
 
 def _key(kind: str, variables: Mapping[str, VariableDefinition]) -> _Key:
-    # No name has a line break, and neither has the text, which is compact JSON: the pieces cannot run together.
+    # Neither names nor the compact JSON text contain line breaks: the pieces cannot run together.
     text = b"".join(b"%b\n%b\n" % (name.encode(), definition.text) for name, definition in variables.items())
     return _Key(kind, hashlib.sha256(text).digest(), len(text), dict(variables))
 
@@ -148,7 +148,7 @@ def _default(definition: VariableDefinition) -> dict[str, Any]:
 
 
 def validate_state(model_class: type[_State], value: Any) -> _State:
-    """Make an instance of the model of a JSON value (or of Python values). Raises StateInvalidError."""
+    """Make an instance of the model from a JSON value (or from Python values). Raises StateInvalidError."""
     try:
         return model_class.model_validate(value)
     except ValidationError as error:
@@ -156,10 +156,10 @@ def validate_state(model_class: type[_State], value: Any) -> _State:
 
 
 def dump_state(state: ObjectState) -> dict[str, Any]:
-    """Return a state as plain JSON value: tuples as lists, whole-numbered keys as strings, nulls written.
+    """Return a state as a plain JSON value: tuples as lists, whole-numbered keys as strings, nulls written.
 
-    Every value is of its exact type, whatever was assigned: validating it gives an equal state, and dumping that the
-    same value. Raises StateInvalidError if something was assigned that the model refuses.
+    Every value has its exact type, whatever was assigned: validating it gives an equal state, and dumping that the same
+    value. Raises StateInvalidError if something was assigned that the model refuses.
     """
     try:
         text = state.__pydantic_serializer__.to_json(state, warnings=False)

@@ -1,4 +1,4 @@
-"""Patterns of strings: Python's syntax, the linear-time engine of Pydantic, and nothing that the two see differently.
+"""Patterns of strings: Python's syntax, Pydantic's linear-time engine, and nothing that the two interpret differently.
 
 A pattern is written as for Python's `re` and has to match a string as a whole, as `re.fullmatch` does. It is run by
 the regular expressions of Rust, whose time grows linearly with the string's length: no pattern can be made to take
@@ -18,9 +18,9 @@ from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from worldledger.variables.limits import MAX_PATTERN, MAX_PATTERN_COST, MAX_PATTERN_DEPTH
 
-# Reading a pattern written for Python's `re`, and writing it anew in the syntax of Rust's regular expressions.
+# -- reading Python's syntax, and rewriting it in that of Rust's regular expressions --------------------------------
 
-#: Python's own classes of characters, in Rust's words.
+#: Python's own character classes, in Rust's syntax.
 _CLASSES: Final = {"d": r"\p{Nd}", "w": r"\p{L}\p{N}_", "s": r"\s\x1c-\x1f"}
 _CONTROLS: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v", "a": "\a"}
 _HEX_DIGITS: Final = {"x": 2, "u": 4, "U": 8}
@@ -36,7 +36,7 @@ _REFUSED_GROUPS: Final = {
     "?>": "atomic groups are",
     "?#": "comments are",
 }
-#: Python takes these four for one letter when case is ignored; Unicode's simple folding does not.
+#: Python treats these four as one letter when case is ignored; Unicode's simple folding does not.
 _DOTTED: Final = "iI\u0130\u0131"
 #: A class of Unicode's characters is many times as large as one letter.
 _CLASS_COST: Final = 8
@@ -122,7 +122,7 @@ class PatternParser:
         if counts is None:
             return piece
         low, high = counts
-        # Which of the matches a lazy repetition prefers is nothing that a match of the whole string shows.
+        # Which match a lazy repetition prefers does not matter when the whole string is matched.
         if self._peek("?"):
             self._at += 1
         elif self._peek("+"):
@@ -140,14 +140,14 @@ class PatternParser:
         return Piece(f"(?:{piece.text}){times}", cost, piece.consumes, piece.ends)
 
     def _counts(self) -> tuple[int, int | None] | None:
-        """Read a repetition's smallest and largest number (None: any), if there is a repetition here."""
+        """Read the least and greatest number of a repetition (None: any), if there is one here."""
         for sign, counts in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
             if self._peek(sign):
                 self._at += 1
                 return counts
         found = _REPEAT.match(self._pattern, self._at)
         if found is None or found[0] == "{}":
-            return None  # for Python, this brace is a letter like any other
+            return None  # for Python, this brace is an ordinary character
         self._at = found.end()
         low = int(found[1][:9] or "0")
         return low, (low if not found[2] else int(found[3][:9]) if found[3] else None)

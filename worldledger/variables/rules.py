@@ -20,13 +20,11 @@ from worldledger.variables import limits
 from worldledger.variables.limits import MAX_DEFAULT_DEPTH, MAX_DEFAULT_VALUES
 from worldledger.variables.patterns import PatternError, translate
 
-# Reading a default as it was written, whatever its type says: within limits, with lists for tuples.
-#
-# Source: docs/reference/simulations.md, "Values".
+# -- reading a default as it was written, within limits, with lists for tuples (docs/reference/simulations.md, "Values")
 
 
 class DefaultError(ValueError):
-    """A default that cannot be read: the way to what is wrong in it, and why."""
+    """A default that cannot be read: the path of what is wrong in it, and why."""
 
     def __init__(self, path: tuple[str | int, ...], reason: str) -> None:
         super().__init__(reason)
@@ -35,16 +33,16 @@ class DefaultError(ValueError):
 
 
 def plain_default(value: Any, definition: Mapping[str, Any]) -> Any:
-    """Return a default as JSON value: tuples as lists, and the keys of a dict with whole numbers as strings.
+    """Return a default as a JSON value: tuples as lists, and the keys of a dict with whole numbers as strings.
 
-    ``definition`` is the normal form of what the default belongs to. Raises DefaultError for what JSON or the log
-    cannot hold, for keys that are not what the definition says, and for values too many or too deep.
+    ``definition`` is the normal form of the default's definition. Raises DefaultError for what JSON or the log cannot
+    hold, for keys that do not match the definition, and for too many or too deep values.
     """
     result = _Copier().copy(value, definition, ())
     try:
         gate(result)
     except InvalidEffectError as error:
-        # The gate's paths begin with "$", and this value stands for itself.
+        # The gate's paths begin with "$", which stands for the default itself.
         raise DefaultError((), error.reason if error.path == "$" else f"{error.path}: {error.reason}") from None
     return result
 
@@ -90,7 +88,7 @@ def _inner(definition: Any, key: str | int) -> Any:
 
 
 class _Levels(NamedTuple):
-    """How many dicts, lists and holders of any type there are around a definition."""
+    """The number of dicts, lists and containers of any type around a definition."""
 
     dicts: int = 0
     lists: int = 0
@@ -102,7 +100,7 @@ class _TooManyError(Exception):
 
 
 class Rules:
-    """Reads definitions and keeps a list of all that is wrong with them."""
+    """Reads definitions and collects the problems with them."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
@@ -113,7 +111,7 @@ class Rules:
         self.problems.append(Problem(path, message))
 
     def variable(self, raw: Any, path: Path) -> dict[str, Any] | None:
-        """Read the definition of a variable; return its normal form (plain JSON), or None when something is wrong."""
+        """Read the definition of a variable; return its normal form (plain JSON), or None if something is wrong."""
         before = len(self.problems)
         try:
             normal = self._definition(raw, path, _Levels())
@@ -124,7 +122,7 @@ class Rules:
 
     @property
     def is_full(self) -> bool:
-        """Whether no further definition would be read."""
+        """True if no further definition is read."""
         return self._nodes > limits.MAX_NODES
 
     def name(self, name: Any, path: Path, reserved: Collection[str] = ()) -> bool:
@@ -142,7 +140,7 @@ class Rules:
         return True
 
     def names(self, names: Iterable[Any], path: Path) -> None:
-        """Refuse names that are the same to a reader: Unicode writes them in two ways (normal form NFC)."""
+        """Refuse names that look the same: Unicode can write them in two ways (normal form NFC)."""
         first: dict[str, str] = {}
         for name in names:
             if isinstance(name, str):
@@ -167,7 +165,7 @@ class Rules:
             self.wrong((*path, "type"), "a type is missing" if kind is None else _unknown_type(kind))
             self._unknown_fields(raw, path)
             return {}
-        # Null says that a field is not set; of the default alone it is a value.
+        # Null means that a field is not set; only for the default is it a value.
         given = {name: value for name, value in raw.items() if value is not None or name == "default"}
         self._unknown_fields(raw, path)
         for name in given:
@@ -332,7 +330,7 @@ class Rules:
 
 
 def plain(raw: Any) -> Any:
-    """Return a definition that was made already as the plain value that it is made of, anything else as it is."""
+    """Return a ready definition as the plain value that it is made from, anything else as it is."""
     to_value = getattr(raw, "to_value", None)
     return raw if isinstance(raw, Mapping) or to_value is None else to_value()
 
@@ -355,9 +353,7 @@ def _unknown_type(name: Any) -> str:
     return f"unknown type {name!r}; the types are {', '.join(limits.TYPES[:-1])} and {limits.TYPES[-1]}{meant}"
 
 
-# Schemas that contain themselves, found before anything else looks at them.
-#
-# Source: docs/reference/contracts.md, "Variables": depth-first search with the stack of the way.
+# -- schemas that contain themselves, found before anything else is checked: a depth-first search -------------------
 
 _FIXES = """Suggested fixes:
   1. Use Optional[ForwardRef] for back-references
@@ -367,13 +363,13 @@ _FIXES = """Suggested fixes:
 
 @dataclass
 class _Step:
-    """A definition on the way: where it stands, what it is called, and what of it is still to be looked at."""
+    """A definition on the current path: where it is, its name, and the parts still to visit."""
 
     definition: Mapping[Any, Any]
     path: Path
-    #: The last name on the way to it: of a variable, or of a field.
+    #: The last name on the path to it: of a variable, or of a field.
     name: str
-    #: How it is reached from the one before it.
+    #: How the one before leads to it.
     edge: str
     children: Iterator[tuple[Path, str, str, Any]]
 
@@ -381,13 +377,13 @@ class _Step:
 def refuse_cycles(variables: Mapping[Any, Any], where: Path) -> None:
     """Raise CircularSchemaError if a definition contains itself, by Python reference or by YAML alias.
 
-    Shared definitions that do not contain themselves are fine. Objects are told apart by identity; each is looked at
-    once, so the time grows with the number of objects, not with the number of their uses.
+    Shared definitions that do not contain themselves are fine. Objects are compared by identity; each is visited once,
+    so the time grows with the number of objects, not with the number of their uses.
     """
     names = {id(definition): str(name) for name, definition in variables.items() if isinstance(definition, Mapping)}
     finished: set[int] = set()
     stack: list[_Step] = []
-    waiting: dict[int, int] = {}  # object on the way -> its place on the stack
+    waiting: dict[int, int] = {}  # object on the path -> its place on the stack
 
     def enter(path: Path, name: str, edge: str, definition: Mapping[Any, Any]) -> None:
         names.setdefault(id(definition), name)
@@ -412,7 +408,7 @@ def refuse_cycles(variables: Mapping[Any, Any], where: Path) -> None:
 
 
 def _children(definition: Mapping[Any, Any], path: Path, name: str) -> Iterator[tuple[Path, str, str, Any]]:
-    """Return the definitions that stand within one: path, name, edge and object."""
+    """Return the definitions directly within one: path, name, edge and object."""
     schema = definition.get("schema")
     if isinstance(schema, Mapping):
         for field, inner in schema.items():
@@ -430,9 +426,9 @@ def _children(definition: Mapping[Any, Any], path: Path, name: str) -> Iterator[
 
 
 def _told(way: list[_Step], closing: str, path: Path, names: Mapping[int, str]) -> CircularSchemaError:
-    """Tell a cycle: ``way`` from its first definition to the last, ``closing`` leads from there to the first."""
+    """Describe a cycle: ``way`` from its first definition to the last, ``closing`` leads from there to the first."""
     edges = [step.edge for step in way[1:]] + [closing]
-    # What holds named fields is shown; a list between two of them is told by the field that it is the type of.
+    # Containers of named fields are shown; a list between two of them is named by the field whose type it is.
     shown = [index for index, step in enumerate(way) if isinstance(step.definition.get("schema"), Mapping)]
     shown = shown or list(range(len(way)))
     called = [names[id(way[index].definition)] for index in shown]

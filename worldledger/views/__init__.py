@@ -1,13 +1,12 @@
 """The views of many agents of one world, kept up with its log effect by effect. Pure.
 
-``Views`` (`views.py`) is the door. Behind it:
+`Views` (`views.py`) is the interface. Its modules:
 
-- ``stage.py``: who looks on, and who is concerned by what an effect has touched
+- ``stage.py``: the viewers, the scenes, and which of them an effect concerns
 - ``onlookers.py``: one agent with its policy
-- ``scenes.py``, ``watching.py``: what is in sight of one place, shared by the agents who see the same
-- ``audience.py``: which scenes an entity stands in
-- ``shown.py``: what of an entity is shown, and its piece of the digested text
-- ``world_index.py``: where entities are, and who is related to whom
+- ``scenes.py``: what is in sight of one place, shared by the agents that see the same
+- ``shown.py``: what is shown of an entity, and its part of the digested text
+- ``world_index.py``: where entities are, and how they are related
 """
 
 from worldledger.views.onlookers import Sighting

@@ -1,4 +1,4 @@
-"""Onlookers: the agents whose views are kept, and what each needs for its deltas."""
+"""The agents whose views are kept, and what each needs for its deltas."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _HOOKS: Final = (
     "show_event",
     "show_event_to",
 )
-#: Those that say which events are observed.
+#: The methods that decide which events are observed.
 _OF_EVENTS: Final = frozenset({"has_place", "is_aware_of", "is_out_of_sight", "is_told", "should_observe_event"})
-#: Those by which a policy shows the same otherwise to each agent.
+#: The methods by which a policy shows the same differently to each agent.
 _PERSONAL: Final = frozenset({"show_entity_to", "show_event_to"})
 
 
 class Sighting(NamedTuple):
-    """What an agent observes by an effect, and how many seconds after it, as the agent's latency model has it."""
+    """What an agent observes by an effect, and how many seconds later, by the agent's latency model."""
 
     agent_id: str
     delta: ObservationDelta
@@ -53,13 +53,13 @@ class Sighting(NamedTuple):
 
 
 class Onlooker:
-    """An agent whose view is kept: it looks at a `Scene`, or (kind "whole") its policy makes the view anew each time.
+    """An agent whose view is kept: it sees a `Scene`, or (kind "whole") its policy recomputes the view each time.
 
-    - ``kind``: how it is found out what the agent sees, as far as its policy says that for good: "whole", "asked",
-      "related", or "" where it depends on where the agent is. ``place`` says it for now.
+    - ``kind``: how it is determined what the agent sees, as far as its policy alone decides that: "whole", "asked",
+    "related", or "" if it depends on the agent's position. ``place`` is the present answer.
     - ``asks``: whether the policy itself has to be asked which events are observed.
-    - ``look``: agents for whom it is the same are shown the same of what they see. ``personal`` tells whether nobody
-      else can have it, since the policy looks at who is shown something.
+    - ``look``: agents with the same look are shown the same of what they see. It is ``personal`` if no other agent can
+    have it, because the policy shows things differently to each agent.
     """
 
     __slots__ = (
@@ -77,7 +77,7 @@ class Onlooker:
         self._head = head_of(agent_id)
 
     def take(self, spec: bytes, policy: ObservationPolicy) -> None:
-        """Look through a policy, made from this spec."""
+        """Set the policy, made from this spec."""
         cls = type(policy)
         own = {name for name in _HOOKS if getattr(cls, name) is not getattr(ObservationPolicy, name)}
         self.spec = spec
@@ -99,7 +99,7 @@ class Onlooker:
         self._instant = type(policy.latency_model) is NoLatency
 
     def contents(self) -> Contents:
-        """Return what the view shows."""
+        """Return the contents of the view."""
         if self.scene is not None:
             return self.scene.contents()
         assert self.view is not None  # noqa: S101 - for the type checker: an onlooker has the one or the other
@@ -113,38 +113,38 @@ class Onlooker:
         return 0 if self.view is None else len(self.view.visible_entities)
 
     def see_whole(self, state: WorldState, contents: Contents | None) -> None:
-        """Begin to see what the policy makes of the state, or go on from what was seen up to now."""
+        """Begin with the policy's view of the state, or continue from the contents that were seen until now."""
         if contents is None:
             self.view = self._look(state)
         else:
             self.view = View.of(self.agent_id, state.metadata["last_effect_seq"], *contents)
 
     def _look(self, state: WorldState) -> View:
-        """Return the view as the policy itself makes it of the state, sharing nothing with that."""
+        """Return the view that the policy itself makes of the state; it shares nothing with the state."""
         seen = self.policy.filter_world_state(state, self.agent_id)
-        # A policy of somebody's own may show the state's own objects, which will change.
+        # A third party's policy may show the state's own objects, which will change.
         entities, relationships = orjson.loads(orjson.dumps([getattr(seen, part) for part in PARTS]))
         return View.of(self.agent_id, state.metadata["last_effect_seq"], entities, relationships)
 
     def look_again(self, state: WorldState) -> Patch:
-        """Make the view anew; return what has changed."""
+        """Recompute the view; return what has changed."""
         old = self.view
-        assert old is not None  # noqa: S101 - for the type checker: who looks again has looked
+        assert old is not None  # noqa: S101 - for the type checker: the view was made before
         new = self._look(state)
         delta = self.policy.calculate_observation_delta(old, new)
         if delta["patches"]:
             self.view = new if self.policy.remove_operations else remembering(old, new)
-            if self.view.context_digest != delta["context_digest"]:  # the policy has its own idea of what follows
+            if self.view.context_digest != delta["context_digest"]:  # the policy's delta does not lead to the view
                 self.view = apply_delta(old, delta)
         return delta["patches"]
 
     @property
     def goes_by_places(self) -> bool:
-        """Whether events that the agent would observe otherwise may be out of its sight."""
+        """Return whether events that the agent would observe otherwise may be out of its sight."""
         return self.policy.rules >= 2 and self.place in {"near", "related"}
 
     def event(self, effect: Effect, state: WorldState, *, ask: bool = False) -> ObservedEvent | None:
-        """Return the effect as the agent is shown it, None if it is not; without asking the policy if need not be."""
+        """Return the effect as the agent is shown it, None if it is not; the policy is asked only if necessary."""
         if (ask or self.asks) and not self.policy.should_observe_event(effect, self.agent_id, state):
             return None
         if self.scene is None:
@@ -154,7 +154,7 @@ class Onlooker:
     def sighting(
         self, effect: Effect, patch: Patch, events: list[ObservedEvent], state: WorldState, *, digests: bool
     ) -> Sighting:
-        """Return what the agent observes by an effect, the view being up to date; see `Views.apply`."""
+        """Return what the agent observes by an effect, given the updated view; see `Views.apply`."""
         self.view_seq = seq = effect["global_seq"]
         if patch:
             self.forget_digest()
@@ -172,7 +172,7 @@ class Onlooker:
 
     @property
     def digest(self) -> str:
-        """The digest of the view as it is now, worked out when it is asked for: that takes as long as the view is."""
+        """The digest of the present view, computed on demand: the cost grows with the view."""
         if self._digest is None:
             if self.scene is not None:
                 self._digest = self.scene.digest(self._head)
@@ -182,5 +182,5 @@ class Onlooker:
         return self._digest
 
     def forget_digest(self) -> None:
-        """Note that the view is another one now."""
+        """Note that the view has changed."""
         self._digest = None

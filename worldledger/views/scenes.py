@@ -1,13 +1,13 @@
-"""Scenes: what an agent sees, or several agents that see the same, following what each effect has touched.
+"""Scenes: what an agent sees, or several agents that see the same, updated from what each effect has touched.
 
-The kinds of scene differ in what is in sight, which is for all of them what `ObservationPolicy.sees_entity` says, and
-so in how that is found without looking at the whole world:
+The kinds of scene differ in what is in sight. For all of them that is what `ObservationPolicy.sees_entity` says; they
+find it without visiting the whole world:
 
 - `Scene`: everything
-- `AskedScene`: whatever a policy with a ``sees_entity`` of its own says
-- `NearScene`, `RelatedScene` (`worldledger.views.scenes`): what is near, what the agent is related to
+- `AskedScene`: whatever a policy with its own ``sees_entity`` says
+- `NearScene`, `RelatedScene`: what is near, what the agent is related to
 
-How an entity looks is up to the scene's `Showing`.
+A scene's `Showing` decides how an entity looks.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _END: Final = b"}}"
 
 
 def head_of(agent_id: str) -> bytes:
-    """Return what stands before the entities in the text of an agent's view."""
+    """Return the text before the entities in the text of an agent's view."""
     return b'{"agent_id":' + state_text(agent_id) + b',"visible_entities":{'
 
 
 class Scene:
-    """What is seen by who sees everything; and what all kinds of scene have in common.
+    """A scene with everything in sight, and the base of all kinds of scene.
 
-    ``own`` is the id of the agent whose scene it is, None where several share it. ``entries`` has what the view shows,
-    ``visible`` what is in sight now, which is the same unless what goes out of sight is remembered.
+    ``own`` is the id of the agent whose scene it is, None if several share it. ``entries`` has what the view shows,
+    ``visible`` what is in sight now; they differ only if what goes out of sight is remembered.
     """
 
     __slots__ = (
@@ -60,25 +60,25 @@ class Scene:
         self._related = Pieces()
         self._tail: bytes | None = None
 
-    # -- what is in sight: the kinds of scene differ here ------------------------------------------------------
+    # -- what is in sight: here the kinds of scene differ -------------------------------------------------------
 
     def see(self, name: str) -> bool:
-        """Tell whether an entity is in sight now."""
+        """Return whether an entity is in sight now."""
         return name in self._index.state.entities
 
     def in_sight(self) -> Collection[str]:
-        """Return the ids of everything in sight now."""
+        """Return the ids of all entities in sight now."""
         return self._index.state.entities
 
     def turnover(self) -> tuple[list[str], list[str]]:
-        """Return what has come into sight and what has gone, whatever was touched."""
+        """Return what has come into sight and what has gone out of it, whatever was touched."""
         now, visible = self.in_sight(), self.visible
         return [name for name in now if name not in visible], [name for name in visible if name not in now]
 
     # -- the content ------------------------------------------------------------------------------------------
 
     def fill(self) -> None:
-        """Begin with what is in sight now."""
+        """Begin with the entities in sight now."""
         state, look = self._index.state, self.showing.look
         self.showing.scenes += 1
         for name in self.in_sight():
@@ -91,7 +91,7 @@ class Scene:
         self._write()
 
     def recall(self, contents: Contents) -> None:
-        """Take in what was seen before, as `worldledger.deltas.remembering` does."""
+        """Add what was seen before, as `worldledger.deltas.remembering` does."""
         entities, relations = contents
         for name, data in entities.items():
             if name not in self.entries:
@@ -105,13 +105,13 @@ class Scene:
         self._write()
 
     def leave(self) -> None:
-        """End: nobody looks any more."""
+        """End the scene: it has no viewers left."""
         self.showing.scenes -= 1
         for name, shown in self.entries.items():
             self.showing.drop(name, shown)
 
     def contents(self) -> Contents:
-        """Return what the view shows."""
+        """Return the contents of the view."""
         return {name: shown.data for name, shown in self.entries.items()}, self.relations.copy()
 
     def digest(self, head: bytes) -> str:
@@ -126,14 +126,14 @@ class Scene:
     # -- the update -------------------------------------------------------------------------------------------
 
     def update(self, touched: Sequence[str], related: AbstractSet[str], *, anew: bool) -> Patch:
-        """Follow an effect; return what that has changed. The patch may be shared with other scenes.
+        """Update the scene after an effect; return what has changed. The patch may be shared with other scenes.
 
         ``touched``: ids in sorted order. Nothing else can look different, or have come or gone, unless ``anew``: the
-        agent itself may be somewhere else. ``related`` has the ids whose relationships are others now.
+        agent itself may have moved. ``related`` has the ids whose relationships have changed.
         """
         visible = self.visible
         stayed: list[str]
-        if not (anew or related or self._types) and len(touched) == 1:  # as it nearly always is
+        if not (anew or related or self._types) and len(touched) == 1:  # the usual case
             name = touched[0]
             if self.see(name):
                 if name in visible:
@@ -194,13 +194,13 @@ class Scene:
     # -- relationships ----------------------------------------------------------------------------------------
 
     def _affected(self, touched: Iterable[str], related: AbstractSet[str], turned: Iterable[str]) -> set[str]:
-        """Return the ids whose visible relationships may be others now."""
+        """Return the ids whose visible relationships may have changed."""
         affected = self.visible.keys() & related
         affected.update(turned)
         if self.own is not None and self.own in related:
             affected.add(self.own)
         if self._types:
-            affected.update(touched)  # whose relationships may be of other types
+            affected.update(touched)  # whose relationships may have other types
         for name in turned:
             incoming = self._index.incoming.get(name)
             if incoming is None:
@@ -236,7 +236,7 @@ class Scene:
         return [{"op": "add" if before is None else "replace", "path": place, "value": ends}]
 
     def _ends(self, name: str) -> list[str]:
-        """Return whom an id is visibly related to, sorted."""
+        """Return the ids that an id is visibly related to, sorted."""
         state, visible, own = self._index.state, self.visible, self.own
         ends = state.relationships.get(name)
         if not ends:
@@ -260,7 +260,7 @@ class Scene:
 
 
 class AskedScene(Scene):
-    """What a policy with a ``sees_entity`` of its own says that its agent sees."""
+    """What a policy with its own ``sees_entity`` lets its agent see."""
 
     __slots__ = ()
 
@@ -271,14 +271,14 @@ class AskedScene(Scene):
         return {name: None for name in self._index.state.entities if self.see(name)}
 
 
-# Scenes that are only told of effects that may concern them: what is in sight, and what the agent is related to.
+# -- scenes that are only told of effects that may concern them: by distance, and by relationships ------------------
 
 #: entity_id -> the scenes that watch it.
 Watchers = dict[str, dict[Scene, None]]
 
 
 class _WatchingScene(Scene):
-    """A scene that is only told what may concern it: it says what it watches."""
+    """A scene that is only told what may concern it: it names the entities that it watches."""
 
     __slots__ = ("_watched", "_watchers")
 
@@ -307,7 +307,7 @@ class _WatchingScene(Scene):
 
 
 class NearScene(_WatchingScene):
-    """What stands in the field of view of a position, and what has no position. It watches the former."""
+    """What is in the field of view of a position, and what has no position. It watches the former."""
 
     __slots__ = ("field_of_view",)
 
@@ -325,7 +325,7 @@ class NearScene(_WatchingScene):
 
     def see(self, name: str) -> bool:  # noqa: D102
         point = self._index.placed.get(name)
-        # An agent's own entity is where it stands, which is in sight.
+        # An agent's own entity is at the agent's position, which is in sight.
         near = point is not None and self.field_of_view.holds(point)
         if near != (name in self._watched):
             (self._watch if near else self._unwatch)(name)
@@ -336,7 +336,7 @@ class NearScene(_WatchingScene):
         return self._watched | self._index.unplaced
 
     def turnover(self) -> tuple[list[str], list[str]]:  # noqa: D102
-        # What has no position is in sight wherever the agent goes, so only what has one is looked at.
+        # What has no position is in sight wherever the agent goes, so only entities with one are checked.
         now = set(self._index.within_view(self.field_of_view))
         came, went = now - self._watched, self._watched - now
         for name in came:
@@ -351,7 +351,7 @@ class NearScene(_WatchingScene):
 
 
 class RelatedScene(_WatchingScene):
-    """What the agent is related to by the types that its policy names, within its distance. It watches all of that."""
+    """What the agent is related to by the types that its policy names, within its distance. It watches all of it."""
 
     __slots__ = ()
 

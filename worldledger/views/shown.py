@@ -1,4 +1,4 @@
-"""How entities look to those who see them, made once for all of them, with its canonical text."""
+"""How entities look to agents, computed once for all that see them alike, with the canonical text."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from worldledger.world import WorldState, state_text
 
 
 def place_of(part: str, name: str) -> str:
-    """Return the JSON Pointer of a member of a view's part (RFC 6901)."""
+    """Return the JSON Pointer of a member of a part of a view (RFC 6901)."""
     return f"/{part}/{name.replace('~', '~0').replace('/', '~1')}"
 
 
 class Shown:
-    """An entity as it is shown: a value that nobody changes, and its text as a member of an object."""
+    """An entity as it is shown: an immutable value, and its text as a member of an object."""
 
     __slots__ = ("data", "piece", "users")
 
     def __init__(self, entity_id: str, data: dict[str, Any]) -> None:
         self.data = data
         self.piece = member_text(entity_id, data)
-        #: How many scenes have it.
+        #: The number of scenes that have it.
         self.users = 0
 
     def again(self) -> Shown:
-        """Return the same for the scenes of another Showing."""
+        """Return a copy for the scenes of another Showing."""
         other = Shown.__new__(Shown)
         other.data, other.piece, other.users = self.data, self.piece, 0
         return other
 
 
 class Change(NamedTuple):
-    """What an effect did to an entity as it is shown."""
+    """The change of a shown entity by an effect."""
 
     before: Shown
     after: Shown
@@ -44,10 +44,10 @@ class Change(NamedTuple):
 
 
 class Showing:
-    """The looks of the entities, and of the effects, to all policies that show them alike.
+    """The looks of entities and effects for all policies that show them alike.
 
-    What was touched is looked at again when somebody asks, once. Where a policy shows them otherwise to each agent,
-    ``agent_id`` says whose looks these are.
+    The look of a touched entity is recomputed once, on demand. If a policy shows things differently to each agent,
+    ``agent_id`` is the agent whose looks these are.
     """
 
     __slots__ = ("_agent_id", "_changes", "_event", "_event_seq", "_now", "_policy", "_stale", "scenes")
@@ -60,26 +60,26 @@ class Showing:
         self._changes: dict[str, Change] = {}
         self._event: ObservedEvent | None = None
         self._event_seq = 0
-        #: How many scenes show things this way.
+        #: The number of scenes that show things this way.
         self.scenes = 0
 
     def begin(self, touched: Iterable[str]) -> None:
-        """Take note of what the next effect has touched."""
+        """Note the entities that the next effect has touched."""
         now = self._now
-        for entity_id in self._stale:  # which nobody asked for
+        for entity_id in self._stale:  # which were not requested
             now.pop(entity_id, None)
         self._stale = {entity_id for entity_id in touched if entity_id in now}
         self._changes.clear()
 
     def take(self, looks: Mapping[str, Shown]) -> None:
-        """Take over how entities look now, as another Showing of the same policy has worked it out."""
+        """Take over present looks that another Showing of the same policy has computed."""
         now = self._now
         for entity_id, shown in looks.items():
             if entity_id not in now:
                 now[entity_id] = shown.again()
 
     def look(self, entity_id: str, state: WorldState) -> Shown:
-        """Return how an entity of the world looks now."""
+        """Return the present look of an entity of the world."""
         if entity_id in self._stale:
             self.change(entity_id, state)
         shown = self._now.get(entity_id)
@@ -88,7 +88,7 @@ class Showing:
         return shown
 
     def change(self, entity_id: str, state: WorldState) -> Change | None:
-        """Return what this effect has changed of how an entity of the world looks; None for nothing, or unknown."""
+        """Return the change of an entity's look by this effect; None if there is none, or it is unknown."""
         if entity_id in self._stale:
             before = self._now[entity_id]
             data = self._show(entity_id, state)
@@ -105,7 +105,7 @@ class Showing:
         return self._policy.show_entity_to(state, self._agent_id, entity_id)
 
     def event(self, effect: Effect, state: WorldState) -> ObservedEvent | None:
-        """Return how an effect looks, given the state after it; None for one that is no event."""
+        """Return the look of an effect, given the state after it; None if it is not an event."""
         if self._event_seq != effect["global_seq"]:
             if self._agent_id is None:
                 self._event = self._policy.show_event(effect)
@@ -115,7 +115,7 @@ class Showing:
         return self._event
 
     def drop(self, entity_id: str, shown: Shown) -> None:
-        """Take note that a scene has this look no more."""
+        """Note that a scene does not show this entity any more."""
         shown.users -= 1
         if not shown.users and self._now.get(entity_id) is shown:
             del self._now[entity_id]
@@ -123,7 +123,7 @@ class Showing:
 
 
 class Pieces:
-    """The text of an object in the profile ``state/1``, kept as one piece a member."""
+    """The text of an object in the profile ``state/1``, kept in one piece for each member."""
 
     __slots__ = ("_names", "_pieces", "_text")
 
@@ -133,13 +133,13 @@ class Pieces:
         self._text: bytes | None = b""
 
     def fill(self, pieces: dict[str, bytes]) -> None:
-        """Begin with these."""
+        """Begin with these pieces."""
         self._names = sorted(pieces)
         self._pieces = [pieces[name] for name in self._names]
         self._text = None
 
     def put(self, name: str, piece: bytes, *, known: bool) -> None:
-        """Set a member's piece; ``known`` tells whether the object has that member."""
+        """Set a member's piece; ``known`` tells whether the object already has that member."""
         at = bisect_left(self._names, name)
         if known:
             self._pieces[at] = piece
@@ -149,7 +149,7 @@ class Pieces:
         self._text = None
 
     def drop(self, name: str) -> None:
-        """Remove a member that is there."""
+        """Remove an existing member."""
         at = bisect_left(self._names, name)
         del self._names[at], self._pieces[at]
         self._text = None

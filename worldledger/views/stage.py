@@ -1,4 +1,4 @@
-"""The stage: the scenes of a world and who looks at them, following the state."""
+"""The scenes of a world and their viewers, updated with the state."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from worldledger.views.shown import Showing, Shown
 from worldledger.views.world_index import NOWHERE, Moved, WorldIndex, grid_for, reach_of
 from worldledger.world import Point, WorldState
 
-# The audience of a world: all scenes, and which of them an effect may concern, without asking each.
+# -- the audience: all scenes, and which of them an effect may concern, without asking each ------------------------
 
 
 class Audience:
-    """The scenes of a world, by what has to be told them.
+    """The scenes of a world, indexed by the effects that concern them.
 
-    Whoever watches an entity is told of it. Besides: near scenes of what comes near them, which is found in grids of
-    their positions, one for all similar distances; related scenes of their relationships; all others of everything.
+    A scene is told of the entities that it watches. Besides, near scenes are told of what comes near them, which is
+    found in grids of their positions, one for all similar distances; related scenes of their relationships; all others
+    of everything.
     """
 
     __slots__ = ("_everyone", "_index", "_near", "_reach", "_related", "watchers")
@@ -35,7 +36,7 @@ class Audience:
         self._related: dict[str, RelatedScene] = {}
 
     def enter(self, scene: Scene) -> None:
-        """Let a scene, which is filled, be told from here on."""
+        """Add a scene, which must be filled."""
         if isinstance(scene, NearScene):
             self._near[_own(scene)] = scene
             self._place(scene)
@@ -45,7 +46,7 @@ class Audience:
             self._everyone[scene] = None
 
     def leave(self, scene: Scene) -> None:
-        """Let a scene be told no more."""
+        """Remove a scene."""
         if isinstance(scene, NearScene):
             del self._near[_own(scene)]
             self._displace(scene)
@@ -55,7 +56,7 @@ class Audience:
             del self._everyone[scene]
 
     def move(self, scene: NearScene, field_of_view: FieldOfView) -> None:
-        """Let the agent of a near scene look from somewhere else, or otherwise."""
+        """Change the field of view of a near scene's agent."""
         self._displace(scene)
         scene.field_of_view = field_of_view
         self._place(scene)
@@ -73,9 +74,9 @@ class Audience:
             del self._reach[reach]
 
     def concerned(self, touched: Iterable[str], moved: Moved) -> dict[Scene, list[str]]:
-        """Return the scenes that an effect may concern, each with the touched ids that are its concern, in order.
+        """Return the scenes that an effect may concern, each with the touched ids that concern it, in order.
 
-        What has become of a scene's own agent is not asked here.
+        Changes of a scene's own agent are not considered here.
         """
         index = self._index
         found: dict[Scene, list[str]] = {}
@@ -94,28 +95,29 @@ class Audience:
         return found
 
     def seeing(self, name: str) -> Iterator[Scene]:
-        """Return the scenes that have an entity of the world in sight, and maybe those that are told of everything."""
+        """Return the scenes that have an entity in sight; scenes that are told of everything may be among them."""
         yield from self.watchers.get(name, ())
         if name in self._index.unplaced:
             yield from self._near.values()
         yield from self._everyone
 
     def aware_at(self, point: Point, names: Iterable[str]) -> Iterator[Scene]:
-        """Return the near scenes that look from near a point, and the related ones whose agent is related to an id."""
+        """Return the near scenes whose viewpoint is near a point, and those whose agent is related to an id."""
         yield from self._looking_at(point)
         for name in names if self._related else ():
             yield from self._related_to(name)
 
     def unfiltered(self) -> Iterator[Scene]:
-        """Return all scenes but those that go by relationships."""
+        """Return all scenes except for those that go by relationships."""
         yield from self._near.values()
         yield from self._everyone
 
     def _near_to(self, name: str, moved: Moved) -> Iterator[NearScene]:
-        """Return the near scenes that an entity may have come into, or gone from without being watched."""
+        """Return the near scenes whose sight an entity may have entered, or left without being watched."""
         point = self._index.placed.get(name)
         if point is None:
-            # What has no position is in all of them. One that had a position before is gone from those that watch it.
+            # An entity without a position is in all of them. One that had a position before is gone from those that
+            # watch it.
             if name in self._index.unplaced or moved[name] == NOWHERE:
                 yield from self._near.values()
             return
@@ -125,7 +127,7 @@ class Audience:
         yield from self._looking_at(point)
 
     def _looking_at(self, point: Point) -> Iterator[NearScene]:
-        """Return the near scenes that a point may be in sight of."""
+        """Return the near scenes that may have a point in sight."""
         for reach, grid in self._reach.items():
             for own in grid.within(point, reach):
                 yield self._near[own]
@@ -149,14 +151,15 @@ def _own(scene: Scene) -> str:
 
 
 class Stage:
-    """Onlookers in front of a world's scenes. Agents who see everything, and see it alike, share a scene.
+    """The viewers of a world's scenes. Agents that see everything, and see it alike, share a scene.
 
-    An onlooker whose policy raises something is turned out, and put into ``failed`` with what was raised.
+    A viewer whose policy raises an error is detached, and put into ``failed`` with the error.
     """
 
     def __init__(self, state: WorldState) -> None:
         self.onlookers: dict[str, Onlooker] = {}
-        #: Of them: whose views are made anew each time; who has to be asked about events, or shows them in its own way.
+        #: Subsets: viewers with recomputed views; those that have to be asked about events, or show them in their own
+        #: way.
         self.wholes: dict[str, Onlooker] = {}
         self.askers: dict[str, Onlooker] = {}
         self.showers: dict[str, Onlooker] = {}
@@ -171,10 +174,10 @@ class Stage:
     def join(
         self, onlooker: Onlooker, memory: Contents | None = None, looks: Mapping[str, Shown] | None = None
     ) -> None:
-        """Let an onlooker see what is there now, and what it remembers if its policy has no remove operations.
+        """Add a viewer; it sees what is there now, and what it remembers if its policy has no remove operations.
 
-        ``looks`` are how entities look to it now, as far as that is known already. Raises whatever its policy does;
-        then it is not here.
+        ``looks`` are the present looks of entities to it, as far as they are known already. Raises the errors of its
+        policy; then the viewer is not added.
         """
         if onlooker.kind == "whole":
             onlooker.see_whole(self._state, memory)
@@ -192,7 +195,7 @@ class Stage:
                 group[onlooker.agent_id] = onlooker
 
     def leave(self, onlooker: Onlooker) -> Contents:
-        """Let an onlooker go; return what it saw."""
+        """Remove a viewer; return the contents of its view."""
         contents = onlooker.contents()
         del self.onlookers[onlooker.agent_id]
         for group, _ in self._groups(onlooker):
@@ -207,10 +210,10 @@ class Stage:
         return contents
 
     def rejoin(self, onlooker: Onlooker, contents: Contents, memory: Contents | None) -> Patch:
-        """Let an onlooker in again that saw these contents; return what has changed. It is turned out if that fails."""
+        """Add a viewer again that saw these contents; return what has changed. It is detached if that fails."""
         try:
             self.join(onlooker, memory)
-        except Exception as error:  # noqa: BLE001 - a policy of somebody's own may raise anything
+        except Exception as error:  # noqa: BLE001 - a third party's policy may raise anything
             self.failed[onlooker] = error
             return []
         before, after = (dict(zip(PARTS, each, strict=True)) for each in (contents, onlooker.contents()))
@@ -219,7 +222,7 @@ class Stage:
     # -- effects ----------------------------------------------------------------------------------------------
 
     def follow(self, touched: Sequence[str]) -> dict[Onlooker, Patch]:
-        """Follow the state to after an effect that touched these ids (sorted); return what has changed for whom."""
+        """Update to the state after an effect that touched these ids (sorted); return each viewer's changes."""
         moved, related = self._index.update(touched)
         if related:
             touched = sorted({*touched, *related})
@@ -234,7 +237,7 @@ class Stage:
             members = self._members[scene]
             try:
                 patch = scene.update(names, related, anew=anew.get(scene, False))
-            except Exception as error:  # noqa: BLE001 - a policy of somebody's own may raise anything
+            except Exception as error:  # noqa: BLE001 - a third party's policy may raise anything
                 for onlooker in list(members.values()):
                     self.turn_out(onlooker, error)
                 continue
@@ -247,14 +250,14 @@ class Stage:
         return patches
 
     def begin_anew(self) -> dict[Onlooker, Patch]:
-        """Follow the state to after an effect that may have touched anything."""
+        """Update to the state after an effect that may have touched anything."""
         left = [(one, self.leave(one)) for one in list(self.onlookers.values()) if one.kind != "whole"]
         self._index.rebuild()
         patches = {onlooker: self.rejoin(onlooker, contents, contents) for onlooker, contents in left}
         return {onlooker: patch for onlooker, patch in patches.items() if patch}
 
     def turn_out(self, onlooker: Onlooker, error: Exception) -> None:
-        """Let an onlooker go whose policy has raised something."""
+        """Detach a viewer whose policy has raised an error."""
         self.leave(onlooker)
         self.failed[onlooker] = error
 
@@ -263,39 +266,39 @@ class Stage:
         yield self.askers, onlooker.asks
         yield self.showers, onlooker.shows_events
 
-    # -- who sees whom ----------------------------------------------------------------------------------------
+    # -- which viewers see an entity ----------------------------------------------------------------------------
 
     def seeing(self, names: Iterable[str]) -> Iterator[Onlooker]:
-        """Return the onlookers that have one of these entities in sight, and maybe some that have to be asked."""
+        """Return the viewers that have one of these entities in sight, perhaps with some that have to be asked."""
         for scene in dict.fromkeys(chain.from_iterable(map(self._audience.seeing, names))):
             yield from self._members[scene].values()
 
     def aware_at(self, point: Point, names: Iterable[str]) -> Iterator[Onlooker]:
-        """Return onlookers who look from near a point, and those who are related to one of these ids."""
+        """Return viewers near a point, and viewers related to one of these ids."""
         for scene in dict.fromkeys(self._audience.aware_at(point, names)):
             yield from self._members[scene].values()
 
     def unfiltered(self) -> Iterator[Onlooker]:
-        """Return the onlookers that do not go by relationships, and maybe some that have to be asked."""
+        """Return the viewers that do not go by relationships; viewers that have to be asked may be among them."""
         for scene in self._audience.unfiltered():
             yield from self._members[scene].values()
 
     # -- scenes -----------------------------------------------------------------------------------------------
 
     def _place_of(self, onlooker: Onlooker) -> str:
-        """Tell how it is found out what an agent sees, where it is now."""
+        """Return how it is determined what an agent sees, at its present position."""
         if onlooker.kind:
             return onlooker.kind
         name, policy = onlooker.agent_id, onlooker.policy
         if policy.field_of_view(self._state, name) is not None:
             return "near"
-        # Relationships of the agent's own id are shown to the agent alone if there is no entity of that id. And what
-        # is remembered depends on where each one was before.
+        # Relationships of the agent's own id are shown to the agent alone if there is no entity of that id. And
+        # remembered entities depend on where each agent was before.
         alike = name in self._state.entities or not self._index.count_related(name)
         return "shared" if policy.remove_operations and alike else "alone"
 
     def _open(self, onlooker: Onlooker, memory: Contents | None, looks: Mapping[str, Shown] | None) -> Scene:
-        """Make a scene for an onlooker."""
+        """Make a scene for a viewer."""
         name, policy, index, audience = onlooker.agent_id, onlooker.policy, self._index, self._audience
         showing = self._showings.get(onlooker.look)
         if showing is None:
@@ -333,10 +336,10 @@ class Stage:
             del self._showings[onlooker.look]
 
     def _look_for_agents(self, touched: Iterable[str]) -> tuple[list[tuple[Onlooker, Contents]], dict[Scene, bool]]:
-        """Look for onlookers among what was touched.
+        """Find viewers among what was touched.
 
-        Give those that need another kind of scene from now on, out of their old one; and the scenes of the others, with
-        whether they have to be looked at anew.
+        Returns those that need another kind of scene from now on, removed from their old one; and the scenes of the
+        others, with whether they have to be recomputed.
         """
         elsewhere: list[tuple[Onlooker, Contents]] = []
         anew: dict[Scene, bool] = {}

@@ -1,8 +1,8 @@
-"""The views of many agents of one world, brought up to date effect by effect.
+"""The views of many agents of one world, updated effect by effect.
 
-An agent's view is what its policy makes of the state (`ObservationPolicy.filter_world_state`). Here that is not done
-anew for every effect: the fold says which entities an effect has touched, and only the agents whom they concern are
-looked after. So what an effect costs does not grow with what is out of everybody's sight, and agents who see the same
+An agent's view is what its policy makes of the state (`ObservationPolicy.filter_world_state`). Here it is not
+recomputed for every effect: the fold reports which entities an effect has touched, and only the agents that they
+concern are updated. So the cost of an effect does not grow with what is out of sight, and agents that see the same
 share the work.
 """
 
@@ -31,8 +31,8 @@ __all__ = ["Sighting", "Views"]
 class Views:
     """The views of the attached agents of a world, at the seq of its fold.
 
-    What a view or a delta holds is shared: change none of it. An agent whose policy raises something is detached, and
-    stands in ``failed`` with what was raised until it is attached again; the others go on.
+    The values in a view or a delta are shared: do not change them. An agent whose policy raises an error is detached,
+    and is in ``failed`` with the error until it is attached again; the others continue.
 
     While no agent is attached, the fold may also be fed directly.
     """
@@ -52,7 +52,7 @@ class Views:
 
     @property
     def seq(self) -> int:
-        """The seq of the last effect that was applied."""
+        """The seq of the last applied effect."""
         return self.fold.seq
 
     @property
@@ -61,23 +61,23 @@ class Views:
         return [] if self._stage is None else list(self._stage.onlookers)
 
     def attach(self, agent_id: str, *, view_seq: int | None = None) -> View:
-        """Begin to keep an agent's view, through the policy that it is registered with; return the view.
+        """Start keeping an agent's view, with the policy that it is registered with; return the view.
 
-        ``view_seq`` is the global_seq of the effect that made the view what it is now, the fold's if it is not given.
-        Without remove operations a view holds what was seen before: here it begins anew, see `adopt`. The view of an
-        attached agent is given as it is. Raises UnknownAgentError for an agent that is not registered, what
-        `policy_from_spec` and the policy's `check_usable` raise, and whatever the policy itself does.
+        ``view_seq`` is the global_seq of the effect that made the view what it is now, by default the fold's. Without
+        remove operations a view holds what was seen before: here it begins again, see `adopt`. The view of an attached
+        agent is returned as it is. Raises UnknownAgentError for an agent that is not registered, the errors of
+        `policy_from_spec` and of the policy's `check_usable`, and any error of the policy itself.
         """
         if self._stage is None or agent_id not in self._stage.onlookers:
             self._attach(agent_id, self.seq if view_seq is None else view_seq, None)
         return self.view(agent_id)
 
     def adopt(self, agent_id: str, other: Views) -> View:
-        """Begin to keep an agent's view as another Views of the same world has it at the same seq; return the view.
+        """Start keeping an agent's view as another Views of the same world has it at the same seq; return the view.
 
-        What an agent without remove operations has seen before is known only to a Views that has followed it from its
-        first registration (``metadata.agents[agent_id].registered_seq``) on. Raises KeyError if the agent is not
-        attached there, ValueError if the other is at another seq.
+        What an agent without remove operations has seen before is known only to a Views that has followed it since its
+        first registration (``metadata.agents[agent_id].registered_seq``). Raises KeyError if the agent is not attached
+        there, ValueError if the other is at another seq.
         """
         theirs = other._onlooker(agent_id)
         contents = theirs.contents()
@@ -88,14 +88,14 @@ class Views:
         return self.view(agent_id)
 
     def detach(self, agent_id: str) -> None:
-        """Keep an agent's view no longer, if it is kept."""
+        """Stop keeping an agent's view."""
         stage = self._stage
         if stage is not None and agent_id in stage.onlookers:
             stage.leave(stage.onlookers[agent_id])
             self._tidy(stage)
 
     def view(self, agent_id: str) -> View:
-        """Return an attached agent's view. Raises KeyError for one that is not attached."""
+        """Return an attached agent's view. Raises KeyError for an agent that is not attached."""
         onlooker = self._onlooker(agent_id)
         entities, relationships = onlooker.contents()
         return View.model_construct(
@@ -107,19 +107,19 @@ class Views:
         )
 
     def size(self, agent_id: str) -> int:
-        """Return how many entities an agent sees; 0 for one that is not attached."""
+        """Return how many entities an agent sees; 0 for an agent that is not attached."""
         onlooker = None if self._stage is None else self._stage.onlookers.get(agent_id)
         return 0 if onlooker is None else onlooker.size
 
     def policy(self, agent_id: str) -> ObservationPolicy:
-        """Return an attached agent's policy. Raises KeyError for one that is not attached."""
+        """Return an attached agent's policy. Raises KeyError for an agent that is not attached."""
         return self._onlooker(agent_id).policy
 
     def registered_policy(self, agent_id: str) -> ObservationPolicy:
         """Return the policy that an agent is registered with, attached or not.
 
-        Raises UnknownAgentError for an agent that is not registered, and what `policy_from_spec` and the policy's
-        `check_usable` raise.
+        Raises UnknownAgentError for an agent that is not registered, and the errors of `policy_from_spec` and of the
+        policy's `check_usable`.
         """
         return self._made(self._spec(agent_id))
 
@@ -130,7 +130,7 @@ class Views:
 
         An agent observes an effect that changes its view, one that its policy lets it observe and shows it, and each of
         its own. Without ``digests`` the deltas have none (an empty ``context_digest``), for a caller that hands none of
-        them out: a digest costs as much as the view is long. Raises what `Fold.apply` does.
+        them out: the cost of a digest grows with the view. Raises as `Fold.apply`.
         """
         touched = self.fold.apply(effect)
         stage = self._stage
@@ -147,11 +147,11 @@ class Views:
             try:
                 if patch := onlooker.look_again(self.fold.state):
                     patches[onlooker] = patch
-            except Exception as error:  # noqa: BLE001 - a policy of somebody's own may raise anything
+            except Exception as error:  # noqa: BLE001 - a third party's policy may raise anything
                 stage.turn_out(onlooker, error)
         own = stage.onlookers.get(effect["source_id"])
         if own is not None and not is_system_kind(effect["kind"]):
-            patches.setdefault(own, [])  # whoever acts waits for what comes of it, be it nothing
+            patches.setdefault(own, [])  # the acting agent waits for the outcome, even an empty one
         sightings = self._sightings(stage, effect, patches, self._events(stage, effect), digests=digests)
         if stage.failed:
             self.failed |= {onlooker.agent_id: error for onlooker, error in stage.failed.items()}
@@ -170,9 +170,9 @@ class Views:
     ) -> list[Sighting]:
         state = self.fold.state
         found = []
-        wholes: dict[object, Patch] = {}  # by scene: agents who share one see the same
+        wholes: dict[object, Patch] = {}  # by scene: agents that share one see the same
         for onlooker in {**patches, **events} if events else patches:
-            if onlooker.agent_id not in stage.onlookers:  # turned out since
+            if onlooker.agent_id not in stage.onlookers:  # detached since
                 continue
             event = events.get(onlooker)
             shown = [] if event is None else [event]
@@ -184,15 +184,15 @@ class Views:
                 patch = wholes[seen]
             try:
                 found.append(onlooker.sighting(effect, patch, shown, state, digests=digests))
-            except Exception as error:  # noqa: BLE001 - a latency model of somebody's own may raise anything
+            except Exception as error:  # noqa: BLE001 - a third party's latency model may raise anything
                 stage.turn_out(onlooker, error)
         found.sort(key=itemgetter(0))
         return found
 
     def _events(self, stage: Stage, effect: Effect) -> dict[Onlooker, ObservedEvent]:
-        """Return who is shown the effect as an event, and how: what `should_observe_event` says, without asking all.
+        """Return agent -> the event that it is shown of an effect: as `should_observe_event`, without asking all.
 
-        Nobody is, if the ruleset says so of its kind.
+        There are none if the ruleset says so of its kind.
         """
         found: dict[Onlooker, ObservedEvent] = {}
         kind = effect["kind"]
@@ -206,7 +206,8 @@ class Views:
         state = self.fold.state
         present = [name for name in names if name in state.entities]
         place, private = place_of(effect), is_private(effect)
-        # Where all that is named has a position, who has some of it in sight has a place of the effect in sight.
+        # If everything that is named has a position, an agent that has some of it in sight has a place of the effect in
+        # sight.
         sure = place is None and all(name in state.spatial_index for name in present)
         seeing = dict.fromkeys(stage.seeing(present) if present else stage.unfiltered())
         for onlooker in tuple(seeing):
@@ -235,7 +236,7 @@ class Views:
         try:
             if (event := onlooker.event(effect, self.fold.state, ask=ask)) is not None:
                 found[onlooker] = event
-        except Exception as error:  # noqa: BLE001 - a policy of somebody's own may raise anything
+        except Exception as error:  # noqa: BLE001 - a third party's policy may raise anything
             stage.turn_out(onlooker, error)
 
     # -- attaching --------------------------------------------------------------------------------------------
@@ -250,21 +251,21 @@ class Views:
         onlooker = Onlooker(agent_id, view_seq)
         onlooker.take(spec, self._made(spec))
         stage = Stage(self.fold.state) if self._stage is None else self._stage
-        # What another Views has worked out at this seq, by the same policy, need not be worked out again.
+        # Results of another Views at this seq, by the same policy, are reused.
         scene = None if theirs is None or theirs.look != onlooker.look else theirs.scene
         stage.join(onlooker, memory, None if scene is None else scene.visible)
         self._stage = stage
         self.failed.pop(agent_id, None)
 
     def _register_anew(self, stage: Stage, agent_id: Any, patches: dict[Onlooker, Patch]) -> None:
-        """Let an attached agent look through the policy that it is registered with now, if that is another."""
+        """Switch an attached agent to the policy that it is registered with now, if it has changed."""
         onlooker = stage.onlookers.get(agent_id) if isinstance(agent_id, str) else None
         if onlooker is None or (spec := self._spec(onlooker.agent_id)) == onlooker.spec:
             return
         contents = stage.leave(onlooker)
         try:
             onlooker.take(spec, self._made(spec))
-        except Exception as error:  # noqa: BLE001 - a policy of somebody's own may raise anything
+        except Exception as error:  # noqa: BLE001 - a third party's policy may raise anything
             stage.failed[onlooker] = error
             return
         if patch := stage.rejoin(onlooker, contents, None):
@@ -277,7 +278,7 @@ class Views:
         return canonical_json(agent["policy"])
 
     def _made(self, spec: bytes) -> ObservationPolicy:
-        """Return the policy of a spec, one for all agents that have the same."""
+        """Return the policy of a spec, shared by all agents that have the same."""
         policy = self._policies.get(spec)
         if policy is None:
             if self._stage is not None and len(self._policies) > 2 * len(self._stage.onlookers) + 16:
@@ -288,7 +289,7 @@ class Views:
         return policy
 
     def _tidy(self, stage: Stage) -> None:
-        """Keep nothing where nobody is attached."""
+        """Drop everything if no agent is attached."""
         if not stage.onlookers:
             self._stage = None
             self._policies.clear()

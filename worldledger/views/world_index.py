@@ -1,4 +1,4 @@
-"""A WorldState the other way round: who stands where, and who is related to whom, without looking at everything."""
+"""Indexes of a WorldState: entities by place and by relationship, without visiting everything."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from typing import Final
 from worldledger.space import FieldOfView, SpatialIndex
 from worldledger.world import Point, WorldState
 
-#: Those that came, went or moved: entity_id -> its position before, NOWHERE if it had none, None if it was not there.
+#: Entities that came, went or moved: entity_id -> its position before, NOWHERE if it had none, None if it was not
+#: there.
 Moved = dict[str, tuple[float, ...] | None]
 NOWHERE: Final[tuple[float, ...]] = ()
 
-#: Most grids that are kept beside each other for different radii.
+#: Most grids of different radii that are kept at the same time.
 _MOST_GRIDS: Final = 8
-#: Cells are not larger, nor smaller by the same measure: 2**500 units.
+#: Limit of the size of cells, upwards and downwards: 2**500 units.
 _LARGEST: Final = 500
 
 
 def reach_of(radius: float) -> float:
-    """Return the power of two from ``radius`` on, so that similar radii share a grid; infinite for a huge one."""
+    """Return the least power of two that is at least ``radius``: similar radii share a grid. It may be infinite."""
     fraction, exponent = frexp(radius)
     if fraction == 0.5:
         exponent -= 1
@@ -30,15 +31,15 @@ def reach_of(radius: float) -> float:
 
 
 def grid_for(reach: float) -> SpatialIndex:
-    """Return an empty grid whose usual radius is the one that `reach_of` gave."""
+    """Return an empty grid for a radius that `reach_of` returned."""
     return SpatialIndex(min(reach, ldexp(1.0, _LARGEST)))
 
 
 class WorldIndex:
-    """What is kept beside a state to find entities by place and by relationship.
+    """Indexes beside a state to find entities by place and by relationship.
 
-    It follows the state by being told what was touched. ``placed`` (entity_id -> its position), ``unplaced`` (the ids
-    of entities without one) and ``incoming`` (entity_id -> the ids that are related to it) are for reading only.
+    It is updated with what was touched. ``placed`` (entity_id -> its position), ``unplaced`` (the ids of entities
+    without one) and ``incoming`` (entity_id -> the ids that are related to it) are read-only.
     """
 
     __slots__ = ("_grids", "_outgoing", "incoming", "placed", "state", "unplaced")
@@ -48,7 +49,7 @@ class WorldIndex:
         self.rebuild()
 
     def rebuild(self) -> None:
-        """Look at the whole state anew. What it costs grows with the world."""
+        """Index the whole state again. The cost grows with the world."""
         state = self.state
         index = state.spatial_index
         self.placed: dict[str, Point] = {}
@@ -68,9 +69,9 @@ class WorldIndex:
                 self.incoming.setdefault(end, set()).add(name)
 
     def update(self, touched: Iterable[str]) -> tuple[Moved, set[str]]:
-        """Follow the state to after an effect that changed these entities at most.
+        """Update to the state after an effect that changed at most these entities.
 
-        Give those that came, went or moved, and the ids whose relationships are others now, from or to them.
+        Returns those that came, went or moved, and the ids whose relationships have changed, from or to them.
         """
         state = self.state
         entities, index, relationships = state.entities, state.spatial_index, state.relationships
@@ -94,17 +95,17 @@ class WorldIndex:
         return self._grid(reach_of(view.limit)).within_view(view)
 
     def neighbours(self, name: str) -> set[str]:
-        """Return the ids related to this one, whichever way."""
+        """Return the ids related to this one, in either direction."""
         found = set(self.incoming.get(name, ()))
         found.update(self._outgoing.get(name, ()))
         return found
 
     def are_related(self, one: str, other: str) -> bool:
-        """Tell whether there is a relationship between two ids, whichever way."""
+        """Return whether there is a relationship between two ids, in either direction."""
         return one in self.incoming.get(other, ()) or other in self.incoming.get(one, ())
 
     def count_related(self, name: str) -> int:
-        """Return how many relationships there are from and to this id."""
+        """Return the number of relationships from and to this id."""
         return len(self._outgoing.get(name, ())) + len(self.incoming.get(name, ()))
 
     def _move(self, entity_id: str, before: tuple[float, ...] | None, now: tuple[float, ...] | None) -> None:
@@ -125,7 +126,7 @@ class WorldIndex:
                 grid.remove(entity_id)
 
     def _relate(self, name: str) -> set[str]:
-        """Take over the relationships from an id; give whom it gained or lost."""
+        """Take over the relationships from an id; return those that it gained or lost."""
         before = set(self._outgoing.pop(name, ()))
         ends = self.state.relationships.get(name)
         if ends is not None:
@@ -145,7 +146,7 @@ class WorldIndex:
         grid = self._grids.get(reach)
         if grid is not None:
             return grid
-        if len(self._grids) >= _MOST_GRIDS:  # any grid knows the answer, a fitting one knows it faster
+        if len(self._grids) >= _MOST_GRIDS:  # any grid knows the answer, a fitting one finds it faster
             return self._grids[min(self._grids, key=lambda its: abs(frexp(its)[1] - frexp(reach)[1]))]
         grid = self._grids[reach] = grid_for(reach)
         for entity_id, point in self.placed.items():

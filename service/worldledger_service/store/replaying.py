@@ -164,7 +164,7 @@ class ViewProof:
             return None, _why(views.failed.get(agent_id), spec)
         try:
             view = views.attach(agent_id)
-        except Exception as error:  # noqa: BLE001 - a policy of somebody's own may raise anything
+        except Exception as error:  # noqa: BLE001 - a third party's policy may raise anything
             return None, _why(error, spec)
         self._guests.add(agent_id)
         return view.context_digest, ""
@@ -186,7 +186,7 @@ class ViewProof:
         self._guests.discard(agent_id)
         try:
             views.attach(agent_id)
-        except Exception as error:  # noqa: BLE001 - a policy of somebody's own may raise anything
+        except Exception as error:  # noqa: BLE001 - a third party's policy may raise anything
             views.failed[agent_id] = error
 
     def _policy(self, spec: Mapping[str, Any]) -> ObservationPolicy | str:

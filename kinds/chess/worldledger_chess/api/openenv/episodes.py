@@ -92,7 +92,7 @@ class Episode:
 
     def __init__(self, game: LiveGame) -> None:
         live = game.live
-        assert live is not None  # noqa: S101 - whoever makes an episode has looked
+        assert live is not None  # noqa: S101 - checked before an episode is made
         self.game = game
         self.live: LiveConfig = live
         outside: list[Player] = [player for player in OTHER if live.players[player] == EXTERNAL]

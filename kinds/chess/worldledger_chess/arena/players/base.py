@@ -167,5 +167,5 @@ class GuardedPlayer:
         try:
             async with asyncio.timeout(CLOSING_S):
                 await self._player.close()
-        except Exception as error:  # noqa: BLE001 - somebody's own class may raise anything; the game is over anyway
+        except Exception as error:  # noqa: BLE001 - a third party's class may raise anything; the game is over anyway
             _log.warning("a player could not be closed", player=self.name, error=f"{type(error).__name__}: {error}")
