@@ -151,12 +151,12 @@ class Verifier:
 
     - ``world_id`` is compared with the one inside each effect.
     - ``heads`` are positions noted earlier (or elsewhere): the chain must pass through each of them. That finds a chain
-    that was recomputed from some seq on, or a tail that was cut off together with its head.
+      that was recomputed from some seq on, or a tail that was cut off together with its head.
     - ``before`` is the stored text of the effect at ``start``; the times of the first row are compared with it.
     - ``is_full`` also holds each text to the canonical profile, and each effect to its shape.
     - ``spill`` lends files for what has to be remembered of every effect; without it, 24 bytes of each stay in memory.
     - ``heard`` is called with the requests that follow from the effects, in their order; with ``hears_repeats`` it is
-    left to ``heard`` to find requests that occur twice.
+      left to ``heard`` to find requests that occur twice.
 
     The verifier stops at its first finding and keeps it; `finish` reports what occurs twice. A caller that lends files
     closes the verifier at the end.

@@ -29,7 +29,7 @@ class View(BaseModel):
     - ``view_seq``: the global_seq of the effect that made the view what it is.
     - ``visible_entities``: entity_id -> its data, without hidden fields.
     - ``visible_relationships``: entity_id -> the ids it is related to, sorted; empty lists occur only if an agent's
-    policy has no remove operations.
+      policy has no remove operations.
     - ``context_digest``: the digest of the view without ``view_seq``, see `View.of`.
 
     Values inside a view may be shared with other views: do not change them.

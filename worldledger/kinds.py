@@ -41,7 +41,7 @@ class Kind:
     - ``routes``: a sequence of Starlette's routes, those of a FastAPI ``APIRouter`` for example.
     - ``tags``: the groups of these routes in the OpenAPI document, objects with ``name`` and ``description``.
     - ``serves``: a function from `worldledger_service.api.context.Services` to an asynchronous context manager, entered
-    as long as the service serves; routes find what it yields in ``Services.of_kinds``, by the kind's name.
+      as long as the service serves; routes find what it yields in ``Services.of_kinds``, by the kind's name.
     - ``problems``: classes of errors, each with its `worldledger_service.api.problems.Answer`.
     - ``schemas``: JSON Schemas that are served, `worldledger_service.api.documents.Published` objects by name.
     - ``report``: a `worldledger_service.report.blocks.KindSection`, what an experiment's report says of its worlds.

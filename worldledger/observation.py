@@ -137,7 +137,7 @@ class ViewCone(BaseModel):
     - ``angle``: its full opening in degrees: 90 sees 45 to each side, 360 all around.
     - ``range``: how far it reaches, in units of the world; None: as far as the other settings let the agent see.
     - ``direction``: its direction, 2 or 3 numbers that are not all 0. None: the ``direction`` of the agent's own
-    entity; while that has none, the agent looks all around, and ``range`` does not apply.
+      entity; while that has none, the agent looks all around, and ``range`` does not apply.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -196,18 +196,18 @@ class ObservationPolicy:
 
     - `show_entity`, `show_event`: what is shown of what is seen. Cheap.
     - `show_entity_to`, `show_event_to`: the same, if it differs from agent to agent. Such agents share no work. The
-    former may look at the entity itself; at other things in the state only if an effect that changes them touches the
-    entities that look different then (`worldledger.rulesets.base.Touched`).
+      former may look at the entity itself; at other things in the state only if an effect that changes them touches the
+      entities that look different then (`worldledger.rulesets.base.Touched`).
     - `sees_entity`: whether an entity is seen. It may look at the agent's and the entity's own data and at the
-    relationships between both; it is called again for what an effect has touched, and for everything when the agent's
-    own entity was touched.
+      relationships between both; it is called again for what an effect has touched, and for everything when the agent's
+      own entity was touched.
     - `field_of_view`: how far, and in which direction, the agent sees from its position. It may look at the agent's own
-    entity and position.
+      entity and position.
     - `should_observe_event`: whether an event is observed. It is called for every effect.
     - `is_aware_of`: whether an event within sight is observed because it names an entity that may be out of sight. If
-    `sees_entity` is overridden and this is not, it is the result of `sees_entity`.
+      `sees_entity` is overridden and this is not, it is the result of `sees_entity`.
     - `filter_world_state`, `calculate_observation_delta`: anything else. Then the whole view is recomputed for every
-    effect, so this is for small worlds. The two have to agree with each other, not with the other methods.
+      effect, so this is for small worlds. The two have to agree with each other, not with the other methods.
 
     A policy keeps nothing from one call to the next: it may be shared by many agents, and every process makes it again
     from its registered name, version and config (`worldledger.policies`).

@@ -7,7 +7,7 @@ the log, from the genesis first and then these kinds:
 - ``WorldTimeAuthoritySet {authority, offset}``: sets the authority from here on
 - ``WorldTimeSet {adapter, time}``: a tick, with the time as the adapter stated it
 - ``WorldTimeAuthoritySilent {authority, last_tick_seq, reason}``: the adapter has fallen silent; its next tick ends
-that
+  that
 """
 
 from __future__ import annotations

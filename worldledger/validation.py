@@ -59,8 +59,8 @@ def judge_intent(
     - UnknownAgentError: its agent is not registered there (``world_id`` is for the message)
     - PermissionDeniedError: the agent lacks a permission, which it names
     - IntentConflictError: a Move whose ``from`` is not the agent's position; the caller, who has the log, fills in its
-    conflicting_effects. ``position`` returns the agent's position as it is shown (None: unknown, and nothing is
-    compared); without it, it is its entity's
+      conflicting_effects. ``position`` returns the agent's position as it is shown (None: unknown, and nothing is
+      compared); without it, it is its entity's
     - IntentRefusedError: the validator returns False; what it raises is passed on to the caller
     """
     agent = state.metadata["agents"].get(intent.agent_id)

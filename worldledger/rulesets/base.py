@@ -59,23 +59,23 @@ class Ruleset:
     """The rules of one kind of world; subclass it and name an instance in the entry points.
 
     - ``name`` is how worlds refer to it. ``version`` rises whenever the same log would give another state; it is in
-    each world's genesis, in snapshots and in state digests.
+      each world's genesis, in snapshots and in state digests.
     - ``handlers``: kind -> `Handler`. They are pure: state and effect alone decide how the state changes, and only the
-    state is changed. A handler that cannot read a payload raises MalformedEffectError; anything else it raises ends the
-    fold with an error that names the effect.
+      state is changed. A handler that cannot read a payload raises MalformedEffectError; anything else it raises ends
+      the fold with an error that names the effect.
     - ``checks``: kind -> `Check`, for `decide`. A check raises a SimulationError (IllegalEffectError names the rule).
     - ``stateful``: the kinds whose check looks at the state; the others are checked without one, which is cheaper.
     - ``upcasters``: for payloads of older versions, see `worldledger.upcasting`.
     - ``unobserved``: kinds that no agent is shown as events, whatever its policy: the patches tell what they mean, or
-    they are secret.
+      they are secret.
     - ``digest_after``: kinds after which a ViewDigest of what the agents that observe the effect see is written,
-    besides every so many effects: at the end of a turn, say.
+      besides every so many effects: at the end of a turn, say.
     - ``judges_by_hidden``: whether its rules look at more of the state than entities, such as notes in ``metadata``
-    that no policy shows. If they do not, an agent that is shown all entities is told every refusal in full.
+      that no policy shows. If they do not, an agent that is shown all entities is told every refusal in full.
     - ``records_rejections``: whether refused intents of its worlds become IntentRejected effects, unless a world's own
-    configuration says otherwise.
+      configuration says otherwise.
     - ``units``: name -> `worldledger.moments.Unit`: the units of moments of its worlds (``turn:5``). ``step`` is there
-    in every world; a ruleset may declare what its worlds' steps are.
+      in every world; a ruleset may declare what its worlds' steps are.
 
     System kinds are folded by the core, not by the ruleset.
     """

@@ -56,10 +56,10 @@ class Onlooker:
     """An agent whose view is kept: it sees a `Scene`, or (kind "whole") its policy recomputes the view each time.
 
     - ``kind``: how it is determined what the agent sees, as far as its policy alone decides that: "whole", "asked",
-    "related", or "" if it depends on the agent's position. ``place`` is the present answer.
+      "related", or "" if it depends on the agent's position. ``place`` is the present answer.
     - ``asks``: whether the policy itself has to be asked which events are observed.
     - ``look``: agents with the same look are shown the same of what they see. It is ``personal`` if no other agent can
-    have it, because the policy shows things differently to each agent.
+      have it, because the policy shows things differently to each agent.
     """
 
     __slots__ = (
