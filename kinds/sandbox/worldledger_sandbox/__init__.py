@@ -1,4 +1,4 @@
-"""The free sandbox: entities, positions, messages and relationships, with no rules but the vocabulary's."""
+"""The free sandbox: entities, positions, messages and relationships, without rules beyond its vocabulary."""
 
 from worldledger.kinds import Kind
 

@@ -1,4 +1,4 @@
-"""Turn-based simulations whose variables are typed and whose agents each see their own part of it."""
+"""Turn-based simulations with typed variables, in which each agent sees its own part."""
 
 from worldledger.kinds import Kind
 

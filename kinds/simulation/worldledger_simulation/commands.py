@@ -13,7 +13,7 @@ _CHECKPOINTS = examples(
 
 
 def add(commands: Commands) -> None:
-    """Add them to the program's."""
+    """Add them to the program's commands."""
     commands.group("config", "Look at configurations of simulations.", _CONFIGS)
     commands.add("config check", config_check)
     commands.add("config convert", config_convert)

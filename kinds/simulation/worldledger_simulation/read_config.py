@@ -11,7 +11,7 @@ from worldledger_simulation.rules.config import load_config
 
 
 def read_config(file: Path, *, named: bool) -> dict[str, Any] | None:
-    """Read a file: one that is YAML, or JSON with a simulation's sections, or any where the kind is ``named``."""
+    """Read a YAML file, a JSON file with a simulation's sections, or any file if the kind is ``named``."""
     return load_config(file).to_value() if named or _is_simulation(file) else None
 
 

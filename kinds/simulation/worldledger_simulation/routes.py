@@ -1,4 +1,4 @@
-"""What is served of simulations over HTTP."""
+"""The HTTP routes of simulations."""
 
 from typing import Final
 

@@ -3,5 +3,5 @@
 from pathlib import Path
 from typing import Final
 
-#: Where they are.
+#: The folder with their SQL.
 FOLDER: Final = Path(__file__).parent

@@ -1,8 +1,7 @@
-"""The free sandbox: entities, positions, messages and relationships, with no rules but the vocabulary's.
+"""The free sandbox: entities, positions, messages and relationships, without rules beyond its vocabulary.
 
-- ``payloads.py``: what each kind's payload says, or why it cannot be read
-- ``handlers.py``: what becomes of the state (evolve)
-- ``checks.py``: what is refused before it becomes an effect (decide)
+- ``payloads.py``: reading the payload of each kind
+- ``checks.py``: what is refused before it becomes an effect (decide), and how effects change the state (evolve)
 """
 
 from typing import Any
@@ -13,7 +12,7 @@ from worldledger_sandbox.rules.checks import CHECKS, HANDLERS, STATEFUL, as_show
 
 
 class Sandbox(Ruleset):
-    """Worlds of the ruleset ``sandbox``: the kinds of its vocabulary have a meaning, and any other is welcome."""
+    """Worlds of the ruleset ``sandbox``: the kinds of its vocabulary have a meaning, and any other is allowed."""
 
     name = "sandbox"
     version = 1
@@ -24,7 +23,7 @@ class Sandbox(Ruleset):
     def as_shown(
         self, kind: str, payload: dict[str, Any], agent_id: str, shown: WorldState, knowing: Knowing
     ) -> dict[str, Any]:
-        """Leave out what an EntityUpdated says of hidden fields, and entities that may or may not be there."""
+        """Leave out an EntityUpdated's statements about hidden fields, and entities that may or may not exist."""
         return as_shown(kind, payload, shown, knowing)
 
 

@@ -1,9 +1,9 @@
-"""What a sandbox world refuses before it becomes an effect, each rule by its name.
+"""The checks of sandbox worlds, by the name of the rule, and how effects change the state.
 
 - ``payload``: the payload cannot be read, or a private message has no ``target_id``; the path names the value
-- ``entity_exists``: EntityCreated of an entity that is there
-- ``unknown_entity``: EntityRemoved or EntityUpdated of one that is not
-- ``patch``: the patch of EntityUpdated fails, or what it gives is no entity
+- ``entity_exists``: EntityCreated of an existing entity
+- ``unknown_entity``: EntityRemoved or EntityUpdated of one that does not exist
+- ``patch``: the patch of EntityUpdated fails, or its result is not an entity
 - ``self_interaction``: Interact with oneself
 """
 
@@ -76,7 +76,7 @@ def _without_state(read: Callable[[dict[str, Any], str], object]) -> _Reader:
 
 
 def _check(read: _Reader) -> Check:
-    """Make a check of a reader: what it cannot read is illegal."""
+    """Make a check from a reader: an unreadable payload is illegal."""
 
     def look(draft: CheckedDraft, payload: dict[str, Any], state: WorldState | None) -> None:
         read(payload, draft.source_id, state)
@@ -85,7 +85,7 @@ def _check(read: _Reader) -> Check:
 
 
 def _message(read: Callable[[dict[str, Any], str], object]) -> Check:
-    """Make a check of a message's reader: a private one is written with its ``audience``."""
+    """Make a check from a message's reader: a private message is written with its ``audience``."""
 
     def look(draft: CheckedDraft, payload: dict[str, Any], _: WorldState | None) -> dict[str, Any] | None:
         read(payload, draft.source_id)
@@ -108,18 +108,18 @@ CHECKS: Final[Mapping[str, Check]] = {
     "SpeakResponse": _message(read_said),
 }
 
-#: The kinds whose legality hangs on what is there already.
+#: The kinds whose legality depends on the state.
 STATEFUL: Final = frozenset({"EntityCreated", "EntityRemoved", "EntityUpdated"})
 
 
-# -- what is told of a refusal -------------------------------------------------------------------------------
+# -- judging by what an agent is shown -----------------------------------------------------------------------
 
 
 def as_shown(kind: str, payload: dict[str, Any], shown: WorldState, knowing: Knowing) -> dict[str, Any]:
     """Return the payload of an agent's intent as far as it can be judged by what the agent is shown.
 
-    Operations on fields that are hidden from it are left out, and tests of values that it is not shown exactly. Raises
-    UnknowableError for an entity that may be there or not.
+    Operations on fields that are hidden from it are left out, and so are tests of values that it is not shown exactly.
+    Raises UnknowableError for an entity that may or may not exist.
     """
     if kind not in ("EntityRemoved", "EntityUpdated"):
         return payload
@@ -144,7 +144,7 @@ def as_shown(kind: str, payload: dict[str, Any], shown: WorldState, knowing: Kno
             if isinstance(pointer, str)
         ]
         if name in ("copy", "move") and any(hidden):
-            raise UnknowableError  # what is shown may come from what is not
+            raise UnknowableError  # what is shown may come from what is hidden
         if name == "test" and (any(hidden) or not exact):
             seen.append(_NOTHING)
         else:
@@ -160,16 +160,16 @@ def _field(pointer: str) -> str:
     return pointer.split("/", 2)[1].replace("~1", "/").replace("~0", "~") if pointer.startswith("/") else pointer
 
 
-# What becomes of the state of a sandbox world by each kind of effect.
+# -- handlers: how each kind of effect changes the state -----------------------------------------------------
 #
-# Kept at all times, whatever comes: ``entity["position"]`` and ``spatial_index`` say the same; ``relationships`` has
-# for each entity exactly the sorted keys of its details in ``metadata["relationships"]``; nothing empty is left
-# behind there. A handler reads the whole payload before it changes anything, and never changes the payload: an entity
-# is an object of the state's own, and whatever hangs below it is replaced, not changed. Of a relationship both ends
-# are touched: whether an agent sees an entity may hang on it.
+# Invariants: ``entity["position"]`` and ``spatial_index`` agree; ``relationships`` has for each entity exactly the
+# sorted keys of its details in ``metadata["relationships"]``, without empty ones. A handler reads the whole payload
+# before it changes anything, and never changes the payload: an entity is an object of the state's own, and the values
+# in it are replaced, not changed. A change of a relationship touches both ends, because it may decide whether an agent
+# sees an entity.
 #
-# A message that was written with its ``audience`` is private: it is an event for these alone, and the state knows
-# nothing of it. Messages of before have none.
+# A message with an ``audience`` is private: it is an event for these agents alone, and leaves the state as it is. Older
+# messages have no audience.
 
 INTERACT: Final = "interact"
 
@@ -178,7 +178,7 @@ INTERACT: Final = "interact"
 
 
 def create(state: WorldState, effect: Effect) -> Touched:
-    """EntityCreated: the entity is there, in the place of any other of that id."""
+    """EntityCreated: add the entity, replacing any other of that id."""
     entity_id, data, position = read_created(effect["payload"], effect["source_id"])
     if position is None:
         state.entities[entity_id] = data.copy()
@@ -190,7 +190,7 @@ def create(state: WorldState, effect: Effect) -> Touched:
 
 
 def update(state: WorldState, effect: Effect) -> Touched:
-    """EntityUpdated: the entity is what the patch makes of it."""
+    """EntityUpdated: apply the patch to the entity."""
     entity_id, operations = read_updated(effect["payload"], effect["source_id"])
     if entity_id not in state.entities:
         raise UnreadableError("there is no such entity", "$.payload.entity_id", "unknown_entity")
@@ -205,7 +205,7 @@ def update(state: WorldState, effect: Effect) -> Touched:
 
 
 def remove(state: WorldState, effect: Effect) -> Touched:
-    """EntityRemoved: the entity is gone, and every relationship from or to it."""
+    """EntityRemoved: remove the entity, and every relationship from or to it."""
     entity_id = read_removed(effect["payload"], effect["source_id"])
     if state.entities.pop(entity_id, None) is None:
         return ()
@@ -224,10 +224,10 @@ def remove(state: WorldState, effect: Effect) -> Touched:
 
 
 def move(state: WorldState, effect: Effect) -> Touched:
-    """Move: the entity stands at the target."""
+    """Move: put the entity at the target."""
     payload = effect["payload"]
     point = payload.get("to")
-    # By far the most frequent kind: what nearly every one looks like is read right here, in half the time.
+    # By far the most frequent kind: its usual form is read right here, in half the time.
     if not (type(point) is list and len(point) == 3 and type(point[0]) is type(point[1]) is type(point[2]) is float):
         point = read_target(payload, "")
     entity_id = read_mover(payload, effect["source_id"]) if "agent_id" in payload else effect["source_id"]
@@ -242,13 +242,13 @@ def move(state: WorldState, effect: Effect) -> Touched:
 
 
 def speak(state: WorldState, effect: Effect) -> Touched:
-    """Speak and SpeakResponse: the source has said something."""
+    """Speak and SpeakResponse: note the source's last message."""
     text = read_said(effect["payload"], effect["source_id"])
     return _note_message(state, effect, text, "last_speak_time", "message_count")
 
 
 def emit(state: WorldState, effect: Effect) -> Touched:
-    """MessageEmitted: a message came from the source."""
+    """MessageEmitted: note the source's last message."""
     text = read_emitted(effect["payload"], effect["source_id"])
     return _note_message(state, effect, text, "last_emit_time", "emit_count")
 
@@ -264,7 +264,7 @@ def _note_message(state: WorldState, effect: Effect, text: str, time: str, count
         entity = state.entities[entity_id] = {}
     entity["last_message"] = text
     entity[time] = effect["sim_time"]
-    # Whoever makes or patches an entity may put anything there: what cannot be counted on is counted anew.
+    # Entities may have been created or patched with anything here: an unusable value is replaced.
     before = entity.get(count)
     entity[count] = before + 1 if type(before) is int and 0 <= before < MAX_INT else 1
     return entity_id
@@ -274,7 +274,7 @@ def _note_message(state: WorldState, effect: Effect, text: str, time: str, count
 
 
 def interact(state: WorldState, effect: Effect) -> Touched:
-    """Interact: source and target are related, both ways."""
+    """Interact: relate source and target, in both directions."""
     source_id = effect["source_id"]
     target = read_interaction(effect["payload"], source_id)
     _relate(state, Relation(source_id, target, INTERACT, 1.0, {}))
@@ -283,14 +283,14 @@ def interact(state: WorldState, effect: Effect) -> Touched:
 
 
 def set_relation(state: WorldState, effect: Effect) -> Touched:
-    """RelationshipSet: one entity is related to another, one way."""
+    """RelationshipSet: relate one entity to another, in one direction."""
     relation = read_relation(effect["payload"], effect["source_id"])
     _relate(state, relation)
     return relation.from_entity, relation.to_entity
 
 
 def end_relation(state: WorldState, effect: Effect) -> Touched:
-    """RelationshipRemoved: one entity is no longer related to another, in one way or in all."""
+    """RelationshipRemoved: end an entity's relationship to another, of one type or of all."""
     from_entity, to_entity, relationship_type = read_ended(effect["payload"], effect["source_id"])
     _unrelate(state, from_entity, to_entity, relationship_type)
     return from_entity, to_entity
@@ -307,7 +307,7 @@ def _relate(state: WorldState, relation: Relation) -> None:
 
 
 def _unrelate(state: WorldState, from_entity: str, to_entity: str, relationship_type: str | None) -> None:
-    """End the relationships of one type, or of any, where there are such."""
+    """Remove the relationships of one type, or of any, if there are some."""
     details: dict[str, dict[str, Any]] = state.metadata["relationships"]
     ends = details.get(from_entity, {})
     if to_entity not in ends:

@@ -1,7 +1,7 @@
-"""The sandbox's vocabulary: what the payload of each kind says, or why it cannot be read.
+"""The sandbox's vocabulary: reading the payload of each kind.
 
-Every reader takes a payload and the effect's source_id. A field that may be left out may also be null; fields that
-the vocabulary does not know are no concern of it.
+Every reader takes a payload and the effect's source_id. Optional fields may also be null; fields that the vocabulary
+does not know are ignored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from worldledger.world import Point
 
 
 class Created(NamedTuple):
-    """An entity that comes into the world, and where, if it is anywhere."""
+    """A new entity, and its position if it has one."""
 
     entity_id: str
     data: dict[str, Any]
@@ -31,7 +31,7 @@ class Created(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """A relationship, one way (source: docs/reference/contracts.md, "Space")."""
+    """A relationship in one direction (source: docs/reference/contracts.md, "Space")."""
 
     from_entity: str
     to_entity: str
@@ -44,7 +44,7 @@ class Relation(NamedTuple):
 
 
 def read_created(payload: Mapping[str, Any], _: str) -> Created:
-    """Read EntityCreated ``{entity_id, entity_data, position?}``; a position may also stand in entity_data."""
+    """Read EntityCreated ``{entity_id, entity_data, position?}``; a position may also be in entity_data."""
     entity_id = read_name(payload, "entity_id")
     data = read_object(payload, "entity_data")
     position = payload.get("position")
@@ -61,15 +61,15 @@ def read_removed(payload: Mapping[str, Any], _: str) -> str:
 
 
 def read_updated(payload: Mapping[str, Any], _: str) -> tuple[str, list[Any]]:
-    """Read EntityUpdated ``{entity_id, patch}``; the operations are looked at when the patch is applied."""
+    """Read EntityUpdated ``{entity_id, patch}``; the operations are checked when the patch is applied."""
     operations = read_patch(payload)
     return read_name(payload, "entity_id"), operations
 
 
 def placed(entity: Any, operations: list[Any]) -> dict[str, Any]:
-    """Return what an entity becomes by a patch, its position (if it has one) written as three floats.
+    """Return an entity after a patch, with its position (if it has one) as three floats.
 
-    Raises UnreadableError, rule ``patch``, if the patch fails or what it gives is no entity.
+    Raises UnreadableError, rule ``patch``, if the patch fails or its result is not an entity.
     """
     result = patched(entity, operations)
     if "position" in result:
@@ -85,7 +85,7 @@ def placed(entity: Any, operations: list[Any]) -> dict[str, Any]:
 
 
 def read_mover(payload: Mapping[str, Any], source_id: str) -> str:
-    """Read who moves: ``agent_id`` if it names anybody, else the source."""
+    """Read the moving entity: ``agent_id`` if it is given, else the source."""
     agent_id = payload.get("agent_id")
     if type(agent_id) is not str or not agent_id:
         return source_id
@@ -93,7 +93,7 @@ def read_mover(payload: Mapping[str, Any], source_id: str) -> str:
 
 
 def read_target(payload: Mapping[str, Any], _: str) -> Point:
-    """Read where a Move ``{to | position, from?, speed?, agent_id?}`` leads."""
+    """Read the target of a Move ``{to | position, from?, speed?, agent_id?}``."""
     target = payload.get("to")
     if target is not None:
         return read_point(target, "$.payload.to")
@@ -124,7 +124,7 @@ def read_emitted(payload: Mapping[str, Any], source_id: str) -> str:
 
 
 def audience_of(payload: Mapping[str, Any], source_id: str) -> list[str] | None:
-    """Return whom a message with ``private`` true is for, sorted: its source and its ``target_id``; None for all."""
+    """Return a private message's audience, sorted: its source and its ``target_id``; None for a public one."""
     private = payload.get("private")
     if private is None or private is False:
         return None
@@ -139,7 +139,7 @@ def audience_of(payload: Mapping[str, Any], source_id: str) -> list[str] | None:
 
 
 def read_interaction(payload: Mapping[str, Any], source_id: str) -> str:
-    """Read whom an Interact ``{target_id}`` is with."""
+    """Read the target of an Interact ``{target_id}``."""
     target = read_name(payload, "target_id")
     if target == source_id:
         raise UnreadableError("nobody interacts with itself", "$.payload.target_id", "self_interaction")
@@ -159,7 +159,7 @@ def read_relation(payload: Mapping[str, Any], source_id: str) -> Relation:
 
 
 def read_ended(payload: Mapping[str, Any], source_id: str) -> tuple[str, str, str | None]:
-    """Read RelationshipRemoved ``{from_entity?, to_entity, relationship_type?}``; without a type all are meant."""
+    """Read RelationshipRemoved ``{from_entity?, to_entity, relationship_type?}``; no type means all types."""
     return (
         source_id if payload.get("from_entity") is None else read_name(payload, "from_entity"),
         read_name(payload, "to_entity"),

@@ -1,4 +1,4 @@
-"""JSON Schemas of simulations' files: configurations, variables in them, and checkpoints."""
+"""JSON Schemas of simulations' files: configurations, their variables, and checkpoints."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TITLES: Final = {
     "simulation-config": "The configuration of a simulation",
     "variable-definition": "The definition of a state variable",
 }
-#: Every identifier of Python, and little else: the rest is a matter of Unicode.
+#: Matches every identifier of Python, and little else: the exact rule depends on Unicode.
 _IDENTIFIER: Final[dict[str, Any]] = {
     "pattern": r"^[^\s!-@\[-`{-~][^\s!-/:-@\[-^`{-~]*$",
     "minLength": 1,
@@ -28,7 +28,7 @@ _IDENTIFIER: Final[dict[str, Any]] = {
 }
 _NULL: Final[dict[str, Any]] = {"type": "null"}
 _DEFINITION: Final[dict[str, Any]] = {"$ref": "#/$defs/VariableDefinition"}
-#: What stands for each element of a collection: the bare name of a type, or a definition.
+#: The type of a collection's elements: the bare name of a type, or a definition.
 _ELEMENT: Final[dict[str, Any]] = {"anyOf": [{"enum": list(limits.BARE)}, _DEFINITION]}
 _LENGTH: Final[dict[str, Any]] = {"type": ["integer", "null"], "minimum": 1}
 _SCHEMA: Final[dict[str, Any]] = {
@@ -45,7 +45,7 @@ _VALUES: Final[dict[str, Any]] = {
     "maxItems": limits.MAX_ITEMS,
     "uniqueItems": True,
 }
-#: How each type of JSON may stand for a default; numbers are also read from texts, as Pydantic does.
+#: The JSON forms of a default of each type; numbers are also read from texts, as Pydantic does.
 _DEFAULTS: Final[Mapping[str, list[str]]] = {
     "float": ["number", "string", "boolean", "null"],
     "int": ["number", "string", "boolean", "null"],
@@ -57,14 +57,14 @@ _DEFAULTS: Final[Mapping[str, list[str]]] = {
     "list": ["array", "null"],
     "tuple": ["array", "null"],
 }
-#: What must be there besides the type.
+#: The members that are required besides the type.
 _REQUIRED: Final[Mapping[str, list[str]]] = {
     "categorical": ["values"],
     "list": ["item_type"],
     "tuple": ["item_types"],
     "object": ["schema"],
 }
-#: A name that an agent may have.
+#: A valid name of an agent.
 _AGENT_NAME: Final[dict[str, Any]] = {
     "type": "string",
     "minLength": 1,
@@ -121,7 +121,7 @@ def simulation_config() -> dict[str, Any]:
 
 @cache
 def checkpoint() -> dict[str, Any]:
-    """Return the schema of a checkpoint; what variables it has, the configuration says that it is used with."""
+    """Return the schema of a checkpoint; its variables depend on the configuration that it is used with."""
     return document(
         "checkpoint",
         TITLES["checkpoint"],
@@ -169,7 +169,7 @@ def checkpoint() -> dict[str, Any]:
 
 
 def _definition(made: Mapping[str, Any]) -> dict[str, Any]:
-    """Complete what the model says of a variable's definition by what belongs to each type."""
+    """Extend the model's schema of a variable's definition by the rules of each type."""
     found: dict[str, Any] = made["$defs"]["VariableDefinition"]
     properties = found["properties"]
     properties["type"] = {"enum": list(limits.TYPES)}
@@ -190,7 +190,7 @@ def _definition(made: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _by_type(kind: str) -> dict[str, Any]:
-    """Return what holds for the definitions of one type: foreign fields are not set, its own are there."""
+    """Return the rules for definitions of one type: fields of other types are not set, its own are there."""
     foreign = limits.KNOWN_FIELDS - {"type", "default"} - limits.FIELDS[kind]
     then: dict[str, Any] = {
         "properties": {
@@ -209,12 +209,12 @@ def _by_type(kind: str) -> dict[str, Any]:
 
 
 def _set(names: list[str], *, but: list[str]) -> dict[str, Any]:
-    """Say which fields are set, and which are not."""
+    """Return the rule that some fields are set, and others are not."""
     return {"required": names, "properties": {**{name: {"not": _NULL} for name in names}, **dict.fromkeys(but, _NULL)}}
 
 
 def _allow_null(schema: dict[str, Any]) -> None:
-    """Let the fields of an object that may be left out be null as well."""
+    """Allow null for the optional fields of an object."""
     for name, field in schema.get("properties", {}).items():
         choices = field.get("anyOf", [])
         if name not in schema.get("required", ()) and _NULL not in choices and "null" not in field.get("type", ()):
@@ -224,7 +224,7 @@ def _allow_null(schema: dict[str, Any]) -> None:
                 schema["properties"][name] = {"anyOf": [rest, _NULL], **told}
 
 
-#: They by name.
+#: The schemas by name.
 SCHEMAS: Final[Mapping[str, Published]] = {
     "checkpoint": Published(TITLES["checkpoint"], checkpoint),
     "simulation-config": Published(TITLES["simulation-config"], simulation_config),

@@ -1,4 +1,4 @@
-"""Turns of simulations over HTTP: where each stands in the log, and what was true at its end."""
+"""Turns of simulations over HTTP: their places in the log, and the state at their ends."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from worldledger_service.store.reader import Reader
 
 
-# Turns of simulations: where in the log each begins and ends.
+# -- finding where in the log turns begin and end ------------------------------------------------------------
 
 
 class TurnAt(NamedTuple):
-    """Where a turn stands in a world's log.
+    """The place of a turn in a world's log.
 
-    ``first_seq`` is the effect that started it (of what a simulation begins with, SimulationStarted), ``ended_seq`` the
-    one that ended it, if there is one yet, and ``last_seq`` the last before the next turn: the head, while there is
-    none.
+    ``first_seq`` is the effect that started it (SimulationStarted for the state that a simulation begins with),
+    ``ended_seq`` the one that ended it, if there is one yet, and ``last_seq`` the last before the next turn: the head,
+    while there is none.
     """
 
     turn: int
@@ -54,7 +54,7 @@ class Turns:
         self._units = units
 
     async def at(self, world: WorldRecord, turn: int) -> TurnAt:
-        """Return where a turn stands. Raises MomentNotFoundError for one that the world does not have."""
+        """Return the place of a turn. Raises MomentNotFoundError for one that the world does not have."""
         from worldledger_simulation.rules.words import TURN, TURN_ENDED  # noqa: PLC0415 - slow to load, for simulations
 
         first, last = await self._units.at(world, TURN, turn)
@@ -62,7 +62,7 @@ class Turns:
         return TurnAt(turn, first, rows[0]["global_seq"] if rows else None, last)
 
 
-# The shapes of the turns of simulations.
+# -- the shapes of answers -----------------------------------------------------------------------------------
 
 _TURN: dict[str, Any] = {
     "world_id": "market",
@@ -175,7 +175,7 @@ def _value(at: TurnAt, found: StateAt, times: dict[str, float]) -> dict[str, Any
 
 
 async def _times(found: Services, record: WorldRecord, at: TurnAt) -> dict[str, float]:
-    """Return when a turn's first and last effect were, by both clocks."""
+    """Return the times of a turn's first and last effect, by both clocks."""
     times: dict[str, float] = {}
     for name, seq in (("first", at.first_seq), ("last", at.last_seq)):
         effect = orjson.loads((await found.store.reader.effect(record.world_id, seq)).text)

@@ -70,7 +70,7 @@ def command(
 
 
 def _checkpoint(record: WorldRecord, found: StateAt) -> tuple[bytes, int, bool]:
-    """Write a state's checkpoint; return it with its turn, and whether that is open. Raises SimulationError."""
+    """Write a state's checkpoint; return it with its turn, and whether that turn is open. Raises SimulationError."""
     import orjson  # noqa: PLC0415 - slow to load; `--help` needs none of them
 
     from worldledger_simulation.rules import SimulationState  # noqa: PLC0415

@@ -84,7 +84,7 @@ def command(
 
 
 def _name(file: str) -> str:
-    """Return the name that a file gives its world. Raises BadParameter where it cannot be one."""
+    """Return the world's name as a file gives it. Raises BadParameter for an invalid one."""
     from worldledger.genesis import check_world_name  # noqa: PLC0415
 
     try:
@@ -105,7 +105,7 @@ def _read(file: str) -> Any:
                 data = stream.read(_MOST + 1)
         if len(data) > _MOST:
             raise FileRefusedError(f"it is larger than {_MOST} bytes; no checkpoint is", file=file)
-        value = parse_text(data.removeprefix(BOM_UTF8))  # which some editors begin a file with
+        value = parse_text(data.removeprefix(BOM_UTF8))  # some editors begin a file with it
         gate(value)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
@@ -117,7 +117,7 @@ def _read(file: str) -> Any:
 
 
 def _fitting(value: Any, settings: SimulationConfig, file: str, config: Path) -> Checkpoint:
-    """Read a checkpoint for a configuration. Raises InvalidSimulationConfigError with all that does not fit."""
+    """Read a checkpoint for a configuration. Raises InvalidSimulationConfigError with everything that does not fit."""
     from worldledger_simulation.rules import Checkpoint  # noqa: PLC0415
 
     try:
@@ -136,12 +136,12 @@ def _world(world_id: str, settings: SimulationConfig, value: Any, experiment: st
     fields = {"ruleset": "simulation", "config": settings.to_value(), "checkpoint": value, "experiment": experiment}
     try:
         return NewWorld(world_id=world_id, **fields)
-    except ValidationError as error:  # the only one that nobody has looked at yet
+    except ValidationError as error:  # the only one that has not been checked yet
         raise typer.BadParameter(error.errors(include_url=False)[0]["msg"], param_hint="'--experiment'") from None
 
 
 async def _create(store: Store, world: NewWorld) -> WorldRecord | None:
-    """Create the world; return None where it is there already, and has begun just so."""
+    """Create the world; return None if it exists already, with this beginning."""
     try:
         return await store.create_world(world)
     except WorldExistsError:
@@ -151,7 +151,7 @@ async def _create(store: Store, world: NewWorld) -> WorldRecord | None:
 
 
 async def _is_there(store: Store, world: NewWorld) -> bool:
-    """Tell whether the world that has the name was made of this configuration and this checkpoint."""
+    """Return whether the existing world was made from this configuration and this checkpoint."""
     import orjson  # noqa: PLC0415
 
     from worldledger.rulesets import load_ruleset  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""``worldledger config check``: whether simulations can be made of configuration files, and what they would be."""
+"""``worldledger config check``: whether configuration files are valid, and a summary of each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXAMPLES = examples(
     "worldledger config check simulation.yaml", "worldledger config check simulations/*.yaml --json | jq .problems"
 )
 
-#: Most agents that are named.
+#: Most agents that are listed by name.
 _MOST_NAMED: Final = 10
 #: Longest description of a type.
 _LONGEST: Final = 100
@@ -50,7 +50,7 @@ def command(
 
 
 def _check(file: str, *, as_json: bool) -> int:
-    """Tell of one file; return the exit code that it stands for."""
+    """Report on one file; return its exit code."""
     from worldledger_simulation.rules.config import config_of, located  # noqa: PLC0415
 
     problems: Sequence[Problem] = ()
@@ -83,7 +83,7 @@ def _check(file: str, *, as_json: bool) -> int:
 
 
 def put_problems(problems: Sequence[Problem]) -> None:
-    """Write problems to stderr, without the program's name before them, so that an editor finds the place."""
+    """Write problems to stderr, without the program's name in front, so that editors can jump to the place."""
     for problem in summed_up(problems):
         for line in told(problem).splitlines():
             Above().write(plain(line) + "\n")
@@ -102,7 +102,7 @@ def _value(problem: Problem) -> dict[str, Any]:
 
 
 def _summary(config: SimulationConfig) -> dict[str, Any]:
-    """Return what a configuration says, in short."""
+    """Return a short summary of a configuration."""
     seen = config.observability
     internal = frozenset() if seen is None else seen.internal
     enabled = seen is not None and seen.enabled

@@ -1,4 +1,4 @@
-"""``worldledger config convert``: configurations of llm-sim as configurations of simulations."""
+"""``worldledger config convert``: from configurations of llm-sim to configurations of simulations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from worldledger_simulation.cli.config_check import put_problems, read_configura
 if TYPE_CHECKING:
     from worldledger_simulation.rules.configuring.converting import Conversion
 
-#: What differs between the paths of agents.
+#: The part in which the paths of agents differ.
 _AGENT = re.compile(r"^agents\[.*?\]")
 EXAMPLES = examples("worldledger config convert llm_economic.yaml -o economy.yaml")
 
@@ -73,7 +73,7 @@ def _tell(done: Conversion) -> None:
 
 
 def _text(value: dict[str, Any], file: str) -> str:
-    """Write a configuration as YAML that is read as just that. Raises SimulationError where it contains itself."""
+    """Write a configuration as YAML that reads back as the same. Raises SimulationError if it contains itself."""
     import yaml  # noqa: PLC0415 - slow to load; `--help` needs none of them
 
     from worldledger.strict_yaml import parse  # noqa: PLC0415

@@ -1,7 +1,7 @@
-"""A simulation's course as its effects tell it, for the projections that follow it: its turns, and who is there.
+"""A simulation's turns and its present agents, as its effects tell them, for projections.
 
-These are the handlers of the fold itself, put to a state that has no values, so that projections and states agree:
-which effects count, and which do not because they cannot be read. Values cost most of a fold and are not followed.
+These are the handlers of the fold itself, applied to a state without values, so that projections and states agree on
+which effects count, and which do not because they cannot be read. Values cost most of a fold and are left out.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from worldledger_simulation.rules.words import (
     TURN_STARTED,
 )
 
-#: What decides which turn it is.
+#: The kinds that decide which turn it is.
 TURN_KINDS: Final = frozenset({GENESIS_KIND, SIMULATION_STARTED, TURN_STARTED, TURN_ENDED})
-#: What decides who is there as well.
+#: The kinds that also decide which agents are there.
 KINDS: Final = TURN_KINDS | {AGENT_ADDED, AGENT_REMOVED}
 
-#: What stands for an entity.
+#: Stands for an entity.
 _NO_VALUES: Final[dict[str, Any]] = {}
 
 
 class Course:
-    """A simulation, from where it stands on. It takes the fold that it is made of for its own."""
+    """A simulation, from a state on. It takes over the fold that it is made from."""
 
     def __init__(self, fold: Fold) -> None:
         self._ruleset = fold.ruleset
@@ -40,14 +40,14 @@ class Course:
 
     @property
     def turn(self) -> int:
-        """The last turn that was started; 0 before the first."""
+        """The last turn that was started; 0 before the first one."""
         turn: int = self._state.metadata.get(TURN, 0)
         return turn
 
     def take(self, effect: Effect) -> bool:
-        """Take an effect of those kinds, or ReasoningRecorded; tell whether it counts.
+        """Fold an effect of those kinds, or ReasoningRecorded; return whether it counts.
 
-        A projection that takes those of `TURN_KINDS` alone knows the turn, and not who is there.
+        A projection that passes only the `TURN_KINDS` knows the turn, but not the agents.
         """
         kind = effect["kind"]
         if kind == GENESIS_KIND:

@@ -1,4 +1,4 @@
-"""What agents of simulations said of their reasons: one row for each."""
+"""The reasoning of agents in simulations: one row for each statement."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _World(AppendingWorld):
 
 
 class Reasoning(Projection):
-    """One row for each ReasoningRecorded that the fold of a simulation can read, of an agent that was there."""
+    """One row for each ReasoningRecorded that the fold of a simulation can read, by an agent that was there."""
 
     name = "reasoning"
     version = 1
@@ -68,7 +68,7 @@ class Reasoning(Projection):
     append_only = True
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
-        """Return the reasoning's fold from the state's turn and agents on."""
+        """Return the reasoning's fold, starting from the state's turn and agents."""
         if fold is None:
             raise ValueError("reasoning is followed from the world's state on")
         return _World(world_id, fold)

@@ -1,4 +1,4 @@
-"""How the variables of simulations moved over turns: one row for each value that a turn left other than before."""
+"""How the variables of simulations changed over turns: one row for each value that a turn changed."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from worldledger.folding import Fold
 from worldledger.world import state_text
 from worldledger_simulation.rules.words import GLOBAL, TURN
 
-# Values of variables as rows have them: what differs between two states of an entity, leaf by leaf, and its paths.
+# -- the values in rows: the leaves in which two states of an entity differ, and their paths ------------------------
 
-#: What stands for a leaf that is not there.
+#: Stands for a missing leaf.
 MISSING: Final = object()
 
 
 class Difference(NamedTuple):
-    """A leaf that is another than before: its variable and path, and its values, or MISSING.
+    """A leaf that has changed: its variable and path, and its values, or MISSING.
 
-    A leaf is a number, a text, a bool or null, or an object or a list that is empty.
+    A leaf is a number, a text, a bool or null, or an empty object or list.
     """
 
     variable: str
@@ -38,10 +38,10 @@ class Difference(NamedTuple):
 def differences(
     before: dict[str, Any] | None, after: dict[str, Any] | None, *, but: str | None
 ) -> Iterator[Difference]:
-    """Return the leaves in which an entity's variables differ; None: there is no entity. ``but`` is no variable of it.
+    """Return the leaves in which an entity's variables differ; None: no entity. ``but`` is not a variable.
 
-    1, 1.0 and true are three values, as in the log. Where a leaf becomes an object of leaves, or the other way round,
-    what was there goes first.
+    1, 1.0 and true are three values, as in the log. If a leaf becomes an object of leaves, or the other way round, the
+    former value is removed first.
     """
     before, after = before or {}, after or {}
     for variable, one, other in _members(before, after):
@@ -62,7 +62,7 @@ def _members(before: dict[str, Any], after: dict[str, Any]) -> Iterator[tuple[st
 
 
 def _differences(path: str, before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Return the leaves in which two values differ, which they do."""
+    """Return the leaves in which two different values differ."""
     if before and after and type(before) is type(after) is dict:
         for key, one, other in _members(before, after):
             yield from _differences(stepped(path, key), one, other)
@@ -80,7 +80,7 @@ def _differences(path: str, before: Any, after: Any) -> Iterator[tuple[str, Any,
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Tell whether two values are the same; objects whose members stand in another order may not be taken for it."""
+    """Return whether two values are the same; False is possible for equal objects with another order of members."""
     if one is other:
         return True
     if type(one) is not type(other):
@@ -105,9 +105,9 @@ def _is_leaf(value: Any) -> bool:
     return not value or type(value) not in (dict, list)
 
 
-#: Most bytes that an agent's name and a path may have together: they must fit into an index.
+#: Most bytes of an agent's name and a path together: they must fit into an index.
 MAX_KEY: Final = 2300
-#: The member of an agent's entity that is no variable.
+#: The member of an agent's entity that is not a variable.
 _NAME: Final = "name"
 _SHOWN: Final = 60
 
@@ -132,10 +132,9 @@ _COLUMNS: Final = (
 )
 _PLACES: Final = {column.name: place for place, column in enumerate(_COLUMNS)}
 
-# Worlds first, then a world's rows, then the turns that each of them stands for: so that an index finds all of them,
-# whether the experiment is asked for, the world, or the agent and path. (Without the offset PostgreSQL would compare
-# each of a world's turns with each row.) A turn is told of once the rows have come to it, however far the projection
-# of turns is.
+# Worlds first, then a world's rows, then the turns that each row covers: so an index serves queries for an experiment,
+# a world, or an agent and path. (Without the offset PostgreSQL would compare each of a world's turns with each row.) A
+# turn is listed once the rows have reached it, however far the projection of turns is.
 _BY_TURN: Final = """
 select w.world_id, w.experiment, t.turn, s.agent, s.variable, s.path, s.value, s.number, s.text, s.flag,
        s.turn as since_turn, s.global_seq, s.sim_time, s.recorded_at
@@ -166,11 +165,11 @@ _SHOWN_BY_TURN: Final = {name: _SAYING_MORE.get(name, name) for name in _BY_TURN
 
 
 class _World(WorldProjection):
-    """The rows of the present turn, by what stood at the end of the turn before.
+    """The rows of the present turn, compared with the end of the turn before.
 
-    ``_known`` are the entities as they were last looked at: the fold replaces an entity, and never changes one.
-    ``_before`` has, of each leaf that this turn has changed, the JSON text from the end of the turn before (None: it
-    was not there); ``_stored`` are those of them that have rows.
+    ``_known`` are the entities as they were last compared: the fold replaces an entity, and never changes one.
+    ``_before`` has, for each leaf that this turn has changed, the JSON text at the end of the turn before (None: it was
+    missing); ``_stored`` are those of them that have rows.
     """
 
     def __init__(self, world_id: str, rows: Sequence[Row], fold: Fold) -> None:
@@ -220,7 +219,7 @@ class _World(WorldProjection):
             previous, text = self._before[leaf], _text(found.after)
             key = (agent, path, self._turn)
             if text == previous:
-                # As at the end of the turn before: no row.
+                # The same as at the end of the turn before: no row.
                 self._rows.pop(key, None)
                 if leaf in self._stored:
                     self._gone[key] = None
@@ -256,7 +255,7 @@ def _text(value: Any) -> str | None:
 
 
 def _typed(value: Any) -> tuple[float | None, str | None, bool | None, bool]:
-    """Return a value as number, text and flag, and whether there is none."""
+    """Return a value as number, text and flag, and whether it is missing."""
     if type(value) is bool:
         return None, None, value, False
     if type(value) is float or type(value) is int:
@@ -275,12 +274,12 @@ def _check_size(agent: str, path: str) -> None:
 
 
 class StateVariables(Projection):
-    """One row for each leaf of each variable and each turn that left it other than the turn before had.
+    """One row for each leaf of each variable and each turn that changed it.
 
-    A leaf is a number, a text, a bool or null, or an object or list that is empty. Its row has the value at the end
-    of the turn; of the present turn, as it is now. What changed within a turn and changed back has no row. Where an
-    agent is removed each of its leaves has a row that says so. `turns` tells which turns there were; the view
-    state_variables_by_turn has a row for each of them.
+    A leaf is a number, a text, a bool or null, or an empty object or list. Its row has the value at the end of the
+    turn; for the present turn, the present value. A change that was undone within a turn has no row. When an agent is
+    removed, each of its leaves gets a row that says so. `turns` lists the turns; the view state_variables_by_turn has a
+    row for each of them.
     """
 
     name = "state_variables"
@@ -313,7 +312,7 @@ class StateVariables(Projection):
     needs_state = True
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
-        """Return the variables' fold: the state's, and the rows of the present turn."""
+        """Return the variables' fold: the state, and the rows of the present turn."""
         if fold is None:
             raise ValueError("variables are followed from the world's state on")
         return _World(world_id, rows, fold)

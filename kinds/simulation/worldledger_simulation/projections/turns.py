@@ -44,7 +44,7 @@ _row_of: Final[Callable[[_Turn], Row]] = attrgetter(*(field.name for field in fi
 
 
 class _World(WorldProjection):
-    """``_turn`` is the present turn; ``_rows`` are those that changed, by turn."""
+    """``_turn`` is the present turn; ``_rows`` are the changed rows, by turn."""
 
     def __init__(self, world_id: str, rows: Sequence[Row], fold: Fold) -> None:
         self._world_id = world_id
@@ -82,7 +82,7 @@ class _World(WorldProjection):
 
 
 class Turns(Projection):
-    """One row for each turn of a simulation; the first is what it began with, before a turn was started.
+    """One row for each turn of a simulation; the first is its beginning, before a turn was started.
 
     A turn's values are those before the next turn starts: the state at ``last_seq``.
     """
@@ -111,7 +111,7 @@ class Turns(Projection):
     needs_state = True
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
-        """Return the turns' fold from the present turn on."""
+        """Return the turns' fold, starting from the present turn."""
         if fold is None:
             raise ValueError("turns are followed from the world's state on")
         return _World(world_id, rows, fold)

@@ -1,7 +1,7 @@
-"""Questions with names over simulations; see `worldledger_service.database.analytics.cookbook`."""
+"""Named queries over simulations; see `worldledger_service.database.analytics.cookbook`."""
 
 from pathlib import Path
 from typing import Final
 
-#: Where they are.
+#: The folder with their SQL.
 FOLDER: Final = Path(__file__).parent

@@ -1,1 +1,1 @@
-"""What a report says of simulations."""
+"""The part of reports about simulations."""

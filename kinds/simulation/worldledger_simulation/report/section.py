@@ -1,4 +1,4 @@
-"""What is said of simulations: their turns, and how global variables moved over them."""
+"""The section of a report about simulations: their turns, and how global variables changed over them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from worldledger_service.report.snapshot import Snapshot
 
 
-# About simulations.
+# -- queries ------------------------------------------------------------------------------------------------
 
 #: The worlds with the most turns, $2 of them. From analytics.turns.
 WORLDS: Final = """
@@ -29,7 +29,7 @@ order by turns desc, world_id
 limit $2
 """
 
-#: Global variables that are numbers, those first that change most often; $2 of them. From analytics.state_variables.
+#: Global variables that are numbers, the most frequently changed first; $2 of them. From analytics.state_variables.
 VARIABLES: Final = """
 select path, count(*) as changes, count(distinct world_id) as worlds, max(turn) as last_turn,
        min(number) as least, avg(number::numeric)::double precision as mean, max(number) as most,
@@ -41,7 +41,7 @@ order by changes desc, path
 limit $2
 """
 
-#: How the variables $2 moved in the worlds $3: the last value in each $4 turns. From analytics.state_variables.
+#: The values of the variables $2 in the worlds $3: the last one in each $4 turns. From analytics.state_variables.
 COURSES: Final = """
 select distinct on (path, world_id, turn / $4) path, world_id, turn, number
 from analytics.state_variables
@@ -59,7 +59,7 @@ group by path, turn
 order by path, turn
 """
 
-#: How often agents told their reasons, by model. From analytics.reasoning.
+#: How often agents stated their reasoning, by model. From analytics.reasoning.
 REASONING: Final = f"""
 select model, count(*) as reasonings, count(distinct agent_id) as agents,
        {within("sum(token_count)", "bigint")} as tokens
@@ -70,14 +70,14 @@ order by reasonings desc, model
 """
 
 
-#: What this section reads besides the log.
+#: The views that this section reads besides the log.
 VIEWS: Final = ("turns", "state_variables", "state_variables_by_turn", "reasoning")
-#: Most worlds that are listed, most that have a line each, most variables, and most turns of a line.
+#: Most worlds in a list, most worlds with a line each, most variables, and most turns of a line.
 _WORLDS: Final = 50
 _LINES: Final = 6
 _VARIABLES: Final = 12
 _TURNS: Final = 200
-#: Most turns where all worlds are summed up.
+#: Most turns in a summary of all worlds.
 _SUMMED: Final = 60
 #: Most rows of a table of numbers.
 _ROWS: Final = 400
@@ -149,7 +149,7 @@ def _course(path: str, rows: list[Record], names: list[str], ends: dict[str, int
     for name in names:
         found = [(row["turn"], row["number"]) for row in rows if row["world_id"] == name]
         if found:
-            if found[-1][0] < ends[name]:  # it has stayed what it was
+            if found[-1][0] < ends[name]:  # it has not changed since
                 found.append((ends[name], found[-1][1]))
             lines.append(Line(name, [turn for turn, _ in found], [value for _, value in found]))
     columns = (Column("world_id", "World", "code"), Column("turn", "Turn", "whole"), Column("value", "Value", "number"))
@@ -220,5 +220,5 @@ async def _reasoning(snapshot: Snapshot, experiment: str) -> list[Block]:
     return [Table("reasoning", "What agents told of their reasons, by model", columns, values, more)]
 
 
-#: What a report says of experiments with such worlds.
+#: The section for reports on experiments with such worlds.
 SECTION: Final = KindSection(section, VIEWS)

@@ -1,12 +1,12 @@
-"""Turn-based simulations whose variables are typed and whose agents each see their own part of it.
+"""Turn-based simulations with typed variables, in which each agent sees its own part.
 
 Source: docs/reference/contracts.md, "Variables" and "Observability"; docs/reference/simulations.md.
 
-- ``config.py``, ``loading.py``, ``configuring``: what a researcher writes, and how it is read
-- ``words.py``: the kinds of effects, and what their payloads say
-- ``handlers.py``: what becomes of the state (evolve)
+- ``config.py``, ``configuring``: the configuration that a researcher writes, and reading it
+- ``words.py``: the kinds of effects, and reading their payloads
+- ``handlers.py``: how effects change the state (evolve)
 - ``checks.py``, ``models.py``: what is refused before it becomes an effect (decide), by typed models
-- ``state.py``, ``checkpoint.py``: the typed view of the state, and its file
+- ``checkpoint.py``: the typed view of the state, and its file
 - ``opening.py``: how a simulation begins
 """
 
@@ -56,13 +56,13 @@ class Simulation(Ruleset):
             raise
 
     def begin(self, state: WorldState, config: Mapping[str, Any]) -> None:
-        """Note what the configuration says of turns and variables."""
+        """Note the configuration's turns and variables."""
         handlers.begin(state, config)
 
     def opening(
         self, config: Mapping[str, Any], *, world_uuid: str, checkpoint: Mapping[str, Any] | None = None
     ) -> Sequence[EffectDraft]:
-        """Return the first values and the registrations of the agents."""
+        """Return the initial values and the registrations of the agents."""
         read = SimulationConfig.from_value(config)
         try:
             return opening_effects(read, world_uuid=world_uuid, checkpoint=checkpoint)
@@ -75,17 +75,17 @@ class Simulation(Ruleset):
         return policy_for(agent_id, SimulationConfig.from_value(config))
 
     def agent_names(self, state: WorldState) -> Iterable[str]:
-        """Return the names of those that are registered and those that are in the simulation."""
+        """Return the names of the registered agents and those in the simulation."""
         return chain(super().agent_names(state), state.metadata.get(PLACE, {}).get("agents", ()))
 
     def check_intent(self, kind: str, payload: Mapping[str, Any], agent_id: str, state: WorldState) -> None:
-        """Agents change their own variables in an open turn, and record their reasoning; the rest is the engine's."""
+        """Agents change their own variables in an open turn, and record their reasoning; the engine does the rest."""
         checks.check_intent(kind, payload, agent_id, state)
 
     def as_shown(
         self, kind: str, payload: dict[str, Any], agent_id: str, shown: WorldState, knowing: Knowing
     ) -> dict[str, Any]:
-        """Leave out who is paused, and the operations on variables that the agent is not shown."""
+        """Leave out which agents are paused, and the operations on variables that the agent is not shown."""
         return checks.as_shown(kind, payload, agent_id, shown, knowing)
 
 

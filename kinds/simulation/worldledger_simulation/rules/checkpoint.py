@@ -1,8 +1,8 @@
 """Checkpoints: a simulation's state as a file that another simulation can begin with.
 
-Source: docs/reference/simulations.md, "Checkpoints": ``{turn, agents, global_state}``. What is exported here has a
-member ``worldledger`` besides, which says where it comes from and has the digest of the rest; a checkpoint without it
-is read as well.
+Source: docs/reference/simulations.md, "Checkpoints": ``{turn, agents, global_state}``. An exported checkpoint also has
+a member ``worldledger``, which states its origin and the digest of the rest; a checkpoint without it can be read as
+well.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from worldledger_simulation.rules.config import SimulationConfig
 from worldledger_simulation.rules.models import Models, defaults_of, models_of, variables_digest
 from worldledger_simulation.rules.words import GLOBAL, PLACE
 
-#: The form of ``worldledger`` in a checkpoint.
+#: The format of the member ``worldledger``.
 FORMAT: Final = "checkpoint/1"
-#: The member that says where a checkpoint comes from.
+#: The member with a checkpoint's origin.
 ORIGIN: Final = "worldledger"
 
 _PARTS: Final = ("turn", "agents", "global_state")
 _KNOWN: Final = (*_PARTS, "reasoning_chains", ORIGIN)
-#: Problems, and agents of the configuration, up to which the nearest name is told of one that is unknown.
+#: Most problems, and most agents of a configuration, up to which the nearest known names are suggested.
 _MOST_HINTS: Final = 20
 _MOST_NAMES: Final = 500
 
 
 class Source(NamedTuple):
-    """Where a checkpoint was taken: the world, and the place in its chain."""
+    """The origin of a checkpoint: the world, and the position in its chain."""
 
     world_id: str
     world_uuid: str
@@ -44,9 +44,9 @@ class Source(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint that fits a configuration; the values are exactly those that its variables' types give.
+    """A checkpoint that fits a configuration; the values have exactly the types of its variables.
 
-    ``origin`` is what it says of where it comes from, ``edited`` whether it was changed since.
+    ``origin`` is its stated origin, ``edited`` whether it was changed since.
     """
 
     turn: int
@@ -60,9 +60,9 @@ class Checkpoint(NamedTuple):
     def read(cls, value: Any, config: SimulationConfig) -> Checkpoint:
         """Read a checkpoint for a simulation of this configuration.
 
-        Variables that it does not have get their defaults, so a checkpoint of a simulation with fewer variables can be
-        used; those that the configuration does not know are refused. Raises InvalidSimulationConfigError with
-        everything that is wrong.
+        Missing variables get their defaults, so a checkpoint of a simulation with fewer variables can be used;
+        variables that the configuration does not know are refused. Raises InvalidSimulationConfigError with all
+        problems.
         """
         return _Reading(config).read(value)
 
@@ -77,7 +77,7 @@ class Checkpoint(NamedTuple):
 
 
 def checkpoint_value(state: WorldState, values: Mapping[str, Any], source: Source) -> dict[str, Any]:
-    """Return a checkpoint of ``values`` ({turn, agents, global_state}), which are those of this state."""
+    """Return a checkpoint with ``values`` ({turn, agents, global_state}), which belong to this state."""
     simulation = state.metadata[PLACE]
     paused = {name: known["resume_turn"] for name, known in simulation["agents"].items() if known["paused"]}
     origin: dict[str, Any] = {
@@ -95,7 +95,7 @@ def _digest(values: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
 
 
 class _Reading:
-    """One reading of a checkpoint, and the problems found so far."""
+    """The state of reading a checkpoint, and the problems found so far."""
 
     def __init__(self, config: SimulationConfig) -> None:
         self._config = config
@@ -145,7 +145,7 @@ class _Reading:
         return agents
 
     def _hints(self) -> bool:
-        """Tell whether nearest names are looked for, which takes time."""
+        """Return whether nearest names are looked for, which takes time."""
         return len(self._problems) < _MOST_HINTS and len(self._config.agents) <= _MOST_NAMES
 
     def _exact(
@@ -182,7 +182,7 @@ class _Reading:
         return dict(paused)
 
     def _tell_of_other_variables(self, origin: Any) -> None:
-        """Say so where the checkpoint was taken from a simulation with other variables: that explains the rest."""
+        """Say if the checkpoint was taken from a simulation with other variables, which explains the other problems."""
         value = self._config.to_value()["state_variables"]
         if isinstance(origin, Mapping) and origin.get("variables_digest") not in (None, variables_digest(value)):
             what = "the checkpoint was taken from a simulation with other state variables"
@@ -192,19 +192,17 @@ class _Reading:
         self._problems.append(Problem(path, message))
 
 
-# SimulationState: the typed view of a simulation's WorldState, and its checkpoint.
-#
-# Source: docs/reference/simulations.md, "State" and "Checkpoints".
+# -- SimulationState: the typed view of a simulation's WorldState (docs/reference/simulations.md, "State") ----------
 
 
 class SimulationState(BaseModel):
-    """What a simulation is at one moment, typed: ground truth, or what somebody observes of it.
+    """The state of a simulation at one moment, typed: the truth, or an observation of it.
 
-    - ``turn``: the last turn that was started; 0 before the first.
+    - ``turn``: the last turn that was started; 0 before the first one.
     - ``agents``: name -> the agent's variables, an instance of the model that `create_agent_state_model` makes.
     - ``global_state``: the global variables, of the model of `create_global_state_model`.
     - ``reasoning_chains``: empty here. Reasoning is in the log and in its projection, not in the state.
-    - ``world_uuid``: of the world, 32 hex digits, where it is known: noise is drawn by it. It is not dumped.
+    - ``world_uuid``: the world's, 32 hex digits, if it is known: noise is drawn by it. It is not dumped.
     """
 
     turn: int = Field(ge=0)
@@ -217,8 +215,8 @@ class SimulationState(BaseModel):
     def of(cls, state: WorldState, *, world_uuid: str | None = None) -> SimulationState:
         """Return the typed view of a simulation's state.
 
-        Raises ValueError for a world that is no simulation that has begun, and StateInvalidError (a ValueError) where
-        the log has led to values that the variables may not have, which only an import can bring.
+        Raises ValueError for a world without a started simulation, and StateInvalidError (a ValueError) if the log has
+        led to values that the variables may not have, which only an import can bring.
         """
         if PLACE not in state.metadata or not words.is_started(state):
             raise ValueError("this is no state of a simulation that has begun")
@@ -236,7 +234,7 @@ class SimulationState(BaseModel):
         *,
         world_uuid: str | None = None,
     ) -> SimulationState:
-        """Make it of JSON values. Raises StateInvalidError."""
+        """Make it from JSON values. Raises StateInvalidError."""
         return cls.model_construct(
             turn=turn,
             agents={name: validate_state(models.agent, entity) for name, entity in agents.items()},

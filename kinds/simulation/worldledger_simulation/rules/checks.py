@@ -1,16 +1,16 @@
-"""What a simulation refuses before it becomes an effect, each rule by its name.
+"""The checks of simulations: what is refused before it becomes an effect, by the name of the rule.
 
 - ``payload``: the payload cannot be read; the path names the value
 - ``already_started``, ``not_started``: a simulation begins once
 - ``turn_order``, ``turn_open``, ``turn_closed``, ``max_turns``: turns follow one another, each is ended before the next
-- ``unknown_agent``, ``agent_exists``, ``name``: who is there
+- ``unknown_agent``, ``agent_exists``, ``name``: agents and their names
 - ``patch``: the patch fails
 - ``variables``: a value that its variable may not have; the message has its dot path
 - ``not_for_agents``, ``not_yours``, ``paused``, ``turn_closed``, ``other_turn``,
   ``actions_per_turn``: intents (`check_intent`)
 
-What is written is what comes of it: values are taken for their variables' types as the models take them (a text
-"3.5" for a float, see docs/reference/simulations.md), and where that makes a difference the patch is written anew.
+Values are converted to the types of their variables as the models do (a text "3.5" for a float, see
+docs/reference/simulations.md); if that makes a difference, the patch is rewritten before it is stored.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ from worldledger_simulation.rules import words
 from worldledger_simulation.rules.models import defaults_of, models_of, variables_digest
 from worldledger_simulation.rules.words import GLOBAL, PLACE, known_agent, must_have_begun
 
-#: Looks at a payload by the state that it would follow; gives the payload to be written, None for the same.
+#: Checks a payload by the state that it would follow; returns the payload to write, None for the same.
 _Look = Callable[[dict[str, Any], str, WorldState], dict[str, Any] | None]
 
 
 def exact(model: type[ObjectState], value: Any, where: tuple[str, ...]) -> dict[str, Any]:
     """Return the values of variables exactly as their types have them, as they are stored.
 
-    ``where`` is what stands before the dot paths of what is wrong. Raises IllegalEffectError, rule ``variables``.
+    ``where`` is the prefix of the dot paths of problems. Raises IllegalEffectError, rule ``variables``.
     """
     try:
         return dump_state(validate_state(model, value))
     except StateInvalidError as error:
         paths = [((*where, *path), message) for path, message in error.problems]
         problems = [{"path": dotted(path), "message": worded(path, message)} for path, message in paths]
-        # By path: models are kept for all that define the same, in whichever order, and refusals stand in the log.
+        # By path: equal definitions share models, in whatever order, and refusals are stored in the log.
         problems.sort(key=itemgetter("path"))
         told = "; ".join(f"{problem['path']}: {problem['message']}" for problem in problems)
         raise IllegalEffectError(told, "$.payload", rule="variables", problems=problems) from None
@@ -116,12 +116,12 @@ def _change_global(payload: dict[str, Any], _: str, state: WorldState) -> dict[s
 
 
 def _rewritten(payload: dict[str, Any], before: Any, after: Any, right: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the payload whose patch leads to exactly the right values; None if this one does."""
+    """Return the payload whose patch leads to values of the exact types; None if this one does."""
     text = state_text(right)
     if state_text(after) == text:
         return None
     patch = diff(before, right)
-    if len(text) > MAX_ENTITY // 2:  # written exactly, values may take more room
+    if len(text) > MAX_ENTITY // 2:  # values of the exact types may take more space
         patched(before, patch)
     return {**payload, "patch": patch}
 
@@ -185,9 +185,9 @@ CHECKS: Final[Mapping[str, Check]] = {
 
 
 def check_intent(kind: str, payload: Mapping[str, Any], agent_id: str, state: WorldState) -> None:
-    """Check what an agent intends: to change its own variables in an open turn, or to say why.
+    """Check an agent's intent: to change its own variables in an open turn, or to record its reasoning.
 
-    Turns, global variables and who is there are the engine's to say, by drafts of effects.
+    Turns, global variables and the set of agents are up to the engine, by drafts of effects.
     """
     if kind not in CHECKS:
         return
@@ -223,7 +223,7 @@ def check_intent(kind: str, payload: Mapping[str, Any], agent_id: str, state: Wo
 
 
 def _check_operations(payload: Mapping[str, Any]) -> None:
-    """Refuse what could tell an agent the value of a variable of its own that it does not see, or not exactly."""
+    """Refuse operations that could reveal a variable of the agent's own that it does not see exactly."""
     operations = payload.get("patch")
     for index, operation in enumerate(operations if isinstance(operations, list) else ()):
         name = operation.get("op") if isinstance(operation, dict) else None
@@ -238,9 +238,9 @@ def _check_operations(payload: Mapping[str, Any]) -> None:
 def as_shown(kind: str, payload: dict[str, Any], agent_id: str, shown: WorldState, knowing: Knowing) -> dict[str, Any]:
     """Return the payload of an agent's intent as far as it can be judged by what the agent is shown.
 
-    ``shown`` then knows of this agent alone, and of its variables only those that the intent changes and the agent is
-    shown, wherever they are hidden from it: nothing hangs on the others. That it is paused no agent is shown. In the
-    place of an operation on a hidden variable stands one that changes nothing.
+    ``shown`` is reduced to this agent and, of its variables, to those that the intent changes and the agent is shown
+    everywhere: the others do not matter. No agent is shown that it is paused. An operation on a hidden variable is
+    replaced by one that changes nothing.
     """
     place = shown.metadata.get(PLACE)
     if place is None:
@@ -267,7 +267,7 @@ def as_shown(kind: str, payload: dict[str, Any], agent_id: str, shown: WorldStat
 
 
 def _without(operation: Any, hidden: AbstractSet[str]) -> Any:
-    """Return an operation without what it says of hidden variables; None if that is all it says."""
+    """Return an operation without its references to hidden variables; None if nothing remains."""
     path = operation.get("path") if isinstance(operation, dict) else None
     if not isinstance(path, str):
         return operation

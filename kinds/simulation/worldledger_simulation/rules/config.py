@@ -1,4 +1,4 @@
-"""A simulation's configuration: its agents, its typed variables, and who observes what.
+"""A simulation's configuration: its agents, its typed variables, and what each observes.
 
 Source: docs/reference/simulation-config.md.
 """
@@ -28,7 +28,7 @@ from worldledger_simulation.rules.configuring.sections import (
     ValidatorConfig,
 )
 
-# What a configuration may say, and probably does not mean.
+# -- warnings: what a configuration may say, but probably does not mean ---------------------------------------
 
 _PATH: Final = ("observability",)
 #: Most agents that one warning names.
@@ -38,7 +38,7 @@ _MOST_NAMED: Final = 5
 def warnings_of(
     agents: Iterable[AgentConfig], variables: StateVariablesConfig, observability: ObservabilityConfig | None
 ) -> list[Problem]:
-    """Return what is worth a warning, each with its path."""
+    """Return the warnings, each with its path."""
     if observability is None:
         return []
     if not observability.enabled:
@@ -51,7 +51,7 @@ def warnings_of(
 
 
 def _of_themselves(agents: Iterable[AgentConfig], config: ObservabilityConfig) -> Iterator[Problem]:
-    """Tell of agents that do not see themselves as they are: no entry of the matrix is implied."""
+    """Warn of agents that do not see themselves exactly: no entry of the matrix is implied."""
     entries = {(entry.observer, entry.target): index for index, entry in enumerate(config.matrix)}
     without = []
     for agent in agents:
@@ -69,7 +69,7 @@ def _of_themselves(agents: Iterable[AgentConfig], config: ObservabilityConfig) -
 
 
 def _blurred(level: ObservabilityLevel, noise: float) -> str:
-    """Say what is not as it is; nothing if all is."""
+    """Say what the agent does not see exactly; an empty text if it sees everything."""
     if level is ObservabilityLevel.UNAWARE:
         return "not at all (unaware)"
     told = [] if level is ObservabilityLevel.INSIDER else ["only in part (external)"]
@@ -77,7 +77,7 @@ def _blurred(level: ObservabilityLevel, noise: float) -> str:
 
 
 def _repeated(config: ObservabilityConfig) -> Iterator[Problem]:
-    """Tell of variables that stand twice in one list: another one may have been meant."""
+    """Warn of variables that are listed twice: another one may have been meant."""
     for which in ("external", "internal"):
         seen: set[str] = set()
         for index, name in enumerate(getattr(config.variable_visibility, which)):
@@ -88,7 +88,7 @@ def _repeated(config: ObservabilityConfig) -> Iterator[Problem]:
 
 
 def _unlisted(variables: StateVariablesConfig, config: ObservabilityConfig) -> Iterator[Problem]:
-    """Tell of variables in neither list: they are external."""
+    """Warn of variables in neither list: they are external."""
     listed = {*config.variable_visibility.external, *config.variable_visibility.internal}
     for kind, names in (("agent_vars", variables.agent_vars), ("global_vars", variables.global_vars)):
         for name in names:
@@ -131,13 +131,13 @@ class SimulationConfig(BaseModel):
     def from_value(cls, value: Any) -> Self:
         """Read a configuration from a JSON value.
 
-        Fields that may be left out may be null. Raises InvalidSimulationConfigError with every problem; its cause is
-        the CircularSchemaError if a schema contains itself.
+        Optional fields may be null. Raises InvalidSimulationConfigError with every problem; its cause is the
+        CircularSchemaError if a schema contains itself.
         """
         return cls.model_validate(value)
 
     def to_value(self) -> dict[str, Any]:
-        """Return the configuration as a JSON value, what was left out written out; `from_value` gives it back."""
+        """Return the configuration as a JSON value, with defaults written out; `from_value` reads it back."""
         variables = self.state_variables
         return {
             "simulation": self.simulation.model_dump(),
@@ -162,11 +162,11 @@ class SimulationConfig(BaseModel):
         return create_global_state_model(self.state_variables.global_vars)
 
     def initial_agents(self) -> dict[str, dict[str, Any]]:
-        """Return every agent's first values by its name, its name among them, as JSON values."""
+        """Return every agent's initial values by its name, including the name, as JSON values."""
         return first_agents(self.agents, self.state_variables.agent_vars)
 
     def initial_global(self) -> dict[str, Any]:
-        """Return the first values of the global variables, as JSON values."""
+        """Return the initial values of the global variables, as JSON values."""
         return first_global(self.state_variables.global_vars)
 
     def warnings(self) -> list[Problem]:
@@ -175,10 +175,10 @@ class SimulationConfig(BaseModel):
 
 
 def new_config(config: SimulationConfig) -> SimulationConfig:
-    """Return a configuration that a world may begin with.
+    """Return a configuration that a new world may have.
 
-    Raises InvalidSimulationConfigError where two agents have the same name in different Unicode forms. That is asked of
-    new worlds only: one that began with both keeps them.
+    Raises InvalidSimulationConfigError if two agents have the same name in different Unicode forms. This is checked for
+    new worlds only: a world that began with both keeps them.
     """
     names = [agent.name for agent in config.agents]
     problems = [Problem(("agents", names.index(name), "name"), taken(name, other)) for name, other in namesakes(names)]
@@ -188,7 +188,7 @@ def new_config(config: SimulationConfig) -> SimulationConfig:
 
 
 def _observability_value(config: ObservabilityConfig) -> dict[str, Any]:
-    """Write the matrix as compact lists; what noise is drawn for, where that is not the turn."""
+    """Write the matrix as compact lists; also the noise scope, unless it is the turn."""
     scope = {} if config.noise_scope == "turn" else {"noise_scope": config.noise_scope}
     return {
         "enabled": config.enabled,
@@ -199,23 +199,23 @@ def _observability_value(config: ObservabilityConfig) -> dict[str, Any]:
     }
 
 
-# Configurations from files: YAML or JSON, with the place of everything that is wrong.
+# -- reading files: YAML or JSON, with the place of every problem --------------------------------------------
 #
-# `load_config` is the one function of the rules that opens a file: it reads what it is told to, and nothing else.
+# `load_config` is the only function of the rules that opens a file.
 
 
 def load_config(source: str | os.PathLike[str] | bytes, *, name: str | None = None) -> SimulationConfig:
     """Read a simulation's configuration from the file at a path, or from the bytes of one.
 
-    ``name`` is what errors call the file, its path unless given. Raises FileRefusedError where the file cannot be read,
-    and InvalidSimulationConfigError with every problem (`FILE:LINE:COLUMN: PATH: MESSAGE` each), in the order in which
-    they stand in the file. What is wrong with the YAML itself comes first, and alone.
+    ``name`` is the file's name in errors, by default its path. Raises FileRefusedError if the file cannot be read, and
+    InvalidSimulationConfigError with every problem (`FILE:LINE:COLUMN: PATH: MESSAGE` each), in the order of the file.
+    Problems with the YAML itself come first, and alone.
     """
     return config_of(read_document(source, name=name))
 
 
 def read_document(source: str | os.PathLike[str] | bytes, *, name: str | None = None) -> Document:
-    """Read a YAML or JSON file, or the bytes of one. Raises as `load_config` does for what is no such text."""
+    """Read a YAML or JSON file, or the bytes of one. Raises as `load_config` does for invalid text."""
     if isinstance(source, bytes):
         return parse(source, name=name or "configuration")
     called = name or os.fspath(source)
@@ -230,7 +230,7 @@ def read_document(source: str | os.PathLike[str] | bytes, *, name: str | None = 
 
 
 def config_of(document: Document) -> SimulationConfig:
-    """Make the configuration of a document. Raises InvalidSimulationConfigError with the places of the problems."""
+    """Make the configuration of a document. Raises InvalidSimulationConfigError with the places of problems."""
     try:
         return new_config(SimulationConfig.from_value(document.value))
     except InvalidSimulationConfigError as error:
@@ -238,7 +238,7 @@ def config_of(document: Document) -> SimulationConfig:
 
 
 def located(problems: Iterable[Problem], document: Document) -> list[Problem]:
-    """Return problems with their places in a document, in the order of these."""
+    """Return problems with their places in a document, ordered by place."""
     agents = _agents(document)
     found = []
     for problem in problems:
@@ -259,7 +259,7 @@ def _agents(document: Document) -> dict[str, int]:
 
 
 def _in_file(path: Path, agents: Mapping[str, int]) -> Path:
-    """Return the path as the file has it: an agent's variable stands in the state of an item of the list."""
+    """Return the path in the file: an agent's variable is in the state of an item of the list."""
     if len(path) > 1 and path[0] == "agents" and path[1] in agents:
         return ("agents", agents[str(path[1])], "state", *path[2:])
     return path

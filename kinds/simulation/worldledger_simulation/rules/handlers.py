@@ -1,8 +1,8 @@
-"""What becomes of a simulation's state by each kind of effect.
+"""The handlers of simulations: how each kind of effect changes the state.
 
-Types are not looked at here: what was refused as a value of its variable never became an effect, and an effect says
-exactly what it leads to. So a log is read the same way whatever becomes of the rules for values. A handler reads the
-whole payload before it changes anything; an entity is replaced, never changed.
+Types are not checked here: an invalid value never became an effect, and an effect says exactly what it leads to. So a
+log is read the same way however the rules for values change. A handler reads the whole payload before it changes
+anything; an entity is replaced, never changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from worldledger_simulation.rules.words import GLOBAL, PLACE, TURN, known_agent
 
 
 def begin(state: WorldState, config: Mapping[str, Any]) -> None:
-    """Note what the configuration says of turns and variables; the values come with SimulationStarted."""
+    """Note the configuration's turns and variables; the values come with SimulationStarted."""
     given = _member(config, "state_variables")
     variables = {name: _member(given, name) for name in ("agent_vars", "global_vars")}
     state.metadata[TURN] = 0
@@ -42,12 +42,12 @@ def _member(value: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _most(value: Any) -> int | None:
-    """Return a limit, None for what is none: the genesis of an imported world may say anything."""
+    """Return a limit, None for an invalid one: the genesis of an imported world may say anything."""
     return value if type(value) is int and 1 <= value <= MAX_INT else None
 
 
 def start(state: WorldState, effect: Effect) -> Touched:
-    """SimulationStarted: the agents and the global variables are there."""
+    """SimulationStarted: add the agents and the global variables."""
     if words.is_started(state):
         raise UnreadableError("the simulation has begun before", "$.kind", "already_started")
     beginning = words.read_beginning(effect["payload"])
@@ -65,7 +65,7 @@ def start(state: WorldState, effect: Effect) -> Touched:
 
 
 def start_turn(state: WorldState, effect: Effect) -> Touched:
-    """TurnStarted: a turn is open, nobody has acted in it, and those whose pause is over go on.
+    """TurnStarted: open a turn, without actions so far; agents whose pause is over act again.
 
     Every entity counts as touched: what agents see of it has the turn's noise.
     """
@@ -84,7 +84,7 @@ def start_turn(state: WorldState, effect: Effect) -> Touched:
 
 
 def end_turn(state: WorldState, effect: Effect) -> Touched:
-    """TurnEnded: the turn is over."""
+    """TurnEnded: close the turn."""
     if words.read_turn(effect["payload"]) != words.turn_of(state) or not state.metadata[PLACE]["open"]:
         raise UnreadableError("that is not the open turn", "$.payload.turn", "turn_order")
     state.metadata[PLACE]["open"] = False
@@ -95,7 +95,7 @@ def end_turn(state: WorldState, effect: Effect) -> Touched:
 
 
 def change_agent(state: WorldState, effect: Effect) -> Touched:
-    """AgentStateChanged: an agent's variables are what the patch makes of them."""
+    """AgentStateChanged: apply the patch to an agent's variables."""
     payload, source_id = effect["payload"], effect["source_id"]
     agent_id = words.read_agent(payload, source_id)
     known_agent(state, agent_id)
@@ -110,24 +110,24 @@ def change_agent(state: WorldState, effect: Effect) -> Touched:
 
 
 def change_global(state: WorldState, effect: Effect) -> Touched:
-    """GlobalStateChanged: the global variables are what the patch makes of them."""
+    """GlobalStateChanged: apply the patch to the global variables."""
     words.must_have_begun(state)
     _put(state, GLOBAL, patched(state.entities[GLOBAL], read_patch(effect["payload"])))
     return GLOBAL
 
 
 def record_reasoning(state: WorldState, effect: Effect) -> Touched:
-    """ReasoningRecorded: the log keeps it, and a projection; the state does not."""
+    """ReasoningRecorded: leave the state as it is; the log and a projection keep the reasoning."""
     words.read_reasoning(effect["payload"])
     known_agent(state, words.read_agent(effect["payload"], effect["source_id"]))
     return ()
 
 
-# -- who is there --------------------------------------------------------------------------------------------
+# -- agents --------------------------------------------------------------------------------------------------
 
 
 def add_agent(state: WorldState, effect: Effect) -> Touched:
-    """AgentAdded: another agent is there."""
+    """AgentAdded: add an agent."""
     payload = effect["payload"]
     name, entity = read_name(payload, "agent_id"), read_object(payload, "state")
     words.must_have_begun(state)
@@ -141,7 +141,7 @@ def add_agent(state: WorldState, effect: Effect) -> Touched:
 
 
 def remove_agent(state: WorldState, effect: Effect) -> Touched:
-    """AgentRemoved: an agent and its variables are gone."""
+    """AgentRemoved: remove an agent and its variables."""
     name = read_name(effect["payload"], "agent_id")
     known_agent(state, name)
     simulation = state.metadata[PLACE]
@@ -152,9 +152,9 @@ def remove_agent(state: WorldState, effect: Effect) -> Touched:
 
 
 def pause_agent(state: WorldState, effect: Effect) -> Touched:
-    """AgentPaused: an agent does not act, until it is resumed or, after so many turns, by itself.
+    """AgentPaused: keep an agent from acting until it is resumed or the given number of turns has passed.
 
-    The turns are the open one and those that follow it, or the next ones where none is open.
+    The turns are the open one and those that follow it, or the next ones if none is open.
     """
     payload = effect["payload"]
     name, turns = read_name(payload, "agent_id"), words.read_pause(payload)
@@ -169,7 +169,7 @@ def pause_agent(state: WorldState, effect: Effect) -> Touched:
 
 
 def resume_agent(state: WorldState, effect: Effect) -> Touched:
-    """AgentResumed: a paused agent acts again."""
+    """AgentResumed: let a paused agent act again."""
     name = read_name(effect["payload"], "agent_id")
     known_agent(state, name)
     _know(state, name)
@@ -181,7 +181,7 @@ def _know(state: WorldState, name: str) -> None:
 
 
 def _put(state: WorldState, entity_id: str, entity: dict[str, Any]) -> None:
-    """Set an entity, and where it stands if it has a variable ``position`` of 2 or 3 numbers."""
+    """Set an entity, and its place if it has a variable ``position`` of 2 or 3 numbers."""
     state.entities[entity_id] = entity
     try:
         state.spatial_index[entity_id] = read_point(entity.get("position"), "")

@@ -20,7 +20,7 @@ from worldledger_simulation.rules.words import PLACE
 
 
 class Models(NamedTuple):
-    """What the variables of a simulation may be: their definitions, and the models made from them."""
+    """The variables of a simulation: their definitions, and the models made from them."""
 
     agent_vars: Mapping[str, VariableDefinition]
     global_vars: Mapping[str, VariableDefinition]
@@ -34,7 +34,7 @@ _MOST_KNOWN: Final = 64
 
 
 def models_of(state: WorldState) -> Models:
-    """Return the models of a simulation's variables. Raises InvalidDefinitionError for definitions that do not hold."""
+    """Return the models of a simulation's variables. Raises InvalidDefinitionError for invalid definitions."""
     simulation = state.metadata[PLACE]
     key = simulation["variables_digest"]
     found = _KNOWN.get(key)
@@ -54,12 +54,12 @@ def make_models(variables: Mapping[str, Any]) -> Models:
 
 
 def variables_digest(variables: Mapping[str, Any]) -> str:
-    """Return the digest of the JSON of ``{agent_vars, global_vars}``: it tells one schema from another."""
+    """Return the digest of the JSON of ``{agent_vars, global_vars}``, which identifies the schema."""
     return state_digest(state_text(variables))
 
 
 def defaults_of(variables: Mapping[str, VariableDefinition]) -> dict[str, Any]:
-    """Return the values of the variables that have one to begin with."""
+    """Return the initial values of the variables that have one."""
     found = {}
     for name, definition in variables.items():
         with suppress(KeyError):

@@ -1,4 +1,4 @@
-"""How a simulation begins: its first values and its agents, as the effects that follow the genesis."""
+"""How a simulation begins: its initial values and its agents, as the effects that follow the genesis."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from worldledger_simulation.rules.checkpoint import Checkpoint
 from worldledger_simulation.rules.config import SimulationConfig
 from worldledger_simulation.rules.words import AGENT_ADDED, AGENT_PAUSED, SIMULATION_STARTED
 
-#: Most canonical bytes of the agents in SimulationStarted; those that do not fit come by AgentAdded.
+#: Most canonical bytes of the agents in SimulationStarted; the others are added by AgentAdded.
 _ROOM: Final = 512 * 1024
-#: Most canonical bytes of its whole payload: an effect has at most 1 MiB, with what stands around its payload.
+#: Most canonical bytes of its whole payload: an effect has at most 1 MiB, including the members around its payload.
 _WHOLE: Final = 1016 * 1024
 
 
 def opening_effects(
     config: SimulationConfig, *, world_uuid: str, checkpoint: Mapping[str, Any] | None
 ) -> Sequence[EffectDraft]:
-    """Return SimulationStarted with every value of the beginning, and the registration of each agent.
+    """Return SimulationStarted with every initial value, and the registration of each agent.
 
     Raises InvalidSimulationConfigError for a checkpoint that does not fit the configuration.
     """
@@ -48,7 +48,7 @@ def opening_effects(
 
 
 def _first_values(begun: dict[str, Any]) -> Iterator[EffectDraft]:
-    """Return the effects that bring the values of the beginning: one, or more where one would be too large."""
+    """Return the effects with the initial values: one, or more if one would be too large."""
     agents: dict[str, Any] = begun["agents"]
     room = min(_ROOM, _WHOLE - len(canonical_json({**begun, "agents": {}})))
     sizes = accumulate(len(canonical_json({name: agent})) for name, agent in agents.items())
@@ -61,7 +61,8 @@ def _first_values(begun: dict[str, Any]) -> Iterator[EffectDraft]:
     for name in [name for name in agents if name not in first]:
         yield _draft(AGENT_ADDED, {"agent_id": name, "state": agents[name]})
         if name in paused:
-            # No turn is open, so those of a pause begin with the next one; whoever resumes in that needs none.
+            # No turn is open, so the turns of a pause begin with the next one; an agent resumed in that one needs no
+            # pause.
             turns = None if paused[name] is None else paused[name] - begun["turn"] - 1
             if turns is None or turns > 0:
                 yield _draft(AGENT_PAUSED, {"agent_id": name, "turns": turns})
@@ -72,7 +73,7 @@ def _draft(kind: str, payload: dict[str, Any]) -> EffectDraft:
 
 
 def policy_for(agent_id: str, config: SimulationConfig) -> ObservationPolicy:
-    """Return what an agent observes by: its row of the observability matrix; everything where there is none."""
+    """Return an agent's policy: its row of the observability matrix; it sees everything if there is none."""
     if config.observability is None or not config.observability.enabled:
         return ObservationPolicy()
     return MatrixPolicy.of(

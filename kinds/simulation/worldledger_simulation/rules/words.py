@@ -1,4 +1,4 @@
-"""The vocabulary of simulations: its kinds, where things stand in the state, and what payloads say."""
+"""The vocabulary of simulations: its kinds, the places of things in the state, and reading payloads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from worldledger.world import WorldState
 
 #: The entity that has the global variables, and the target of that name in an observability matrix.
 GLOBAL: Final = "global"
-#: Where the state has what is known of the simulation besides entities, and the number of its turn.
+#: The members of the state's metadata with the simulation, and with the number of its turn.
 PLACE: Final = "simulation"
 TURN: Final = "turn"
 
@@ -26,7 +26,7 @@ AGENT_REMOVED: Final = "AgentRemoved"
 AGENT_PAUSED: Final = "AgentPaused"
 AGENT_RESUMED: Final = "AgentResumed"
 
-#: What the patches of a view tell, and what is for nobody but the log: who is paused, and the reasoning.
+#: The kinds that a view's patches tell, and those that only the log has: paused agents, and the reasoning.
 UNOBSERVED: Final = frozenset(
     {
         SIMULATION_STARTED,
@@ -42,9 +42,9 @@ UNOBSERVED: Final = frozenset(
 
 
 class Beginning(NamedTuple):
-    """What a simulation begins with: after which turn, each agent's variables, the global ones, and who is paused.
+    """The beginning of a simulation: after which turn, each agent's variables, the global ones, and the paused agents.
 
-    ``paused`` has the turn that each paused agent resumes in, None where it waits to be resumed.
+    ``paused`` has the turn in which each paused agent resumes, None if it waits to be resumed.
     """
 
     turn: int
@@ -78,12 +78,12 @@ def read_turn(payload: Mapping[str, Any], name: str = "turn") -> int:
 
 
 def read_agent(payload: Mapping[str, Any], source_id: str) -> str:
-    """Read which agent is meant: ``agent_id``, or the source where that is left out."""
+    """Read an agent's name: ``agent_id``, or the source if that is left out."""
     return source_id if payload.get("agent_id") is None else read_name(payload, "agent_id")
 
 
 def read_pause(payload: Mapping[str, Any]) -> int | None:
-    """Read for how many turns AgentPaused ``{agent_id, turns?}`` is; None until AgentResumed."""
+    """Read the number of turns of AgentPaused ``{agent_id, turns?}``; None: until AgentResumed."""
     turns = payload.get("turns")
     if turns is None or (_is_turn(turns) and turns > 0):
         return turns
@@ -103,17 +103,17 @@ def read_reasoning(payload: Mapping[str, Any]) -> Any:
     return reasoning
 
 
-# -- what the state knows ------------------------------------------------------------------------------------
+# -- reading the state -----------------------------------------------------------------------------------------
 
 
 def turn_of(state: WorldState) -> int:
-    """Return the number of the last turn that was started; 0 before the first."""
+    """Return the number of the last turn that was started; 0 before the first one."""
     turn: int = state.metadata[TURN]
     return turn
 
 
 def is_started(state: WorldState) -> bool:
-    """Tell whether the simulation has begun."""
+    """Return whether the simulation has begun."""
     return GLOBAL in state.entities
 
 
@@ -124,7 +124,7 @@ def must_have_begun(state: WorldState) -> None:
 
 
 def known_agent(state: WorldState, agent_id: str, path: str = "$.payload.agent_id") -> dict[str, Any]:
-    """Return what the state has of an agent besides its variables. Raises UnreadableError, rule ``unknown_agent``."""
+    """Return the state's entry for an agent besides its variables. Raises UnreadableError, rule ``unknown_agent``."""
     known: dict[str, dict[str, Any]] = state.metadata[PLACE]["agents"]
     if agent_id not in known:
         raise UnreadableError(f"there is no agent {agent_id!r} in the simulation", path, "unknown_agent")

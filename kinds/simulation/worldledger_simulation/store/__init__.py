@@ -1,1 +1,1 @@
-"""Simulations in the store: importing them, and finding parts of them."""
+"""Importing simulations into the store, and finding parts of them."""

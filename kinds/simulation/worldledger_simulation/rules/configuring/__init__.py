@@ -1,8 +1,7 @@
-"""Reading a simulation's configuration: `worldledger_simulation.rules.config` is the door.
+"""Reading a simulation's configuration: `worldledger_simulation.rules.config` is the interface.
 
 - ``sections.py``: its sections, each a model
-- ``reading.py``: from a JSON value to the sections, with every problem; ``plain.py`` and ``parts.py`` are its tools
-- ``sights.py``: the section on who observes what
-- ``first.py``: the values to begin with
-- ``remarks.py``: what it says and probably does not mean
+- ``reading.py``: from a JSON value to the sections, with every problem
+- ``first.py``: the initial values
+- ``converting.py``: configurations of llm-sim
 """

@@ -1,8 +1,8 @@
-"""Configurations as llm-sim has them, turned into those of this project.
+"""Converting configurations of llm-sim to those of this project.
 
-They have the same sections, and others besides, and tell an agent's first values by fields of their own. What makes the
-turns is a program outside of this one here, which is told ``engine.parameters``: there goes what was said to engine,
-validator and map. What is told to a client of language models, which may have keys in it, and to a logger stays out.
+They have the same sections and more, and give an agent's initial values in fields of their own. The turns are made by
+an external program, which gets ``engine.parameters``: the settings of engine, validator and map go there. The settings
+of clients of language models, which may contain keys, and of loggers are left out.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from worldledger_simulation.rules.configuring.sections import (
 
 _CHECKED: Final = ValidatorConfig().type
 _INITIAL: Final = "initial_"
-#: Sections and fields of llm-sim's that have no place here, and why.
+#: Sections and fields of llm-sim that are left out, and why.
 _LEFT: Final = {
     ("llm",): "agents are programs outside of this one, which know their models",
     ("logging",): "the service logs as its own settings say",
     ("simulation", "checkpoint_interval"): "every turn is kept, and can be exported as a checkpoint",
 }
-#: Sections that this project has, too.
+#: Sections that both projects have.
 _SAME: Final = ("state_variables", "observability")
-#: The variables of a configuration that defines none.
+#: The variables of a configuration without definitions.
 _STRENGTH: Final = "economic_strength"
 _RATE: Final = "interest_rate"
 _USUAL_RATE: Final = 0.05
@@ -37,7 +37,7 @@ _OTHERS: Final = ("gdp_growth", "inflation", "unemployment")
 
 
 class Conversion(NamedTuple):
-    """A configuration, what was moved in it (from, to), and what stayed out of it and why; paths are dotted."""
+    """A configuration, what was moved in it (from, to), and what was left out and why; paths are dotted."""
 
     value: dict[str, Any]
     moved: list[tuple[str, str]]
@@ -45,7 +45,7 @@ class Conversion(NamedTuple):
 
 
 def signs_of(value: Any) -> list[str]:
-    """Return the dotted paths of what llm-sim's configurations have, and this project's do not."""
+    """Return the dotted paths of what only llm-sim's configurations have."""
     if not isinstance(value, Mapping):
         return []
     paths: list[tuple[str | int, ...]] = [(name,) for name in ("llm", "logging", "spatial") if name in value]
@@ -62,15 +62,15 @@ def signs_of(value: Any) -> list[str]:
 
 
 def is_of_llm_sim(value: Any) -> bool:
-    """Return whether a configuration is one of llm-sim's: one sign of that may be a slip."""
+    """Return whether a configuration is llm-sim's; a single sign of that may be a slip."""
     return len(signs_of(value)) > 1
 
 
 def converted(value: Mapping[str, Any]) -> Conversion:
-    """Return a configuration of llm-sim's as one of this project's.
+    """Return a configuration of llm-sim as one of this project.
 
-    Nothing is checked: what is wrong in a section that both have stays wrong. A section that is no mapping, and no list
-    of agents, is passed on as it is.
+    Nothing is checked: problems in a section that both have stay. A section that is neither a mapping nor a list of
+    agents is passed on as it is.
     """
     made = _Converting(value)
     return Conversion(made.value(), made.moved, made.left)
@@ -118,7 +118,7 @@ class _Converting:
         return {name: made[name] for name in order if made.get(name) is not None}
 
     def _section(self, name: str, fields: Mapping[str, Any]) -> Any:
-        """Return what both have of a section; what else is in it goes to the engine's parameters."""
+        """Return what both have of a section; the rest of it goes to the engine's parameters."""
         section = self._given.get(name)
         if not isinstance(section, Mapping):
             return {} if section is None and name == "engine" else section
@@ -159,7 +159,7 @@ class _Converting:
         return made
 
     def _usual_variables(self) -> dict[str, Any]:
-        """Return the variables that llm-sim has where a configuration defines none."""
+        """Return llm-sim's variables of a configuration without definitions."""
         rate = _mapping(self._given.get("engine")).get(_RATE)
         strengths = [_mapping(agent).get(f"{_INITIAL}{_STRENGTH}") for agent in _list(self._given.get("agents"))]
         numbers = [float(each) for each in strengths if isinstance(each, int | float)]

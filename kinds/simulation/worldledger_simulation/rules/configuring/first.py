@@ -1,4 +1,4 @@
-"""The first values of a simulation: the variables' defaults, and what its configuration has instead."""
+"""The initial values of a simulation: the variables' defaults, and its configuration's values in their place."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NO_VALUE = "needs a value: the variable has no default"
 def first_agents(
     agents: Iterable[AgentConfig], variables: Mapping[str, VariableDefinition]
 ) -> dict[str, dict[str, Any]]:
-    """Return the first values of each agent by its name, its name among them. Raises StateInvalidError."""
+    """Return the initial values of each agent by its name, including the name. Raises StateInvalidError."""
     model, defaults = create_agent_state_model(variables), defaults_of(variables)
     return {
         agent.name: dump_state(validate_state(model, {**defaults, **agent.state, "name": agent.name}))
@@ -35,16 +35,16 @@ def first_agents(
 
 
 def first_global(variables: Mapping[str, VariableDefinition]) -> dict[str, Any]:
-    """Return the first global values. Raises StateInvalidError."""
+    """Return the initial global values. Raises StateInvalidError."""
     return dump_state(validate_state(create_global_state_model(variables), defaults_of(variables)))
 
 
 def first_values(
     agents: Sequence[AgentConfig], variables: StateVariablesConfig
 ) -> tuple[list[AgentConfig], list[Problem]]:
-    """Return the agents, their ``state`` exactly as the types of the variables have it, and what is wrong with values.
+    """Return the agents with their ``state`` in the variables' exact types, and the problems with values.
 
-    Values of variables that are not there are left out.
+    Values of unknown variables are left out.
     """
     problems: list[Problem] = []
     exact: list[AgentConfig] = []
@@ -68,7 +68,7 @@ def _checked(
     variables: Mapping[str, VariableDefinition],
     problems: list[Problem],
 ) -> dict[str, Any]:
-    """Return the values as they are stored; where they cannot be, the problems get why."""
+    """Return the values as they are stored; if they are invalid, add the reasons to the problems."""
     missing = [name for name in variables if name not in values]
     problems += [Problem((*path, name), _NO_VALUE) for name in missing]
     try:
@@ -76,6 +76,6 @@ def _checked(
     except StateInvalidError as error:
         told = {(name,) for name in missing}
         if path[0] == "agents":
-            told.add(("name",))  # an agent's name was looked at where it stands
+            told.add(("name",))  # an agent's name was checked in its own place
         problems += [Problem((*path, *at), message) for at, message in error.problems if at not in told]
         return {}

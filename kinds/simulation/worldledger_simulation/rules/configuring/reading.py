@@ -1,4 +1,4 @@
-"""From a JSON value to the sections of a simulation's configuration, with every problem there is.
+"""From a JSON value to the sections of a simulation's configuration, with all problems.
 
 Source: docs/reference/simulation-config.md, "Fields" and "Errors".
 """
@@ -45,9 +45,9 @@ from worldledger_simulation.rules.configuring.sections import (
     ValidatorConfig,
 )
 
-# Any value as plain JSON, before it is looked at: what JSON does not have is a problem that knows its path.
+# -- copying any value as plain JSON: what JSON does not have is a problem with a path ---------------------------
 
-#: Deepest nesting that is read: a configuration stands two levels down in a world's first effect.
+#: Deepest nesting that is read: a configuration is two levels down in a world's first effect.
 MAX_DEPTH: Final = canonical.MAX_DEPTH - 2
 #: Most values that are read, shared ones counted once.
 MAX_NODES: Final = 1_000_000
@@ -56,21 +56,22 @@ _VARIABLES: Final = "state_variables"
 
 
 class Plain:
-    """Copies a value; ``problems`` has what is wrong with it, ``broken`` the top-level members it is wrong in.
+    """Copies a value; ``problems`` has what is wrong with it, ``broken`` the top-level members with problems.
 
-    Two things pass, because the types of the variables decide: keys that are whole numbers, in defaults of variables
-    and first values of agents; and definitions of variables that contain themselves. What is shared stays shared.
+    Two things are allowed, because the types of the variables decide: keys that are whole numbers, in defaults of
+    variables and initial values of agents; and definitions of variables that contain themselves. Shared values stay
+    shared.
     """
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
         self.broken: set[str | int] = set()
         self._made: dict[tuple[int, bool], Any] = {}
-        self._kept: list[Any] = []  # so that no id is given away again
+        self._kept: list[Any] = []  # keeps ids from being reused
         self._within: set[int] = set()
 
     def copy(self, value: Any, path: Path = ()) -> Any:
-        """Return a copy of a value; None stands for what cannot be copied."""
+        """Return a copy of a value; None for a value that cannot be copied."""
         if isinstance(value, BaseModel):
             value = _dumped(value)
         if not isinstance(value, Mapping | list | tuple):
@@ -121,7 +122,7 @@ class Plain:
 
 
 def _takes_int_keys(path: Path) -> bool:
-    """Tell whether a mapping at this path may have keys that are whole numbers, if its type says so."""
+    """Return whether a mapping at this path may have keys that are whole numbers, if its type allows it."""
     if path[:1] == (_VARIABLES,):
         return "default" in path[3:]
     return path[:1] == ("agents",) and path[2:3] == ("state",) and len(path) > 3
@@ -133,9 +134,9 @@ def _dumped(value: BaseModel) -> Any:
     return {name: getattr(value, name) for name in type(value).model_fields if name in value.model_fields_set}
 
 
-# Reading the parts of a configuration by their models, every problem kept with its path.
+# -- reading the parts of a configuration by their models, every problem with its path ------------------------------
 
-#: What Pydantic's errors say is expected.
+#: Pydantic's expectations in its errors -> the words for messages.
 _EXPECTED: Final = {
     "string_type": "a string",
     "int_type": "a whole number",
@@ -144,7 +145,7 @@ _EXPECTED: Final = {
     "list_type": "a list",
     "model_type": "a mapping",
 }
-#: After so many problems no nearest names are looked for, which takes time.
+#: With more problems than this, nearest names, which take time, are not looked for.
 _MOST_HINTS: Final = 100
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -160,7 +161,7 @@ class Parts:
         return self.required(model, {} if value is None else value, path)
 
     def required(self, model: type[_Model], value: Any, path: Path) -> _Model | None:
-        """Read one model, None if it cannot be. Fields that may be left out may be null."""
+        """Read one model, None if that fails. Optional fields may be null."""
         if value is None:
             self.wrong(path, "required")
             return None
@@ -180,35 +181,35 @@ class Parts:
             return None
 
     def known(self, value: Mapping[str, Any], names: Collection[str], path: Path) -> None:
-        """Refuse the members that a part does not have, and name the nearest that it has."""
+        """Refuse unknown members of a part, and name the nearest known ones."""
         for name in value:
             if name not in names:
                 self.wrong((*path, name), f"unknown field {name!r}; {self.hint(name, names)}")
 
     def hint(self, name: str, names: Collection[str], otherwise: str = "") -> str:
-        """Say which name is nearest; else ``otherwise``, or which names there are."""
+        """Suggest the nearest name; else return ``otherwise``, or the known names."""
         close = nearest(str(name), names) if len(self.problems) < _MOST_HINTS else None
         return f"did you mean {close!r}?" if close else otherwise or f"known are {', '.join(names)}"
 
     def is_mapping(self, value: Any, path: Path) -> bool:
-        """Tell whether a part is a mapping, and say so if it is not."""
+        """Return whether a part is a mapping; if not, that is a problem."""
         if isinstance(value, dict):
             return True
         self.wrong(path, f"must be a mapping, not {kind_of(value)}")
         return False
 
     def wrong(self, path: Path, message: str) -> None:
-        """Keep a problem."""
+        """Add a problem."""
         self.problems.append(Problem(path, message))
 
 
 def kind_of(value: Any) -> str:
-    """Return what YAML calls this kind of value."""
+    """Return YAML's name of this type of value."""
     return "a mapping" if isinstance(value, dict) else json_name(value)
 
 
 def _told(error: ErrorDetails) -> str:
-    """Say what Pydantic found, in this project's words."""
+    """Describe Pydantic's error in this project's words."""
     kind, given = error["type"], error["input"]
     if kind in _EXPECTED:
         shown = repr(given) if isinstance(given, float) else kind_of(given)
@@ -220,21 +221,21 @@ def _told(error: ErrorDetails) -> str:
     return error["msg"].removeprefix("Value error, ").replace("Input should", "must", 1)
 
 
-# Reading who observes what, with every problem there is: names are looked up also where something else is wrong.
+# -- observability: names are checked even if something else is wrong ------------------------------------------
 #
 # Source: docs/reference/contracts.md, "Observability".
 
 _PATH: Final[Path] = ("observability",)
 _MEMBERS: Final = ("enabled", "variable_visibility", "matrix", "default", "noise_scope")
 _ENTRY: Final = ("observer", "target", "level", "noise")
-#: Begins what stands for a name that cannot be read; no string of a configuration has this character.
+#: Begins the stand-in for a name that cannot be read; no string of a configuration has this character.
 _NO_NAME: Final = "\0"
 
 
 def read_observability(parts: Parts, value: Any, context: Mapping[str, set[str]]) -> ObservabilityConfig | None:
-    """Return the section that a value says, None where something is wrong with it: ``parts`` has what.
+    """Return the section of a value, None if something is wrong with it: ``parts`` has the problems.
 
-    ``context`` has the names that there are, as `ObservabilityConfig.problems` takes them.
+    ``context`` has the known names, as `ObservabilityConfig.problems` takes them.
     """
     if not parts.is_mapping(value, _PATH):
         return None
@@ -274,7 +275,7 @@ def read_observability(parts: Parts, value: Any, context: Mapping[str, set[str]]
 
 
 def _visibility(parts: Parts, value: Any) -> VariableVisibilityConfig:
-    """Read the two lists of names, as far as they can be."""
+    """Read the two lists of names, as far as possible."""
     path = (*_PATH, "variable_visibility")
     before = len(parts.problems)
     read = parts.required(VariableVisibilityConfig, value, path)
@@ -296,7 +297,7 @@ def _visibility(parts: Parts, value: Any) -> VariableVisibilityConfig:
 
 
 def _entry(parts: Parts, item: Any, index: int) -> ObservabilityEntry:
-    """Read an entry; of one that cannot be used, the names of the two, as far as they can be read."""
+    """Read an entry; of an unusable one, the names of the two, as far as possible."""
     read = parts.required(ObservabilityEntry, item, (*_PATH, "matrix", index))
     if read is not None:
         return read
@@ -309,7 +310,7 @@ def _entry(parts: Parts, item: Any, index: int) -> ObservabilityEntry:
 
 
 def _in_list(path: Path, matrix: list[Any]) -> Path:
-    """Return the path of an entry's member as it was written: by its index where the entry is a list."""
+    """Return the path of an entry's member as it was written: by its index if the entry is a list."""
     if len(path) > 3 and path[1] == "matrix" and path[3] in _ENTRY and isinstance(matrix[int(path[2])], list):
         return (*path[:3], _ENTRY.index(str(path[3])), *path[4:])
     return path
@@ -318,7 +319,7 @@ def _in_list(path: Path, matrix: list[Any]) -> Path:
 _SECTIONS: Final = ("simulation", "engine", "agents", "validator", "state_variables", "observability")
 _KINDS: Final = ("agent_vars", "global_vars")
 _LLM_SIM: Final = "this is a configuration of llm-sim ({}); `worldledger config convert` turns it into one of these"
-#: How often definitions are looked at without those that were wrong.
+#: Most times that definitions are checked again without the wrong ones.
 _MOST_ROUNDS: Final = 10
 
 
@@ -334,7 +335,7 @@ def read(value: Any) -> dict[str, Any]:
 
 
 class _Reading(Parts):
-    """One reading; ``cycle`` is what was found in the variables, if something was."""
+    """The state of reading; ``cycle`` is the cycle in the variables, if there is one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -417,7 +418,7 @@ class _Reading(Parts):
             return agent
 
     def _names_in_states(self, agents: Any, known: set[str]) -> None:
-        """Refuse values of variables that there are not, also where their types cannot be looked at."""
+        """Refuse values of unknown variables, even if their types cannot be checked."""
         for agent in agents if isinstance(agents, list) else []:
             state = agent.get("state") if isinstance(agent, dict) else None
             for name in state if isinstance(state, dict) and isinstance(agent.get("name"), str) else ():
@@ -429,7 +430,7 @@ class _Reading(Parts):
                     self.wrong(path, f"unknown variable {name!r}; {hint}")
 
     def _variables(self, value: Any) -> StateVariablesConfig:
-        """Read the variables; those that are wrong are left out, so that values of the others can be checked."""
+        """Read the variables; wrong ones are left out, so that values of the others can be checked."""
         path: Path = ("state_variables",)
         value = {} if value is None else value
         found: dict[str, dict[str, VariableDefinition]] = {}
@@ -445,7 +446,7 @@ class _Reading(Parts):
         for _ in range(_MOST_ROUNDS):
             try:
                 return check_definitions(given, path)
-            except CircularSchemaError as error:  # found before anything else, so the rest is looked at without it
+            except CircularSchemaError as error:  # found before anything else, so the rest is checked without it
                 self.cycle = self.cycle or error
                 self.wrong(error.problems[0].path, error.message)
                 wrong = error.problems
@@ -460,7 +461,7 @@ class _Reading(Parts):
 
 
 def _names(given: Mapping[str, Any]) -> dict[str, set[str]]:
-    """Return the names of agents and variables, also of those that cannot be used: they may be referred to."""
+    """Return the names of agents and variables, including unusable ones: they may be referred to."""
     agents = given["agents"] if isinstance(given["agents"], list) else []
     names = [agent.get("name") if isinstance(agent, dict) else agent for agent in agents]
     variables = given["state_variables"] if isinstance(given["state_variables"], dict) else {}
@@ -473,7 +474,7 @@ def _names(given: Mapping[str, Any]) -> dict[str, set[str]]:
 
 
 def _as_far(value: Any) -> AgentConfig | None:
-    """Return the name and the values of an agent that cannot be used, to be looked at; None without a name."""
+    """Return the name and the values of an unusable agent, to check them; None without a name."""
     given = value if isinstance(value, dict) else {}
     if not isinstance(given.get("name"), str):
         return None

@@ -13,9 +13,9 @@ from worldledger.canonical import MAX_INT
 from worldledger.intents import MAX_WEIGHT
 from worldledger.variables import VariableDefinition
 
-#: The entity that has the global variables; no agent is called so.
+#: The entity that has the global variables; no agent can have this name.
 GLOBAL: Final = "global"
-#: Most agents of a simulation, and the longest name of anything here but its description.
+#: Most agents of a simulation, and the longest name of anything here, except for its description.
 MAX_AGENTS: Final = 10_000
 MAX_NAME: Final = 200
 MAX_DESCRIPTION: Final = 10_000
