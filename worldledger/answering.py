@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import orjson
 
-from worldledger.drafts import CheckedDraft, check_draft
+from worldledger.drafts import CheckedDraft
 from worldledger.effects import Effect
 from worldledger.errors import (
     IllegalEffectError,
@@ -23,7 +23,7 @@ from worldledger.errors import (
     PermissionDeniedError,
     SimulationError,
 )
-from worldledger.intents import CheckedIntent, intent_draft
+from worldledger.intents import CheckedIntent, checked_draft
 from worldledger.latency import NoLatency
 from worldledger.observability import MatrixPolicy, ObservabilityLevel
 from worldledger.observation import FirstObservationPolicy, ObservationPolicy, names_in, point_of
@@ -178,9 +178,8 @@ class Telling:
         """Record what the agents are shown of what their intents name."""
         names: dict[str, set[str]] = {}
         for intent in self.intents:
-            draft = intent_draft(intent)
             named = names.setdefault(intent.agent_id, {intent.agent_id})
-            named.update(names_in({"source_id": intent.agent_id, "payload": draft["payload"]}))  # type: ignore[typeddict-item]
+            named.update(names_in({"source_id": intent.agent_id, "payload": intent.payload}))  # type: ignore[typeddict-item]
         answering = self.answering
         self._shown = {}
         notes = {name: note for name, note in state.metadata.items() if name not in ("agents", "relationships")}
@@ -204,16 +203,16 @@ class Telling:
             spatial_index=dict(seen.spatial_index),
             metadata=dict(seen.metadata),
         )
-        kind = intent.payload["kind"] if intent.kind == "Custom" else intent.kind
+        kind = intent.effect_kind
         try:
             payload = ruleset.as_shown(
                 kind, intent.payload, agent_id, shown, _Knowing(self._policies[agent_id], agent_id)
             )
-            asked = intent._replace(payload=payload)
+            asked = intent.with_payload(payload)
             judge_intent(asked, shown, answering.validator, position=self._shown_position)
             if intent.kind == "Custom":
                 ruleset.check_intent(kind, payload, agent_id, shown)
-            draft = check_draft(intent_draft(asked))
+            draft = checked_draft(asked)
             if shown.metadata.get(_BLANK) and kind in ruleset.stateful:
                 return None
             decided = ruleset.decide(draft, shown if kind in ruleset.stateful else None)

@@ -255,10 +255,14 @@ def check_draft(draft: Any, *, system: bool = False, default_priority: int = 0, 
     - ``default_priority`` is that of a draft without one (see `CheckedDraft.defaulted`).
     - ``recorded`` is for imports of recordings: their schema_version may be any word.
 
-    Raises InvalidEffectError (ReservedKindError for what only the service writes) with the JSON path of what is wrong.
+    What is a checked draft already comes back as it is. Raises InvalidEffectError (ReservedKindError for what only the
+    service writes) with the JSON path of what is wrong.
     """
-    if type(draft) is not dict and not isinstance(draft, Mapping):
-        raise InvalidEffectError(f"a draft is an object, not {json_name(draft)}")
+    if type(draft) is not dict:
+        if type(draft) is CheckedDraft:
+            return draft
+        if not isinstance(draft, Mapping):
+            raise InvalidEffectError(f"a draft is an object, not {json_name(draft)}")
     get = draft.get
     kind: Any = get("kind")
     source_id: Any = get("source_id")

@@ -13,9 +13,9 @@ from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias, get_args
 
 import orjson
 
-from worldledger.canonical import MAX_INT, child, gate
+from worldledger.canonical import MAX_INT, canonical_json, child, gate
 from worldledger.core_kinds import AGENT_REGISTERED_KIND
-from worldledger.drafts import MAX_PRIORITY, json_name, missing_or, read_version, read_word
+from worldledger.drafts import MAX_PRIORITY, CheckedDraft, body_digest, json_name, missing_or, read_version, read_word
 from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft, Intent, is_system_kind
 from worldledger.errors import InvalidEffectError, InvalidIntentError, ReservedKindError
 from worldledger.staleness import (
@@ -98,6 +98,9 @@ class Held(NamedTuple):
 class CheckedIntent(NamedTuple):
     """An intent whose shape and values are valid; ``payload`` is an object of its own, positions in it are 3D floats.
 
+    ``text`` is the payload in the canonical profile: the bytes that are stored. An intent with another payload has another
+    text (`with_payload`).
+
     ``token_count`` is the payload's: the LLM tokens that making the intent has cost, 0 if it does not say. ``order`` is
     its place among the agent's own intents in a world ordered by ticks, if it states one. ``about`` are the ids that it
     names besides those of its payload, ``staleness_threshold`` its own, if it has one.
@@ -114,12 +117,30 @@ class CheckedIntent(NamedTuple):
     order: int | None = None
     about: tuple[str, ...] = ()
     staleness_threshold: Threshold = NOT_GIVEN
+    text: bytes = b""
+
+    @property
+    def effect_kind(self) -> str:
+        """The kind of the effect that it asks for."""
+        kind: str = self.payload["kind"] if self.kind == "Custom" else self.kind
+        return kind
+
+    def digest(self) -> bytes:
+        """Return what makes two requests of one req_id the same: all but the view that they were made from.
+
+        It is the digest that the log has of the request (`worldledger.drafts.CheckedDraft.body_digest`).
+        """
+        return body_digest(self.effect_kind, self.text, self.agent_id, self.schema_version, self.priority, None)
+
+    def with_payload(self, payload: dict[str, Any]) -> CheckedIntent:
+        """Return the intent with another payload. Raises InvalidEffectError for one that the gate refuses."""
+        return self._replace(payload=payload, text=gate(payload, path="$.payload", level=2))
 
     def to_intent(self) -> Intent:
         """Return the Intent with a copy of the payload, so that changes to it do not affect this object."""
         intent: Intent = {
             "kind": self.kind,
-            "payload": orjson.loads(orjson.dumps(self.payload)),
+            "payload": orjson.loads(self.text),
             "context_seq": self.context_seq,
             "req_id": self.req_id,
             "agent_id": self.agent_id,
@@ -187,10 +208,15 @@ def _checked(value: Any, default_priority: int) -> CheckedIntent:
     payload = value.get("payload")
     if type(payload) is not dict:
         raise InvalidIntentError(missing_or(value, "payload", "an object"), "$.payload")
-    own: dict[str, Any] = orjson.loads(gate(payload, path="$.payload", level=2))
+    text = gate(payload, path="$.payload", level=2)
+    own: dict[str, Any] = orjson.loads(text)
     tokens = _tokens(own)
     _PAYLOADS[kind](own, agent_id)
-    return CheckedIntent(kind, own, context_seq, req_id, agent_id, priority, version, tokens, order, about, threshold)
+    if kind == "Move" or b"null" in text:  # what may be written otherwise than it came: positions, and what is left out
+        text = canonical_json(own)
+    return CheckedIntent(
+        kind, own, context_seq, req_id, agent_id, priority, version, tokens, order, about, threshold, text
+    )
 
 
 def intent_draft(intent: CheckedIntent) -> EffectDraft:
@@ -204,7 +230,7 @@ def intent_draft(intent: CheckedIntent) -> EffectDraft:
     if intent.staleness_threshold is not NOT_GIVEN:
         made_from["staleness_threshold"] = intent.staleness_threshold
     return {
-        "kind": intent.payload["kind"] if intent.kind == "Custom" else intent.kind,
+        "kind": intent.effect_kind,
         "payload": intent.payload,
         "source_id": intent.agent_id,
         "schema_version": intent.schema_version,
@@ -212,6 +238,26 @@ def intent_draft(intent: CheckedIntent) -> EffectDraft:
         "req_id": intent.req_id,
         "source_metadata": made_from,
     }
+
+
+def checked_draft(intent: CheckedIntent, **more: Any) -> CheckedDraft:
+    """Return `intent_draft` as a checked draft; its payload was gated with the intent.
+
+    ``more`` is added to its ``source_metadata``. Raises InvalidEffectError for what the gate refuses in that.
+    """
+    draft = intent_draft(intent)
+    made_from = gate(draft["source_metadata"] | more, path="$.source_metadata", level=2)
+    return CheckedDraft(
+        draft["kind"],
+        intent.text,
+        intent.agent_id,
+        intent.schema_version,
+        None,
+        intent.priority,
+        intent.req_id,
+        None,
+        made_from,
+    )
 
 
 # -- payloads ------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from worldledger.intents import (
     check_intent,
     check_permissions,
     check_weight,
+    checked_draft,
     intent_draft,
     permission_for,
     registration_draft,
@@ -153,12 +154,35 @@ def test_a_checked_intent_shares_nothing_with_what_was_sent(kind: str) -> None:
     sent = intent(kind)
     sent["payload"]["more"] = {"list": [1]}
     checked = check_intent(sent)
-    kept = orjson.dumps(tuple(checked))
+    kept = copy.deepcopy(checked)
     sent["payload"]["more"]["list"].append(2)
     handed = checked.to_intent()
     handed["payload"]["more"]["list"].append(3)
-    assert orjson.dumps(tuple(checked)) == kept
+    assert checked == kept
     assert check_intent(checked.to_intent()) == checked
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        said("Move", position=[1, 2], speed=3, note=None),
+        said("Speak", text="a", token_count=None),
+        said("Custom", kind="Waved", more={"b": [1.5, None], "a": 2}),
+    ],
+)
+def test_an_intent_has_the_bytes_that_are_stored(sent: dict[str, Any]) -> None:
+    """A checked intent has the very bytes of its payload, and the digest of its request, that its effect is made of."""
+    checked = check_intent({**sent, "about": ["b"]})
+    draft = check_draft(intent_draft(checked))
+    assert checked_draft(checked) == draft
+    assert (checked.text, checked.digest()) == (draft.payload, draft.body_digest())
+    assert orjson.loads(checked.text) == checked.payload
+
+
+def test_what_an_intent_is_about_is_gated() -> None:
+    """An id that would not survive in the log, such as one with a NUL, is refused, wherever the intent names it."""
+    with pytest.raises(InvalidEffectError, match="NUL"):
+        checked_draft(check_intent({**said("Speak", text="a"), "about": ["a\x00"]}))
 
 
 def test_no_agent_has_the_service_s_name() -> None:

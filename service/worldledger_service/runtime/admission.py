@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
 
@@ -46,20 +48,18 @@ from worldledger.errors import (
     StoreUnavailableError,
     ValidatorError,
 )
-from worldledger.intents import Accepted, CheckedIntent, check_intent, intent_draft
+from worldledger.intents import Accepted, CheckedIntent, check_intent, checked_draft
 from worldledger.validation import judge_intent, mentions
 from worldledger.views.shown import place_of
 from worldledger_service.runtime.guarding import StoreGuard
 from worldledger_service.runtime.scheduling import Quotas, Scheduler
 from worldledger_service.runtime.sightings import Watch
 from worldledger_service.store.records import Receipt
-from worldledger_service.store.units import Judge
 
 if TYPE_CHECKING:
     from worldledger.config import OrchestratorConfig
     from worldledger.deltas import ObservationDelta
-    from worldledger.rulesets import Ruleset
-    from worldledger.validation import EffectValidator
+    from worldledger.drafts import CheckedDraft
     from worldledger.world import WorldState
     from worldledger_service.runtime.following import Follower
     from worldledger_service.runtime.generations import Generations
@@ -69,6 +69,8 @@ if TYPE_CHECKING:
     from worldledger_service.store.outages import Outages
 
 
+#: Seconds that an intent waits for this process to see the view that it was made from.
+_PATIENCE: Final = 2.0
 #: Effects that are looked through for those that an intent conflicts with, and most of them that are named.
 _LOOKED_THROUGH: Final = 5000
 _NAMED: Final = 100
@@ -90,61 +92,174 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of a world that is open here, as far as admission and ticks work with them."""
+
+    event_log: EventLog
+    config: OrchestratorConfig
+    follower: Follower
+    observing: Observing
+    sightings: Sightings
+    placing: Placing
+    answering: Answering
+    #: monotonic, in seconds
+    clock: Callable[[], float]
+
+    @property
+    def records_rejections(self) -> bool:
+        """Whether the log is told of refusals by permission, validator or ruleset."""
+        recorded = self.config.record_rejections
+        return self.answering.ruleset.records_rejections if recorded is None else recorded
+
+
 class Standing(NamedTuple):
-    """What the pipeline must know of an intent besides itself: its agent's weight, and what was shown to that since.
+    """A checked intent with its true context: its draft, its agent's weight, and what the agent was shown since.
 
     ``refusal``: why it cannot be taken as it is, unless it was accepted before.
     """
 
+    intent: CheckedIntent
+    draft: CheckedDraft
     weight: int
     watch: Watch
-    refusal: InvalidIntentError | None = None
+    refusal: InvalidIntentError | None
 
 
-class Pipeline:
-    """Takes checked intents through the stages."""
+class Admission:
+    """Admits the intents of one world; each that is accepted ends the generation of its req_id."""
 
-    def __init__(
-        self,
-        event_log: EventLog,
-        config: OrchestratorConfig,
-        *,
-        quotas: Quotas,
-        scheduler: Scheduler,
-        guard: StoreGuard,
-        observing: Observing,
-        answering: Answering,
-        record_rejections: bool,
-        clock: Callable[[], float],
-    ) -> None:
-        self._log = event_log
-        self._config = config
-        self._quotas = quotas
-        self._scheduler = scheduler
-        self._guard = guard
-        self._observing = observing
-        self._answering = answering
-        self._record_rejections = record_rejections
-        self._clock = clock
+    def __init__(self, parts: Parts, generations: Generations, lists: IntentLists, outages: Outages) -> None:
+        config, clock = parts.config, parts.clock
+        self._parts = parts
+        self._log = parts.event_log
+        self._observing = parts.observing
+        self._sightings = parts.sightings
+        self._finish = generations.finish
+        self._lists = lists
+        self.requests: Requests[Accepted] = Requests(config.memory.max_remembered_requests, replay=_replayed)
+        self.scheduler = Scheduler(config, clock)
+        self.quotas = Quotas(config, clock)
+        self.guard = StoreGuard(config, clock, outages)
 
-    async def submit(self, intents: Sequence[CheckedIntent], standings: Sequence[Standing]) -> list[Accepted]:
-        """Take intents, each with its standing, through the stages together: all become effects, or none does.
+    # -- the ways in ---------------------------------------------------------------------------------------
+
+    async def one(self, value: Mapping[str, Any], among: IntentList | None = None) -> Accepted:
+        """Submit one intent, by itself or ``among`` others; see `Orchestrator.submit_intent`."""
+        intent = check_intent(value, default_priority=self._parts.config.default_priority)
+        key, digest = (intent.agent_id, intent.req_id), intent.digest()
+        accepted = self.requests.known(key, digest)
+        if accepted is not None:
+            self._finish(*key)
+            return accepted
+
+        async def make() -> Accepted:
+            with self._observing.held(intent.agent_id):
+                standing = await self._stand(intent, among)
+                try:
+                    (accepted,) = await self._submit([standing])
+                finally:
+                    if among is None:
+                        self._sightings.end(standing.watch)
+            return accepted
+
+        joining = self.requests.join(key, digest, make)
+        return await self.guard.write(joining, begun=lambda: self.requests.making(key))
+
+    async def each(self, values: Sequence[Mapping[str, Any]]) -> list[Accepted | SimulationError]:
+        """Submit several intents, each by itself; return an answer or an error for each."""
+        with self._lists.of(values) as among, ExitStack() as holding:
+            for agent_id in among.agents:
+                holding.enter_context(self._observing.held(agent_id))
+            try:
+                results = await asyncio.gather(*(self.one(value, among) for value in values), return_exceptions=True)
+            finally:
+                for watch in among.watches():
+                    self._sightings.end(watch)
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, SimulationError):
+                raise result
+        return cast("list[Accepted | SimulationError]", results)
+
+    async def together(self, values: Sequence[Mapping[str, Any]]) -> list[Accepted]:
+        """Submit several intents that are all accepted, or none of them; a refusal names the ``index``."""
+        return await self.guard.write(self._together(values))
+
+    async def _together(self, values: Sequence[Mapping[str, Any]]) -> list[Accepted]:
+        standings: list[Standing] = []
+        with ExitStack() as holding:
+            for index, value in enumerate(values):
+                try:
+                    intent = check_intent(value, default_priority=self._parts.config.default_priority)
+                    holding.enter_context(self._observing.held(intent.agent_id))
+                    standing = await self._stand(intent)
+                except InvalidEffectError as error:
+                    raise error.at(index) from None
+                except SimulationError as error:
+                    error.details["index"] = index
+                    raise
+                holding.callback(self._sightings.end, standing.watch)
+                standings.append(standing)
+            return await self._submit(standings) if standings else []
+
+    # -- the stages ----------------------------------------------------------------------------------------
+
+    async def _stand(self, intent: CheckedIntent, among: IntentList | None = None) -> Standing:
+        """Return how an intent stands; its watch goes on until the caller ends it, or its list is done.
+
+        Where it names no context it has that of the generation that it ends, if there is one; what lies beyond the
+        agent's view is no context, and means that view. The caller holds the agent.
+        """
+        parts, agent_id = self._parts, intent.agent_id
+        follower = parts.follower
+        attachment = await self._observing.attach(agent_id)
+        # What was acknowledged before this intent came counts when it is asked whether the intent is stale. But a
+        # database that is left alone is not waited for: the breaker refuses at once.
+        await follower.fold_known(_PATIENCE if self.guard.closed else 0.0)
+        if intent.context_seq is not None and intent.context_seq > follower.seq:
+            await self.guard.call(follower.catch_up)  # another process may have shown it to the agent
+        intent, staleness, names, refusal = parts.placing.place(intent)
+        context_seq = intent.context_seq
+        seen_to = 0 if context_seq is None else min(context_seq, follower.seq)
+        if among is None:
+            watch = Watch(agent_id, seen_to, staleness, names)
+        else:
+            watch = among.shared(
+                (agent_id, seen_to, staleness, names),
+                lambda: Watch(agent_id, seen_to, staleness, names, left_out=among.own.__contains__),
+            )
+        self._sightings.begin(watch)
+        if context_seq is not None:
+            try:
+                await self._sightings.count(watch, attachment)
+            except BaseException:
+                if among is None:
+                    self._sightings.end(watch)
+                raise
+            if context_seq > attachment.view_seq:
+                intent = intent._replace(context_seq=attachment.view_seq)
+        return Standing(intent, checked_draft(intent), self._observing.agents[agent_id]["weight"], watch, refusal)
+
+    async def _submit(self, standings: Sequence[Standing]) -> list[Accepted]:
+        """Take intents through the stages together: all become effects, or none does.
 
         Raises what refuses the first of them that is refused; where there are several, its details name the ``index``.
         """
-        drafts = [intent_draft(intent) for intent in intents]
+        intents = [standing.intent for standing in standings]
         try:
-            receipts = await self._admit(intents, drafts, standings, await self._telling(intents))
+            receipts = await self._admit(standings, await self._telling(intents))
         except _PASSES_FOR_KNOWN:
-            receipts = await self._recall(drafts)
+            receipts = await self._recall(standings)
             if not receipts:
                 raise
         except REJECTIONS as error:
             if isinstance(error, IntentConflictError):
                 await self._find_conflicts(error)
-            if self._record_rejections:
+            if self._parts.records_rejections:
                 await self._record(intents, error)
             raise without_truth(error) from None
+        for intent in intents:
+            self._finish(intent.agent_id, intent.req_id)
         return [
             Accepted(receipt.uuid, global_seq=receipt.global_seq, req_id=intent.req_id, replayed=receipt.replayed)
             for intent, receipt in zip(intents, receipts, strict=True)
@@ -152,83 +267,69 @@ class Pipeline:
 
     async def _telling(self, intents: Sequence[CheckedIntent]) -> Telling:
         """Return what says how a refusal is told, knowing where agents stand that see themselves late."""
-        telling = self._answering.about(intents)
+        answering = self._parts.answering
+        telling = answering.about(intents)
         for intent in intents:
             agent_id = intent.agent_id
             if intent.kind == "Move" and "from" in intent.payload and agent_id not in telling.positions:
-                policy = self._answering.policy(self._observing.agents, agent_id)
+                policy = answering.policy(self._observing.agents, agent_id)
                 if policy is None or not is_instant(policy):
                     view = await self._observing.view(agent_id, None)
                     telling.positions[agent_id] = position_of(view.visible_entities.get(agent_id))
         return telling
 
-    async def _admit(
-        self,
-        intents: Sequence[CheckedIntent],
-        drafts: Sequence[EffectDraft],
-        standings: Sequence[Standing],
-        telling: Telling,
-    ) -> list[Receipt]:
-        deadline_at = self._clock() + self._config.deadline_ms / 1000.0 if self._config.deadline_ms else None
-        several = len(intents) > 1
-        for index, intent in enumerate(intents):
+    async def _admit(self, standings: Sequence[Standing], telling: Telling) -> list[Receipt]:
+        deadline_ms = self._parts.config.deadline_ms
+        deadline_at = self._parts.clock() + deadline_ms / 1000.0 if deadline_ms else None
+        several = len(standings) > 1
+        for index, standing in enumerate(standings):
             try:
-                _indexed(index, several, self._check_staleness, intent, standings[index])
+                _indexed(index, several, self._look, standing, None)
             except (StaleContextError, InvalidIntentError):
                 # In a list one that was accepted before is no reason to refuse the others.
-                if not several or not await self._recall([drafts[index]]):
+                if not several or not await self._recall([standing]):
                     raise
         judges = {
-            index: self._judge(index, telling, intent, standings[index], deadline_at)
-            for index, intent in enumerate(intents)
+            index: IntentJudge(index, telling, partial(self._look, standing, deadline_at))
+            for index, standing in enumerate(standings)
         }
-        foremost = max(range(len(intents)), key=lambda index: intents[index].priority)
-        first = intents[foremost]
+        foremost = max(standings, key=lambda standing: standing.intent.priority)
+        first = foremost.intent
         charged: list[CheckedIntent] = []
         try:
-            for index, intent in enumerate(intents):
-                charge = self._quotas.charge
+            for index, (intent, *_) in enumerate(standings):
+                charge = self.quotas.charge
                 if _indexed(index, several, charge, intent.agent_id, intent.req_id, intent.token_count):
                     charged.append(intent)
-            async with self._scheduler.turn(
-                first.agent_id,
-                first.priority,
-                standings[foremost].weight,
-                deadline_at=deadline_at,
-                req_id=first.req_id,
+            async with self.scheduler.turn(
+                first.agent_id, first.priority, foremost.weight, deadline_at=deadline_at, req_id=first.req_id
             ):
-                receipts = await self._guard.call(self._log.append_judged, drafts, judges)
+                drafts = [standing.draft for standing in standings]
+                receipts = await self.guard.call(self._log.append_judged, drafts, judges)
         except (QuotaExceededError, BackpressureError, CircuitBreakerOpenError):
             for intent in charged:  # it came to nothing by no fault of theirs
-                self._quotas.refund(intent.agent_id, intent.req_id)
+                self.quotas.refund(intent.agent_id, intent.req_id)
             raise
-        for intent, receipt in zip(intents, receipts, strict=True):
+        for (intent, *_), receipt in zip(standings, receipts, strict=True):
             if receipt.replayed and intent in charged:  # it was paid for the first time, before this process began
-                self._quotas.refund(intent.agent_id, intent.req_id)
+                self.quotas.refund(intent.agent_id, intent.req_id)
         return receipts
 
-    def _check_staleness(self, intent: CheckedIntent, standing: Standing) -> None:
+    def _look(self, standing: Standing, deadline_at: float | None) -> None:
+        """Raise what refuses an intent for another reason than the rules: its deadline, or that it is stale."""
+        intent, watch = standing.intent, standing.watch
+        if deadline_at is not None and self._parts.clock() > deadline_at:
+            raise DeadlineExceededError(intent.req_id, self._parts.config.deadline_ms)
         if standing.refusal is not None:
             raise standing.refusal
-        watch = standing.watch
         if watch.stale_at is not None and intent.context_seq is not None:
             details = watch.staleness.details()
             raise StaleContextError(intent.req_id, watch.expected_seq, intent.context_seq, **details)
 
-    def _judge(
-        self, index: int, telling: Telling, intent: CheckedIntent, standing: Standing, deadline_at: float | None
-    ) -> Judge:
-        def look() -> None:
-            if deadline_at is not None and self._clock() > deadline_at:
-                raise DeadlineExceededError(intent.req_id, self._config.deadline_ms)
-            self._check_staleness(intent, standing)
-
-        return IntentJudge(index, telling, look)
-
-    async def _recall(self, drafts: Sequence[EffectDraft]) -> list[Receipt]:
+    async def _recall(self, standings: Sequence[Standing]) -> list[Receipt]:
         """Return the first receipts, if every one of these requests was accepted before; else none."""
         try:
-            found = [await self._log.recall(draft) for draft in drafts]
+            found = [await self._log.recall(standing.draft) for standing in standings]
         except StoreUnavailableError:
             return []
         return [receipt for receipt in found if receipt is not None] if None not in found else []
@@ -577,162 +678,8 @@ def _must_be_same(key: RequestKey, known: Digest, digest: Digest, answer: object
         )
 
 
-# Submitting: what takes agents' intents in, one or several, and hands each the answer of its request.
-
-#: Seconds that an intent waits for this process to see the view that it was made from.
-_PATIENCE: Final = 2.0
-
-
-class Submitting:
-    """The way in for the intents of one world; each that is accepted ends the generation of its req_id."""
-
-    def __init__(
-        self,
-        event_log: EventLog,
-        config: OrchestratorConfig,
-        *,
-        follower: Follower,
-        observing: Observing,
-        sightings: Sightings,
-        generations: Generations,
-        lists: IntentLists,
-        placing: Placing,
-        validator: EffectValidator,
-        ruleset: Ruleset,
-        outages: Outages,
-        clock: Callable[[], float],
-    ) -> None:
-        self._follower = follower
-        self._observing = observing
-        self._sightings = sightings
-        self._generations = generations
-        self._accepted = generations.finish
-        self._placing = placing
-        self._default_priority = config.default_priority
-        self.requests: Requests[Accepted] = Requests(config.memory.max_remembered_requests, replay=_replayed)
-        self.lists = lists
-        self.scheduler = Scheduler(config, clock)
-        self.quotas = Quotas(config, clock)
-        self.guard = StoreGuard(config, clock, outages)
-        recorded = config.record_rejections
-        self._pipeline = Pipeline(
-            event_log,
-            config,
-            quotas=self.quotas,
-            scheduler=self.scheduler,
-            guard=self.guard,
-            observing=observing,
-            answering=Answering(ruleset, validator),
-            record_rejections=ruleset.records_rejections if recorded is None else recorded,
-            clock=clock,
-        )
-
-    async def one(self, value: Mapping[str, Any], among: IntentList | None = None) -> Accepted:
-        """Submit one intent, by itself or ``among`` others; see `Orchestrator.submit_intent`."""
-        intent = check_intent(value, default_priority=self._default_priority)
-        key, digest = (intent.agent_id, intent.req_id), _digest(intent)
-        accepted = self.requests.known(key, digest)
-        if accepted is not None:
-            self._accepted(*key)
-            return accepted
-        joining = self._join(intent, key, digest, among)
-        return await self.guard.write(joining, begun=lambda: self.requests.making(key))
-
-    async def _join(self, intent: CheckedIntent, key: RequestKey, digest: bytes, among: IntentList | None) -> Accepted:
-        async def make() -> Accepted:
-            async with self._standing(intent, among) as (placed, standing):
-                (accepted,) = await self._pipeline.submit([placed], [standing])
-            return accepted
-
-        accepted = await self.requests.join(key, digest, make)
-        self._accepted(*key)
-        return accepted
-
-    async def each(self, values: Sequence[Mapping[str, Any]]) -> list[Accepted | SimulationError]:
-        """Submit several intents, each by itself; return an answer or an error for each."""
-        with self.lists.of(values) as among, ExitStack() as holding:
-            for agent_id in among.agents:
-                holding.enter_context(self._observing.held(agent_id))
-            try:
-                results = await asyncio.gather(*(self.one(value, among) for value in values), return_exceptions=True)
-            finally:
-                for watch in among.watches():
-                    self._sightings.end(watch)
-        for result in results:
-            if isinstance(result, BaseException) and not isinstance(result, SimulationError):
-                raise result
-        return cast("list[Accepted | SimulationError]", results)
-
-    async def together(self, values: Sequence[Mapping[str, Any]]) -> list[Accepted]:
-        """Submit several intents that are all accepted, or none of them; a refusal names the ``index``."""
-        return await self.guard.write(self._together(values))
-
-    async def _together(self, values: Sequence[Mapping[str, Any]]) -> list[Accepted]:
-        intents: list[CheckedIntent] = []
-        standings: list[Standing] = []
-        async with AsyncExitStack() as holding:
-            for index, value in enumerate(values):
-                try:
-                    intent = check_intent(value, default_priority=self._default_priority)
-                    intent, standing = await holding.enter_async_context(self._standing(intent, None))
-                except InvalidEffectError as error:
-                    raise error.at(index) from None
-                except SimulationError as error:
-                    error.details["index"] = index
-                    raise
-                intents.append(intent)
-                standings.append(standing)
-            accepted = await self._pipeline.submit(intents, standings) if intents else []
-        for intent in intents:
-            self._accepted(intent.agent_id, intent.req_id)
-        return accepted
-
-    @asynccontextmanager
-    async def _standing(
-        self, intent: CheckedIntent, among: IntentList | None
-    ) -> AsyncIterator[tuple[CheckedIntent, Standing]]:
-        """Return an intent with the context that it has in truth, and how it stands, kept until the end of the block.
-
-        Where it names no context it has that of the generation that it ends, if there is one; what lies beyond the
-        agent's view is no context, and means that view.
-        """
-        agent_id = intent.agent_id
-        with self._observing.held(agent_id):
-            attachment = await self._observing.attach(agent_id)
-            # Nobody waits for a database that is left alone: the breaker refuses at once.
-            patience = _PATIENCE if self.guard.closed else 0.0
-            # What was acknowledged before this intent came counts when it is asked whether the intent is stale.
-            await self._follower.fold_known(patience)
-            if intent.context_seq is not None and intent.context_seq > self._follower.seq:
-                await self.guard.call(self._follower.catch_up)  # another process may have shown it to the agent
-            placed = self._placing.place(intent)
-            context_seq, staleness, names = placed.intent.context_seq, placed.staleness, placed.names
-            seen_to = 0 if context_seq is None else min(context_seq, self._follower.seq)
-
-            def make() -> Watch:
-                left_out = None if among is None else among.own.__contains__
-                return Watch(agent_id, seen_to, staleness, names, left_out=left_out)
-
-            watch = make() if among is None else among.shared((agent_id, seen_to, staleness, names), make)
-            self._sightings.begin(watch)
-            try:
-                if context_seq is not None:
-                    await self._sightings.count(watch, attachment)
-                    context_seq = min(context_seq, attachment.view_seq)
-                weight = self._observing.agents[agent_id]["weight"]
-                yield placed.intent._replace(context_seq=context_seq), Standing(weight, watch, placed.refusal)
-            finally:
-                if among is None:
-                    self._sightings.end(watch)
-
-
 def _replayed(accepted: Accepted) -> Accepted:
     return Accepted(accepted, global_seq=accepted.global_seq, req_id=accepted.req_id, replayed=True)
-
-
-def _digest(intent: CheckedIntent) -> bytes:
-    """Tell apart what makes two intents of one req_id the same: all but the view that they were made from."""
-    return sha256(canonical_json([intent.kind, intent.payload, intent.priority, intent.schema_version])).digest()
 
 
 # Joining: awaiting what others await too.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from worldledger.aio import CancelToken
+from worldledger.answering import Answering
 from worldledger.config import OrchestratorConfig, read_config
 from worldledger.deltas import ObservationDelta
 from worldledger.effects import SCHEMA_VERSION, EffectDraft
@@ -41,7 +42,7 @@ from worldledger.staleness import (
 )
 from worldledger.time_authority import TimeAuthority
 from worldledger.validation import DefaultEffectValidator, EffectValidator
-from worldledger_service.runtime.admission import IntentLists, Submitting
+from worldledger_service.runtime.admission import Admission, IntentLists, Parts
 from worldledger_service.runtime.attachments import Attachment, Attachments
 from worldledger_service.runtime.clocks import Clocks, Tick
 from worldledger_service.runtime.following import Follower
@@ -83,7 +84,7 @@ class Gauges:
     _generations: Generations
     _observing: Observing
     _outbox: Outbox
-    _submitting: Submitting
+    _submitting: Admission
     _ticks: Ticks | None
 
     @property
@@ -314,39 +315,22 @@ class Orchestrator(Gauges):
         )
         self._observing = Observing(store, self._follower, self._attachments, self._outbox, config)
         self._staleness = StalenessSettings(event_log, self._follower, config)
-        placing = Placing(self._generations, self._staleness)
         self._registrations = Registrations(store, event_log, self._follower, config)
-        self._submitting = Submitting(
+        parts = Parts(
             event_log,
             config,
             follower=self._follower,
             observing=self._observing,
             sightings=self._sightings,
-            generations=self._generations,
-            lists=self._lists,
-            placing=placing,
-            validator=self.effect_validator,
-            ruleset=ruleset,
-            outages=store.outages,
+            placing=Placing(self._generations, self._staleness),
+            answering=Answering(ruleset, self.effect_validator),
             clock=clock,
         )
+        self._submitting = Admission(parts, self._generations, self._lists, store.outages)
         #: what holds intents until the next tick, in a world that is ordered by ticks
         self._ticks: Ticks | None = None
         if order == "tick":
-            self._ticks = Ticks(
-                store.holding,
-                event_log,
-                config,
-                follower=self._follower,
-                observing=self._observing,
-                sightings=self._sightings,
-                placing=placing,
-                guard=self._submitting.guard,
-                validator=self.effect_validator,
-                ruleset=ruleset,
-                held=self._generations.finish,
-                clock=clock,
-            )
+            self._ticks = Ticks(parts, store.holding, self._submitting.guard, self._generations.finish)
         self._clocks = Clocks(event_log, self._ticks, silence_s=config.authority_silence_s)
         self.memory = MemoryManager(
             config.memory,
@@ -504,7 +488,7 @@ class Orchestrator(Gauges):
     # -- intents and events --------------------------------------------------------------------------------
 
     async def submit_intent(self, intent: Mapping[str, Any]) -> Accepted:
-        """Take an intent through all stages of the pipeline (`pipeline`); return its effect's uuid.
+        """Take an intent through all stages of `worldledger_service.runtime.admission`; return its effect's uuid.
 
         The same req_id of the agent again gives the first answer. Raises InvalidIntentError, UnknownAgentError,
         StaleContextError, QuotaExceededError, BackpressureError, DeadlineExceededError, PermissionDeniedError,

@@ -17,9 +17,7 @@ from uuid import UUID, uuid4
 import orjson
 import structlog
 
-from worldledger.answering import Answering
 from worldledger.canonical import canonical_json
-from worldledger.drafts import check_draft
 from worldledger.errors import (
     AuthoritySilentError,
     CircuitBreakerOpenError,
@@ -31,9 +29,9 @@ from worldledger.errors import (
     StoreUnavailableError,
 )
 from worldledger.errors.remaking import remade
-from worldledger.intents import Accepted, CheckedIntent, Held, check_intent, intent_draft
+from worldledger.intents import Accepted, CheckedIntent, Held, check_intent, checked_draft
 from worldledger.time_authority import TIME_SET_KIND
-from worldledger_service.runtime.admission import REJECTIONS, IntentJudge, rejection_draft
+from worldledger_service.runtime.admission import REJECTIONS, IntentJudge, Parts, rejection_draft
 from worldledger_service.runtime.sightings import Watch
 from worldledger_service.store.closing import Closing, Planned, TickReceipt
 from worldledger_service.store.holding import HeldAt, HeldIntent, Key, Limits, OpenTick, OtherTick, RefusedAt, Wanted
@@ -43,14 +41,8 @@ if TYPE_CHECKING:
     from worldledger.answering import Telling
     from worldledger.config import OrchestratorConfig
     from worldledger.effects import Effect, EffectDraft
-    from worldledger.rulesets import Ruleset
-    from worldledger.validation import EffectValidator
     from worldledger_service.runtime.attachments import Attachment
-    from worldledger_service.runtime.following import Follower
     from worldledger_service.runtime.guarding import StoreGuard
-    from worldledger_service.runtime.observing import Observing
-    from worldledger_service.runtime.sightings import Placing, Sightings
-    from worldledger_service.store.event_log import EventLog
     from worldledger_service.store.holding import Holding
     from worldledger_service.store.units import Judge
 
@@ -85,35 +77,17 @@ class Ticks:
     ``held`` is told the agent and req_id of each intent that is held: whatever was to become of it is made.
     """
 
-    def __init__(
-        self,
-        holding: Holding,
-        event_log: EventLog,
-        config: OrchestratorConfig,
-        *,
-        follower: Follower,
-        observing: Observing,
-        sightings: Sightings,
-        placing: Placing,
-        guard: StoreGuard,
-        validator: EffectValidator,
-        ruleset: Ruleset,
-        held: Callable[[str, str], object],
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, parts: Parts, holding: Holding, guard: StoreGuard, held: Callable[[str, str], object]) -> None:
+        config = parts.config
+        self._parts = parts
         self._holding = holding
-        self._log = event_log
-        self._config = config
-        self._limits = Limits(config.max_pending, config.max_pending_per_agent)
-        self._follower = follower
-        self._observing = observing
-        self._sightings = sightings
-        self._placing = placing
         self._guard = guard
-        self._validator = validator
-        self._ruleset = ruleset
         self._held = held
-        self._clock = clock
+        self._log = parts.event_log
+        self._follower = parts.follower
+        self._observing = parts.observing
+        self._default_priority = config.default_priority
+        self._limits = Limits(config.max_pending, config.max_pending_per_agent)
         self._open: OpenTick | None = None
         #: what those who wait are told while the time authority is silent
         self._silent: AuthoritySilentError | None = None
@@ -131,7 +105,7 @@ class Ticks:
 
     async def hold(self, value: Mapping[str, Any]) -> Held | Accepted:
         """Hold one intent durably; see `Orchestrator.hold_intent`."""
-        (answer,) = await self._hold_all([check_intent(value, default_priority=self._config.default_priority)])
+        (answer,) = await self._hold_all([check_intent(value, default_priority=self._default_priority)])
         if isinstance(answer, SimulationError):
             raise answer
         return answer
@@ -182,7 +156,7 @@ class Ticks:
         refused: dict[int, SimulationError] = {}
         for index, value in enumerate(values):
             try:
-                intents.append(check_intent(value, default_priority=self._config.default_priority))
+                intents.append(check_intent(value, default_priority=self._default_priority))
             except InvalidEffectError as error:
                 if atomic:
                     raise error.at(index) from None
@@ -266,14 +240,14 @@ class Ticks:
         if intent.context_seq is not None and intent.context_seq > self._follower.seq:
             await self._follower.catch_up()  # another process may have shown it to the agent
         async with self._observing.attached(intent.agent_id) as attachment:
-            intent, staleness, names, refusal = self._placing.place(intent)
+            intent, staleness, names, refusal = self._parts.placing.place(intent)
             named = intent.context_seq
             if refusal is not None or named is None:
                 return intent, refusal
             context_seq = min(named, await self._latest(attachment))
             intent = intent._replace(context_seq=context_seq)
             watch = Watch(intent.agent_id, named, staleness, names)
-            await self._sightings.count_as_of(watch, attachment, tick.after_seq)
+            await self._parts.sightings.count_as_of(watch, attachment, tick.after_seq)
             if watch.stale_at is not None:
                 refusal_by = staleness.details()
                 return intent, StaleContextError(intent.req_id, watch.expected_seq, context_seq, **refusal_by)
@@ -381,30 +355,21 @@ class Ticks:
 
     async def end(self, draft: EffectDraft) -> TickReceipt:
         """Close the open tick with its effect; all that is held for it is decided before."""
-        return await self._log.close_tick(draft, _Closing(self._config, self._validator, self._ruleset, self._clock))
+        return await self._log.close_tick(draft, _Closing(self._parts))
 
 
 class _Closing(Closing):
     """One closing of a tick: the plan, and the judges."""
 
-    def __init__(
-        self,
-        config: OrchestratorConfig,
-        validator: EffectValidator,
-        ruleset: Ruleset,
-        clock: Callable[[], float],
-    ) -> None:
-        self._config = config
-        self._answering = Answering(ruleset, validator)
-        self._clock = clock
-        recorded = config.record_rejections
-        self._records = ruleset.records_rejections if recorded is None else recorded
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._config = parts.config
         self._deadline_at: float | None = None
 
     def begin(self) -> None:
         """Begin the deadline of all that is held."""
         deadline_ms = self._config.deadline_ms
-        self._deadline_at = self._clock() + deadline_ms / 1000.0 if deadline_ms else None
+        self._deadline_at = self._parts.clock() + deadline_ms / 1000.0 if deadline_ms else None
 
     def plan(self, held: Sequence[HeldIntent], tick: OpenTick) -> list[Planned]:
         """Return all that is held in its order, the members of a list together; quotas are counted along it."""
@@ -432,21 +397,23 @@ class _Closing(Closing):
             quotas.charge(intents)
         except SimulationError as error:
             return Planned(held, (), {}, error)
-        drafts = [_draft(intent, each) for intent, each in zip(intents, held, strict=True)]
-        telling = self._answering.about(intents)
+        # The effect of each says where it stood in its tick.
+        places = zip(intents, held, strict=True)
+        drafts = [checked_draft(intent, tick=each.tick, order=each.place) for intent, each in places]
+        telling = self._parts.answering.about(intents)
         judges = {index: self._judge(intent, index, telling) for index, intent in enumerate(intents)}
         return Planned(held, drafts, judges)
 
     def _judge(self, intent: CheckedIntent, index: int, telling: Telling) -> Judge:
         def look() -> None:
-            if self._deadline_at is not None and self._clock() > self._deadline_at:
+            if self._deadline_at is not None and self._parts.clock() > self._deadline_at:
                 raise DeadlineExceededError(intent.req_id, self._config.deadline_ms)
 
         return IntentJudge(index, telling, look)
 
     def rejection(self, held: HeldIntent, error: SimulationError) -> EffectDraft | None:
         """Return the IntentRejected of a refusal by permissions, validator or ruleset, where the world records them."""
-        if not self._records or not isinstance(error, REJECTIONS):
+        if not self._parts.records_rejections or not isinstance(error, REJECTIONS):
             return None
         return rejection_draft(check_intent(orjson.loads(held.intent)), error)
 
@@ -502,19 +469,12 @@ def _wanted(
         intent.req_id,
         intent.order,
         canonical_json(intent.to_intent()).decode(),
-        check_draft(intent_draft(intent)).body_digest(),
+        intent.digest(),
         named,
         tick,
         *member,
         refused=refused,
     )
-
-
-def _draft(intent: CheckedIntent, held: HeldIntent) -> EffectDraft:
-    """Return the draft of a held intent's effect, which says where it stood in its tick."""
-    draft = intent_draft(intent)
-    draft["source_metadata"] |= {"tick": held.tick, "order": held.place}
-    return draft
 
 
 def _told(intent: CheckedIntent, answer: HeldAt | RefusedAt | Receipt | SimulationError) -> Answer:

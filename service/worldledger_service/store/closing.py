@@ -25,6 +25,7 @@ from worldledger_service.store.units import Judge, Unit
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from worldledger.drafts import CheckedDraft
     from worldledger_service.database.engine import PooledConnection
     from worldledger_service.store.records import Head
 
@@ -53,7 +54,7 @@ class Planned(NamedTuple):
     """
 
     held: Sequence[HeldIntent]
-    drafts: Sequence[EffectDraft]
+    drafts: Sequence[CheckedDraft]
     judges: Mapping[int, Judge]
     refused: SimulationError | None = None
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from worldledger.drafts import check_draft
+from worldledger.drafts import CheckedDraft, check_draft
 from worldledger.effects import EffectDraft, EventLogEntry
 from worldledger.time_authority import TIME_KINDS
 from worldledger_service.store import statements
@@ -80,7 +80,7 @@ class EventLog:
         return await self._submit(self._unit(drafts, system))
 
     async def append_judged(
-        self, drafts: Sequence[EffectDraft], judges: Mapping[int, Judge], *, system: bool = False
+        self, drafts: Sequence[EffectDraft | CheckedDraft], judges: Mapping[int, Judge], *, system: bool = False
     ) -> list[Receipt]:
         """Append a list of effects as one unit, each draft judged by the state that it would follow.
 
@@ -92,7 +92,7 @@ class EventLog:
         unit.judges = judges
         return await self._submit(unit)
 
-    async def recall(self, draft: EffectDraft) -> Receipt | None:
+    async def recall(self, draft: EffectDraft | CheckedDraft) -> Receipt | None:
         """Return the first receipt of a draft whose req_id was accepted before; None if it was not.
 
         Raises RequestConflictError where the req_id was used with another body.
@@ -140,7 +140,7 @@ class EventLog:
         (receipt,) = await self._submit(unit)
         return unit.close.receipt(receipt)
 
-    def _unit(self, drafts: Sequence[EffectDraft], system: bool) -> Unit:
+    def _unit(self, drafts: Sequence[EffectDraft | CheckedDraft], system: bool) -> Unit:
         return Unit.of(drafts, limit=self._max_unit, system=system, default_priority=self._default(system))
 
     def _default(self, system: bool) -> int:
