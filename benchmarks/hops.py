@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 import orjson
 from websockets.asyncio.client import connect
@@ -47,7 +47,7 @@ class Counter:
         self.entered: dict[Function, None] = {}
         self.to_row: list[Function] | None = None
 
-    def __enter__(self) -> Counter:
+    def __enter__(self) -> Self:
         sys.setprofile(self._note)
         return self
 
@@ -162,9 +162,7 @@ async def serving(url: str) -> AsyncIterator[int]:
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     server = asyncio.create_task(serve(Settings(port=0), url, ready=ready.set_result))
     try:
-        await asyncio.wait({server, ready}, return_when=asyncio.FIRST_COMPLETED)
-        if server.done():
-            server.result()
+        server.add_done_callback(lambda _: ready.cancel())  # it has failed, if it was not ready before
         yield int((await ready).rpartition(":")[2])
     finally:
         server.cancel()

@@ -1,12 +1,14 @@
-"""asyncio primitives of the orchestrator: cancel tokens, queues with timed delivery, circuit breakers.
+"""asyncio primitives of the orchestrator: cancel tokens, timed queues, breakers, backoff, single flights.
 
 They do no I/O and read only the clock that they are given; time passes by the timers of the event loop. Like the rest
 of asyncio they belong to one event loop and are not safe to use from other threads.
 """
 
+from worldledger.aio.backoff import Backoff
 from worldledger.aio.breaker import CircuitBreaker
+from worldledger.aio.flights import SingleFlight, join
 from worldledger.aio.queues import TimedQueue
 from worldledger.aio.tokens import CancelToken
 from worldledger.errors import QueueClosedError
 
-__all__ = ["CancelToken", "CircuitBreaker", "QueueClosedError", "TimedQueue"]
+__all__ = ["Backoff", "CancelToken", "CircuitBreaker", "QueueClosedError", "SingleFlight", "TimedQueue", "join"]

@@ -14,8 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.typing import Subprotocol
 
-from worldledger.client.pauses import Pauses
-from worldledger.client.problems import RemoteError, error_of_answer, seconds_to_wait
+from worldledger.client.problems import RemoteError, error_of_answer, new_backoff, seconds_to_wait
 from worldledger.errors import FoldError, RateLimitedError, SimulationError, TamperedError
 
 PROTOCOL: Final = Subprotocol("worldledger.v1.json")
@@ -87,7 +86,7 @@ class Connection:
         await asyncio.wait([self._task])
 
     async def _run(self) -> None:
-        pauses = Pauses()
+        backoff = new_backoff()
         while not self._closing:
             refusal: SimulationError | None = None
             least = 0.0
@@ -103,7 +102,7 @@ class Connection:
                 log.debug("%s: %s", self._address(), error)
             finally:
                 if self._usable:
-                    pauses = Pauses()
+                    backoff = new_backoff()
                 self._usable = False
                 self._outbox.clear()
                 self._lost()
@@ -111,7 +110,7 @@ class Connection:
                 self._closing = True
                 self._refused(refusal)
             elif not self._closing:
-                await asyncio.sleep(max(pauses.next(), least))
+                await asyncio.sleep(max(backoff.next(), least))
 
     async def _connect(self) -> SimulationError | None:
         """Make one connection and use it until it is lost; return the error if it was refused permanently."""

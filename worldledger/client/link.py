@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from itertools import count
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -13,14 +13,14 @@ import orjson
 
 from worldledger.aio import CancelToken
 from worldledger.client.connection import Connection
-from worldledger.client.pauses import Pauses
-from worldledger.client.problems import ServiceUnavailableError, error_of
+from worldledger.client.problems import ServiceUnavailableError, error_of, new_backoff
 from worldledger.client.queueing import DeltaQueue
 from worldledger.client.transport import Transport, moment_params, path_of
 from worldledger.collapsing import whole
 from worldledger.core_kinds import GENERATION_CANCELLED_KIND, GENERATION_STARTED_KIND
 from worldledger.deltas import ObservationDelta, View
 from worldledger.errors import RecoveryAction, RequestConflictError, SimulationError, UnknownGenerationError
+from worldledger.lru import Lru
 from worldledger.time_authority import Silence
 
 # -- observations: each once and in order, with skipped ones made up for ------------------------------------------
@@ -129,7 +129,7 @@ class Stream:
         self._held.append(item)
 
     async def _fetch(self, missing: Missing) -> None:
-        pauses = Pauses()
+        backoff = new_backoff()
         while True:
             try:
                 view = await self._view_at(missing.view_seq)
@@ -138,7 +138,7 @@ class Stream:
                     self._fetching = None
                     self._failed(error)
                     return
-                await asyncio.sleep(pauses.next())
+                await backoff.wait()
                 continue
             if self.view_seq is None:
                 self.view_seq = view.view_seq
@@ -589,7 +589,7 @@ class Links:
         self._path = path_of("v1", "worlds", world_id)
         self._links: dict[str, list[Link]] = {}
         self._closing: set[asyncio.Task[None]] = set()
-        self._ended: OrderedDict[tuple[str, str], CancelToken] = OrderedDict()
+        self._ended: Lru[tuple[str, str], CancelToken] = Lru(_REMEMBERED)
         self._listeners: list[Callable[[Silence], None]] = []
         self._silent_seq = 0
 
@@ -701,9 +701,6 @@ class Links:
     def _note_end(self, token: CancelToken) -> None:
         key = (token.agent_id, token.req_id)
         self._ended[key] = token
-        self._ended.move_to_end(key)
-        if len(self._ended) > _REMEMBERED:
-            self._ended.popitem(last=False)
 
     async def _ended_since(self, agent_id: str, after_seq: int) -> dict[str, str]:
         """Read from the log which of an agent's generations are cancelled, and why; the last effect counts."""

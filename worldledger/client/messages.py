@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
 from worldledger.aio import CircuitBreaker
-from worldledger.client.pauses import Pauses
+from worldledger.client.problems import new_backoff
 from worldledger.client.pumps import Pump
 from worldledger.deltas import ObservationDelta, ObservedEvent
 from worldledger.errors import CircuitBreakerOpenError, SimulationError
@@ -127,7 +127,7 @@ class MessageSubscription:
                 await self._wake.wait()
 
     async def _catch_up(self, pump: Pump) -> None:
-        pauses = Pauses()
+        backoff = new_backoff()
         while self.position < pump.view_seq and not self._over:
             try:
                 events, through = await self._world.observed_events(
@@ -139,7 +139,7 @@ class MessageSubscription:
                 )
             except SimulationError as error:
                 log.warning("messages of %s are read again later: %s", self.agent_id, error)
-                await asyncio.sleep(pauses.next())
+                await backoff.wait()
                 continue
             for event in events:
                 await self._handle(event)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from worldledger import errors
+from worldledger.aio import Backoff
 from worldledger.errors import SimulationError, StoreUnavailableError
 from worldledger.errors.remaking import remade
 
@@ -55,6 +56,11 @@ def error_of_answer(status: int, body: object, url: str) -> SimulationError:
     if status in _NOT_THERE:
         return ServiceUnavailableError(what, url=url, status=status)
     return RemoteError(what, code=f"http_{status}", url=url, status=status)
+
+
+def new_backoff() -> Backoff:
+    """Return the pauses of a client whose service is away: clients do not all come at once when it is back."""
+    return Backoff(0.05, 5.0, spread=(0.5, 1.0))
 
 
 def seconds_to_wait(error: SimulationError) -> float:

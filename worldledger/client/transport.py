@@ -13,8 +13,7 @@ from urllib.parse import quote, urlsplit
 import httpx2
 import orjson
 
-from worldledger.client.pauses import Pauses
-from worldledger.client.problems import ServiceUnavailableError, error_of_answer, seconds_to_wait
+from worldledger.client.problems import ServiceUnavailableError, error_of_answer, new_backoff, seconds_to_wait
 from worldledger.errors import RateLimitedError, SimulationError
 from worldledger.moments import seq_or_moment
 
@@ -153,18 +152,18 @@ class Transport:
         """Try until there is an answer or the patience is used up."""
         self.check_open()
         given_up = asyncio.get_running_loop().time() + self._patience
-        pauses = Pauses()
+        backoff = new_backoff()
         while True:
             try:
                 return await attempt()
             except httpx2.TransportError as error:
-                pause = pauses.next()
+                pause = backoff.next()
                 if (was_sent(error) and not again) or asyncio.get_running_loop().time() + pause > given_up:
                     raise unavailable(self.url, error) from error
                 log.debug("%s cannot be reached (%s); it is tried again", self.url, error)
             except RateLimitedError as error:
                 # Waiting and reconnecting are matters of this connection: worlds do not see them.
-                pause = max(seconds_to_wait(error), pauses.next())
+                pause = max(seconds_to_wait(error), backoff.next())
                 if asyncio.get_running_loop().time() + pause > given_up:
                     raise
                 log.debug("%s is asked too often; it is tried again in %.3g s", self.url, pause)
@@ -236,10 +235,10 @@ class BlockingTransport:
         if self._http.is_closed:
             raise ServiceUnavailableError(f"the client of {self.url} is closed", url=self.url)
         given_up = time.monotonic() + self._patience
-        pauses = Pauses()
+        backoff = new_backoff()
         while True:
             failure: SimulationError
-            pause = pauses.next()
+            pause = backoff.next()
             try:
                 response = self._http.request(method, url, content=content, params=params, headers=headers)
                 answer = read_answer(response, self.url)

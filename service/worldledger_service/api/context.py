@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from starlette.requests import Request
 
+from worldledger.aio import SingleFlight
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store
 from worldledger_service.store.watch import HeadWatcher
@@ -39,27 +40,15 @@ class Questions:
     """
 
     def __init__(self) -> None:
-        self._tasks: dict[Callable[[], Coroutine[Any, Any, Any]], asyncio.Task[Any]] = {}
+        self._flights: SingleFlight[Callable[[], Coroutine[Any, Any, Any]], Any] = SingleFlight()
 
     async def ask(self, question: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
         """Return the answer; questions that compare equal are the same.
 
         Raises TimeoutError if it has not come after so many seconds, and whatever the question raises.
         """
-        task: asyncio.Task[T] | None = self._tasks.get(question)
-        if task is None:
-            task = self._tasks[question] = asyncio.get_running_loop().create_task(question())
-
-            def ended(done: asyncio.Task[T]) -> None:
-                del self._tasks[question]
-                if not done.cancelled():
-                    done.exception()  # seen, also where everybody has left
-
-            task.add_done_callback(ended)
-        await asyncio.wait([task], timeout=seconds)
-        if not task.done():
-            raise TimeoutError
-        return task.result()
+        answer: T = await self._flights.join(question, question, seconds)
+        return answer
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from pydantic import ConfigDict, Field, JsonValue
 from starlette.requests import Request
 from starlette.responses import Response
 
+from worldledger.aio import Backoff
 from worldledger.canonical import MAX_INT
 from worldledger.chain import Position, StoredEffect
 from worldledger.errors import EffectNotFoundError, SimulationError
@@ -362,7 +363,7 @@ def event_id(text: str) -> int:
 async def _events(found: Services, world_id: str, position: int) -> AsyncGenerator[bytes, None]:
     """Return chunks of whole events, and a comment where there is nothing to tell for long."""
     yield b": after %d\n\n" % position
-    pause = 0.0
+    pause, backoff = 0.0, Backoff(found.settings.poll_interval, _LONGEST_PAUSE)
     woken = False
     while True:
         before = position
@@ -372,11 +373,12 @@ async def _events(found: Services, world_id: str, position: int) -> AsyncGenerat
                     yield b"".join([_event(row) for row in batch])
                     position = batch[-1].global_seq
             pause = 0.0
+            backoff.reset()
         except SimulationError as error:
             # What was sent stays sent; the next try goes on after it.
             if not pause:
                 log.warning("a tail waits for the database", world_id=world_id, after=position, error=error.message)
-            pause = min(max(2 * pause, found.settings.poll_interval), _LONGEST_PAUSE)
+            pause = backoff.next()
         if pause or (woken and position == before):
             # The database is away, or the head names effects that are not there.
             await asyncio.sleep(pause or found.settings.poll_interval)

@@ -26,6 +26,7 @@ from worldledger_projections.folds import Target
 from worldledger_projections.registry import known
 from worldledger_projections.tables import Table, check_definitions
 
+from worldledger.aio import Backoff
 from worldledger.errors import WorldNotFoundError
 from worldledger.near import meant, near
 from worldledger.rulesets import load_ruleset as load_installed_ruleset
@@ -335,7 +336,7 @@ class Engine:
         """
         projection = self._projection(name)
         deadline = self._clock() + timeout
-        pause, longest = _LOOKS
+        backoff = Backoff(*_LOOKS)
         self.wake()
         while True:
             build = await self._pool.fetchval(LIVE_BUILD, name)
@@ -348,8 +349,7 @@ class Engine:
             left = deadline - self._clock()
             if reached >= seq or row["parked"] is not None or left <= 0:
                 return reached
-            await asyncio.sleep(min(pause, left))
-            pause = min(pause * 2, longest)
+            await asyncio.sleep(min(backoff.next(), left))
 
     # -- what is to be done with them ----------------------------------------------------------------------
 

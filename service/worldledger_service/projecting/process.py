@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from worldledger.aio import Backoff
 from worldledger_service.projecting.engine import Counters
 
 if TYPE_CHECKING:
@@ -73,8 +74,7 @@ class ProjectorProcess:
     async def _keep(self) -> None:
         """Have the process run, and start it again when it ends, until cancelled."""
         loop = asyncio.get_running_loop()
-        first, longest = _PAUSES
-        pause = first
+        backoff = Backoff(*_PAUSES)
         while True:
             began = loop.time()
             try:
@@ -82,10 +82,9 @@ class ProjectorProcess:
                 log.error("the process that feeds the projections ended; it is started again", code=code)
             except OSError as error:
                 log.error("the process that feeds the projections cannot be started", error=str(error))  # noqa: TRY400
-            if loop.time() - began > longest:
-                pause = first
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, longest)
+            if loop.time() - began > _PAUSES[1]:
+                backoff.reset()
+            await backoff.wait()
 
     async def _run(self) -> int:
         # A session of its own: what is typed at the terminal is for the parent, also while this one is still loading.

@@ -8,7 +8,6 @@ keep the live ones waiting: a build is fed together with the live ones once it h
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from math import inf
@@ -20,6 +19,7 @@ from worldledger_projections.base import Projection
 from worldledger_projections.folds import Folds
 from worldledger_projections.tables import Table
 
+from worldledger.aio import Backoff
 from worldledger_service.database.lock_holders import holders_of
 from worldledger_service.projecting import statements
 from worldledger_service.projecting.batch import Batches, Counters, Lane
@@ -185,7 +185,7 @@ class Bench:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._until: dict[str, tuple[float, float]] = {}
+        self._until: dict[str, tuple[float, Backoff]] = {}
         #: what went wrong, by build
         self.why: dict[str, str] = {}
 
@@ -195,9 +195,8 @@ class Bench:
 
     def send(self, build: str, error: Exception) -> None:
         """Let a build sit out."""
-        first, longest = _PAUSES
-        pause = min(self._until.get(build, (0.0, first / 2))[1] * 2, longest)
-        self._until[build] = self._clock() + pause, pause
+        _, backoff = self._until.get(build) or (0.0, Backoff(*_PAUSES))
+        self._until[build] = self._clock() + backoff.next(), backoff
         why = f"{type(error).__name__}: {error}"
         if self.why.get(build) != why:
             log.error("a build cannot be written; the others go on", build=build, error=why, exc_info=error)
@@ -226,6 +225,7 @@ class Pace:
         self._breath = min(poll_interval / 5, _BREATH)
         self._woken = asyncio.Event()
         self._failing: str | None = None
+        self._backoff = Backoff(*_BACKOFF, spread=(0.5, 1.5))
         #: how many rounds have failed in a row
         self.failures = 0
 
@@ -255,16 +255,15 @@ class Pace:
                 log.warning("projections wait for the database", error=str(error) or type(error).__name__)
             else:
                 log.error("projections cannot be fed; trying again", error=what, exc_info=error)
-        first, longest = _BACKOFF
-        pause = min(first * 2.0 ** min(self.failures, 20), longest)
         self.failures += 1
-        await asyncio.sleep(pause * (0.5 + random.random()))  # noqa: S311 - only so that not all come at once
+        await self._backoff.wait()
 
     def went_well(self) -> None:
         """Note that a round did not fail."""
         if self._failing is not None:
             log.warning("projections are fed again", failures=self.failures)
         self._failing, self.failures = None, 0
+        self._backoff.reset()
 
 
 # Letting a finished build take over.
@@ -290,7 +289,7 @@ class Swapping:
         self._leases = leases
         self._counters = counters
         self._clock = clock
-        self._waiting: dict[str, tuple[float, float]] = {}
+        self._waiting: dict[str, tuple[float, Backoff]] = {}
         #: builds of which it was told that they wait for a lock
         self._told: set[str] = set()
         #: projections whose builds may take over though worlds are parked in them
@@ -302,7 +301,7 @@ class Swapping:
 
     async def attempt(self, new: Build, builds: Sequence[Build], folds: Folds) -> bool:
         """Attempt the swap of a build that has caught up; return whether another round is to be done at once."""
-        until, _ = self._waiting.get(new.name, (-inf, 0.0))
+        until, _ = self._waiting.get(new.name) or (-inf, None)
         if self._clock() < until:
             return False
         live = next((b for b in builds if b.projection == new.projection and b.status == "live"), None)
@@ -353,10 +352,8 @@ class Swapping:
             log.warning("a finished build cannot take over yet", build=new.name, why=why)
         if lasting:
             self.held_back[new.name] = why
-        first, longest = _SWAPPING_PAUSES
-        _, pause = self._waiting.get(new.name, (0.0, first / 2))
-        pause = min(pause * 2, longest)
-        self._waiting[new.name] = self._clock() + pause, pause
+        _, backoff = self._waiting.get(new.name) or (0.0, Backoff(*_SWAPPING_PAUSES))
+        self._waiting[new.name] = self._clock() + backoff.next(), backoff
         if live is not None and live.lease in self.seized:
             del self.seized[live.lease]
             await self._leases.release([live.lease])

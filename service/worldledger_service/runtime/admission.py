@@ -16,7 +16,7 @@ Nothing is written until all of them have passed.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -49,6 +49,7 @@ from worldledger.errors import (
     ValidatorError,
 )
 from worldledger.intents import Accepted, CheckedIntent, check_intent, checked_draft
+from worldledger.lru import Lru
 from worldledger.validation import judge_intent, mentions
 from worldledger.views.shown import place_of
 from worldledger_service.runtime.guarding import StoreGuard
@@ -566,10 +567,9 @@ class Requests(Generic[A]):
     """
 
     def __init__(self, limit: int, *, replay: Callable[[A], A] = lambda answer: answer) -> None:
-        self._limit = limit
         self._replay = replay
         self._flights: dict[RequestKey, _Flight[A]] = {}
-        self._answers: OrderedDict[RequestKey, tuple[Digest, A]] = OrderedDict()
+        self._answers: Lru[RequestKey, tuple[Digest, A]] = Lru(limit)
 
     def __len__(self) -> int:
         """Return how many answers are remembered."""
@@ -589,21 +589,17 @@ class Requests(Generic[A]):
 
         Raises RequestConflictError if the request had another digest than the one given.
         """
-        found = self._answers.get(key)
+        found = self._answers.use(key)
         if found is None:
             return None
         known, answer = found
         if digest is not None:
             _must_be_same(key, known, digest, answer)
-        self._answers.move_to_end(key)
         return self._replay(answer)
 
     def remember(self, key: RequestKey, digest: Digest, answer: A) -> None:
         """Remember the answer of a request that succeeded; the least recently asked for is forgotten for it."""
         self._answers[key] = (digest, answer)
-        self._answers.move_to_end(key)
-        if len(self._answers) > self._limit:
-            self._answers.popitem(last=False)
 
     async def join(self, key: RequestKey, digest: Digest, make: Callable[[], Awaitable[A]]) -> A:
         """Return the answer of this request: the one remembered, that of the same request in flight, or ``make``'s.
@@ -680,22 +676,3 @@ def _must_be_same(key: RequestKey, known: Digest, digest: Digest, answer: object
 
 def _replayed(accepted: Accepted) -> Accepted:
     return Accepted(accepted, global_seq=accepted.global_seq, req_id=accepted.req_id, replayed=True)
-
-
-# Joining: awaiting what others await too.
-
-T = TypeVar("T")
-
-
-async def join(task: asyncio.Task[T]) -> T:
-    """Return a task's result; a caller that goes away leaves it running for the others.
-
-    Raises StoreUnavailableError where the task itself was cancelled: what it was for is being closed.
-    """
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        caller = asyncio.current_task()
-        if task.cancelled() and not (caller is not None and caller.cancelling()):
-            raise StoreUnavailableError("the world is being closed") from None
-        raise

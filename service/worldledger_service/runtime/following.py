@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import orjson
 import structlog
 
+from worldledger.aio import Backoff
 from worldledger.chain import Position, StoredEffect, Verifier
 from worldledger.effects import Effect
 from worldledger.errors import FoldError, SimulationError, StoreUnavailableError, TamperedError
@@ -133,7 +134,7 @@ class Follower:
         await self.reached(heads.get(self.world_id, 0), _PATIENCE)
 
     async def _run(self) -> None:
-        pause = _PAUSE[0]
+        backoff = Backoff(*_PAUSE)
         while self._error is None:
             try:
                 head = await self._watcher.wait_beyond(self.world_id, self.seq)
@@ -143,14 +144,13 @@ class Follower:
                 await self._read_on(head)
                 if self.seq == before:  # the head names effects that are not there
                     await asyncio.sleep(_PAUSE[0])
-                pause = _PAUSE[0]
+                backoff.reset()
             except (TamperedError, FoldError) as error:
                 log.warning("the world is no longer followed", world_id=self.world_id, error=error.message)
                 self._end(error)
             except SimulationError as error:
                 log.debug("following waits for the database", world_id=self.world_id, error=error.message)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, _PAUSE[1])
+                await backoff.wait()
             except Exception as error:
                 log.exception("following a world failed", world_id=self.world_id)
                 self._end(FoldError(f"world {self.world_id}: following it failed: {error}", world_id=self.world_id))

@@ -26,6 +26,7 @@ from worldledger.core_kinds import (
 from worldledger.drafts import check_req_id
 from worldledger.effects import SCHEMA_VERSION, Effect, EffectDraft
 from worldledger.errors import RequestConflictError, StoreUnavailableError, UnknownGenerationError
+from worldledger.lru import Lru
 from worldledger.staleness import NOT_GIVEN, Threshold
 from worldledger_service.runtime.sightings import Watch
 
@@ -104,8 +105,8 @@ class Generations:
         self._here: dict[_Key, _Here] = {}
         self._live: OrderedDict[_Key, CancelToken] = OrderedDict()
         self._of_agent: dict[str, dict[str, CancelToken]] = {}
-        self._ended: OrderedDict[_Key, CancelToken] = OrderedDict()
-        self._elsewhere: OrderedDict[_Key, _Elsewhere] = OrderedDict()
+        self._ended: Lru[_Key, CancelToken] = Lru(_REMEMBERED)
+        self._elsewhere: Lru[_Key, _Elsewhere] = Lru(self._most)
         #: by agent, the end of the time in which its generations that go stale are held
         self._windows: dict[str, asyncio.TimerHandle] = {}
         self._caused_at: dict[_Key, float] = {}
@@ -248,9 +249,6 @@ class Generations:
                 threshold: Threshold = payload.get("staleness_threshold", NOT_GIVEN)
                 begun = Begun(context_seq, frozenset(payload.get("about", ())), threshold)
                 self._elsewhere[key] = _Elsewhere(generation_id, begun)
-                self._elsewhere.move_to_end(key)
-                if len(self._elsewhere) > self._most:
-                    self._elsewhere.popitem(last=False)
         else:
             reason = str(payload.get("reason")) if kind == GENERATION_CANCELLED_KIND else None
             self._ended_by_log(key, generation_id, reason)
@@ -351,9 +349,6 @@ class Generations:
 
     def _remember(self, key: _Key, token: CancelToken) -> None:
         self._ended[key] = token
-        self._ended.move_to_end(key)
-        if len(self._ended) > _REMEMBERED:
-            self._ended.popitem(last=False)
 
     def _say(self, kind: str, key: _Key, generation_id: str, **more: Any) -> None:
         agent_id, req_id = key

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
+from worldledger.aio import SingleFlight
 from worldledger.collapsing import beginning, whole
 from worldledger.core_kinds import VIEW_DIGEST_KIND
 from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft, is_system_kind
@@ -24,7 +25,6 @@ from worldledger.errors import (
 )
 from worldledger.latency import longest_delay
 from worldledger.near import near
-from worldledger_service.runtime.admission import join
 from worldledger_service.runtime.attachments import Attachment, Attachments
 from worldledger_service.runtime.origins import Origins
 from worldledger_service.runtime.replays import POLICY_ERRORS, Replay, Seen, observed_events, remembers
@@ -230,7 +230,7 @@ class Observing:
         self._room_to_remember = asyncio.Semaphore(1)
         #: the replays of agents that remember, on their way from the registration, that an outage has interrupted
         self._interrupted: dict[str, Replay] = {}
-        self._attaching: dict[str, asyncio.Task[Attachment]] = {}
+        self._attaching: SingleFlight[str, Attachment] = SingleFlight()
         self._acknowledged = Acknowledged(store.cursors, follower.world_id)
 
     @property
@@ -259,7 +259,7 @@ class Observing:
         found = self._attachments.get(agent_id)
         if found is not None and not found.provisional:
             return found
-        return await join(self._begin(agent_id))
+        return await self._attaching.join(agent_id, partial(self._attach, agent_id))
 
     def attach_now(self, agent_id: str) -> Attachment:
         """Return an agent's attachment without waiting: where it is not here, a provisional one of this moment's view.
@@ -276,20 +276,8 @@ class Observing:
             raise
         except Exception as error:
             raise PolicyFailedError(agent_id, error) from error
-        self._begin(agent_id).add_done_callback(_retrieve)
+        self._attaching.begin(agent_id, partial(self._attach, agent_id))
         return self._attachments.add(Attachment(agent_id, view.view_seq, provisional=True))
-
-    def _begin(self, agent_id: str) -> asyncio.Task[Attachment]:
-        task = self._attaching.get(agent_id)
-        # One that is done may have attached an agent that has been let go again.
-        if task is None or task.done():
-            task = self._attaching[agent_id] = asyncio.get_running_loop().create_task(self._attach(agent_id))
-            task.add_done_callback(lambda done: self._attached(agent_id, done))
-        return task
-
-    def _attached(self, agent_id: str, task: asyncio.Task[Attachment]) -> None:
-        if self._attaching.get(agent_id) is task:
-            del self._attaching[agent_id]
 
     async def _attach(self, agent_id: str) -> Attachment:
         follower = self._follower
@@ -643,15 +631,7 @@ class Observing:
     async def close(self) -> None:
         """Tell all readers, and write the cursors that are not written yet."""
         self._attachments.close()
-        for task in list(self._attaching.values()):
-            task.cancel()
-        await asyncio.gather(*self._attaching.values(), return_exceptions=True)
+        await self._attaching.close()
         self._starts.close()
         self._interrupted.clear()
         await self._acknowledged.close()
-
-
-def _retrieve(task: asyncio.Task[Attachment]) -> None:
-    """Look at a task's error, so that asyncio does not complain where nobody awaits it."""
-    if not task.cancelled() and task.exception() is not None:
-        log.debug("an agent could not be attached", error=str(task.exception()))

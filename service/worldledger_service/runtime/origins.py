@@ -6,9 +6,9 @@ an agent sees of an effect is worked out by its policy. So it is looked for back
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
+from worldledger.lru import Lru
 from worldledger_service.runtime.replays import POLICY_ERRORS, Replay
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Origins:
     def __init__(self, store: Store, world_id: str) -> None:
         self._store = store
         self._world_id = world_id
-        self._known: OrderedDict[tuple[str, int], int] = OrderedDict()
+        self._known: Lru[tuple[str, int], int] = Lru(_REMEMBERED)
 
     async def view(self, agent_id: str, seq: int, *, registered_seq: int) -> View:
         """Return the view that an agent had at a seq. Raises as `Replay.begin` and `Replay.go`."""
@@ -48,9 +48,6 @@ class Origins:
             found = await self._search(agent_id, seq, registered_seq, most)
         if found is not None:
             self._known[agent_id, seq] = found
-            self._known.move_to_end((agent_id, seq))
-            if len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
         return found
 
     async def _search(self, agent_id: str, seq: int, registered_seq: int, most: int | None) -> int | None:

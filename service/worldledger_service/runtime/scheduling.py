@@ -17,6 +17,7 @@ from typing import Final, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 from worldledger.config import OrchestratorConfig
 from worldledger.errors import BackpressureError, DeadlineExceededError, QuotaExceededError, SimulationError
+from worldledger.lru import Lru
 
 # Fairness, the last stage before a turn: weighted round-robin among the agents that wait at one priority.
 #
@@ -641,9 +642,8 @@ class Quotas:
         if config.token_budget:
             self._rates["tokens"] = (config.token_budget, config.token_refill_per_s)
         self._most_agents = 2 * config.max_agents
-        self._most_charges = config.memory.max_remembered_requests
         self._agents: OrderedDict[str, dict[QuotaType, TokenBucket]] = OrderedDict()
-        self._charges: OrderedDict[tuple[str, str], _Charge] = OrderedDict()
+        self._charges: Lru[tuple[str, str], _Charge] = Lru(config.memory.max_remembered_requests)
 
     def __len__(self) -> int:
         """Return how many agents have buckets."""
@@ -662,7 +662,7 @@ class Quotas:
         charge = self._charges.get(key)
         if charge is None or charge.retries >= _RETRIES:
             self._take(agent_id, 1, tokens)
-            self._remember(key, _Charge(tokens))
+            self._charges[key] = _Charge(tokens)
             return True
         if tokens > charge.tokens:
             self._take(agent_id, 0, tokens - charge.tokens)
@@ -727,9 +727,3 @@ class Quotas:
         buckets = {name: TokenBucket(*rate, self._clock) for name, rate in self._rates.items()}
         self._agents[agent_id] = buckets
         return buckets
-
-    def _remember(self, key: tuple[str, str], charge: _Charge) -> None:
-        self._charges[key] = charge
-        self._charges.move_to_end(key)
-        if len(self._charges) > self._most_charges:
-            self._charges.popitem(last=False)

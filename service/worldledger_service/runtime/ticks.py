@@ -17,6 +17,7 @@ from uuid import UUID, uuid4
 import orjson
 import structlog
 
+from worldledger.aio import Backoff
 from worldledger.canonical import canonical_json
 from worldledger.errors import (
     AuthoritySilentError,
@@ -319,15 +320,14 @@ class Ticks:
 
     async def _tell(self, keys: Sequence[Key]) -> None:
         """Tell those who wait for these requests what a tick has decided."""
-        pause = _PAUSE[0]
+        backoff = Backoff(*_PAUSE)
         while True:
             try:
                 found = await self._holding.known(self._log.world_id, keys)
                 break
             except SimulationError as error:
                 log.debug("what a tick has decided is asked for again", error=error.message)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, _PAUSE[1])
+                await backoff.wait()
         for key in keys:
             answer = found.get(key)
             for waiter in self._waiters.get(key, ()):

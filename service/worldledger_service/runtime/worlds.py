@@ -6,12 +6,13 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from worldledger.aio import SingleFlight, join
 from worldledger.errors import StoreUnavailableError
-from worldledger_service.runtime.admission import join
 from worldledger_service.runtime.guarding import reading
 from worldledger_service.runtime.orchestrator import Orchestrator
 
@@ -51,7 +52,7 @@ class Worlds:
         self._grace = grace
         #: the least recently asked for comes first
         self._open: OrderedDict[str, _Open] = OrderedDict()
-        self._opening: dict[str, asyncio.Task[Orchestrator]] = {}
+        self._opening: SingleFlight[str, Orchestrator] = SingleFlight()
         self._closing: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -68,22 +69,13 @@ class Worlds:
             self._close_later(found.stack)
         if self._closed:
             raise StoreUnavailableError("the service is stopping")
-        task = self._opening.get(world_id)
-        if task is None or task.done():
-            task = self._opening[world_id] = asyncio.get_running_loop().create_task(self._start(world_id))
-            task.add_done_callback(lambda done: self._opened(world_id, done))
-        return await reading(self._store.outages, join(task))
-
-    def _opened(self, world_id: str, task: asyncio.Task[Orchestrator]) -> None:
-        if self._opening.get(world_id) is task:
-            del self._opening[world_id]
+        opening = self._opening.begin(world_id, partial(self._start, world_id))
+        return await reading(self._store.outages, join(opening))
 
     async def close(self) -> None:
         """Close all of them; what follows from what has happened is still written."""
         self._closed = True
-        for task in list(self._opening.values()):
-            task.cancel()
-        await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        await self._opening.close()
         for each in self._open.values():
             self._close_later(each.stack)
         self._open.clear()

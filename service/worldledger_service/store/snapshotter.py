@@ -20,6 +20,7 @@ import structlog
 from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
 from worldledger.errors import RequestConflictError, SimulationError
 from worldledger.folding import DIGEST_KIND
+from worldledger.lru import Lru
 from worldledger_service.store.advancing import Forward
 from worldledger_service.store.live import Recent
 
@@ -99,7 +100,7 @@ class Snapshotter:
         self._states = states
         self._find_log = find_log
         self._sealer_of = sealer_of
-        self._due: OrderedDict[str, int] = OrderedDict()
+        self._due: Lru[str, int] = Lru(_REMEMBERED)
         self._followed: OrderedDict[str, _Followed] = OrderedDict()
         self._running: dict[str, asyncio.Task[None]] = {}
         self._again: dict[str, int] = {}
@@ -183,9 +184,6 @@ class Snapshotter:
 
     def _remember(self, world_id: str, due: int) -> int:
         self._due[world_id] = due
-        self._due.move_to_end(world_id)
-        if len(self._due) > _REMEMBERED:
-            self._due.popitem(last=False)
         return due
 
     def _start(self, world_id: str, head_seq: int) -> None:

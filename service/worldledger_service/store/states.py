@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,6 +12,7 @@ import orjson
 from worldledger.errors import MomentNotFoundError
 from worldledger.folding import Fold
 from worldledger.genesis import Order
+from worldledger.lru import Lru
 from worldledger.rulesets import Ruleset, load_ruleset
 from worldledger.world import WorldState
 from worldledger_service.store import statements
@@ -71,7 +71,7 @@ class States:
         self._reader = reader
         self._world = world
         self._every = settings.snapshot_every
-        self._rules: OrderedDict[str, Rules] = OrderedDict()
+        self._rules: Lru[str, Rules] = Lru(_REMEMBERED)
         #: the imported worlds whose snapshots are being taken; set where that is over, or waits for something
         self._imported: dict[str, asyncio.Event] = {}
         self.snapshots = Snapshots(reader, most=settings.snapshots_kept)
@@ -178,9 +178,8 @@ class States:
 
     async def rules(self, world_id: str) -> Rules:
         """Return how a world is folded. Raises WorldNotFoundError, InvalidNameError or UnknownRulesetError."""
-        found = self._rules.get(world_id)
+        found = self._rules.use(world_id)
         if found is not None:
-            self._rules.move_to_end(world_id)
             return found
         await self._world(world_id)  # is there such a world?
         (row,) = await self._reader.fetch(statements.WORLD_RULES, world_id)
@@ -190,8 +189,6 @@ class States:
         found = self._rules[world_id] = Rules(
             load_ruleset(row["ruleset"]), max(every, 2), orchestrator, "tick" if row["order"] == "tick" else "arrival"
         )
-        if len(self._rules) > _REMEMBERED:
-            self._rules.popitem(last=False)
         return found
 
     # -- snapshots -----------------------------------------------------------------------------------------

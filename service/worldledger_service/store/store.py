@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
@@ -29,6 +28,7 @@ from worldledger.errors import (
     WorldNotFoundError,
 )
 from worldledger.genesis import NewWorld, check_world_name, genesis_draft
+from worldledger.lru import Lru
 from worldledger.names import namesakes, taken
 from worldledger.near import meant, near
 from worldledger.rulesets import Ruleset, known_rulesets, load_ruleset
@@ -114,7 +114,7 @@ class Store:
         self._new_uuid = new_uuid
         #: what is told when the database goes away, and when it is back
         self.outages = Outages(url, patience=settings.outage_patience)
-        self._logs: OrderedDict[str, EventLog] = OrderedDict()
+        self._logs: Lru[str, EventLog] = Lru(_REMEMBERED)
         #: every log that somebody still holds, remembered or not: a world never has two in one process
         self._held: WeakValueDictionary[str, EventLog] = WeakValueDictionary()
         self.reader = Reader(pool, settings, url, self.outages)
@@ -472,9 +472,8 @@ class Store:
         ``append_deadline``, as the append itself is. Raises WorldNotFoundError, InvalidNameError, UnknownRulesetError
         or StoreUnavailableError.
         """
-        log = self._logs.get(world_id)
+        log = self._logs.use(world_id)
         if log is not None:
-            self._logs.move_to_end(world_id)
             return log
         async for attempt in retrying(self._settings.append_deadline, on=self._may_pass):
             with attempt, self.outages.noticed():
@@ -497,8 +496,6 @@ class Store:
             )
             self._held[world_id] = log
         self._logs[world_id] = log
-        if len(self._logs) > _REMEMBERED:
-            self._logs.popitem(last=False)
         return log
 
     def _sealer_of(self, world_id: str) -> Sealer | None:

@@ -8,7 +8,6 @@ Nothing is asked while nobody waits, and worlds that nobody waits for cost nothi
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Final
@@ -16,7 +15,9 @@ from typing import TYPE_CHECKING, Final
 import orjson
 import structlog
 
+from worldledger.aio import Backoff
 from worldledger.errors import SimulationError, StoreUnavailableError
+from worldledger.lru import Lru
 from worldledger_service.database.engine import connect_one
 from worldledger_service.database.failures import FOREIGN
 from worldledger_service.database.guards import SERVICE_ROLE
@@ -100,22 +101,21 @@ class Wakeups:
         self._stirred.set()
 
     async def _run(self) -> None:
-        pause = _RECONNECT[0]
+        backoff = Backoff(*_RECONNECT)
         while True:
             try:
                 connection = await connect_one(self._url, role=SERVICE_ROLE, application_name="worldledger follower")
             except SimulationError:
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, _RECONNECT[1])
+                await backoff.wait()
                 continue
-            pause = _RECONNECT[0]
+            backoff.reset()
             try:
                 await self._serve(connection)
             except FOREIGN as error:
                 log.debug("wake-ups are cut off; connecting anew", error=str(error))
             finally:
                 connection.terminate()
-            await asyncio.sleep(pause)
+            await asyncio.sleep(_RECONNECT[0])
 
     async def _serve(self, connection: Connection) -> None:
         self._lost.clear()
@@ -180,7 +180,7 @@ class HeadWatcher:
         self._reader = reader
         self._outages = outages
         self._interval = interval
-        self._heads: OrderedDict[str, int] = OrderedDict()
+        self._heads: Lru[str, int] = Lru(_REMEMBERED)
         self._waiting: dict[str, dict[asyncio.Future[int], int]] = {}
         self._poller: asyncio.Task[None] | None = None
         self._wakeups: Wakeups | None = None
@@ -253,9 +253,6 @@ class HeadWatcher:
         if head_seq <= self._heads.get(world_id, 0):
             return
         self._heads[world_id] = head_seq
-        self._heads.move_to_end(world_id)
-        if len(self._heads) > _REMEMBERED:
-            self._heads.popitem(last=False)
         for future, seq in self._waiting.get(world_id, {}).items():
             if head_seq > seq and not future.done():
                 future.set_result(head_seq)
@@ -270,7 +267,7 @@ class HeadWatcher:
 
     async def _poll(self) -> None:
         """Look at the heads that someone waits for, until nobody does."""
-        pause = self._interval
+        pause, backoff = self._interval, Backoff(2 * self._interval, max(_LONGEST_PAUSE, self._interval))
         try:
             while self._waiting:
                 try:
@@ -278,9 +275,10 @@ class HeadWatcher:
                 except SimulationError as error:
                     if self._outages is not None:
                         self._outages.failed(error)
-                    pause = min(pause * 2, max(_LONGEST_PAUSE, self._interval))
+                    pause = backoff.next()
                 else:
                     pause = self._interval
+                    backoff.reset()
                     for world_id, head_seq in heads.items():
                         self.moved(world_id, head_seq)
                 await self._sleep(pause)

@@ -12,17 +12,19 @@ import uuid
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from hashlib import sha256
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import UUID
 
 import structlog
-from worldledger_service.runtime.admission import join
 from worldledger_service.runtime.guarding import reading
 
+from worldledger.aio import SingleFlight, join
 from worldledger.errors import FoldError, InvalidConfigError, SimulationError, StoreUnavailableError, TamperedError
 from worldledger.genesis import NewWorld
+from worldledger.lru import Lru
 from worldledger.rulesets import load_ruleset
 from worldledger_chess.arena.driving import Driver, driven
 from worldledger_chess.arena.errors import ArenaFullError, NoSuchGameError
@@ -175,7 +177,7 @@ class Seats:
         self._on_change = on_change
         #: the least recently asked for first
         self._tables: OrderedDict[str, Table] = OrderedDict()
-        self._seating: dict[str, asyncio.Task[Table]] = {}
+        self._seating: SingleFlight[str, Table] = SingleFlight()
         self._closed = False
 
     def __iter__(self) -> Iterator[Table]:
@@ -200,11 +202,8 @@ class Seats:
                 self._leave(table)  # its log was damaged when it was read; look again
             if self._closed:
                 raise StoreUnavailableError("the arena is closing")
-            task = self._seating.get(game_id)
-            if task is None:
-                task = self._seating[game_id] = asyncio.get_running_loop().create_task(self._load(game_id))
-                task.add_done_callback(lambda done: self._seated(game_id, done))
-            await reading(self._store.outages, join(task))  # and it may have left memory again since
+            seating = self._seating.begin(game_id, partial(self._load, game_id))
+            await reading(self._store.outages, join(seating))  # and it may have left memory again since
 
     def retire(self, seconds: float) -> None:
         """Have games leave memory that have ended, and that nobody has asked for, or watched, for so many seconds."""
@@ -216,18 +215,10 @@ class Seats:
     async def close(self) -> None:
         """Have all of them leave memory; whoever waits is told that the arena is closing."""
         self._closed = True
-        tasks = list(self._seating.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._seating.close()
         for table in self._tables.values():
             table.end(StoreUnavailableError("the arena is closing"))
         self._tables.clear()
-
-    def _seated(self, game_id: str, task: asyncio.Task[Table]) -> None:
-        del self._seating[game_id]
-        if not task.cancelled():
-            task.exception()  # asyncio is not to complain where nobody awaits it
 
     async def _load(self, game_id: str) -> Table:
         world = await self._store.world(game_id)
@@ -321,7 +312,7 @@ class Arena:
         self._begun: Counter[str] = Counter()
         self._running: set[asyncio.Task[None]] = set()
         #: the head at which a game was looked at last, or None if it is not to be looked at
-        self._looked: OrderedDict[str, int | None] = OrderedDict()
+        self._looked: Lru[str, int | None] = Lru(_REMEMBERED)
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -471,8 +462,6 @@ class Arena:
 
     def _remember(self, game_id: str, head_seq: int | None) -> None:
         self._looked[game_id] = head_seq
-        if len(self._looked) > _REMEMBERED:
-            self._looked.popitem(last=False)
 
     async def _found(self, row: LiveGameRow) -> None:
         """Look after a game that goes on, if nobody else does."""

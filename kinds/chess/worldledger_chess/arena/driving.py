@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
+from worldledger.aio import Backoff
 from worldledger.errors import (
     IllegalEffectError,
     RecoveryAction,
@@ -138,7 +139,7 @@ class Driver:
     async def _write(self, write: Callable[[], Any], ply: int) -> bool:
         """Have a move written, however long the database is away; return False where somebody else was quicker."""
         table = self._table
-        pause, again = _PAUSE[0], False
+        backoff, again = Backoff(*_PAUSE), False
         while True:
             try:
                 outcome: MoveOutcome = await write()
@@ -150,8 +151,7 @@ class Driver:
                 again = True
             else:
                 return again or not outcome.replayed
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _PAUSE[1])
+            await backoff.wait()
             if not table.record.in_progress or table.record.ply + 1 != ply:
                 return True
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from worldledger_service.runtime.guarding import reading
 
+from worldledger.aio import Backoff
 from worldledger.errors import FoldError, SimulationError, StoreUnavailableError
 from worldledger.protocols import Span
 from worldledger_chess.arena.record import Record
@@ -92,19 +93,18 @@ class Feed:
         self._echoes.clear()
 
     async def _follow(self, table: Table) -> None:
-        pause = _PAUSE[0]
+        backoff = Backoff(*_PAUSE)
         while table.error is None:
             seq = table.record.seq
             try:
                 await self._watcher.wait_beyond(table.game_id, seq)
                 await self._read(table)
-                pause = _PAUSE[0]
+                backoff.reset()
                 if table.record.seq == seq:  # the head names effects that are not there
-                    await asyncio.sleep(pause)
+                    await asyncio.sleep(_PAUSE[0])
             except StoreUnavailableError as error:
                 log.debug("following a game waits for the database", game_id=table.game_id, error=error.message)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, _PAUSE[1])
+                await backoff.wait()
             except SimulationError as error:
                 log.warning("a game is no longer followed", game_id=table.game_id, error=error.message)
                 table.end(error)

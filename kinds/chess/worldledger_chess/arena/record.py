@@ -8,7 +8,6 @@ the same.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import OrderedDict
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -21,6 +20,7 @@ from worldledger.effects import Effect
 from worldledger.errors import FoldError
 from worldledger.folding import Fold
 from worldledger.genesis import GENESIS_KIND
+from worldledger.lru import Lru
 from worldledger.rulesets.base import Ruleset
 from worldledger_chess.arena.events import GameEvent, event_of
 from worldledger_chess.arena.players import Position
@@ -83,7 +83,7 @@ class Record:
         self._move_entries: list[int] = []
         self._requests: dict[tuple[str, str], int] = {}
         self._moves: list[Move] = []
-        self._ready: OrderedDict[int, GameEvent] = OrderedDict()
+        self._ready: Lru[int, GameEvent] = Lru(_READY)
 
     # -- how it stands -------------------------------------------------------------------------------------
 
@@ -235,8 +235,6 @@ class Record:
 
     def _keep(self, event: GameEvent) -> None:
         self._ready[event.global_seq] = event
-        if len(self._ready) > _READY:
-            self._ready.popitem(last=False)
 
     # -- going on ------------------------------------------------------------------------------------------
 

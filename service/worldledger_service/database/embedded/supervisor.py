@@ -35,6 +35,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from worldledger.aio import Backoff
 from worldledger.errors import EmbeddedServerError
 from worldledger_service.database.embedded import binaries, cluster
 from worldledger_service.database.embedded.cluster import Cluster, Postmaster
@@ -154,7 +155,7 @@ class Supervisor:
         There is, if it ran before, or if only a killed server's last processes stand in its way.
         """
         give_up = time.monotonic() + limit
-        delay = 0.05
+        delays = Backoff(0.05, 1.0)
         while True:
             self._publish(replace(self._state, state="starting"))
             postmaster = self._postmaster = self._cluster.start(self._wait)
@@ -166,8 +167,7 @@ class Supervisor:
             _log.warning("%s", error)
             if time.monotonic() > give_up or not (passing or self._served):
                 raise error
-            self._wait(delay)
-            delay = min(2 * delay, 1.0)
+            self._wait(delays.next())
 
     def _wait_until_ready(self, postmaster: Postmaster) -> bool:
         """Wait for "ready" or the end; recovery after a crash may take its time and is not cut short."""
