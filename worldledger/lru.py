@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Final, TypeVar
+from typing import TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -17,7 +17,7 @@ class Lru(OrderedDict[K, V]):
 
     def __init__(self, most: int) -> None:
         super().__init__()
-        self.most: Final = most
+        self.most = most
 
     def __setitem__(self, key: K, value: V) -> None:
         super().__setitem__(key, value)

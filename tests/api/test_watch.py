@@ -168,7 +168,7 @@ async def test_heads_never_fall_and_are_not_kept_without_end(
     watcher: HeadWatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An older head does not replace a newer one, and only so many worlds are remembered."""
-    monkeypatch.setattr("worldledger_service.store.watch._REMEMBERED", 3)
+    monkeypatch.setattr(watcher._heads, "most", 3)
     watcher.moved("w", 5)
     watcher.moved("w", 4)
     assert await watcher.wait_beyond("w", 4) == 5

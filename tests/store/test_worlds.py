@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 from worldledger_service.store import EventLog, Store
-from worldledger_service.store import store as store_module
 
 from worldledger.errors import SchemaVersionError, StoreUnavailableError
 from worldledger.genesis import NewWorld, Parent
@@ -88,7 +87,7 @@ async def test_only_so_many_idle_worlds_are_remembered(
     store: Store, world_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The least recently used worlds are forgotten, and come back as they are; memory does not grow with worlds."""
-    monkeypatch.setattr(store_module, "_REMEMBERED", 3)
+    monkeypatch.setattr(store._logs, "most", 3)
     names = [f"{world_id}.{n}" for n in range(8)]
     remembered = []
     for name in names:
@@ -105,7 +104,7 @@ async def test_a_log_that_somebody_holds_stays_the_worlds_only_one(
     store: Store, log: EventLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A log that a caller still holds is given to the next caller too, however many worlds were used since."""
-    monkeypatch.setattr(store_module, "_REMEMBERED", 1)
+    monkeypatch.setattr(store._logs, "most", 1)
     for n in range(3):
         await store.create_world(NewWorld(world_id=f"{log.world_id}.{n}"))
         await store.log(f"{log.world_id}.{n}")
