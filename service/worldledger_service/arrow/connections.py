@@ -23,7 +23,7 @@ from adbc_driver_postgresql import StatementOptions, dbapi
 from worldledger.errors import SimulationError, StoreUnavailableError
 from worldledger_service.database.address import describe
 from worldledger_service.database.engine import APPLICATION_NAME
-from worldledger_service.database.failures import explain
+from worldledger_service.database.failures import ENDED, explain
 from worldledger_service.database.guards import SERVICE_ROLE
 
 T = TypeVar("T")
@@ -31,8 +31,6 @@ T = TypeVar("T")
 #: Bytes after which the driver hands on what it has read: small enough for a processor's cache, large enough for
 #: vectors.
 BATCH_BYTES: Final = 4 * 1024 * 1024
-#: SQLSTATE, or its class, of sessions that are no more: idle ones may have ended unnoticed.
-_GONE: Final = ("08", "57P")
 #: libpq's own, where the address does not say otherwise: seconds to connect, and until silence counts as the end.
 _DEFAULTS: Final = {
     "application_name": f"{APPLICATION_NAME} arrow",
@@ -257,8 +255,8 @@ class Connections:
 
 
 def is_gone(error: Error) -> bool:
-    """Tell whether an error means that the connection is no more."""
-    return error.sqlstate is None or error.sqlstate.startswith(_GONE)
+    """Tell whether an error means that the connection is no more: idle ones may have ended unnoticed."""
+    return error.sqlstate is None or error.sqlstate.startswith(ENDED)
 
 
 def explained(error: Exception, url: str) -> SimulationError:

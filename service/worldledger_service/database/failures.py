@@ -1,7 +1,7 @@
 """The one table from the database's errors to this project's: what happened, where, and what to do about it.
 
 ``explain`` maps one error; ``explained`` is the boundary that code puts around its use of the database. No
-message ever holds a password.
+message ever holds a password. ``passes`` tells which errors pass by themselves, and how soon.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from worldledger.errors import SchemaVersionError, SimulationError, StoreUnavail
 from worldledger_service.database.address import EXPECTED_FORM, MOST_PORT, describe, parse_address, wrong_port
 from worldledger_service.database.lock_holders import holders_of
 
+#: What an open connection to the database may raise.
+DRIVER: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 #: What using the database may raise, before it is explained; OverflowError where a port is none.
-FOREIGN: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, OverflowError)
+FOREIGN: Final = (*DRIVER, OverflowError)
 
 _CHECK_LOGIN: Final = "check the user and the password in the address (WORLDLEDGER_DATABASE_URL, --database-url)"
 _UPGRADE: Final = "run `worldledger db upgrade`"
@@ -51,9 +53,31 @@ _UNAVAILABLE: Final = {
     "08": ("broke off the connection", _RETRY),
 }
 
+#: The database is away: connection exceptions, shutdown and start-up.
+AWAY: Final = ("08", "57P01", "57P02", "57P03")
+#: It is away, or in another's way: too many connections, an idle session closed, serialisation failures and deadlocks.
+PASSING: Final = (*AWAY, "53300", "57P05", "40001", "40P01")
+#: What passes for those who have time, too: shortage of resources, cancelled statements, errors of its system, locks
+#: that were not to be had, transactions that were thrown out, a server that is read-only.
+LASTING: Final = (*PASSING, "53", "57", "58", "55P03", "25P03", "25P04", "25006")
+#: The connection has ended, and what was asked with it may have been done or not.
+ENDED: Final = ("08", "57P")
+
 _SCHEMA: Final = frozenset({"42P01", "42703", "42883", "3F000", "42704"})
 _NO_PRIVILEGE: Final = "42501"
 _UNKNOWN_ROLE: Final = "22023"
+
+
+def has_state(error: BaseException, states: tuple[str, ...]) -> bool:
+    """Tell whether PostgreSQL reports an error with one of these SQLSTATEs, or of one of these classes."""
+    return isinstance(error, asyncpg.PostgresError) and (error.sqlstate or "").startswith(states)
+
+
+def passes(error: BaseException, states: tuple[str, ...] = PASSING) -> bool:
+    """Tell whether an error passes by itself: PostgreSQL reports one of these ``states``, or nothing at all."""
+    if isinstance(error, asyncpg.PostgresError):
+        return has_state(error, states)
+    return isinstance(error, (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError))
 
 
 def origin(error: BaseException) -> BaseException:

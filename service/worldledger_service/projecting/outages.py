@@ -1,6 +1,6 @@
 """What an error means for the engine: whether it passes by itself, or the data are at fault; and transactions.
 
-The twin of service/worldledger_service/store/outages.py, which cannot be imported from here.
+The engine has time: it waits for more than the log does (`worldledger_service.store.outages`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import asyncpg
 
 from worldledger.errors import StoreUnavailableError
+from worldledger_service.database.failures import DRIVER, LASTING, has_state, passes
 from worldledger_service.database.lock_holders import name_holders
 from worldledger_service.projecting import statements
 
@@ -21,14 +22,8 @@ if TYPE_CHECKING:
     Connection = PoolConnectionProxy[asyncpg.Record]
     Pool = asyncpg.Pool[asyncpg.Record]
 
-#: What using the database may raise.
-FOREIGN: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
-
-#: Classes and codes (PostgreSQL documentation, appendix A) that pass by themselves: connection exceptions, shortage of
-#: resources, shutdown and start-up, cancelled statements, serialisation failures and deadlocks, locks that were not to
-#: be had, transactions that were thrown out, a server that is read-only.
-_PASSING: Final = ("08", "53", "57", "58", "40001", "40P01", "55P03", "25P03", "25P04", "25006")
-#: Those that say that rows cannot be written as they are: cardinality (a key twice), data, constraints, types, limits.
+#: Classes and codes (PostgreSQL documentation, appendix A) that tell that rows cannot be written so: a key twice,
+#: data, constraints, types, limits.
 _DATAS_FAULT: Final = ("21", "22", "23", "42804", "42846", "54")
 
 
@@ -38,18 +33,12 @@ class RefusedRowsError(Exception):
 
 def is_outage(error: BaseException) -> bool:
     """Tell whether trying again later makes sense, with nothing changed."""
-    if isinstance(error, StoreUnavailableError):
-        return True
-    if isinstance(error, asyncpg.PostgresError):
-        return (error.sqlstate or "").startswith(_PASSING)
-    return isinstance(error, (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError))
+    return isinstance(error, StoreUnavailableError) or passes(error, LASTING)
 
 
 def is_datas_fault(error: BaseException) -> bool:
     """Tell whether the database, or the driver, refuses the rows themselves."""
-    if isinstance(error, asyncpg.PostgresError):
-        return (error.sqlstate or "").startswith(_DATAS_FAULT)
-    return isinstance(error, RefusedRowsError)
+    return has_state(error, _DATAS_FAULT) or isinstance(error, RefusedRowsError)
 
 
 @asynccontextmanager
@@ -67,7 +56,7 @@ async def transaction(pool: Pool, *, begin: str = "begin") -> AsyncIterator[Conn
             try:
                 await connection.execute("rollback")
                 await name_holders(error, connection)
-            except FOREIGN:
+            except DRIVER:
                 with suppress(asyncpg.InterfaceError):  # the pool may have taken it back
                     connection.terminate()
             raise

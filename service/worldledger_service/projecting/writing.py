@@ -14,8 +14,9 @@ from worldledger_projections.base import SCHEMA, Row
 from worldledger_projections.folds import Key, Target
 from worldledger_projections.tables import Table, arrays
 
+from worldledger_service.database.failures import DRIVER
 from worldledger_service.projecting import statements
-from worldledger_service.projecting.outages import FOREIGN, RefusedRowsError, brief, transaction
+from worldledger_service.projecting.outages import RefusedRowsError, brief, transaction
 
 if TYPE_CHECKING:
     from worldledger_service.projecting.outages import Connection, Pool
@@ -152,7 +153,7 @@ async def _copy(connection: Connection, copies: Iterable[tuple[str, list[Row]]])
         connection._transport.set_write_buffer_limits(high=_ROOM)  # type: ignore[attr-defined]  # noqa: SLF001
         try:
             await connection.copy_records_to_table(build, schema_name=SCHEMA, records=rows)
-        except (*FOREIGN, asyncio.CancelledError):
+        except (*DRIVER, asyncio.CancelledError):
             raise
         except Exception as error:  # whatever the driver's encoders raise
             raise RefusedRowsError(f"{type(error).__name__}: {error}") from error

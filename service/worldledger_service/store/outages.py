@@ -13,15 +13,9 @@ import structlog
 
 from worldledger.errors import SimulationError, StoreUnavailableError
 from worldledger_service.database.engine import connect_one
-from worldledger_service.database.failures import explain
+from worldledger_service.database.failures import AWAY, ENDED, explain, has_state, passes
 from worldledger_service.settings import DEFAULT_PATIENCE
 from worldledger_service.store.silence import Silence
-
-#: Classes and codes of PostgreSQL (documentation, appendix A) that mean "not now": connection exceptions, too many
-#: connections, shutdown and start-up, serialisation failures and deadlocks.
-_PASSING = ("08", "53300", "57P01", "57P02", "57P03", "57P05", "40001", "40P01")
-#: Those that mean that the database is away, and not only in another's way.
-_AWAY = ("08", "57P01", "57P02", "57P03")
 
 #: Why a database that answers takes no writes.
 _NO_WRITES: Final = {
@@ -40,11 +34,7 @@ def is_outage(error: BaseException) -> bool:
     """Tell whether the database was away, or in another's way, rather than refusing what was asked."""
     if isinstance(error, StoreUnavailableError) and error.__cause__ is not None:
         return is_outage(error.__cause__)
-    if isinstance(error, asyncpg.PostgresError):
-        return (error.sqlstate or "").startswith(_PASSING)
-    if isinstance(error, asyncpg.DataError):
-        return False  # a value that cannot be sent
-    return isinstance(error, (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError))
+    return passes(error)
 
 
 def leaves_doubt(error: BaseException) -> bool:
@@ -55,9 +45,7 @@ def leaves_doubt(error: BaseException) -> bool:
     """
     if isinstance(error, SimulationError):
         return False
-    if isinstance(error, asyncpg.PostgresError):
-        return (error.sqlstate or "").startswith(("08", "57P"))
-    return True
+    return has_state(error, ENDED) if isinstance(error, asyncpg.PostgresError) else True
 
 
 def retrying(deadline: float, on: Callable[[Exception], bool] = is_outage) -> AsyncIterator[stamina.Attempt]:
@@ -138,6 +126,4 @@ def _sqlstate(error: BaseException) -> str:
 def _is_away(error: BaseException) -> bool:
     if isinstance(error, StoreUnavailableError) and error.__cause__ is not None:
         return _is_away(error.__cause__)
-    if isinstance(error, asyncpg.PostgresError):
-        return (error.sqlstate or "").startswith(_AWAY)
-    return isinstance(error, OSError)
+    return has_state(error, AWAY) or isinstance(error, OSError)
