@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     Connection = PoolConnectionProxy[asyncpg.Record]
     Pool = asyncpg.Pool[asyncpg.Record]
 
+#: What using the database may raise.
+FOREIGN: Final = DRIVER
 #: Classes and codes (PostgreSQL documentation, appendix A) that tell that rows cannot be written so: a key twice,
 #: data, constraints, types, limits.
 _DATAS_FAULT: Final = ("21", "22", "23", "42804", "42846", "54")
@@ -56,7 +58,7 @@ async def transaction(pool: Pool, *, begin: str = "begin") -> AsyncIterator[Conn
             try:
                 await connection.execute("rollback")
                 await name_holders(error, connection)
-            except DRIVER:
+            except FOREIGN:
                 with suppress(asyncpg.InterfaceError):  # the pool may have taken it back
                     connection.terminate()
             raise

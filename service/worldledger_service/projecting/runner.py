@@ -20,18 +20,17 @@ from worldledger_projections.folds import Folds
 from worldledger_projections.tables import Table
 
 from worldledger.aio import Backoff
-from worldledger_service.database.failures import DRIVER
 from worldledger_service.database.lock_holders import holders_of
 from worldledger_service.projecting import statements
 from worldledger_service.projecting.batch import Batches, Counters, Lane
 from worldledger_service.projecting.beginnings import Beginnings
 from worldledger_service.projecting.builds import Build, Builds, SwapHeldBackError, is_of
-from worldledger_service.projecting.outages import brief, is_outage, transaction
+from worldledger_service.projecting.outages import FOREIGN, brief, is_outage, transaction
 from worldledger_service.projecting.writing import LeasesLostError, Writer
 
 if TYPE_CHECKING:
     from worldledger.protocols import LogReader
-    from worldledger_service.projecting.outages import Pool
+    from worldledger_service.projecting.outages import FOREIGN, Pool
 
 
 # Leases: which runner writes which build. No clock is shared, and none is trusted to write.
@@ -609,12 +608,12 @@ class Runner:
             beating.cancel()
             await self._live.abandon()
             await self._filling.abandon()
-            with suppress(TimeoutError, *DRIVER):
+            with suppress(TimeoutError, *FOREIGN):
                 async with asyncio.timeout(_FAREWELL):
                     await self._leases.release(list(self._leases.held))
 
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(self._beat_interval)
-            with suppress(*DRIVER):  # an outage: the rounds tell of it
+            with suppress(*FOREIGN):  # an outage: the rounds tell of it
                 await self._leases.beat()

@@ -14,12 +14,11 @@ from worldledger_projections.base import SCHEMA, Row
 from worldledger_projections.folds import Key, Target
 from worldledger_projections.tables import Table, arrays
 
-from worldledger_service.database.failures import DRIVER
 from worldledger_service.projecting import statements
-from worldledger_service.projecting.outages import RefusedRowsError, brief, transaction
+from worldledger_service.projecting.outages import FOREIGN, RefusedRowsError, brief, transaction
 
 if TYPE_CHECKING:
-    from worldledger_service.projecting.outages import Connection, Pool
+    from worldledger_service.projecting.outages import FOREIGN, Connection, Pool
 
 
 #: From how many rows on a COPY, which takes two more round trips, is quicker than a statement.
@@ -153,7 +152,7 @@ async def _copy(connection: Connection, copies: Iterable[tuple[str, list[Row]]])
         connection._transport.set_write_buffer_limits(high=_ROOM)  # type: ignore[attr-defined]  # noqa: SLF001
         try:
             await connection.copy_records_to_table(build, schema_name=SCHEMA, records=rows)
-        except (*DRIVER, asyncio.CancelledError):
+        except (*FOREIGN, asyncio.CancelledError):
             raise
         except Exception as error:  # whatever the driver's encoders raise
             raise RefusedRowsError(f"{type(error).__name__}: {error}") from error
