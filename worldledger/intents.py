@@ -98,8 +98,8 @@ class Held(NamedTuple):
 class CheckedIntent(NamedTuple):
     """An intent whose shape and values are valid; ``payload`` is an object of its own, positions in it are 3D floats.
 
-    ``text`` is the payload in the canonical profile: the bytes that are stored. An intent with another payload has another
-    text (`with_payload`).
+    ``text`` is the payload in the canonical profile: the bytes that are stored. An intent with another payload has
+    another text (`with_payload`).
 
     ``token_count`` is the payload's: the LLM tokens that making the intent has cost, 0 if it does not say. ``order`` is
     its place among the agent's own intents in a world ordered by ticks, if it states one. ``about`` are the ids that it
